@@ -1,0 +1,90 @@
+"""What every test can use: golden files (`golden`, `--bless`) and the `gpu` marker."""
+
+import ctypes
+import difflib
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("ziggurat", deadline=None)  # two shared cores: a deadline would be noise
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "ziggurat")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--bless", action="store_true", help="rewrite the golden files to hold what the tests now print"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, object], None]:
+    """Compares a text, or an op, with the file `golden/NAME` beside the test.
+
+    `golden("vector_add.triton", op)` reads `golden/vector_add.triton.txt`. An op is compared after the file
+    has been parsed and printed again, so that the golden files of models are parser tests as well. `--bless`
+    writes the file instead of failing; look at the difference before committing it.
+    """
+    folder = request.path.parent / "golden"
+    bless = bool(request.config.getoption("--bless"))
+
+    def compare(name: str, actual: object) -> None:
+        __tracebackhide__ = True
+        file = folder / f"{name}.txt"
+        text = str(actual).rstrip("\n") + "\n"
+        written = file.read_text(encoding="utf-8") if file.exists() else None
+        if bless:
+            if text != written:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+            return
+        if written is None:
+            pytest.fail(f"there is no {_shown(file)} yet; --bless writes it:\n{text}", pytrace=False)
+        expected = written if isinstance(actual, str) else _reprinted(written)
+        if text != expected:
+            difference = difflib.unified_diff(
+                expected.splitlines(), text.splitlines(), _shown(file), "printed now", lineterm=""
+            )
+            pytest.fail("\n".join(["not the golden text (--bless renews it):", *difference]), pytrace=False)
+
+    return compare
+
+
+def _reprinted(text: str) -> str:
+    import ziggurat as zg
+
+    return str(zg.parse(text)).rstrip("\n") + "\n"
+
+
+def _shown(file: Path) -> str:
+    return os.path.relpath(file)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is not None and (reason := _no_gpu()):
+        pytest.skip(reason)
+
+
+@functools.cache
+def _no_gpu() -> str | None:
+    """Why GPU tests can't run here, or None where they can; asked only once a test needs to know."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no GPU: the NVIDIA driver (libcuda.so.1) is not installed"
+    if status := driver.cuInit(0):
+        return f"no GPU: the NVIDIA driver does not start (cuInit returned {status})"
+    count = ctypes.c_int(0)
+    if status := driver.cuDeviceGetCount(ctypes.byref(count)):
+        return f"no GPU: the NVIDIA driver lists no devices (cuDeviceGetCount returned {status})"
+    if count.value == 0:
+        return "no GPU: the NVIDIA driver knows of none"
+    try:
+        import cuda.bindings.driver  # noqa: F401
+    except ImportError:
+        return "a GPU is here, but cuda-bindings is not: pip install '.[gpu]'"
+    return None

@@ -1,0 +1,99 @@
+"""Which room may import which, read from the sources: imports within functions and for type checking too."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# The dotted prefixes of our own modules that a room may import; api may import all.
+OURS: dict[str, tuple[str, ...]] = {
+    "codemodel": ("ziggurat.codemodel",),
+    "frontends": ("ziggurat.frontends", "ziggurat.codemodel"),
+    "transforms": ("ziggurat.transforms", "ziggurat.codemodel", "ziggurat.frontends.language"),
+    "backend": ("ziggurat.backend", "ziggurat.codemodel", "ziggurat.transforms"),
+    "api": ("ziggurat",),
+}
+DEPENDENCIES = {"numpy", "attrs", "attr", "ml_dtypes", "llvmlite", "cuda"}
+THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {"codemodel": {"numpy", "attrs", "attr"}}
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The line and the full dotted name of each thing imported: `from a.b import c` gives `a.b.c`.
+
+    `import_module` and `__import__` count too where the name is a literal. A relative import gives a name
+    that starts with a dot.
+    """
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                start = "." * level + (module or "")
+                yield from ((node.lineno, f"{start}.{alias.name}") for alias in names)
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield node.lineno, name
+
+
+def complaint(room: str, name: str) -> str | None:
+    """Why `room` may not import `name`, or None where it may."""
+    top = name.split(".")[0]
+    if name.startswith("."):
+        return "is relative; imports are absolute here"
+    if top in OURS:
+        return f"is a folder; its import name is {'ziggurat' if top == 'api' else 'ziggurat.' + top}"
+    if top == "ziggurat":
+        if not any(f"{name}.".startswith(f"{prefix}.") for prefix in OURS[room]):
+            return f"is out of bounds for {room}/, which may import {', '.join(OURS[room])}"
+    elif top not in sys.stdlib_module_names and top not in THEIRS[room]:
+        return f"is not among what {room}/ may import: {', '.join(sorted(THEIRS[room]))}"
+    return None
+
+
+@pytest.mark.parametrize("room", OURS)
+def test_imports_go_one_way(room: str):
+    found: list[str] = []
+    files = sorted((ROOT / room).rglob("*.py"))
+    assert files, f"{room}/ holds no sources"
+    for file in files:
+        tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+        for line, name in imported(tree):
+            if reason := complaint(room, name):
+                found.append(f"{file.relative_to(ROOT)}:{line}: {name} {reason}")
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("room", "source", "allowed"),
+    [
+        ("codemodel", "import ziggurat.codemodel.types", True),
+        ("codemodel", "from ziggurat import codemodel", True),
+        ("codemodel", "import numpy as np", True),
+        ("codemodel", "import llvmlite", False),
+        ("codemodel", "import ziggurat", False),
+        ("codemodel", "import ziggurat.codemodelling", False),
+        ("codemodel", "def f():\n    from ziggurat.transforms import simplify", False),
+        ("codemodel", "from importlib import import_module\nimport_module('ziggurat.backend')", False),
+        ("frontends", "from ziggurat import transforms", False),
+        ("transforms", "from ziggurat.frontends.language import table", True),
+        ("transforms", "from ziggurat.frontends import language", True),
+        ("transforms", "from ziggurat.frontends import reflection", False),
+        ("transforms", "import ziggurat.frontends", False),
+        ("transforms", "from . import simplify", False),
+        ("backend", "from ziggurat.frontends.language import table", False),
+        ("backend", "from ziggurat import kernel", False),
+        ("backend", "import torch", False),
+        ("api", "import ziggurat.backend.launch, ziggurat.frontends.tracing", True),
+        ("api", "import backend", False),
+    ],
+)
+def test_the_rules_themselves(room: str, source: str, allowed: bool):
+    complaints = [complaint(room, name) for _, name in imported(ast.parse(source))]
+    assert complaints
+    assert (not any(complaints)) is allowed
