@@ -16,9 +16,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "ziggurat")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--bless", action="store_true", help="rewrite the golden files to hold what the tests now print"
-    )
+    parser.addoption("--bless", action="store_true", help="rewrite the golden files to hold what the tests now print")
 
 
 @pytest.fixture

@@ -1,0 +1,200 @@
+"""Building models. A `Builder` is a place in a body under construction; ops are added there, checked as they come.
+
+f = Builder.root([i32, i32], i32)
+x, y = f.parameters
+total = f.add(arith.AddI(x, y))
+f.add(core.Return([total]))
+func = core.Func("sum", f.finish())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult
+from ziggurat.codemodel.traits import Terminator
+from ziggurat.codemodel.types import Type, void
+
+
+class _Draft:
+    """A body under construction, shared by the builders that point into it."""
+
+    __slots__ = ("blocks", "body", "closed", "open_children")
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.blocks: list[Block] = []
+        self.closed = False
+        self.open_children = 0
+
+
+class Builder:
+    """A place at the end of a block of a body under construction.
+
+    `location` is given to the ops added that have none of their own.
+    """
+
+    __slots__ = ("_draft", "_parent_draft", "block", "location")
+
+    def __init__(self, draft: _Draft, block: Block, parent: _Draft | None, location: Location | None) -> None:
+        self._draft = draft
+        self._parent_draft = parent
+        self.block = block
+        self.location = location
+
+    @staticmethod
+    def root(parameter_types: Sequence[Type] = (), yield_type: Type = void) -> Builder:
+        """Start a body that uses nothing from outside. Returns the builder of its entry block."""
+        return _start(parameter_types, yield_type, None, None)
+
+    def nested(self, parameter_types: Sequence[Type] = (), yield_type: Type = void) -> Builder:
+        """Start a body for an op that will be added here; its ops may use the values visible here."""
+        self._require_open()
+        self._draft.open_children += 1
+        return _start(parameter_types, yield_type, self._draft, self.location)
+
+    @property
+    def parameters(self) -> tuple[BlockParameter, ...]:
+        """The parameters of the current block."""
+        return self.block.parameters
+
+    @property
+    def entry(self) -> Block:
+        """The entry block of the body."""
+        return self._draft.blocks[0]
+
+    @property
+    def body(self) -> Body:
+        """The body under construction. Not to be handed to an op before `finish`."""
+        return self._draft.body
+
+    def new_block(self, parameter_types: Sequence[Type] = ()) -> Block:
+        """A further block of this body. Go there with `move_to`, or make another builder with `at`."""
+        self._require_open()
+        block = Block(self._draft.body, parameter_types)
+        self._draft.blocks.append(block)
+        return block
+
+    def move_to(self, block: Block) -> None:
+        """Continue at the end of `block`, a block of the same body."""
+        if block.parent is not self._draft.body:
+            raise BuildError("a builder moves only among the blocks of its own body")
+        self.block = block
+
+    def at(self, block: Block) -> Builder:
+        """Another builder of the same body, at the end of `block`."""
+        other = Builder(self._draft, self.block, self._parent_draft, self.location)
+        other.move_to(block)
+        return other
+
+    @property
+    def terminated(self) -> bool:
+        """True when the current block has its terminator."""
+        ops = self.block._ops  # pyright: ignore[reportPrivateUsage]
+        return bool(ops) and isinstance(ops[-1], Terminator)
+
+    def add(self, op: Op, location: Location | None = None) -> OpResult:
+        """Place `op` at the end of the block and return its result.
+
+        Raises `BuildError` when the op is placed already, the block has its terminator, or an operand is not visible here.
+        """
+        draft = self._draft
+        block = self.block
+        if draft.closed:
+            raise BuildError(f"cannot add {op.NAME}: the body is finished")
+        if op.parent is not None:
+            raise BuildError(f"{op.NAME} is placed already; copy it with a transform")
+        if self.terminated:
+            raise BuildError(f"cannot add {op.NAME} after the block's terminator")
+        for value in op.operands:
+            if value.block is not block:
+                self._require_visible(op, value.block)
+        for successor in op.successors:
+            if successor.block.parent is not draft.body:
+                raise BuildError(f"{op.NAME}: a successor must be a block of the same body")
+            if successor.block is draft.blocks[0]:
+                raise BuildError(f"{op.NAME}: the entry block cannot be a successor")
+            for value in successor.arguments:
+                self._require_visible(op, value.block)
+        for body in op.bodies:
+            if body.ancestor is not None and body.ancestor is not draft.body:
+                raise BuildError(f"{op.NAME}: its body was started at another place")
+            if not body.blocks:
+                raise BuildError(f"{op.NAME}: its body is not finished")
+        fields = op.__dict__
+        if location is not None:
+            fields["location"] = location
+        elif fields["location"] is None:
+            fields["location"] = self.location
+        fields["parent"] = block
+        block._ops.append(op)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        return op.result
+
+    def finish(self) -> Body:
+        """Close the body: its blocks in reverse postorder, without those that nothing leads to.
+
+        Raises `BuildError` when a block has no terminator or an inner body is unfinished.
+        """
+        self._require_open()
+        draft = self._draft
+        if draft.open_children:
+            raise BuildError("an inner body is not finished")
+        for index, block in enumerate(draft.blocks):
+            ops = block.ops
+            if not ops or not isinstance(ops[-1], Terminator):
+                raise BuildError(f"block {index} has no terminator")
+            block._ops = ops  # pyright: ignore[reportPrivateUsage]
+        draft.closed = True
+        draft.body.blocks = reverse_postorder(draft.blocks[0]) if len(draft.blocks) > 1 else (draft.blocks[0],)
+        if self._parent_draft is not None:
+            self._parent_draft.open_children -= 1
+        return draft.body
+
+    def abandon(self) -> None:
+        """Give up the body, so that the one around it can be finished without it."""
+        if not self._draft.closed:
+            self._draft.closed = True
+            if self._parent_draft is not None:
+                self._parent_draft.open_children -= 1
+
+    def _require_open(self) -> None:
+        if self._draft.closed:
+            raise BuildError("the body is finished")
+
+    def _require_visible(self, op: Op, block: Block | None) -> None:
+        if block is None:
+            raise BuildError(f"{op.NAME}: an operand is the result of an op that is not placed")
+        body: Body | None = self._draft.body
+        while body is not None:
+            if block.parent is body:
+                return
+            body = body.ancestor
+        raise BuildError(f"{op.NAME}: an operand is not visible here (declared in another body)")
+
+
+def reverse_postorder(entry: Block) -> tuple[Block, ...]:
+    """The blocks reachable from `entry`, each before the blocks it alone leads to."""
+    order: list[Block] = []
+    seen = {entry}
+    stack = [(entry, list(entry.successors))]
+    while stack:
+        block, rest = stack[-1]
+        if not rest:
+            order.append(block)
+            stack.pop()
+            continue
+        following = rest.pop()  # The last successor is visited first, so that the first one comes first in the result.
+        if following not in seen:
+            seen.add(following)
+            stack.append((following, list(following.successors)))
+    return tuple(reversed(order))
+
+
+def _start(types: Sequence[Type], yield_type: Type, parent: _Draft | None, location: Location | None) -> Builder:
+    body = Body(yield_type, parent.body if parent is not None else None)
+    draft = _Draft(body)
+    block = Block(body, types)
+    draft.blocks.append(block)
+    return Builder(draft, block, parent, location)

@@ -1,0 +1,194 @@
+"""The core dialect: modules, functions, variables, tuples, and control flow between blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ziggurat.codemodel.declare import attribute, body, operand, operands, operation, result_type, successor
+from ziggurat.codemodel.op import Body, Op, Successor, Value, require
+from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Constant, Isolated, Pure, Returns, Symbol
+from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject, void
+
+
+@operation("module")
+class Module(Op, Isolated):
+    """A set of functions that call each other by their symbols. Its block ends in `unreachable`: a module is not run."""
+
+    body: Body = body()
+
+    def functions(self) -> dict[str, Op]:
+        """The ops of the module that declare a symbol, by name, in order."""
+        return {op.attributes["sym_name"]: op for op in self.body.entry.ops if isinstance(op, Symbol)}
+
+
+@operation("func")
+class Func(Op, Isolated, Symbol):
+    """A function. The parameters of its body are its parameters, the body's yield type is what it returns."""
+
+    sym_name: str = attribute(str, unnamed=True)
+    body: Body = body()
+
+
+@operation("func.call")
+class FuncCall(Op):
+    """Call a function of the same module by its symbol. `keywords` names the last operands."""
+
+    arguments: tuple[Value, ...] = operands()
+    callee: str = attribute(str, unnamed=True)
+    keywords: tuple[str, ...] = attribute([str], default=())
+    type: Type = result_type()
+
+
+@operation("func.ref")
+class FuncRef(Op, Pure):
+    """A function of the same module as a value, to hand to an op that applies it."""
+
+    callee: str = attribute(str, unnamed=True)
+    type: Type = result_type()
+
+
+@operation("return")
+class Return(Op, Returns):
+    """Leave the function with at most one value."""
+
+    values: tuple[Value, ...] = operands()
+
+    def check(self) -> None:
+        require(len(self.values) <= 1, "return takes at most one value; several make a tuple")
+
+
+@operation("yield")
+class Yield(Op, BodyTerminator):
+    """Hand at most one value to the op that owns this body."""
+
+    values: tuple[Value, ...] = operands()
+
+    def check(self) -> None:
+        require(len(self.values) <= 1, "yield takes at most one value; several make a tuple")
+
+
+@operation("unreachable")
+class Unreachable(Op, BodyTerminator):
+    """Control never gets here."""
+
+
+@operation("constant")
+class ConstantOp(Op, Pure, Constant):
+    """A Python constant: a number, a string, None, a type, a member of an enum, or a tuple of these."""
+
+    value: Any = attribute(object, unnamed=True)
+    type: Type = result_type()
+
+
+@operation("var")
+class Var(Op):
+    """Declare a variable. Without an operand it has no value until the first `var.store`."""
+
+    initial: Value | None = operand(optional=True)
+    name: str = attribute(str, default="", unnamed=True)
+    type: Type = result_type(keyword=True)
+
+    def check(self) -> None:
+        type_ = self.type
+        if not isinstance(type_, VarType):
+            require(False, f"var gives a Var type, not {type_}")
+        elif self.initial is not None:
+            fits = type_.value in (self.initial.type, pyobject)
+            require(fits, f"var of {type_.value} is initialised with {self.initial.type}")
+
+
+@operation("var.load")
+class VarLoad(Op):
+    """The value that a variable holds now."""
+
+    var: Value = operand()
+
+    def infer_type(self) -> Type:
+        type_ = self.var.type
+        if isinstance(type_, VarType):
+            return type_.value
+        require(False, f"var.load reads a Var, not {type_}")
+        return void
+
+
+@operation("var.store")
+class VarStore(Op):
+    """Give a variable another value of its type."""
+
+    var: Value = operand()
+    value: Value = operand()
+
+    def check(self) -> None:
+        type_ = self.var.type
+        if isinstance(type_, VarType):
+            require(
+                type_.value in (self.value.type, pyobject),
+                f"var.store of {self.value.type} to a variable of {type_.value}",
+            )
+        else:
+            require(False, f"var.store writes a Var, not {type_}")
+
+
+@operation("tuple")
+class MakeTuple(Op, Pure):
+    """The operands as one value."""
+
+    components: tuple[Value, ...] = operands()
+
+    def infer_type(self) -> Type:
+        if self.components and all(value.type == pyobject for value in self.components):
+            return TupleType(tuple(pyobject for _ in self.components))
+        return TupleType(tuple(value.type for value in self.components))
+
+
+def _component(op: str, type_: Type, index: int) -> Type:
+    if not isinstance(type_, TupleType):
+        require(False, f"{op} takes a Tuple, not {type_}")
+        return void
+    require(0 <= index < len(type_.components), f"{op} index {index} is outside {type_}")
+    return type_.components[index]
+
+
+@operation("tuple.load")
+class TupleLoad(Op, Pure):
+    """A component of a tuple."""
+
+    tuple: Value = operand()
+    index: int = attribute(int, unnamed=True)
+
+    def infer_type(self) -> Type:
+        return _component("tuple.load", self.tuple.type, self.index)
+
+
+@operation("tuple.with")
+class TupleWith(Op, Pure):
+    """The tuple with one component replaced."""
+
+    tuple: Value = operand()
+    value: Value = operand()
+    index: int = attribute(int, unnamed=True)
+
+    def infer_type(self) -> Type:
+        expected = _component("tuple.with", self.tuple.type, self.index)
+        require(expected == self.value.type, f"tuple.with puts {self.value.type} in the place of {expected}")
+        return self.tuple.type
+
+
+@operation("branch")
+class Branch(Op, BlockTerminator):
+    """Go to a block."""
+
+    target: Successor = successor()
+
+
+@operation("cbranch")
+class CondBranch(Op, BlockTerminator):
+    """Go to one block where the condition holds, to the other where not."""
+
+    condition: Value = operand()
+    then: Successor = successor()
+    otherwise: Successor = successor()
+
+    def check(self) -> None:
+        type_ = self.condition.type
+        require(type_ in (i1, pyobject), f"cbranch takes an i1, not {type_}")

@@ -1,0 +1,289 @@
+"""The Python dialect: what a Python function says, as ops. Values have the type `object` until attribution.
+
+A variable is a `var`; a read of it a `var.load`; an assignment a `var.store`. A statement with a suite is an op with bodies.
+"""
+
+from __future__ import annotations
+
+from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, template
+from ziggurat.codemodel.op import Body, Op, Value, require
+from ziggurat.codemodel.traits import Loop, Pure
+from ziggurat.codemodel.types import Type, pyobject
+
+
+@template
+class Unary(Op, Pure):
+    """One operand, one result."""
+
+    operand: Value = operand()
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+
+@template
+class Binary(Op, Pure):
+    """Two operands, one result."""
+
+    lhs: Value = operand()
+    rhs: Value = operand()
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+
+@operation("add")
+class Add(Binary):
+    """Python's `a + b`."""
+
+
+@operation("sub")
+class Sub(Binary):
+    """Python's `a - b`."""
+
+
+@operation("mul")
+class Mul(Binary):
+    """Python's `a * b`."""
+
+
+@operation("div")
+class Div(Binary):
+    """Python's `a / b`."""
+
+
+@operation("floordiv")
+class FloorDiv(Binary):
+    """Python's `a // b`."""
+
+
+@operation("mod")
+class Mod(Binary):
+    """Python's `a % b`."""
+
+
+@operation("pow")
+class Pow(Binary):
+    """Python's `a ** b`."""
+
+
+@operation("and")
+class And(Binary):
+    """Python's `a & b`."""
+
+
+@operation("or")
+class Or(Binary):
+    """Python's `a | b`."""
+
+
+@operation("xor")
+class Xor(Binary):
+    """Python's `a ^ b`."""
+
+
+@operation("shl")
+class Shl(Binary):
+    """Python's `a << b`."""
+
+
+@operation("shr")
+class Shr(Binary):
+    """Python's `a >> b`."""
+
+
+@operation("eq")
+class Eq(Binary):
+    """Python's `a == b`."""
+
+
+@operation("ne")
+class Ne(Binary):
+    """Python's `a != b`."""
+
+
+@operation("lt")
+class Lt(Binary):
+    """Python's `a < b`."""
+
+
+@operation("le")
+class Le(Binary):
+    """Python's `a <= b`."""
+
+
+@operation("gt")
+class Gt(Binary):
+    """Python's `a > b`."""
+
+
+@operation("ge")
+class Ge(Binary):
+    """Python's `a >= b`."""
+
+
+@operation("is")
+class Is(Binary):
+    """Python's `a is b`."""
+
+
+@operation("is_not")
+class IsNot(Binary):
+    """Python's `a is not b`."""
+
+
+@operation("in")
+class In(Binary):
+    """Python's `a in b`."""
+
+
+@operation("not_in")
+class NotIn(Binary):
+    """Python's `a not in b`."""
+
+
+@operation("neg")
+class Neg(Unary):
+    """Python's `-a`."""
+
+
+@operation("pos")
+class Pos(Unary):
+    """Python's `+a`."""
+
+
+@operation("invert")
+class Invert(Unary):
+    """Python's `~a`."""
+
+
+@operation("not")
+class Not(Unary):
+    """Python's `not a`."""
+
+
+@operation("subscript")
+class Subscript(Op, Pure):
+    """`a[index]`: a component of a tuple."""
+
+    value: Value = operand()
+    index: Value = operand()
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+
+@operation("unpack")
+class Unpack(Op, Pure):
+    """Component `index` of a value that is unpacked into `count` names: `a, b = value`."""
+
+    value: Value = operand()
+    index: int = attribute(int)
+    count: int = attribute(int)
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+
+@operation("attribute")
+class Attribute(Op, Pure):
+    """`a.name`: a property of a value, such as `x.shape` or `x.dtype`."""
+
+    value: Value = operand()
+    name: str = attribute(str, unnamed=True)
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+
+@operation("pack")
+class Pack(Op, Pure):
+    """`(a, b, …)`: a Python tuple."""
+
+    components: tuple[Value, ...] = operands()
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+
+@operation("invoke")
+class Invoke(Op):
+    """Call a function of the language (`zg.load`) or a builtin (`min`). `keywords` names the last operands."""
+
+    arguments: tuple[Value, ...] = operands()
+    callee: str = attribute(str, unnamed=True)
+    keywords: tuple[str, ...] = attribute([str], default=())
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+    def check(self) -> None:
+        require(len(self.keywords) <= len(self.arguments), "more keywords than operands")
+
+
+@operation("for")
+class For(Op, Loop):
+    """`for target in iterable: suite`. The first body gives the iterable; the second takes an item and runs the suite."""
+
+    iterable: Body = body()
+    suite: Body = body()
+
+    def check(self) -> None:
+        require(len(self.suite.parameters) == 1, "the suite of a for takes the item")
+
+
+@operation("while")
+class While(Op, Loop):
+    """`while condition: suite`. The first body gives the condition."""
+
+    condition: Body = body()
+    suite: Body = body()
+
+
+@operation("if")
+class If(Op):
+    """`if condition: … else: …`. A suite ends in `yield`, or in `return`."""
+
+    condition: Value = operand()
+    then: Body = body()
+    otherwise: Body = body()
+
+
+@operation("cexpression")
+class CondExpression(Op):
+    """`a if condition else b`: each body gives a value, and only one is run."""
+
+    condition: Value = operand()
+    then: Body = body()
+    otherwise: Body = body()
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+
+@operation("cand")
+class CondAnd(Op):
+    """`a and b and …`: bodies are run until one gives a false value."""
+
+    parts: tuple[Body, ...] = bodies()
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+
+@operation("cor")
+class CondOr(Op):
+    """`a or b or …`: bodies are run until one gives a true value."""
+
+    parts: tuple[Body, ...] = bodies()
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+
+@operation("assert")
+class Assert(Op):
+    """`assert condition, message`."""
+
+    condition: Value = operand()
+    message: Value | None = operand(optional=True)

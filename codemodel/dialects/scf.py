@@ -1,0 +1,145 @@
+"""Structured control flow. What a loop or a branch gives is one value, or a Tuple of several, or nothing (`void`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.codemodel.declare import attribute, body, operand, operands, operation
+from ziggurat.codemodel.op import Body, Op, Value, require
+from ziggurat.codemodel.traits import BodyTerminator, Loop
+from ziggurat.codemodel.types import ScalarType, TupleType, Type, i1, void
+
+
+def packed(types: Sequence[Type]) -> Type:
+    """How several values are one: nothing is `void`, one value is itself, several are a Tuple."""
+    if not types:
+        return void
+    return types[0] if len(types) == 1 else TupleType(tuple(types))
+
+
+def unpacked(type_: Type, count: int) -> tuple[Type, ...]:
+    """The types of `count` values that are `packed` as this type; () when they cannot be."""
+    if count == 0 or type_ == void:
+        return ()
+    if count == 1:
+        return (type_,)
+    return type_.components if isinstance(type_, TupleType) else ()
+
+
+def terminator_types(body: Body) -> list[tuple[Type, ...]]:
+    """The operand types of each terminator by which the body is left with values."""
+    return [
+        tuple(value.type for value in block.terminator.operands)
+        for block in body.blocks
+        if isinstance(block.terminator, (Yield, Condition))
+    ]
+
+
+def _same(found: Sequence[Type], expected: Sequence[Type], what: str) -> None:
+    require(
+        tuple(found) == tuple(expected),
+        f"{what}: expected ({', '.join(map(str, expected))}), got ({', '.join(map(str, found))})",
+    )
+
+
+@operation("scf.yield")
+class Yield(Op, BodyTerminator):
+    """Hand values to the op that owns the body."""
+
+    values: tuple[Value, ...] = operands()
+
+
+@operation("scf.for")
+class For(Op, Loop):
+    """Count from `start` up to but not including `stop` by `step`, which may be negative (then down to, not including).
+
+    The body takes the index and the loop-carried values, and yields the next ones. The result is the last ones, packed.
+    The other attributes are the options of `zg.range`; None means that the compiler decides.
+    """
+
+    start: Value = operand()
+    stop: Value = operand()
+    step: Value = operand()
+    initial: tuple[Value, ...] = operands()
+    num_stages: int | None = attribute(object, default=None)
+    loop_unroll_factor: int | None = attribute(object, default=None)
+    disallow_acc_multi_buffer: bool = attribute(bool, default=False)
+    flatten: bool = attribute(bool, default=False)
+    warp_specialize: bool = attribute(bool, default=False)
+    disable_licm: bool = attribute(bool, default=False)
+    body: Body = body()
+
+    def infer_type(self) -> Type:
+        return packed([value.type for value in self.initial])
+
+    def check(self) -> None:
+        index = self.start.type
+        require(
+            isinstance(index, ScalarType) and index.kind == "int" and index == self.stop.type == self.step.type,
+            f"scf.for counts with one integer type, not {index}, {self.stop.type}, {self.step.type}",
+        )
+        carried = [value.type for value in self.initial]
+        _same(
+            [p.type for p in self.body.parameters],
+            [index, *carried],
+            "the body of scf.for takes the index and the carried",
+        )
+        for types in terminator_types(self.body):
+            _same(types, carried, "scf.for yields its carried values")
+
+
+@operation("scf.if")
+class If(Op):
+    """Run one of two bodies. The result is what it yields, packed."""
+
+    condition: Value = operand()
+    then: Body = body()
+    otherwise: Body = body()
+
+    def infer_type(self) -> Type:
+        return self.then.yield_type
+
+    def check(self) -> None:
+        require(self.condition.type == i1, f"scf.if takes an i1, not {self.condition.type}")
+        for part in (self.then, self.otherwise):
+            require(not part.parameters, "the bodies of scf.if take no parameters")
+            for types in terminator_types(part):
+                require(
+                    packed(types) == self.then.yield_type,
+                    f"the bodies of scf.if yield {self.then.yield_type}; one yields {packed(types)}",
+                )
+
+
+@operation("scf.while")
+class While(Op, Loop):
+    """While the first body's `scf.condition` holds, run the second.
+
+    Both bodies take the loop-carried values. The result is the values at the end, packed.
+    """
+
+    initial: tuple[Value, ...] = operands()
+    before: Body = body()
+    after: Body = body()
+
+    def infer_type(self) -> Type:
+        return packed([value.type for value in self.initial])
+
+    def check(self) -> None:
+        carried = [value.type for value in self.initial]
+        for part in (self.before, self.after):
+            _same([p.type for p in part.parameters], carried, "the bodies of scf.while take the carried values")
+        for types in terminator_types(self.before):
+            _same(types[1:], carried, "scf.condition hands on the carried values")
+        for types in terminator_types(self.after):
+            _same(types, carried, "scf.while yields its carried values")
+
+
+@operation("scf.condition")
+class Condition(Op, BodyTerminator):
+    """Go on with the values while the condition holds; otherwise they are the result of the loop."""
+
+    condition: Value = operand()
+    values: tuple[Value, ...] = operands()
+
+    def check(self) -> None:
+        require(self.condition.type == i1, f"scf.condition takes an i1, not {self.condition.type}")

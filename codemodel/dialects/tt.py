@@ -1,0 +1,779 @@
+"""The Triton dialect: programs over tensors of constant shape, addressed by pointers; named as in Triton's own MLIR dialect.
+
+What Triton's dialect gives as several results is one Tuple here; its attributes on values (`tt.divisibility`) are ops here.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from ziggurat.codemodel.declare import attribute, body, operand, operands, operation, result_type, template
+from ziggurat.codemodel.dialects.arith import same_types, scalar_of
+from ziggurat.codemodel.dialects.scf import packed
+from ziggurat.codemodel.op import Body, Op, Value, require
+from ziggurat.codemodel.traits import BodyTerminator, Isolated, MemoryRead, MemoryWrite, Pure, Returns, Symbol
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    element_of,
+    f16,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
+    shape_of,
+    shaped,
+    void,
+    with_element,
+)
+
+MAX_NUMEL = 1 << 20
+
+
+def tensor_of(op: Op, value: Value) -> TensorType:
+    """The type of a tensor operand."""
+    type_ = value.type
+    require(isinstance(type_, TensorType), f"{op.NAME} takes a tensor, not {type_}")
+    assert isinstance(type_, TensorType)
+    return type_
+
+
+def axis_of(op: Op, axis: int, rank: int) -> None:
+    """`axis` counts from 0 and is less than `rank`."""
+    require(0 <= axis < rank, f"{op.NAME}: axis {axis} is not one of the {rank} axes")
+
+
+# Functions and programs.
+
+
+@operation("tt.func")
+class Func(Op, Isolated, Symbol):
+    """A function of the Triton model; a kernel where it returns nothing.
+
+    `divisibility` says of each parameter by what its value (of pointers: the address in bytes) is known to be divisible;
+    without it nothing is known. `noinline` keeps calls of it as calls.
+    """
+
+    sym_name: str = attribute(str, unnamed=True)
+    divisibility: tuple[int, ...] = attribute([int], default=())
+    noinline: bool = attribute(bool, default=False)
+    body: Body = body()
+
+    def check(self) -> None:
+        if self.divisibility:
+            require(
+                len(self.divisibility) == len(self.body.parameters), "divisibility has one number for each parameter"
+            )
+
+
+@operation("tt.call")
+class Call(Op):
+    """Call a function of the module by its symbol."""
+
+    arguments: tuple[Value, ...] = operands()
+    callee: str = attribute(str, unnamed=True)
+    type: Type = result_type()
+
+
+@operation("tt.return")
+class Return(Op, Returns):
+    """Leave the function with its values."""
+
+    values: tuple[Value, ...] = operands()
+
+
+@template
+class Grid(Op, Pure):
+    """A number of the launch grid."""
+
+    axis: int = attribute(int, unnamed=True)
+
+    def infer_type(self) -> Type:
+        return i32
+
+    def check(self) -> None:
+        axis_of(self, self.axis, 3)
+
+
+@operation("tt.get_program_id")
+class GetProgramId(Grid):
+    """Which program of the launch this is, along an axis of the grid."""
+
+
+@operation("tt.get_num_programs")
+class GetNumPrograms(Grid):
+    """How many programs were launched along an axis of the grid."""
+
+
+# Making and shaping tensors.
+
+
+@operation("tt.make_range")
+class MakeRange(Op, Pure):
+    """The integers from `start` to `end` - 1, a power of two of them."""
+
+    start: int = attribute(int)
+    end: int = attribute(int)
+
+    def infer_type(self) -> Type:
+        count = self.end - self.start
+        require(count > 0 and count & (count - 1) == 0, f"tt.make_range gives a power of two of numbers, not {count}")
+        return TensorType((count,), i32)
+
+
+@operation("tt.splat")
+class Splat(Op, Pure):
+    """A tensor whose every element is the operand."""
+
+    value: Value = operand()
+    type: Type = result_type()
+
+    def check(self) -> None:
+        require(isinstance(self.type, TensorType), f"tt.splat gives a tensor, not {self.type}")
+        require(self.value.type == element_of(self.type), f"tt.splat of {self.value.type} to {self.type}")
+
+
+@operation("tt.broadcast")
+class Broadcast(Op, Pure):
+    """Repeat the tensor along its axes of size 1."""
+
+    value: Value = operand()
+    type: Type = result_type()
+
+    def check(self) -> None:
+        source = tensor_of(self, self.value)
+        target = self.type
+        good = (
+            isinstance(target, TensorType)
+            and target.element == source.element
+            and target.rank == source.rank
+            and all(a in (b, 1) for a, b in zip(source.shape, target.shape, strict=True))
+        )
+        require(good, f"tt.broadcast of {source} to {target}")
+
+
+@operation("tt.expand_dims")
+class ExpandDims(Op, Pure):
+    """Insert an axis of size 1."""
+
+    value: Value = operand()
+    axis: int = attribute(int, unnamed=True)
+
+    def infer_type(self) -> Type:
+        source = tensor_of(self, self.value)
+        axis_of(self, self.axis, source.rank + 1)
+        return TensorType((*source.shape[: self.axis], 1, *source.shape[self.axis :]), source.element)
+
+
+@operation("tt.reshape")
+class Reshape(Op, Pure):
+    """The same elements in row-major order in another shape. With `allow_reorder` in any order."""
+
+    value: Value = operand()
+    allow_reorder: bool = attribute(bool, default=False)
+    type: Type = result_type()
+
+    def check(self) -> None:
+        source = tensor_of(self, self.value)
+        target = self.type
+        good = isinstance(target, TensorType) and target.element == source.element and target.numel == source.numel
+        require(good, f"tt.reshape of {source} to {target}")
+
+
+@operation("tt.trans")
+class Trans(Op, Pure):
+    """Permute the axes: axis i of the result is axis `order[i]` of the operand."""
+
+    value: Value = operand()
+    order: tuple[int, ...] = attribute([int])
+
+    def infer_type(self) -> Type:
+        source = tensor_of(self, self.value)
+        require(
+            sorted(self.order) == list(range(source.rank)),
+            f"tt.trans: {list(self.order)} does not permute {source.rank} axes",
+        )
+        return TensorType(tuple(source.shape[axis] for axis in self.order), source.element)
+
+
+@operation("tt.join")
+class Join(Op, Pure):
+    """Two tensors side by side along a new last axis of size 2."""
+
+    lhs: Value = operand()
+    rhs: Value = operand()
+
+    def infer_type(self) -> Type:
+        same_types(self, self.lhs, self.rhs)
+        source = self.lhs.type
+        assert isinstance(source, TensorType | ScalarType | PtrType)
+        element = element_of(source)
+        assert isinstance(element, ScalarType | PtrType)
+        return TensorType((*shape_of(source), 2), element)
+
+
+@operation("tt.split")
+class Split(Op, Pure):
+    """The two halves along the last axis, which has size 2, as a Tuple."""
+
+    value: Value = operand()
+
+    def infer_type(self) -> Type:
+        source = tensor_of(self, self.value)
+        require(source.shape[-1] == 2, f"tt.split takes a tensor whose last axis has size 2, not {source}")
+        half = shaped(source.shape[:-1], source.element)
+        return TupleType((half, half))
+
+
+@operation("tt.cat")
+class Cat(Op, Pure):
+    """Two tensors one after the other along the first axis."""
+
+    lhs: Value = operand()
+    rhs: Value = operand()
+
+    def infer_type(self) -> Type:
+        same_types(self, self.lhs, self.rhs)
+        source = tensor_of(self, self.lhs)
+        return TensorType((2 * source.shape[0], *source.shape[1:]), source.element)
+
+
+@operation("tt.gather")
+class Gather(Op, Pure):
+    """Element of `source` at the index along `axis` that `index` holds, for each element of `index`."""
+
+    source: Value = operand()
+    index: Value = operand()
+    axis: int = attribute(int)
+
+    def infer_type(self) -> Type:
+        source, index = tensor_of(self, self.source), tensor_of(self, self.index)
+        axis_of(self, self.axis, source.rank)
+        others = all(a == b for i, (a, b) in enumerate(zip(source.shape, index.shape, strict=False)) if i != self.axis)
+        require(source.rank == index.rank and others, f"tt.gather from {source} by {index} along axis {self.axis}")
+        scalar_of(self, self.index, "int")
+        return TensorType(index.shape, source.element)
+
+
+@operation("tt.histogram")
+class Histogram(Op, Pure):
+    """How often each of 0 … `bins` - 1 stands in a 1-D tensor of integers, as i32. Other numbers do not count."""
+
+    value: Value = operand()
+    mask: Value | None = operand(optional=True)
+    bins: int = attribute(int, keyword=True)
+
+    def infer_type(self) -> Type:
+        source = tensor_of(self, self.value)
+        scalar_of(self, self.value, "int")
+        require(source.rank == 1, f"tt.histogram takes a tensor of one axis, not {source}")
+        if self.mask is not None:
+            require(self.mask.type == TensorType(source.shape, i1), f"the mask of tt.histogram is {self.mask.type}")
+        return TensorType((self.bins,), i32)
+
+
+# Memory.
+
+
+class CacheModifier(enum.Enum):
+    """Where an access is cached, as in PTX."""
+
+    NONE = "none"
+    CA = "ca"
+    CG = "cg"
+    CS = "cs"
+    CV = "cv"
+    WB = "wb"
+    WT = "wt"
+
+
+class EvictionPolicy(enum.Enum):
+    """How soon a cache may give the line up."""
+
+    NORMAL = "evict_normal"
+    FIRST = "evict_first"
+    LAST = "evict_last"
+
+
+class MemSemantic(enum.Enum):
+    """The order of an atomic access with others."""
+
+    RELAXED = "relaxed"
+    ACQUIRE = "acquire"
+    RELEASE = "release"
+    ACQ_REL = "acq_rel"
+
+
+class MemScope(enum.Enum):
+    """Among whom an atomic access is atomic."""
+
+    CTA = "cta"
+    GPU = "gpu"
+    SYSTEM = "sys"
+
+
+class AtomicKind(enum.Enum):
+    """What an atomic read-modify-write does."""
+
+    ADD = "add"
+    FADD = "fadd"
+    MAX = "max"
+    MIN = "min"
+    UMAX = "umax"
+    UMIN = "umin"
+    FMAX = "fmax"
+    FMIN = "fmin"
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+    XCHG = "xchg"
+
+
+def pointee_of(op: Op, value: Value) -> ScalarType:
+    """What a pointer, or each of a tensor of pointers, points to."""
+    element = element_of(value.type)
+    require(isinstance(element, PtrType), f"{op.NAME} takes pointers, not {value.type}")
+    assert isinstance(element, PtrType)
+    return element.pointee
+
+
+def _mask(op: Op, ptr: Value, mask: Value | None) -> None:
+    if mask is not None:
+        require(
+            mask.type == with_element(ptr.type, i1),
+            f"the mask of {op.NAME} is {with_element(ptr.type, i1)}, not {mask.type}",
+        )
+
+
+@operation("tt.addptr")
+class AddPtr(Op, Pure):
+    """Pointers moved by a number of elements."""
+
+    ptr: Value = operand()
+    offset: Value = operand()
+
+    def infer_type(self) -> Type:
+        pointee_of(self, self.ptr)
+        scalar_of(self, self.offset, "int")
+        require(
+            shape_of(self.ptr.type) == shape_of(self.offset.type)
+            and isinstance(self.ptr.type, TensorType) == isinstance(self.offset.type, TensorType),
+            f"tt.addptr moves {self.ptr.type} by {self.offset.type}",
+        )
+        return self.ptr.type
+
+
+@operation("tt.load")
+class Load(Op, MemoryRead):
+    """Read what the pointers point to; where the mask is false nothing is read and the element is `other`.
+
+    Without `other` such an element has no defined value.
+    """
+
+    ptr: Value = operand()
+    mask: Value | None = operand(optional=True)
+    other: Value | None = operand(optional=True)
+    cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
+    eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
+    volatile: bool = attribute(bool, default=False)
+
+    def infer_type(self) -> Type:
+        return with_element(self.ptr.type, pointee_of(self, self.ptr))
+
+    def check(self) -> None:
+        _mask(self, self.ptr, self.mask)
+        if self.other is not None:
+            expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
+            require(self.other.type == expected, f"the other of tt.load is {expected}, not {self.other.type}")
+
+
+@operation("tt.store")
+class Store(Op, MemoryWrite):
+    """Write where the pointers point to; where the mask is false nothing is written."""
+
+    ptr: Value = operand()
+    value: Value = operand()
+    mask: Value | None = operand(optional=True)
+    cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
+    eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
+
+    def check(self) -> None:
+        expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
+        require(self.value.type == expected, f"tt.store writes {expected}, not {self.value.type}")
+        _mask(self, self.ptr, self.mask)
+
+
+@operation("tt.atomic_rmw")
+class AtomicRMW(Op, MemoryRead, MemoryWrite):
+    """Read, combine with the value and write back, undivided. Gives what was read; where the mask is false, undefined."""
+
+    ptr: Value = operand()
+    value: Value = operand()
+    mask: Value | None = operand(optional=True)
+    kind: AtomicKind = attribute(AtomicKind, unnamed=True, keyword=True)
+    sem: MemSemantic = attribute(MemSemantic, default=MemSemantic.ACQ_REL)
+    scope: MemScope = attribute(MemScope, default=MemScope.GPU)
+
+    def infer_type(self) -> Type:
+        return self.value.type
+
+    def check(self) -> None:
+        pointee = pointee_of(self, self.ptr)
+        expected = with_element(self.ptr.type, pointee)
+        require(self.value.type == expected, f"tt.atomic_rmw combines with {expected}, not {self.value.type}")
+        _mask(self, self.ptr, self.mask)
+        kind = self.kind
+        if kind in (AtomicKind.FADD, AtomicKind.FMAX, AtomicKind.FMIN):
+            require(pointee.is_float, f"atomic {kind.value} is for floats, not {pointee}")
+        elif kind in (AtomicKind.UMAX, AtomicKind.UMIN):
+            require(
+                pointee.is_int and not pointee.signed, f"atomic {kind.value} is for unsigned integers, not {pointee}"
+            )
+        elif kind in (AtomicKind.MAX, AtomicKind.MIN):
+            require(pointee.is_int and pointee.signed, f"atomic {kind.value} is for signed integers, not {pointee}")
+        elif kind is not AtomicKind.XCHG:
+            require(pointee.is_int, f"atomic {kind.value} is for integers, not {pointee}")
+
+
+@operation("tt.atomic_cas")
+class AtomicCAS(Op, MemoryRead, MemoryWrite):
+    """Write `value` where memory holds `compare`, undivided. Gives what memory held."""
+
+    ptr: Value = operand()
+    compare: Value = operand()
+    value: Value = operand()
+    sem: MemSemantic = attribute(MemSemantic, default=MemSemantic.ACQ_REL)
+    scope: MemScope = attribute(MemScope, default=MemScope.GPU)
+
+    def infer_type(self) -> Type:
+        return self.value.type
+
+    def check(self) -> None:
+        expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
+        for value in (self.compare, self.value):
+            require(value.type == expected, f"tt.atomic_cas takes {expected}, not {value.type}")
+
+
+class Padding(enum.Enum):
+    """What a descriptor gives outside of its tensor."""
+
+    ZERO = "zero"
+    NAN = "nan"
+
+
+@operation("tt.make_tensor_descriptor")
+class MakeTensorDescriptor(Op, Pure):
+    """Describe a tensor in global memory: its shape in i32, its strides in elements in i64; moved in blocks."""
+
+    base: Value = operand()
+    shape: tuple[Value, ...] = operands()
+    strides: tuple[Value, ...] = operands()
+    padding: Padding = attribute(Padding, default=Padding.ZERO)
+    type: Type = result_type()
+
+    def check(self) -> None:
+        type_ = self.type
+        good = isinstance(type_, DescriptorType) and self.base.type == PtrType(type_.element)
+        require(good, f"tt.make_tensor_descriptor of {self.base.type} gives {type_}")
+        assert isinstance(type_, DescriptorType)
+        require(
+            len(self.shape) == len(type_.block), f"a descriptor of {type_} has {len(type_.block)} sizes and strides"
+        )
+        require(all(v.type == i32 for v in self.shape), "the sizes of a descriptor are i32")
+        require(all(v.type == i64 for v in self.strides), "the strides of a descriptor are i64")
+
+
+def _described(op: Op, value: Value, indices: tuple[Value, ...]) -> DescriptorType:
+    type_ = value.type
+    require(isinstance(type_, DescriptorType), f"{op.NAME} takes a descriptor, not {type_}")
+    assert isinstance(type_, DescriptorType)
+    require(len(indices) == len(type_.block), f"{op.NAME} of {type_} takes {len(type_.block)} offsets")
+    require(all(v.type == i32 for v in indices), f"the offsets of {op.NAME} are i32")
+    return type_
+
+
+@operation("tt.descriptor_load")
+class DescriptorLoad(Op, MemoryRead):
+    """Read the block at these offsets; outside of the tensor it holds the descriptor's padding."""
+
+    descriptor: Value = operand()
+    offsets: tuple[Value, ...] = operands()
+    cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
+    eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
+
+    def infer_type(self) -> Type:
+        type_ = _described(self, self.descriptor, self.offsets)
+        return TensorType(type_.block, type_.element)
+
+
+@operation("tt.descriptor_store")
+class DescriptorStore(Op, MemoryWrite):
+    """Write the block at these offsets; what is outside of the tensor is not written."""
+
+    descriptor: Value = operand()
+    value: Value = operand()
+    offsets: tuple[Value, ...] = operands()
+
+    def check(self) -> None:
+        type_ = _described(self, self.descriptor, self.offsets)
+        expected = TensorType(type_.block, type_.element)
+        require(self.value.type == expected, f"tt.descriptor_store writes {expected}, not {self.value.type}")
+
+
+@operation("tt.bitcast")
+class Bitcast(Op, Pure):
+    """Pointers as pointers to another type of the same size."""
+
+    value: Value = operand()
+    type: Type = result_type()
+
+    def check(self) -> None:
+        good = isinstance(element_of(self.type), PtrType) and shape_of(self.type) == shape_of(self.value.type)
+        require(good, f"tt.bitcast of {self.value.type} to {self.type}")
+        pointee_of(self, self.value)
+
+
+@operation("tt.int_to_ptr")
+class IntToPtr(Op, Pure):
+    """Addresses, as i64, as pointers."""
+
+    value: Value = operand()
+    type: Type = result_type()
+
+    def check(self) -> None:
+        good = isinstance(element_of(self.type), PtrType) and self.value.type == with_element(self.type, i64)
+        require(good, f"tt.int_to_ptr of {self.value.type} to {self.type}")
+
+
+@operation("tt.ptr_to_int")
+class PtrToInt(Op, Pure):
+    """Pointers as addresses in i64."""
+
+    value: Value = operand()
+
+    def infer_type(self) -> Type:
+        pointee_of(self, self.value)
+        return with_element(self.value.type, i64)
+
+
+# Computing.
+
+
+class InputPrecision(enum.Enum):
+    """How f32 operands of a dot are multiplied. DEFAULT is the target's fastest (tf32), and exact in the interpreter."""
+
+    DEFAULT = "default"
+    TF32 = "tf32"
+    TF32X3 = "tf32x3"
+    IEEE = "ieee"
+
+
+@operation("tt.dot")
+class Dot(Op, Pure):
+    """a · b + c for matrices, or batches of matrices; computed and given in the type of c."""
+
+    a: Value = operand()
+    b: Value = operand()
+    c: Value = operand()
+    input_precision: InputPrecision = attribute(InputPrecision, default=InputPrecision.DEFAULT)
+    max_num_imprecise_acc: int = attribute(int, default=0)
+
+    def infer_type(self) -> Type:
+        return self.c.type
+
+    def check(self) -> None:
+        a, b, c = (tensor_of(self, value) for value in (self.a, self.b, self.c))
+        good = (
+            a.rank == b.rank == c.rank
+            and a.rank in (2, 3)
+            and a.shape[:-2] == b.shape[:-2] == c.shape[:-2]
+            and a.shape[-1] == b.shape[-2]
+            and c.shape[-2:] == (a.shape[-2], b.shape[-1])
+        )
+        require(good, f"tt.dot of {a} and {b} to {c}")
+        for value in (self.a, self.b, self.c):
+            scalar_of(self, value, "any")
+        require(a.element == b.element, f"tt.dot takes operands of one element type, not {a.element} and {b.element}")
+        assert isinstance(a.element, ScalarType)
+        if a.element.is_float:
+            allowed = (f64,) if a.element == f64 else (f32, f16) if a.element.bits <= 16 else (f32,)
+        else:
+            require(a.element.bits == 8, f"tt.dot multiplies 8-bit integers, not {a.element}")
+            allowed = (i32,)
+        require(
+            c.element in allowed,
+            f"tt.dot of {a.element} accumulates in {' or '.join(map(str, allowed))}, not {c.element}",
+        )
+
+
+@operation("tt.mulhiui")
+class MulHiUI(Op, Pure):
+    """The upper half of the product of two unsigned integers."""
+
+    lhs: Value = operand()
+    rhs: Value = operand()
+
+    def infer_type(self) -> Type:
+        scalar = scalar_of(self, self.lhs, "int")
+        require(not scalar.signed, f"tt.mulhiui takes unsigned integers, not {self.lhs.type}")
+        return self.lhs.type
+
+    def check(self) -> None:
+        same_types(self, self.lhs, self.rhs)
+
+
+@template
+class Combining(Op, Pure):
+    """Tensors of one shape, combined along an axis by a body that takes two of each element and gives one of each."""
+
+    values: tuple[Value, ...] = operands()
+    axis: int = attribute(int)
+    combine: Body = body()
+
+    def elements(self) -> list[Type]:
+        """The element types, after checking that the shapes agree."""
+        require(bool(self.values), f"{self.NAME} takes at least one tensor")
+        first = tensor_of(self, self.values[0])
+        axis_of(self, self.axis, first.rank)
+        for value in self.values:
+            shape = tensor_of(self, value).shape
+            require(shape == first.shape, f"{self.NAME} takes tensors of one shape, not {first.shape} and {shape}")
+        return [element_of(value.type) for value in self.values]
+
+    def check(self) -> None:
+        elements = self.elements()
+        expected = [*elements, *elements]
+        require(
+            [p.type for p in self.combine.parameters] == expected, f"the body of {self.NAME} takes two of each element"
+        )
+        for block in self.combine.blocks:
+            if isinstance(block.terminator, ReduceReturn | ScanReturn):
+                types = [value.type for value in block.terminator.operands]
+                require(types == elements, f"the body of {self.NAME} gives one of each element")
+
+
+@operation("tt.reduce")
+class Reduce(Combining):
+    """The elements along the axis combined to one. The axis is gone from the result; of one axis only, it is a scalar."""
+
+    def infer_type(self) -> Type:
+        shape = tensor_of(self, self.values[0]).shape if self.values else ()
+        rest = (*shape[: self.axis], *shape[self.axis + 1 :])
+        return packed(
+            [shaped(rest, element) for element in self.elements() if isinstance(element, ScalarType | PtrType)]
+        )
+
+
+@operation("tt.reduce.return")
+class ReduceReturn(Op, BodyTerminator):
+    """The combined elements."""
+
+    values: tuple[Value, ...] = operands()
+
+
+@operation("tt.scan")
+class Scan(Combining):
+    """Each element combined with all before it along the axis; with `reverse`, with all after it."""
+
+    reverse: bool = attribute(bool, default=False)
+
+    def infer_type(self) -> Type:
+        self.elements()
+        return packed([value.type for value in self.values])
+
+
+@operation("tt.scan.return")
+class ScanReturn(Op, BodyTerminator):
+    """The combined elements."""
+
+    values: tuple[Value, ...] = operands()
+
+
+@operation("tt.elementwise_inline_asm")
+class InlineAsm(Op):
+    """PTX on the elements of tensors of one shape, `pack` elements at a time, as Triton's inline_asm_elementwise."""
+
+    values: tuple[Value, ...] = operands()
+    asm: str = attribute(str)
+    constraints: str = attribute(str)
+    is_pure: bool = attribute(bool, default=True)
+    pack: int = attribute(int, default=1)
+    type: Type = result_type()
+
+
+# What is known of values, and talking to the host.
+
+
+@template
+class Hint(Op, Pure):
+    """The operand, with something known of it: one number for each axis."""
+
+    value: Value = operand()
+    values: tuple[int, ...] = attribute([int], unnamed=True)
+
+    def infer_type(self) -> Type:
+        return self.value.type
+
+    def check(self) -> None:
+        rank = max(1, len(shape_of(self.value.type)))
+        require(len(self.values) == rank, f"{self.NAME} takes {rank} number(s), got {len(self.values)}")
+
+
+@operation("tt.multiple_of")
+class MultipleOf(Hint):
+    """The first element of each run is divisible by these numbers."""
+
+
+@operation("tt.max_contiguous")
+class MaxContiguous(Hint):
+    """The elements come in runs of consecutive numbers of these lengths."""
+
+
+@operation("tt.max_constancy")
+class MaxConstancy(Hint):
+    """The elements come in runs of equal numbers of these lengths."""
+
+
+@operation("tt.assume")
+class Assume(Op):
+    """The condition holds; the compiler may rely on it."""
+
+    condition: Value = operand()
+
+    def check(self) -> None:
+        require(self.condition.type == i1, f"tt.assume takes an i1, not {self.condition.type}")
+
+
+@operation("tt.print")
+class Print(Op):
+    """Print the values, each element with its program."""
+
+    values: tuple[Value, ...] = operands()
+    prefix: str = attribute(str, unnamed=True)
+    hex: bool = attribute(bool, default=False)
+
+
+@operation("tt.assert")
+class Assert(Op):
+    """Stop the program with a message where an element of the condition is false."""
+
+    condition: Value = operand()
+    message: str = attribute(str, default="", unnamed=True)
+
+    def check(self) -> None:
+        require(element_of(self.condition.type) == i1, f"tt.assert takes i1, not {self.condition.type}")
+
+
+@operation("tt.poison")
+class Poison(Op, Pure):
+    """No defined value: where control flow needs one that is never used."""
+
+    type: Type = result_type()
+
+    def check(self) -> None:
+        require(self.type != void, "tt.poison gives a value")

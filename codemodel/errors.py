@@ -1,0 +1,97 @@
+"""The errors of the project: one family, each with the place it speaks of.
+
+Everything that a user can cause derives from `ZigguratError`. `InternalError` is the one that is our fault; it shows the
+model it stumbled over and asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ziggurat.codemodel.location import Location
+
+
+class ZigguratError(Exception):
+    """Base of all errors. `summary` is the message alone; `str(error)` adds the source line and the hint.
+
+    `location` is the place in the user's source (or None), `hint` says what to try.
+    """
+
+    def __init__(self, summary: str, location: Location | None = None, hint: str | None = None) -> None:
+        super().__init__(summary, location, hint)
+        self.summary = summary
+        self.location = location
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.summary]
+        if self.location is not None:
+            lines.append(self.location.excerpt())
+        if self.hint is not None:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class KernelSyntaxError(ZigguratError):
+    """The source of a kernel uses a construct that the language does not have, or cannot be read."""
+
+
+class KernelNameError(ZigguratError, NameError):
+    """A name is unknown, or a variable is used that is not assigned on every path to its use."""
+
+
+class KernelTypeError(ZigguratError, TypeError):
+    """A call or a statement of a kernel does not fit the types of its operands."""
+
+
+class KernelValueError(ZigguratError, ValueError):
+    """A constant of a kernel has a value that its use does not allow."""
+
+
+class BuildError(ZigguratError):
+    """An op was put together wrongly by the code that builds a model."""
+
+
+class ParseError(ZigguratError):
+    """The text of a model is malformed."""
+
+
+class VerifyError(ZigguratError):
+    """A model breaks invariants. `violations` lists them all, in the order of the model."""
+
+    def __init__(self, summary: str, violations: Sequence[object] = ()) -> None:
+        super().__init__(summary)
+        self.violations = tuple(violations)
+
+
+class LaunchError(ZigguratError):
+    """The arguments or the grid of a launch do not fit the kernel."""
+
+
+class KernelRuntimeError(ZigguratError):
+    """A running kernel failed: a device assertion, a division by zero, a loop step of zero."""
+
+
+class MemoryAccessError(KernelRuntimeError):
+    """A running kernel touched memory outside the arrays it was given."""
+
+
+class KernelErrors(ZigguratError):
+    """Several errors of one kernel, reported together. `errors` holds them in source order."""
+
+    def __init__(self, errors: Sequence[ZigguratError]) -> None:
+        super().__init__(f"{len(errors)} errors")
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return f"{len(self.errors)} errors\n\n" + "\n\n".join(str(error) for error in self.errors)
+
+
+class InternalError(ZigguratError):
+    """A fault of the compiler, not of its user. The message carries the model text; please send it to us."""
+
+    def __init__(self, summary: str, model: str = "") -> None:
+        text = f"internal error: {summary}\nThis is a fault of ziggurat. Please report it with the model below."
+        super().__init__(f"{text}\n{model}" if model else text)

@@ -1,0 +1,58 @@
+"""Where an op came from: a span of source text, and the pass that made the op."""
+
+from __future__ import annotations
+
+import linecache
+
+import attrs
+
+
+@attrs.frozen
+class Location:
+    """A half-open span of a source file. Lines count from 1, columns from 0, as in Python's `ast`.
+
+    `by` names the pass that made the op, when it was not the author of the source. `caller` is the place of the
+    call that led here, when the op stands in a helper function.
+    """
+
+    file: str
+    line: int
+    column: int = 0
+    end_line: int = 0
+    end_column: int = 0
+    by: str | None = None
+    caller: Location | None = None
+
+    def made_by(self, name: str) -> Location:
+        """This place, for an op that the pass `name` put there."""
+        return self if self.by == name else attrs.evolve(self, by=name)
+
+    def called_from(self, caller: Location | None) -> Location:
+        """This place, reached through a call at `caller`."""
+        return attrs.evolve(self, caller=caller)
+
+    def source_line(self) -> str | None:
+        """The text of the first line of the span, or None where the source cannot be read."""
+        text = linecache.getline(self.file, self.line)
+        return text.rstrip("\n") if text else None
+
+    def excerpt(self) -> str:
+        """The place, its source line, and carets under the exact columns; then the calls that led there."""
+        lines = [f"  at {self}"]
+        text = self.source_line()
+        if text is not None:
+            end = self.end_column if self.end_line == self.line else len(text)
+            width = max(1, end - self.column)
+            # Columns of `ast` count UTF-8 bytes; the caret line counts characters.
+            raw = text.encode()
+            start = len(raw[: self.column].decode(errors="replace"))
+            width = max(1, len(raw[self.column : self.column + width].decode(errors="replace")))
+            pad = "".join("\t" if character == "\t" else " " for character in text[:start])
+            lines += [f"    {text}", f"    {pad}{'^' * width}"]
+        if self.caller is not None:
+            lines.append("  called from")
+            lines.append(self.caller.excerpt())
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column + 1}"

@@ -1,0 +1,378 @@
+"""The code model: ops hold bodies, bodies hold blocks, blocks hold ops. Ops use and give values.
+
+A model is a value. Parts are put together by a `Builder`; once built nothing changes, and a transform makes another model.
+
+* An **op** has operands, successors, attributes, bodies and one result (of type `void` where there is nothing to give; of a
+  `Tuple` type where there is more than one).
+* A **block** has parameters and ops, of which the last is a terminator.
+* A **body** has blocks; the first is the entry, whose parameters are the parameters of the body.
+* A **value** is the result of an op or a parameter of a block.
+
+Values compare by identity. Ops compare by structure (`==`): two models are equal when they have the same ops in the same
+order with the same attributes, types and flow of values, wherever they came from. So to key a table by an op, use its
+`result`, which is unique to it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.types import FunctionType, Type, constant_key, void
+
+if TYPE_CHECKING:
+    from ziggurat.codemodel.declare import OpSpec
+    from ziggurat.codemodel.location import Location
+
+
+class Value:
+    """What an op gives or a block receives. Use `uses` for the ops that have it among their operands."""
+
+    __slots__ = ("__weakref__", "type")
+
+    def __init__(self, type_: Type) -> None:
+        self.type = type_
+
+    @property
+    def block(self) -> Block | None:
+        """The block that declares this value; None for the result of an op that is not placed."""
+        raise NotImplementedError
+
+    @property
+    def uses(self) -> tuple[Op, ...]:
+        """The ops that use this value as an operand or pass it to a successor, in the order of the model."""
+        block = self.block
+        if block is None or block.parent.parent is None:
+            return ()
+        return block.parent.parent.root().use_map().get(self, ())
+
+    @property
+    def depends_on(self) -> tuple[Value, ...]:
+        """The values this one is computed from directly: the operands and successor arguments of its op."""
+        return ()
+
+
+class OpResult(Value):
+    """The value that an op gives."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, type_: Type, op: Op) -> None:
+        self.type = type_
+        self.op = op
+
+    @property
+    def block(self) -> Block | None:
+        return self.op.parent
+
+    @property
+    def depends_on(self) -> tuple[Value, ...]:
+        arguments = [value for successor in self.op.successors for value in successor.arguments]
+        return (*self.op.operands, *arguments)
+
+    def __repr__(self) -> str:
+        return f"<result of {self.op.NAME} : {self.type}>"
+
+
+class BlockParameter(Value):
+    """A value that a block receives from its predecessors, or from the op that runs its body."""
+
+    __slots__ = ("_block", "index")
+
+    def __init__(self, type_: Type, block: Block, index: int) -> None:
+        self.type = type_
+        self._block = block
+        self.index = index
+
+    @property
+    def block(self) -> Block:
+        return self._block
+
+    def __repr__(self) -> str:
+        return f"<parameter {self.index} : {self.type}>"
+
+
+class Successor:
+    """A block to go to, and the arguments for its parameters."""
+
+    __slots__ = ("arguments", "block")
+
+    def __init__(self, block: Block, arguments: Sequence[Value] = ()) -> None:
+        self.block = block
+        self.arguments = tuple(arguments)
+
+
+class Block:
+    """Parameters and ops; the last op is a terminator. Made by a `Builder`."""
+
+    __slots__ = ("_ops", "parameters", "parent")
+
+    def __init__(self, parent: Body, parameter_types: Sequence[Type]) -> None:
+        self.parent = parent
+        self.parameters: tuple[BlockParameter, ...] = tuple(
+            BlockParameter(type_, self, index) for index, type_ in enumerate(parameter_types)
+        )
+        self._ops: list[Op] | tuple[Op, ...] = []
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The ops in order."""
+        return self._ops if isinstance(self._ops, tuple) else tuple(self._ops)
+
+    @property
+    def terminator(self) -> Op:
+        """The last op."""
+        return self._ops[-1]
+
+    @property
+    def index(self) -> int:
+        """Position among the blocks of the body; 0 is the entry."""
+        return self.parent.blocks.index(self)
+
+    @property
+    def successors(self) -> tuple[Block, ...]:
+        """The blocks that may run next."""
+        return tuple(successor.block for successor in self._ops[-1].successors) if self._ops else ()
+
+    @property
+    def predecessors(self) -> tuple[Block, ...]:
+        """The blocks that may have run before."""
+        return tuple(block for block in self.parent.blocks if self in block.successors)
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self.ops)
+
+    def __repr__(self) -> str:
+        return f"<block of {len(self._ops)} ops>"
+
+
+class Body:
+    """Blocks, the first of which is the entry. `yield_type` is what the body hands to its op when it is left.
+
+    `ancestor` is the body in whose ops this one stands, known from the moment building starts.
+    """
+
+    __slots__ = ("ancestor", "blocks", "parent", "yield_type")
+
+    def __init__(self, yield_type: Type, ancestor: Body | None) -> None:
+        self.yield_type = yield_type
+        self.ancestor = ancestor
+        self.parent: Op | None = None
+        self.blocks: tuple[Block, ...] = ()
+
+    @property
+    def entry(self) -> Block:
+        return self.blocks[0]
+
+    @property
+    def parameters(self) -> tuple[BlockParameter, ...]:
+        """The parameters of the entry block."""
+        return self.blocks[0].parameters
+
+    @property
+    def signature(self) -> FunctionType:
+        return FunctionType(self.yield_type, tuple(p.type for p in self.parameters))
+
+    def walk(self) -> Iterator[Op]:
+        """All ops inside, outer before inner, in order."""
+        for block in self.blocks:
+            for op in block.ops:
+                yield from op.walk()
+
+    def captured(self) -> tuple[Value, ...]:
+        """The values declared outside that ops inside use, in the order of first use."""
+        inside: set[Value] = set()
+        found: dict[Value, None] = {}
+        _capture(self, inside, found)
+        return tuple(found)
+
+    def __repr__(self) -> str:
+        return f"<body {self.signature} of {len(self.blocks)} blocks>"
+
+
+def _capture(body: Body, inside: set[Value], found: dict[Value, None]) -> None:
+    for block in body.blocks:
+        inside.update(block.parameters)
+        inside.update(op.result for op in block.ops)
+    for block in body.blocks:
+        for op in block.ops:
+            for value in op.all_operands():
+                if value not in inside:
+                    found.setdefault(value)
+            for inner in op.bodies:
+                _capture(inner, inside, found)
+
+
+class Op:
+    """Base of all ops. Declare one with `@operation(name)`; see `declare.py` and docs/adding-an-op.md.
+
+    The declared fields read by their names (`op.mask`). The generic view is `operands`, `successors`, `attributes`,
+    `bodies` and `result`.
+    """
+
+    NAME: ClassVar[str] = ""
+    SPEC: ClassVar[OpSpec]
+
+    operands: tuple[Value, ...]
+    successors: tuple[Successor, ...]
+    bodies: tuple[Body, ...]
+    result: OpResult
+    location: Location | None
+    parent: Block | None
+
+    def __attrs_post_init__(self) -> None:
+        self.SPEC.complete(self)
+
+    def infer_type(self) -> Type:
+        """The result type that follows from operands and attributes. Raises `BuildError` when they do not fit.
+
+        Ops whose result type is a declared field (`result_type()`) do not have this.
+        """
+        return void
+
+    def check(self) -> None:
+        """Raise `BuildError` when the parts of the op do not fit together."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """The attributes by name, in the order of their declaration."""
+        fields = self.__dict__
+        return {field.name: fields[field.name] for field in self.SPEC.attributes}
+
+    def all_operands(self) -> tuple[Value, ...]:
+        """The operands, then the arguments of the successors."""
+        if not self.successors:
+            return self.operands
+        return (*self.operands, *(value for successor in self.successors for value in successor.arguments))
+
+    def walk(self) -> Iterator[Op]:
+        """This op and all ops inside it, outer before inner, in order."""
+        yield self
+        for body in self.bodies:
+            for block in body.blocks:
+                for op in block.ops:
+                    if op.bodies:
+                        yield from op.walk()
+                    else:
+                        yield op
+
+    def root(self) -> Op:
+        """The outermost op of the model this op stands in."""
+        op = self
+        while (parent := op.parent_op) is not None:
+            op = parent
+        return op
+
+    @property
+    def parent_op(self) -> Op | None:
+        """The op in whose body this op stands."""
+        return self.parent.parent.parent if self.parent is not None else None
+
+    def use_map(self) -> dict[Value, tuple[Op, ...]]:
+        """Every value used inside this op with its users. Computed once for a root."""
+        cached: dict[Value, tuple[Op, ...]] | None = self.__dict__.get("_use_map")
+        if cached is not None:
+            return cached
+        lists: dict[Value, list[Op]] = {}
+        for op in self.walk():
+            for value in dict.fromkeys(op.all_operands()):
+                lists.setdefault(value, []).append(op)
+        uses = {value: tuple(users) for value, users in lists.items()}
+        if self.parent is None:
+            self.__dict__["_use_map"] = uses
+        return uses
+
+    def captured_values(self) -> tuple[Value, ...]:
+        """The values declared outside this op that ops in its bodies use."""
+        found: dict[Value, None] = {}
+        for body in self.bodies:
+            found.update(dict.fromkeys(body.captured()))
+        return tuple(found)
+
+    def structure(self) -> tuple[Any, ...]:
+        """A hashable key, equal for equal models: values are numbered in order, locations do not count."""
+        key: tuple[Any, ...] | None = self.__dict__.get("_structure")
+        if key is None:
+            numbers: dict[Value, int] = {}
+            key = _structure(self, numbers, {})
+            self.__dict__["_structure"] = key
+        return key
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return self.structure() == other.structure() if isinstance(other, Op) else NotImplemented
+
+    def __hash__(self) -> int:
+        key = self.__dict__.get("_hash")
+        if key is None:
+            key = hash(self.structure())
+            self.__dict__["_hash"] = key
+        return key
+
+    def __str__(self) -> str:
+        from ziggurat.codemodel.text.writer import to_text
+
+        return to_text(self)
+
+    def __repr__(self) -> str:
+        from ziggurat.codemodel.text.writer import summary
+
+        return f"<{summary(self)}>"
+
+    def _repr_html_(self) -> str:
+        from ziggurat.codemodel.text.html import to_html
+
+        return to_html(self)
+
+
+def _structure(op: Op, numbers: dict[Value, int], blocks: dict[Block, int]) -> tuple[Any, ...]:
+    def number(value: Value) -> Any:
+        # A value from outside has no number here: it is itself.
+        return numbers.get(value, value)
+
+    bodies: list[Any] = []
+    for body in op.bodies:
+        for block in body.blocks:
+            blocks[block] = len(blocks)
+        for block in body.blocks:
+            for parameter in block.parameters:
+                numbers[parameter] = len(numbers)
+            for inner in block.ops:
+                numbers[inner.result] = len(numbers)
+        bodies.append(
+            (
+                body.yield_type,
+                tuple(
+                    (
+                        tuple(p.type for p in block.parameters),
+                        tuple(_structure(inner, numbers, blocks) for inner in block.ops),
+                    )
+                    for block in body.blocks
+                ),
+            )
+        )
+    fields = op.__dict__
+    return (
+        op.NAME,
+        op.result.type,
+        tuple(number(value) for value in op.operands),
+        tuple((blocks.get(s.block, s.block), tuple(number(v) for v in s.arguments)) for s in op.successors),
+        tuple(attribute_key(fields[field.name]) for field in op.SPEC.attributes),
+        tuple(bodies),
+    )
+
+
+def attribute_key(value: Any) -> Any:
+    """A hashable key by which attribute values are compared."""
+    if isinstance(value, (Type, enum.Enum)):
+        return value
+    return constant_key(value)
+
+
+def require(condition: bool, message: str, hint: str | None = None) -> None:
+    """Raise `BuildError` with the message unless the condition holds. For type rules."""
+    if not condition:
+        raise BuildError(message, hint=hint)

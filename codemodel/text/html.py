@@ -1,0 +1,35 @@
+"""Models in a notebook: the text form with names, types and numbers in colour."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.writer import to_text
+
+_PARTS = re.compile(
+    r"""(?P<comment>//[^\n]*)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<value>%\w+)|(?P<block>\^\w+)|(?P<attribute>@\w*=?)"""
+    r"""|(?P<op>(?<=[=\n {] )[a-z_]+(?:\.[a-z_]+)+|(?<==\s)[a-z_]+)"""
+)
+_COLOURS = {
+    "comment": "#6a737d",
+    "string": "#22863a",
+    "value": "#005cc5",
+    "block": "#b08800",
+    "attribute": "#6f42c1",
+    "op": "#d73a49",
+}
+
+
+def to_html(op: Op) -> str:
+    """The model as a preformatted, coloured block of HTML."""
+
+    def colour(found: re.Match[str]) -> str:
+        kind = found.lastgroup or "op"
+        return f'\0<span style="color:{_COLOURS[kind]}">\0{found[0]}\0</span>\0'
+
+    parts = _PARTS.sub(colour, to_text(op)).split("\0")
+    # Tags stand at the odd places; the text between them is escaped.
+    text = "".join(part if index % 2 else html.escape(part) for index, part in enumerate(parts))
+    return f'<pre style="line-height:1.3">{text}</pre>'

@@ -1,0 +1,406 @@
+"""Reading models from text. The grammar is in docs/text-grammar.md; `writer.py` prints it.
+
+The parser checks the form: known ops, counts of operands, declared values and blocks, terminators. That types fit is the
+verifier's business, so that a wrong model can be read and shown with its violations marked. The article's spelling of 2024 is
+read as well (`legacy.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple, NoReturn
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.declare import OPS, Field, convert_attribute
+from ziggurat.codemodel.errors import BuildError, ParseError
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
+from ziggurat.codemodel.text.legacy import upgrade_attributes, upgrade_op
+from ziggurat.codemodel.traits import Isolated
+from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type, void
+
+_TOKEN = re.compile(
+    r"""(?P<space>(?:[ \t\r\n]+|//[^\n]*)+)
+      | (?P<value>%[\w.]+)
+      | (?P<block>\^[\w.]+)
+      | (?P<number>-?(?:0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][-+]?\d+)?)|-inf\b)
+      | (?P<ident>[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)
+      | (?P<string>"(?:[^"\\\n]|\\.)*")
+      | (?P<arrow>->)
+      | (?P<punct>[@=():;,<>{}\[\]])""",
+    re.VERBOSE,
+)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+
+
+def parse(text: str, file: str = "<text>") -> Op:
+    """The model that `text` holds: one op with all that is inside it.
+
+    Raises `ParseError` with line, column and caret. Run `verify` on the result to check its types.
+    """
+    return _Parser(text, file).model()
+
+
+class _Parser:
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+        self.tokens = list(self._tokenize())
+        self.position = 0
+        self.types: dict[TypeSyntax, Type] = {}
+        self.depth = 0
+
+    def _tokenize(self) -> Iterator[_Token]:
+        text, position, end = self.text, 0, len(self.text)
+        match = _TOKEN.match
+        while position < end:
+            found = match(text, position)
+            if found is None:
+                if text[position] == '"':
+                    self.fail("unterminated string", position)
+                self.fail(f"unexpected character {text[position]!r}", position)
+            kind = found.lastgroup
+            assert kind is not None
+            if kind != "space":
+                yield _Token(kind, found[0], position)
+            position = found.end()
+        yield _Token("end", "end of text", end)
+
+    def fail(self, message: str, start: int | None = None, hint: str | None = None) -> NoReturn:
+        at = self.tokens[self.position].start if start is None else start
+        line = self.text.count("\n", 0, at) + 1
+        column = at - (self.text.rfind("\n", 0, at) + 1)
+        lines = self.text.splitlines()
+        source = lines[line - 1] if line <= len(lines) else ""
+        caret = " " * column + "^"
+        error = ParseError(f"{self.file}:{line}:{column + 1}: {message}\n    {source}\n    {caret}", hint=hint)
+        error.location = None
+        error.line, error.column = line, column + 1  # type: ignore[attr-defined]
+        raise error
+
+    # Tokens.
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.position]
+
+    def peek(self, text: str) -> bool:
+        token = self.tokens[self.position]
+        return token.text == text and token.kind in ("punct", "arrow")
+
+    def take(self, text: str) -> bool:
+        if self.peek(text):
+            self.position += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        if not self.take(text):
+            self.fail(f"expected '{text}', got '{self.token.text}'")
+
+    def take_kind(self, kind: str, what: str) -> _Token:
+        token = self.tokens[self.position]
+        if token.kind != kind:
+            self.fail(f"expected {what}, got '{token.text}'")
+        self.position += 1
+        return token
+
+    # Models.
+
+    def model(self) -> Op:
+        builder = Builder.root()
+        op = self.op(builder, _Scope({}, {}), root=True)
+        if self.token.kind != "end":
+            self.fail("expected the end of the text: a model is one op")
+        return op
+
+    def op(self, builder: Builder, scope: _Scope, root: bool = False) -> Op:
+        start = self.position
+        name: str | None = None
+        type_: Type = void
+        if self.token.kind == "value":
+            name = self.token.text
+            self.position += 1
+            self.expect(":")
+            type_ = self.type()
+            self.expect("=")
+        op_name = self.take_kind("ident", "the name of an op")
+        cls = OPS.get(op_name.text)
+        if cls is None:
+            near = difflib.get_close_matches(op_name.text, OPS, 1)
+            hint = f"did you mean '{near[0]}'?" if near else None
+            self.fail(f"unknown op '{op_name.text}'", op_name.start, hint)
+        operands: list[Value] = []
+        while self.token.kind == "value":
+            operands.append(self.use(scope))
+        successors: list[Successor] = []
+        while self.token.kind == "block":
+            successors.append(self.successor(scope))
+        attributes, location = self.attributes(cls)
+        bodies: list[Body] = []
+        while self.peek("(") or self.token.kind == "block":
+            bodies.append(self.body(builder, scope, issubclass(cls, Isolated)))
+        self.expect(";")
+        upgrade_attributes(op_name.text, attributes, type_)
+        try:
+            for field_name, value in attributes.items():
+                field = cls.SPEC.by_name[field_name]
+                attributes[field_name] = convert_attribute(value, field.kind, f"attribute '{field_name}'")
+            operands, type_ = upgrade_op(builder, op_name.text, operands, type_)
+            op = cls.SPEC.make(operands, successors, attributes, bodies, type_)
+        except BuildError as error:
+            self.fail(error.summary, op_name.start, error.hint)
+        op.__dict__["location"] = location
+        if root:
+            return op
+        try:
+            builder.add(op)
+        except BuildError as error:
+            self.fail(error.summary, op_name.start, error.hint)
+        if name is not None:
+            if op.result.type is void:
+                self.fail("an op of type void gives no value", self.tokens[start].start)
+            scope.declare(self, name, op.result, self.tokens[start].start)
+        return op
+
+    def use(self, scope: _Scope) -> Value:
+        token = self.take_kind("value", "a value")
+        value = scope.values.get(token.text)
+        if value is None:
+            self.fail(f"undeclared value '{token.text}'", token.start)
+        return value
+
+    def successor(self, scope: _Scope) -> Successor:
+        token = self.take_kind("block", "a block")
+        arguments: list[Value] = []
+        if self.take("("):
+            while not self.take(")"):
+                if arguments:
+                    self.expect(",")
+                arguments.append(self.use(scope))
+        block = scope.blocks.get(token.text)
+        if block is None:
+            self.fail(f"undeclared block '{token.text}'", token.start)
+        return Successor(block, arguments)
+
+    def attributes(self, cls: type[Op]) -> tuple[dict[str, Any], Location | None]:
+        spec = cls.SPEC
+        found: dict[str, Any] = {}
+        location: Location | None = None
+        maker: str | None = None
+        while self.peek("@"):
+            start = self.token.start
+            self.position += 1
+            following = self.tokens[self.position + 1]
+            field: Field | None
+            if self.token.kind == "ident" and following.text == "=" and following.kind == "punct":
+                key = self.token.text
+                self.position += 2
+                if key in ("loc", "by") and key not in spec.by_name:
+                    value = self.attribute_value()
+                    if key == "by":
+                        maker = str(value)
+                    else:
+                        location = self.location(str(value), start)
+                    continue
+                field = spec.by_name.get(key)
+                if field is None:
+                    names = ", ".join(spec.by_name) or "none"
+                    self.fail(f"{cls.NAME} has no attribute '{key}'; it has {names}", start)
+            else:
+                field = spec.unnamed
+                if field is None:
+                    self.fail(f"{cls.NAME} has no unnamed attribute", start)
+            if field.name in found:
+                self.fail(f"attribute '{field.name}' is given twice", start)
+            found[field.name] = self.attribute_value()
+        if location is not None and maker is not None:
+            location = location.made_by(maker)
+        return found, location
+
+    def location(self, text: str, start: int) -> Location:
+        parts = text.split(":", 4)
+        numbers = [int(part) for part in parts[:4] if part.isdecimal()]
+        if len(numbers) == 4:
+            return Location(parts[4] if len(parts) > 4 else self.file, *numbers)
+        # Babylon's form: line:column[:file].
+        parts = text.split(":", 2)
+        if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+            self.fail(f"malformed location {text!r}", start)
+        line, column = int(parts[0]), int(parts[1])
+        return Location(parts[2] if len(parts) > 2 else self.file, line, column, line, column)
+
+    def attribute_value(self) -> Any:
+        token = self.token
+        if token.kind == "string":
+            self.position += 1
+            return self.string(token)
+        if token.kind == "number":
+            self.position += 1
+            if token.text == "-inf":
+                return -math.inf
+            try:
+                return int(token.text, 0)
+            except ValueError:
+                return float(token.text)
+        if token.kind == "ident":
+            constants: dict[str, Any] = {"null": None, "true": True, "false": False, "inf": math.inf, "nan": math.nan}
+            if token.text in constants:
+                self.position += 1
+                return constants[token.text]
+            return self.type_syntax()
+        if self.take("["):
+            items: list[Any] = []
+            while not self.take("]"):
+                if items:
+                    self.expect(",")
+                items.append(self.attribute_value())
+            return tuple(items)
+        self.fail(f"expected an attribute value, got '{token.text}'")
+
+    def string(self, token: _Token) -> str:
+        try:
+            return ast.literal_eval(token.text)
+        except (SyntaxError, ValueError):
+            self.fail("malformed string", token.start)
+
+    def body(self, builder: Builder, scope: _Scope, isolated: bool) -> Body:
+        self.depth += 1
+        if self.depth > 200:
+            self.fail("bodies are nested too deeply (200)")
+        if self.token.kind == "block":  # Babylon names the entry block; nothing refers to it.
+            self.position += 1
+        self.expect("(")
+        parameters = self.parameters(")")
+        yield_type = self.type()
+        if not self.take("->"):
+            self.fail(f"expected '->', got '{self.token.text}'")
+        opening = self.token.start
+        self.expect("{")
+        types = [type_ for _, type_, _ in parameters]
+        inner = Builder.root(types, yield_type) if isolated else builder.nested(types, yield_type)
+        values = {} if isolated else dict(scope.values)
+        inner_scope = _Scope(values, {})
+        inner_scope.declare_all(self, parameters, inner.block)
+        self.declare_blocks(inner, inner_scope)
+        while not self.peek("}"):
+            if self.token.kind == "block":
+                block = inner_scope.blocks[self.token.text]
+                if not inner.terminated:
+                    self.fail("the block before this one has no terminator")
+                inner.move_to(block)
+                self.position += 1
+                if self.take("("):
+                    inner_scope.declare_all(self, self.parameters(")"), block)
+                self.expect(":")
+            elif self.token.kind == "end":
+                self.fail("expected '}' before the end of the text", opening)
+            else:
+                self.op(inner, inner_scope)
+        if not inner.terminated:
+            self.fail("expected a terminator (return, yield, branch …) at the end of the block")
+        self.position += 1
+        self.depth -= 1
+        try:
+            return inner.finish()
+        except BuildError as error:
+            self.fail(error.summary, opening)
+
+    def declare_blocks(self, builder: Builder, scope: _Scope) -> None:
+        """Find the block labels of the body that starts here, so that successors may name later blocks."""
+        position, depth = self.position, 0
+        tokens = self.tokens
+        saved = self.position
+        while tokens[position].kind != "end":
+            token = tokens[position]
+            if token.kind == "punct":
+                if token.text == "{":
+                    depth += 1
+                elif token.text == "}":
+                    if depth == 0:
+                        break
+                    depth -= 1
+            elif token.kind == "block" and depth == 0 and tokens[position - 1].text in (";", "{"):
+                if token.text in scope.blocks:
+                    self.fail(f"block '{token.text}' is declared twice", token.start)
+                self.position = position + 1
+                types = [type_ for _, type_, _ in self.parameters(")")] if self.take("(") else []
+                scope.blocks[token.text] = builder.new_block(types)
+                position = self.position - 1
+            position += 1
+        self.position = saved
+
+    def parameters(self, closing: str) -> list[tuple[str, Type, int]]:
+        found: list[tuple[str, Type, int]] = []
+        while not self.take(closing):
+            if found:
+                self.expect(",")
+            token = self.take_kind("value", "a parameter such as '%0 : i32'")
+            self.expect(":")
+            found.append((token.text, self.type(), token.start))
+        return found
+
+    # Types.
+
+    def type(self) -> Type:
+        start = self.token.start
+        syntax = self.type_syntax()
+        known = self.types.get(syntax)
+        if known is None:
+            try:
+                known = self.types[syntax] = read_type(syntax)
+            except TypeSyntaxError as error:
+                self.fail(str(error), start)
+        return known
+
+    def type_syntax(self) -> TypeSyntax:
+        token = self.token
+        if token.kind == "string":
+            self.position += 1
+            return TypeSyntax(self.string(token), quoted=True)
+        name = self.take_kind("ident", "a type").text
+        if name == "java.type" and self.peek(":"):  # Babylon's later spelling: java.type:"int".
+            self.position += 1
+            quoted = self.take_kind("string", "a quoted Java type")
+            return TypeSyntax("java.type", (TypeSyntax(self.string(quoted)),))
+        arguments: list[TypeSyntax] = []
+        if self.take("<"):
+            self.depth += 1
+            if self.depth > 200:
+                self.fail("types are nested too deeply (200)")
+            while True:
+                arguments.append(self.type_syntax())
+                if not self.take(","):
+                    break
+            if not self.take(">"):
+                self.fail(f"expected ',' or '>' in a type, got '{self.token.text}'")
+            self.depth -= 1
+        return TypeSyntax(name, tuple(arguments))
+
+
+class _Scope:
+    """The values and blocks that names stand for, in one body."""
+
+    def __init__(self, values: dict[str, Value], blocks: dict[str, Block]) -> None:
+        self.values = values
+        self.blocks = blocks
+        self.own: set[str] = set()
+
+    def declare(self, parser: _Parser, name: str, value: Value, start: int) -> None:
+        if name in self.own:
+            parser.fail(f"value '{name}' is declared twice", start)
+        self.own.add(name)
+        self.values[name] = value
+
+    def declare_all(self, parser: _Parser, parameters: list[tuple[str, Type, int]], block: Block) -> None:
+        for (name, _, start), value in zip(parameters, block.parameters, strict=True):
+            self.declare(parser, name, value, start)

@@ -1,0 +1,55 @@
+"""Traits: what an op promises, each as one sentence. An op class states a trait by inheriting from it."""
+
+from __future__ import annotations
+
+
+class Pure:
+    """The op has no effect but its result: it may be removed when unused, repeated, and shared with an equal one."""
+
+
+class MayTrap:
+    """The op is pure where it is defined, but undefined for some operands: it must not be run where it was not."""
+
+
+class Commutative:
+    """The first two operands may be exchanged."""
+
+
+class MemoryRead:
+    """The op reads global memory, so it must stay after earlier writes and before later ones."""
+
+
+class MemoryWrite:
+    """The op writes global memory, so its place among other accesses matters and it is never removed."""
+
+
+class Terminator:
+    """The op ends its block, and only ends blocks."""
+
+
+class BodyTerminator(Terminator):
+    """The op leaves its body, handing its operands to the op that owns the body."""
+
+
+class BlockTerminator(Terminator):
+    """The op passes control to one of its successors."""
+
+
+class Returns(BodyTerminator):
+    """The op leaves the function it stands in, from any depth, handing the operands to the caller."""
+
+
+class Isolated:
+    """The bodies of the op use no values declared outside of it."""
+
+
+class Symbol:
+    """The op declares a name, in its attribute `sym_name`, that ops of the same module refer to."""
+
+
+class Loop:
+    """The op runs a body repeatedly."""
+
+
+class Constant:
+    """The op's result is its attribute `value`, known at compile time."""

@@ -1,0 +1,202 @@
+"""Transforming models: a function from ops to values, and copying as what happens where it says nothing.
+
+    def double_negation(builder, op, operands):
+        if isinstance(op, NegF) and isinstance(inner := operands[0], OpResult) and isinstance(inner.op, NegF):
+            return inner.op.operand            # uses of the op get this value instead
+        return None                            # says nothing: the op is copied
+
+    better = transform(model, double_negation)
+
+A transformer gets the builder of the new model, an op of the old one, and the values of the new model that stand for its
+operands. It may add any ops to the builder, and returns
+
+* None: copy the op, its bodies transformed in turn;
+* a value of the new model, which stands for the op's result from here on;
+* `DROP`: the op has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.traits import Isolated
+from ziggurat.codemodel.types import Type
+
+
+class _Drop:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "DROP"
+
+
+DROP: Final = _Drop()
+
+Outcome = Value | _Drop | None
+Transformer = Callable[["Rewriter", Op, tuple[Value, ...]], Outcome]
+
+
+class ValueMap:
+    """What stands in the new model for the values and blocks of the old one. Inner maps see through to outer ones."""
+
+    __slots__ = ("blocks", "parent", "values")
+
+    def __init__(self, parent: ValueMap | None = None) -> None:
+        self.values: dict[Value, Value] = {}
+        self.blocks: dict[Block, Block] = {}
+        self.parent = parent
+
+    def get(self, value: Value) -> Value | None:
+        """The new value for an old one, or None."""
+        here: ValueMap | None = self
+        while here is not None:
+            found = here.values.get(value)
+            if found is not None:
+                return found
+            here = here.parent
+        return None
+
+
+class Rewriter(Builder):
+    """The builder that a transformer writes to, which also knows the map from old values to new ones."""
+
+    __slots__ = ("mapping", "pass_name", "transformers")
+
+    mapping: ValueMap
+    transformers: tuple[Transformer, ...]
+    pass_name: str | None
+
+    @staticmethod
+    def over(builder: Builder, transformers: Sequence[Transformer] = (), pass_name: str | None = None) -> Rewriter:
+        """A rewriter that appends at the place of `builder`."""
+        made = Rewriter(builder._draft, builder.block, builder._parent_draft, builder.location)  # pyright: ignore[reportPrivateUsage]
+        made.mapping = ValueMap()
+        made.transformers = tuple(transformers)
+        made.pass_name = pass_name
+        return made
+
+    def __getitem__(self, value: Value) -> Value:
+        """The new value that stands for an old one. Raises `BuildError` when there is none."""
+        found = self.mapping.get(value)
+        if found is None:
+            raise BuildError(f"{value!r} has no counterpart in the new model: its op was dropped, but it is still used")
+        return found
+
+    def __setitem__(self, old: Value, new: Value) -> None:
+        self.mapping.values[old] = new
+
+    def copy(self, op: Op, operands: Sequence[Value], type_: Type | None = None) -> OpResult:
+        """Append a copy of an old op with these operands, its bodies transformed in turn.
+
+        The result type is `type_`; without it, the old type where the operands have their old types, else the inferred one.
+        """
+        bodies = [self.rewrite_body(body, isolated=isinstance(op, Isolated)) for body in op.bodies]
+        successors = [
+            Successor(self.mapping.blocks[s.block], [self[value] for value in s.arguments]) for s in op.successors
+        ]
+        return self.add(rebuilt(op, operands, bodies, successors, type_), op.location)
+
+    def rewrite_body(
+        self,
+        body: Body,
+        *,
+        isolated: bool = False,
+        parameter_types: Sequence[Type] | None = None,
+        yield_type: Type | None = None,
+    ) -> Body:
+        """A new body made from an old one by the transformers; its parameter and yield types may be replaced."""
+        types = [p.type for p in body.parameters] if parameter_types is None else parameter_types
+        yields = body.yield_type if yield_type is None else yield_type
+        start = Builder.root(types, yields) if isolated else self.nested(types, yields)
+        inner = Rewriter.over(start, self.transformers, self.pass_name)
+        inner.mapping.parent = self.mapping
+        for old, new in zip(body.parameters, inner.parameters, strict=False):
+            inner[old] = new
+        inner.rewrite_blocks(body)
+        return inner.finish()
+
+    def rewrite_blocks(self, body: Body) -> None:
+        """Append the blocks of an old body: its entry block here, the others as new blocks. Parameters of the entry are
+        to be mapped before."""
+        for block in body.blocks[1:]:
+            made = self.new_block([p.type for p in block.parameters])
+            self.mapping.blocks[block] = made
+            self.mapping.values.update(zip(block.parameters, made.parameters, strict=True))
+        for block in body.blocks:
+            if block is not body.entry:
+                self.move_to(self.mapping.blocks[block])
+            self.rewrite_ops(block.ops)
+
+    def rewrite_ops(self, ops: Sequence[Op]) -> None:
+        """Append the counterparts of old ops."""
+        for op in ops:
+            self.rewrite(op)
+
+    def rewrite(self, op: Op) -> None:
+        """Append the counterpart of one old op, asking the transformers in order."""
+        operands = tuple(self[value] for value in op.operands)
+        if op.location is not None:
+            self.location = op.location if self.pass_name is None else op.location.made_by(self.pass_name)
+        outcome: Outcome = None
+        for transformer in self.transformers:
+            outcome = transformer(self, op, operands)
+            if outcome is not None:
+                break
+        if outcome is None:
+            outcome = self.copy(op, operands)
+        if isinstance(outcome, Value):
+            self.mapping.values[op.result] = outcome
+
+
+def rebuilt(
+    op: Op,
+    operands: Sequence[Value],
+    bodies: Sequence[Body],
+    successors: Sequence[Successor] = (),
+    type_: Type | None = None,
+) -> Op:
+    """A new op like `op` with other operands, bodies and successors, not placed yet."""
+    same = all(new.type is old.type or new.type == old.type for new, old in zip(operands, op.operands, strict=False))
+    made = op.SPEC.make(operands, successors, dict(op.attributes), bodies, op.result.type if type_ is None else type_)
+    if type_ is None and not same and op.SPEC.result_type is None:
+        made.result.type = made.infer_type()
+    made.__dict__["location"] = op.location
+    return made
+
+
+def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) -> Op:
+    """The model that the transformers make of the one rooted at `op`; with none of them, a copy.
+
+    The first transformer that says something about an op decides. `pass_name` is recorded in the location of ops that the
+    transformers add. The root itself is always copied.
+    """
+    if op.operands or op.successors:
+        raise BuildError("the root of a model has no operands")
+    outside = Rewriter.over(Builder.root(), transformers, pass_name)
+    bodies = [outside.rewrite_body(body, isolated=True) for body in op.bodies]
+    made = rebuilt(op, (), bodies)
+    return made
+
+
+def compose(*passes: Callable[[Op], Op]) -> Callable[[Op], Op]:
+    """The pass that runs these passes one after the other."""
+
+    def composed(op: Op) -> Op:
+        for step in passes:
+            op = step(op)
+        return op
+
+    return composed
+
+
+def with_attributes(op: Op, changes: Mapping[str, object]) -> Op:
+    """A copy of a root op with some attributes changed."""
+    outside = Rewriter.over(Builder.root())
+    bodies = [outside.rewrite_body(body, isolated=True) for body in op.bodies]
+    made = op.SPEC.make((), (), {**op.attributes, **changes}, bodies, op.result.type)
+    made.__dict__["location"] = op.location
+    return made

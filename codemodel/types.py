@@ -1,0 +1,405 @@
+"""Types are values: equal when their text is equal, usable as dictionary keys, never changed.
+
+The text of a type is a tree, `name<argument, ...>`, held as `TypeSyntax`. Each class reads its own tree, so a new dialect
+adds a type by registering a reader for its name (`register_type`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import attrs
+
+
+@attrs.frozen
+class TypeSyntax:
+    """The spelling of a type: an identifier and its arguments. A leaf may be a quoted string."""
+
+    name: str
+    arguments: tuple[TypeSyntax, ...] = ()
+    quoted: bool = False
+
+    def __str__(self) -> str:
+        if self.quoted:
+            return '"' + self.name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        if not self.arguments:
+            return self.name
+        return f"{self.name}<{', '.join(map(str, self.arguments))}>"
+
+
+class Type:
+    """Base of all types."""
+
+    __slots__ = ()
+
+    def syntax(self) -> TypeSyntax:
+        """The spelling of this type as a tree."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return str(self.syntax())
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class VoidType(Type):
+    """The type of an op that gives no value."""
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("void")
+
+    __str__ = Type.__str__
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class ScalarType(Type):
+    """A number of fixed width. `kind` is "bool", "int" or "float"; the order of kinds is the order of promotion."""
+
+    name: str
+    kind: str
+    bits: int
+    signed: bool = True
+
+    KINDS: ClassVar[tuple[str, ...]] = ("bool", "int", "float")
+
+    @property
+    def rank(self) -> int:
+        """Place of the kind in the order of promotion: bool 0, int 1, float 2."""
+        return self.KINDS.index(self.kind)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        """True for the integers and i1."""
+        return self.kind != "float"
+
+    @property
+    def is_fp8(self) -> bool:
+        return self.kind == "float" and self.bits == 8
+
+    @property
+    def bytes(self) -> int:
+        """Size in memory. i1 takes a byte there."""
+        return max(1, self.bits // 8)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Smallest and largest value of an integer type."""
+        if self.kind == "float":
+            raise ValueError(f"{self.name} is not an integer type")
+        if self.signed and self.kind == "int":
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        return 0, (1 << self.bits) - 1
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax(self.name)
+
+    __str__ = Type.__str__
+
+
+void = VoidType()
+i1 = ScalarType("i1", "bool", 1, False)
+i8, i16, i32, i64 = (ScalarType(f"i{bits}", "int", bits) for bits in (8, 16, 32, 64))
+u8, u16, u32, u64 = (ScalarType(f"u{bits}", "int", bits, False) for bits in (8, 16, 32, 64))
+f16 = ScalarType("f16", "float", 16)
+bf16 = ScalarType("bf16", "float", 16)
+f32 = ScalarType("f32", "float", 32)
+f64 = ScalarType("f64", "float", 64)
+f8e4m3 = ScalarType("f8e4m3", "float", 8)
+f8e5m2 = ScalarType("f8e5m2", "float", 8)
+
+SCALARS: dict[str, ScalarType] = {
+    type_.name: type_ for type_ in (i1, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, f8e4m3, f8e5m2)
+}
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class PythonType(Type):
+    """A value of the Python code model, whose type is known only after attribution: `object`, or `constexpr`."""
+
+    name: str = "object"
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax(self.name)
+
+    __str__ = Type.__str__
+
+
+pyobject = PythonType("object")
+constexpr_type = PythonType("constexpr")
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class FunctionType(Type):
+    """`func<result, parameter, ...>`."""
+
+    result: Type
+    parameters: tuple[Type, ...] = ()
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("func", (self.result.syntax(), *(p.syntax() for p in self.parameters)))
+
+    __str__ = Type.__str__
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class TupleType(Type):
+    """`Tuple<component, ...>`: how an op gives several results. `Tuple` alone is the empty tuple."""
+
+    components: tuple[Type, ...] = ()
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("Tuple", tuple(c.syntax() for c in self.components))
+
+    __str__ = Type.__str__
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class VarType(Type):
+    """`Var<type>`: the box of a variable, read by `var.load` and written by `var.store`."""
+
+    value: Type
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("Var", (self.value.syntax(),))
+
+    __str__ = Type.__str__
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class PtrType(Type):
+    """`ptr<scalar>`: the address of scalars in global memory."""
+
+    pointee: ScalarType
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("ptr", (self.pointee.syntax(),))
+
+    __str__ = Type.__str__
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class TensorType(Type):
+    """`tensor<x32, x64, f32>`: a block of constant shape, of scalars or of pointers."""
+
+    shape: tuple[int, ...]
+    element: ScalarType | PtrType
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("tensor", (*(TypeSyntax(f"x{d}") for d in self.shape), self.element.syntax()))
+
+    __str__ = Type.__str__
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class DescriptorType(Type):
+    """`descriptor<x64, x64, f16>`: a tensor in global memory that is moved in blocks of this shape."""
+
+    block: tuple[int, ...]
+    element: ScalarType
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("descriptor", (*(TypeSyntax(f"x{d}") for d in self.block), self.element.syntax()))
+
+    __str__ = Type.__str__
+
+
+@attrs.frozen(str=False, eq=False)
+class ConstantType(Type):
+    """`constant<i32, c64>`: a value known at compile time, below its type in the lattice of attribution.
+
+    `value` is the Python object; `type` is what it decays to (`object` for what has no run-time form: a shape, a dtype).
+    Equality tells 1 from True and 0.0 from -0.0, and takes NaN to be equal to itself.
+    """
+
+    value: Any
+    type: Type
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConstantType):
+            return NotImplemented
+        return self.type == other.type and constant_key(self.value) == constant_key(other.value)
+
+    def __hash__(self) -> int:
+        return hash((self.type, constant_key(self.value)))
+
+    def syntax(self) -> TypeSyntax:
+        value = self.value
+        if type(value) is int and value >= 0:
+            leaf = TypeSyntax(f"c{value}")
+        elif isinstance(value, Type):
+            leaf = value.syntax()
+        else:
+            leaf = TypeSyntax(value if isinstance(value, str) else repr(value), quoted=True)
+        return TypeSyntax("constant", (self.type.syntax(), leaf))
+
+    __str__ = Type.__str__
+
+
+def constant_key(value: Any) -> Any:
+    """A hashable key by which constants are compared: by Python type as well as by value, floats by their bits."""
+    if isinstance(value, float):
+        return ("float", repr(value))
+    if isinstance(value, (tuple, list)):
+        return (type(value).__name__, tuple(constant_key(item) for item in value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return (type(value).__name__, value)
+
+
+def element_of(type_: Type) -> Type:
+    """The element type of a tensor; any other type itself."""
+    return type_.element if isinstance(type_, TensorType) else type_
+
+
+def shape_of(type_: Type) -> tuple[int, ...]:
+    """The shape of a tensor; () of any other type."""
+    return type_.shape if isinstance(type_, TensorType) else ()
+
+
+def with_element(type_: Type, element: ScalarType | PtrType) -> Type:
+    """`type_` with another element type and the same shape."""
+    return TensorType(type_.shape, element) if isinstance(type_, TensorType) else element
+
+
+def shaped(shape: tuple[int, ...], element: ScalarType | PtrType) -> Type:
+    """The tensor of this shape, or the scalar itself for the empty shape."""
+    return TensorType(shape, element) if shape else element
+
+
+TypeReader = Callable[[TypeSyntax], Type]
+_READERS: dict[str, TypeReader] = {}
+
+
+class TypeSyntaxError(ValueError):
+    """A type is spelt in a way that no reader knows."""
+
+
+def register_type(name: str, reader: TypeReader) -> None:
+    """Teach `read_type` the types whose identifier is `name`."""
+    _READERS[name] = reader
+
+
+# The spelling of 2024 (the article) and Java's names, each as the type it stands for.
+LEGACY_NAMES: dict[str, ScalarType] = {
+    "boolean": i1, "byte": i8, "short": i16, "int": i32, "long": i64, "float": f32, "double": f64,
+    "oracle.code.triton.Float16": f16, "Float16": f16,
+    "java.lang.Integer": i32, "java.lang.Long": i64, "java.lang.Float": f32, "java.lang.Double": f64,
+    "java.lang.Boolean": i1,
+}  # fmt: skip
+
+
+def read_type(syntax: TypeSyntax) -> Type:
+    """The type that a spelling stands for.
+
+    Raises `TypeSyntaxError` for an unknown or malformed spelling.
+    """
+    name, arguments = syntax.name, syntax.arguments
+    if not arguments:
+        if name in SCALARS:
+            return SCALARS[name]
+        if name in LEGACY_NAMES:
+            return LEGACY_NAMES[name]
+    if name in ("java.type", "java.type:") and len(arguments) == 1:
+        return read_type(TypeSyntax(arguments[0].name))
+    reader = _READERS.get(name)
+    if reader is None:
+        raise TypeSyntaxError(f"unknown type '{syntax}'")
+    return reader(syntax)
+
+
+def _leaf(make: Type) -> TypeReader:
+    def read(syntax: TypeSyntax) -> Type:
+        if syntax.arguments:
+            raise TypeSyntaxError(f"'{syntax.name}' takes no arguments, in '{syntax}'")
+        return make
+
+    return read
+
+
+def _exactly(count: int, syntax: TypeSyntax) -> tuple[TypeSyntax, ...]:
+    if len(syntax.arguments) != count:
+        raise TypeSyntaxError(f"'{syntax.name}' takes {count} argument(s), in '{syntax}'")
+    return syntax.arguments
+
+
+def _scalar(syntax: TypeSyntax) -> ScalarType:
+    type_ = read_type(syntax)
+    if not isinstance(type_, ScalarType):
+        raise TypeSyntaxError(f"expected a scalar type, got '{syntax}'")
+    return type_
+
+
+def read_shape(syntax: TypeSyntax) -> tuple[tuple[int, ...], TypeSyntax]:
+    """Split the arguments `x32, x64, rest` into the dimensions and the rest."""
+    if not syntax.arguments:
+        raise TypeSyntaxError(f"'{syntax.name}' needs an element type")
+    *dims, element = syntax.arguments
+    shape: list[int] = []
+    for dim in dims:
+        digits = dim.name[1:]
+        if dim.arguments or not dim.name.startswith("x") or not digits.isdecimal() or int(digits) < 1:
+            raise TypeSyntaxError(f"expected a dimension such as 'x64', got '{dim}'")
+        shape.append(int(digits))
+    return tuple(shape), element
+
+
+def _read_tensor(syntax: TypeSyntax) -> Type:
+    shape, element = read_shape(syntax)
+    type_ = read_type(element)
+    if not isinstance(type_, ScalarType | PtrType):
+        raise TypeSyntaxError(f"a tensor holds scalars or pointers, not '{element}'")
+    return TensorType(shape, type_)
+
+
+def _read_descriptor(syntax: TypeSyntax) -> Type:
+    shape, element = read_shape(syntax)
+    return DescriptorType(shape, _scalar(element))
+
+
+def _read_function(syntax: TypeSyntax) -> Type:
+    if not syntax.arguments:
+        raise TypeSyntaxError("'func' needs a result type")
+    result, *parameters = map(read_type, syntax.arguments)
+    return FunctionType(result, tuple(parameters))
+
+
+def _read_constant(syntax: TypeSyntax) -> Type:
+    import ast
+
+    base, leaf = _exactly(2, syntax)
+    type_ = read_type(base)
+    if leaf.quoted:
+        try:
+            value: Any = ast.literal_eval(leaf.name)
+        except (ValueError, SyntaxError):
+            special = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+            value = special.get(leaf.name, leaf.name)
+    elif leaf.name.startswith("c") and leaf.name[1:].isdecimal():
+        value = int(leaf.name[1:])
+    else:
+        value = read_type(leaf)
+    return ConstantType(value, type_)
+
+
+register_type("void", _leaf(void))
+register_type("object", _leaf(pyobject))
+register_type("constexpr", _leaf(constexpr_type))
+register_type("Var", lambda syntax: VarType(read_type(_exactly(1, syntax)[0])))
+register_type("Tuple", lambda syntax: TupleType(tuple(map(read_type, syntax.arguments))))
+register_type("ptr", lambda syntax: PtrType(_scalar(_exactly(1, syntax)[0])))
+register_type("tensor", _read_tensor)
+register_type("descriptor", _read_descriptor)
+register_type("func", _read_function)
+register_type("constant", _read_constant)

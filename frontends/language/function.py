@@ -1,0 +1,56 @@
+"""Functions written in the language: what `@zg.function` and `@zg.kernel` make of a Python function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ziggurat.codemodel.op import Op
+from ziggurat.frontends.language.signature import active_recorder
+
+
+class constexpr:
+    """Annotation of a parameter that takes a value known at compile time: `BLOCK: zg.constexpr`."""
+
+
+class Function:
+    """A Python function as one of the language. Called from a kernel it becomes a function of the kernel's model.
+
+    Called from Python it runs as Python.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.name: str = fn.__name__
+        functools.update_wrapper(self, fn)
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """The Python signature."""
+        return inspect.signature(self.fn)
+
+    @functools.cached_property
+    def model(self) -> Op:
+        """The Python code model: a `func`. Made at the first request, with globals and closure as they are then."""
+        from ziggurat.frontends.reflection import reflect
+
+        return reflect(self)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        recorder = active_recorder.get()
+        if recorder is not None:
+            return recorder.call_function(self, arguments, keywords)
+        return self.fn(*arguments, **keywords)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}{self.signature}>"
+
+
+def function(fn: Callable[..., Any]) -> Function:
+    """Decorator: a helper that kernels may call, with positional, keyword and default arguments.
+
+    It is compiled for each combination of argument types that it is called with.
+    """
+    return Function(fn)

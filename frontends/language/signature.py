@@ -1,0 +1,159 @@
+"""How the language is declared: each call once, as a Python function without a body, in the files beside this one.
+
+The signature table (`SIGNATURES`) serves reflection, tracing, the attributor and the builder mirror, the documents and the messages
+of errors. A parameter whose annotation starts with `Const` takes a value known at compile time.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
+
+import attrs
+
+from ziggurat.codemodel.errors import KernelTypeError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+REQUIRED: Final = inspect.Parameter.empty
+
+
+@attrs.frozen
+class Parameter:
+    """A parameter of a call. `default` is `REQUIRED` where there is none."""
+
+    name: str
+    constexpr: bool = False
+    default: Any = REQUIRED
+    variadic: bool = False
+    keyword_only: bool = False
+
+
+@attrs.frozen
+class Signature:
+    """A call of the language: `zg.<name>`."""
+
+    name: str
+    group: str
+    parameters: tuple[Parameter, ...]
+    doc: str
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        starred = False
+        for p in self.parameters:
+            if p.keyword_only and not starred:
+                parts.append("*")
+                starred = True
+            star = "*" if p.variadic else ""
+            starred = starred or p.variadic
+            parts.append(f"{star}{p.name}" if p.default is REQUIRED else f"{star}{p.name}={p.default!r}")
+        return f"{self.name}({', '.join(parts)})"
+
+    def bind(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by parameter name, defaults filled in; a variadic parameter gets a tuple.
+
+        Raises `KernelTypeError` in words for the kernel's author when they do not fit.
+        """
+        bound: dict[str, Any] = {}
+        rest = list(arguments)
+        for p in self.parameters:
+            if p.variadic:
+                bound[p.name] = tuple(rest)
+                rest = []
+            elif p.keyword_only:
+                continue
+            elif rest:
+                bound[p.name] = rest.pop(0)
+        if rest:
+            most = sum(1 for p in self.parameters if not p.keyword_only)
+            raise KernelTypeError(
+                f"zg.{self.name} takes at most {most} positional argument(s), got {len(arguments)}", hint=f"zg.{self}"
+            )
+        names = {p.name for p in self.parameters}
+        for name, value in keywords.items():
+            if name not in names:
+                raise KernelTypeError(f"zg.{self.name} has no parameter '{name}'", hint=f"zg.{self}")
+            if name in bound:
+                raise KernelTypeError(f"zg.{self.name} got '{name}' twice", hint=f"zg.{self}")
+            bound[name] = value
+        for p in self.parameters:
+            if p.name not in bound:
+                if p.default is REQUIRED:
+                    raise KernelTypeError(f"zg.{self.name} needs its argument '{p.name}'", hint=f"zg.{self}")
+                bound[p.name] = p.default
+        return {p.name: bound[p.name] for p in self.parameters}
+
+
+class Recorder(Protocol):
+    """What receives the calls made while a function is traced."""
+
+    def call(self, signature: Signature, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Record a call of the language; returns what stands for its result."""
+
+    def call_function(self, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Record a call of a `@zg.function`."""
+
+
+# The recorder of the trace that is going on in this context, if any.
+active_recorder: ContextVar[Recorder | None] = ContextVar("active_recorder", default=None)
+
+# The language: every signature by name.
+SIGNATURES: dict[str, Signature] = {}
+
+
+class Call(Generic[P, R]):
+    """A call of the language, as the user names it: `zg.load`.
+
+    In a kernel it is read by reflection; while tracing it records. Elsewhere it computes when it has a meaning for plain Python
+    numbers (`zg.cdiv`), and is an error otherwise.
+    """
+
+    def __init__(self, signature: Signature, stub: Callable[P, R], host: Callable[..., Any] | None) -> None:
+        self.signature = signature
+        self.host = host
+        self.__name__ = signature.name
+        self.__doc__ = stub.__doc__
+        self.__wrapped__ = stub
+        self.__module__ = "ziggurat"
+
+    def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
+        recorder = active_recorder.get()
+        if recorder is not None:
+            return recorder.call(self.signature, arguments, keywords)
+        if self.host is not None:
+            return self.host(**self.signature.bind(arguments, keywords))
+        raise KernelTypeError(
+            f"zg.{self.signature.name} was called outside of a kernel",
+            hint="call it in a function decorated with @zg.kernel or @zg.function, or in one given to zg.trace",
+        )
+
+    def __repr__(self) -> str:
+        return f"<zg.{self.signature}>"
+
+
+def call(group: str, *, host: Callable[..., Any] | None = None) -> Callable[[Callable[P, R]], Call[P, R]]:
+    """Decorator that declares a call of the language in a group of the reference.
+
+    `host` computes it for plain Python numbers, with all parameters by keyword.
+    """
+
+    def declare(stub: Callable[P, R]) -> Call[P, R]:
+        parameters = tuple(
+            Parameter(
+                p.name,
+                constexpr=str(p.annotation).startswith("Const"),
+                default=p.default,
+                variadic=p.kind is p.VAR_POSITIONAL,
+                keyword_only=p.kind is p.KEYWORD_ONLY,
+            )
+            for p in inspect.signature(stub).parameters.values()
+        )
+        signature = Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""))
+        SIGNATURES[signature.name] = signature
+        return Call(signature, stub, host)
+
+    return declare
