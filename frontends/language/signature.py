@@ -101,8 +101,11 @@ class Recorder(Protocol):
 # The recorder of the trace that is going on in this context, if any.
 active_recorder: ContextVar[Recorder | None] = ContextVar("active_recorder", default=None)
 
-# The language: every signature by name.
+# The language: every signature by name, in the order of declaration.
 SIGNATURES: dict[str, Signature] = {}
+
+# The calls themselves, by the same names.
+CALLS: dict[str, Call[..., Any]] = {}
 
 
 class Call(Generic[P, R]):
@@ -124,8 +127,11 @@ class Call(Generic[P, R]):
         recorder = active_recorder.get()
         if recorder is not None:
             return recorder.call(self.signature, arguments, keywords)
+        bound = self.signature.bind(arguments, keywords)
         if self.host is not None:
-            return self.host(**self.signature.bind(arguments, keywords))
+            result = self.host(**bound)
+            if result is not NotImplemented:
+                return result
         raise KernelTypeError(
             f"zg.{self.signature.name} was called outside of a kernel",
             hint="call it in a function decorated with @zg.kernel or @zg.function, or in one given to zg.trace",
@@ -138,7 +144,7 @@ class Call(Generic[P, R]):
 def call(group: str, *, host: Callable[..., Any] | None = None) -> Callable[[Callable[P, R]], Call[P, R]]:
     """Decorator that declares a call of the language in a group of the reference.
 
-    `host` computes it for plain Python numbers, with all parameters by keyword.
+    `host` computes it for plain Python numbers, with all parameters by keyword; `NotImplemented` says that it can't.
     """
 
     def declare(stub: Callable[P, R]) -> Call[P, R]:
@@ -153,7 +159,11 @@ def call(group: str, *, host: Callable[..., Any] | None = None) -> Callable[[Cal
             for p in inspect.signature(stub).parameters.values()
         )
         signature = Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""))
+        if signature.name in SIGNATURES:
+            raise ValueError(f"the call '{signature.name}' is declared twice")
         SIGNATURES[signature.name] = signature
-        return Call(signature, stub, host)
+        made = Call(signature, stub, host)
+        CALLS[signature.name] = made
+        return made
 
     return declare

@@ -1,0 +1,230 @@
+"""Arithmetic, element by element. Operands are broadcast to one shape and promoted to one dtype (see Promotion)."""
+
+from __future__ import annotations
+
+from ziggurat.frontends.language import host
+from ziggurat.frontends.language.kinds import ConstInt, Value
+from ziggurat.frontends.language.signature import call
+
+
+@call("Arithmetic", host=host.add)
+def add(a: Value, b: Value) -> Value:
+    """The sum `a + b`; of pointers and integers, pointers moved by that many elements.
+
+    - `a`, `b`: scalars or tensors of numbers or pointers.
+
+    Result: the broadcast shape, in the promoted dtype; integers wrap around. One operand may be pointers, the other is integers then, and
+    the result is pointers.
+    Errors: shapes that do not broadcast; two pointers; a pointer and a float.
+    """
+
+
+@call("Arithmetic", host=host.sub)
+def sub(a: Value, b: Value) -> Value:
+    """The difference `a - b`; of pointers and integers, pointers moved back.
+
+    - `a`, `b`: scalars or tensors of numbers or pointers.
+
+    Result: the broadcast shape, in the promoted dtype; integers wrap around. With pointers as `a` and integers as `b`, pointers.
+    Errors: shapes that do not broadcast; pointers as `b`; a pointer and a float.
+    """
+
+
+@call("Arithmetic", host=host.mul)
+def mul(a: Value, b: Value) -> Value:
+    """The product `a * b`.
+
+    - `a`, `b`: scalars or tensors of numbers.
+
+    Result: the broadcast shape, in the promoted dtype; integers wrap around.
+    Errors: shapes that do not broadcast; pointers.
+    """
+
+
+@call("Arithmetic", host=host.div)
+def div(a: Value, b: Value) -> Value:
+    """The quotient `a / b`.
+
+    - `a`, `b`: scalars or tensors of numbers.
+
+    Result: the broadcast shape, in the promoted dtype where that is a float, and f32 for two integers.
+    Errors: shapes that do not broadcast; pointers.
+    """
+
+
+@call("Arithmetic", host=host.floordiv)
+def floordiv(a: Value, b: Value) -> Value:
+    """The integer quotient `a // b`, rounded toward zero as in C. (Python's `//` of constants rounds down.)
+
+    - `a`, `b`: scalars or tensors of integers.
+
+    Result: the broadcast shape, in the promoted dtype; division by zero is undefined.
+    Errors: shapes that do not broadcast; floats or pointers; operands of which one is signed and one is not.
+    """
+
+
+@call("Arithmetic", host=host.mod)
+def mod(a: Value, b: Value) -> Value:
+    """The remainder `a - b * (a // b)` with the sign of `a`, as in C. (Python's `%` of constants has the sign of `b`.)
+
+    - `a`, `b`: scalars or tensors of numbers.
+
+    Result: the broadcast shape, in the promoted dtype; of floats as C's fmod.
+    Errors: shapes that do not broadcast; pointers; integers of which one is signed and one is not.
+    """
+
+
+@call("Arithmetic", host=host.neg)
+def neg(x: Value) -> Value:
+    """The negative, `-x`.
+
+    - `x`: a scalar or a tensor of numbers; not i1.
+
+    Result: as `x`; the smallest integer is its own negative.
+    Errors: pointers; i1.
+    """
+
+
+@call("Arithmetic", host=host.and_)
+def and_(a: Value, b: Value) -> Value:
+    """Bitwise and, `a & b`.
+
+    - `a`, `b`: scalars or tensors of integers or i1.
+
+    Result: the broadcast shape, in the promoted dtype.
+    Errors: shapes that do not broadcast; floats or pointers.
+    """
+
+
+@call("Arithmetic", host=host.or_)
+def or_(a: Value, b: Value) -> Value:
+    """Bitwise or, `a | b`.
+
+    - `a`, `b`: scalars or tensors of integers or i1.
+
+    Result: the broadcast shape, in the promoted dtype.
+    Errors: shapes that do not broadcast; floats or pointers.
+    """
+
+
+@call("Arithmetic", host=host.xor)
+def xor(a: Value, b: Value) -> Value:
+    """Bitwise exclusive or, `a ^ b`.
+
+    - `a`, `b`: scalars or tensors of integers or i1.
+
+    Result: the broadcast shape, in the promoted dtype.
+    Errors: shapes that do not broadcast; floats or pointers.
+    """
+
+
+@call("Arithmetic", host=host.invert)
+def invert(x: Value) -> Value:
+    """Every bit turned over, `~x`; of i1, not.
+
+    - `x`: a scalar or a tensor of integers or i1.
+
+    Result: as `x`.
+    Errors: floats or pointers.
+    """
+
+
+@call("Arithmetic", host=host.shl)
+def shl(a: Value, b: Value) -> Value:
+    """Shift left, `a << b`. Zeros come in.
+
+    - `a`, `b`: scalars or tensors of integers.
+
+    Result: the broadcast shape, in the promoted dtype; undefined for a shift by the width or more.
+    Errors: shapes that do not broadcast; floats or pointers.
+    """
+
+
+@call("Arithmetic", host=host.shr)
+def shr(a: Value, b: Value) -> Value:
+    """Shift right, `a >> b`. The sign comes in for signed integers, zeros for unsigned ones.
+
+    - `a`, `b`: scalars or tensors of integers.
+
+    Result: the broadcast shape, in the promoted dtype; undefined for a shift by the width or more.
+    Errors: shapes that do not broadcast; floats or pointers.
+    """
+
+
+@call("Arithmetic", host=host.minimum)
+def minimum(a: Value, b: Value) -> Value:
+    """The smaller of two values. A NaN loses against a number.
+
+    - `a`, `b`: scalars or tensors of numbers.
+
+    Result: the broadcast shape, in the promoted dtype; NaN only where both are.
+    Errors: shapes that do not broadcast; pointers.
+    """
+
+
+@call("Arithmetic", host=host.maximum)
+def maximum(a: Value, b: Value) -> Value:
+    """The larger of two values. A NaN loses against a number.
+
+    - `a`, `b`: scalars or tensors of numbers.
+
+    Result: the broadcast shape, in the promoted dtype; NaN only where both are.
+    Errors: shapes that do not broadcast; pointers.
+    """
+
+
+@call("Arithmetic", host=host.clamp)
+def clamp(x: Value, min: Value, max: Value) -> Value:
+    """The value, kept between two bounds: `minimum(maximum(x, min), max)`.
+
+    - `x`: a scalar or a tensor of numbers.
+    - `min`, `max`: scalars or tensors; where `min` is above `max` the result is `max`.
+
+    Result: the broadcast shape, in the promoted dtype of all three.
+    Errors: shapes that do not broadcast; pointers.
+    """
+
+
+@call("Arithmetic", host=host.fma)
+def fma(a: Value, b: Value, c: Value) -> Value:
+    """`a * b + c`, of floats rounded once.
+
+    - `a`, `b`, `c`: scalars or tensors of numbers.
+
+    Result: the broadcast shape, in the promoted dtype of all three.
+    Errors: shapes that do not broadcast; pointers.
+    """
+
+
+@call("Arithmetic")
+def umulhi(a: Value, b: Value) -> Value:
+    """The upper half of the product of two unsigned integers.
+
+    - `a`, `b`: scalars or tensors of u32 or u64; signed integers of these widths are taken as their bits.
+
+    Result: the broadcast shape, in the unsigned dtype of that width.
+    Errors: shapes that do not broadcast; integers narrower than 32 bits; floats or pointers.
+    """
+
+
+@call("Arithmetic", host=host.cdiv)
+def cdiv(x: Value, div: Value) -> Value:
+    """How many pieces of size `div` cover `x`: the quotient rounded up. Also for Python integers outside of a kernel, as in grids.
+
+    - `x`: integers, not negative.
+    - `div`: integers, positive.
+
+    Result: `(x + div - 1) // div`; in the promoted dtype.
+    Errors: floats or pointers.
+    """
+
+
+@call("Arithmetic", host=host.next_power_of_2)
+def next_power_of_2(n: ConstInt) -> Value:
+    """The smallest power of two that is not less than `n`. Also outside of a kernel.
+
+    - `n`: a positive integer known at compile time.
+
+    Result: a constant.
+    Errors: zero or a negative number.
+    """

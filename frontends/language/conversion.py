@@ -1,0 +1,37 @@
+"""From one dtype to another. Conversions are written out; only promotion (see below) is implied."""
+
+from __future__ import annotations
+
+from ziggurat.frontends.language import host
+from ziggurat.frontends.language.kinds import ConstBool, ConstDtype, ConstStr, Value
+from ziggurat.frontends.language.signature import call
+
+
+@call("Conversion", host=host.cast)
+def cast(
+    x: Value, dtype: ConstDtype, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
+) -> Value:
+    """The value as another dtype.
+
+    - `x`: a scalar or a tensor.
+    - `dtype`: of the result. To i1: true where not zero. Float to int: toward zero, undefined out of range. Int to a narrower
+      int: the low bits. Int to a wider int: by the sign of the source. Pointers go to other pointers, and to and from i64.
+    - `fp_downcast_rounding`: "rtne" (to nearest, ties to even; the default) or "rtz" (toward zero); only from a float to a
+      narrower one.
+    - `bitcast`: keep the bits instead of the value; the dtypes have one width.
+
+    Result: the shape of `x`, in `dtype`; `x` itself where it has that dtype.
+    Errors: a rounding where nothing is rounded; a bitcast between widths; a pointer to or from a float.
+    """
+
+
+@call("Conversion")
+def bitcast(x: Value, dtype: ConstDtype) -> Value:
+    """The bits of the value as another dtype of the same width: `cast(x, dtype, bitcast=True)`.
+
+    - `x`: a scalar or a tensor.
+    - `dtype`: as wide as that of `x`.
+
+    Result: the shape of `x`, in `dtype`.
+    Errors: dtypes of unequal width.
+    """

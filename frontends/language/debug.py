@@ -1,0 +1,60 @@
+"""Checking and printing, while the kernel is compiled (`static_…`) and while it runs (`device_…`)."""
+
+from __future__ import annotations
+
+from ziggurat.frontends.language import host
+from ziggurat.frontends.language.kinds import ConstAny, ConstBool, ConstStr, Value
+from ziggurat.frontends.language.signature import call
+
+
+@call("Debugging", host=host.static_assert)
+def static_assert(cond: ConstBool, msg: ConstStr = "") -> Value:
+    """Stop compiling, with a message, unless the condition holds.
+
+    - `cond`: known at compile time.
+    - `msg`: the message.
+
+    Result: none.
+    Errors: a condition that is false, or not known.
+    """
+
+
+@call("Debugging", host=host.static_print)
+def static_print(*values: ConstAny) -> Value:
+    """Print while the kernel is compiled.
+
+    - `values`: constants; of other values, the type is printed.
+
+    Result: none.
+    """
+
+
+@call("Debugging", host=host.device_print)
+def device_print(prefix: ConstStr, *args: Value, hex: ConstBool = False) -> Value:
+    """Print while the kernel runs, each element with its program.
+
+    - `prefix`: goes before each line.
+    - `args`: scalars or tensors.
+    - `hex`: print the bits.
+
+    Result: none.
+    """
+
+
+@call("Debugging", host=host.device_assert)
+def device_assert(cond: Value, msg: ConstStr = "") -> Value:
+    """Stop the program, with a message, where the condition is false; `assert cond, msg` is the same.
+
+    - `cond`: i1, a scalar or a tensor.
+    - `msg`: the message.
+
+    Result: none.
+    """
+
+
+@call("Debugging", host=host.debug_barrier)
+def debug_barrier() -> Value:
+    """All threads of the program wait for each other here. The compiler does that by itself where it is needed.
+
+    Result: none.
+    """

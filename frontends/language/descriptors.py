@@ -1,0 +1,54 @@
+"""Tensors in global memory that are moved in blocks: `desc.load(offsets)` and `desc.store(offsets, value)` are calls too."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ziggurat.frontends.language.kinds import ConstShape, ConstStr, Value, Values
+from ziggurat.frontends.language.signature import call
+
+
+@call("Tensor descriptors")
+def make_tensor_descriptor(
+    base: Value, shape: Values, strides: Values, block_shape: ConstShape, padding_option: ConstStr = "zero"
+) -> Value:
+    """Describe a tensor in global memory.
+
+    - `base`: a pointer to its first element, 16-byte aligned.
+    - `shape`: its sizes, a tuple of integers; cast to i32.
+    - `strides`: from element to element along each axis, counted in elements, a tuple of integers; cast to i64. The last is 1.
+    - `block_shape`: a tuple of powers of two: what is loaded or stored at once.
+    - `padding_option`: "zero" or "nan": what a block holds outside of the tensor.
+
+    Result: a descriptor.
+    Errors: tuples of unequal length; a base that is not a scalar pointer; a last stride known not to be 1.
+    """
+
+
+@call("Tensor descriptors")
+def load_tensor_descriptor(desc: Value, offsets: Values) -> Value:
+    """Read a block: `desc.load(offsets)`.
+
+    - `desc`: a descriptor.
+    - `offsets`: where the block starts, a tuple of integers, one an axis; cast to i32.
+
+    Result: a tensor of the block's shape; outside of the tensor it holds the descriptor's padding.
+    Errors: another number of offsets than axes.
+    """
+
+
+@call("Tensor descriptors")
+def store_tensor_descriptor(desc: Value, offsets: Values, value: Value) -> Value:
+    """Write a block: `desc.store(offsets, value)`.
+
+    - `desc`: a descriptor.
+    - `offsets`: where the block starts, a tuple of integers, one an axis; cast to i32.
+    - `value`: a tensor of the block's shape; cast to the descriptor's dtype.
+
+    Result: none. What is outside of the tensor is not written.
+    Errors: another number of offsets than axes; a value of another shape.
+    """
+
+
+# The call that a method of a value stands for; the value is its first argument.
+METHODS: Final[dict[str, str]] = {"load": "load_tensor_descriptor", "store": "store_tensor_descriptor"}

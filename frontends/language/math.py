@@ -1,0 +1,173 @@
+"""Functions of floats, element by element. f16 and bf16 are computed in f32 and rounded back; f64 stays f64."""
+
+from __future__ import annotations
+
+from ziggurat.frontends.language import host
+from ziggurat.frontends.language.kinds import ConstInt, Value
+from ziggurat.frontends.language.signature import call
+
+
+@call("Math", host=host.abs)
+def abs(x: Value) -> Value:
+    """The magnitude.
+
+    - `x`: a scalar or a tensor of numbers.
+
+    Result: as `x`; the smallest integer stays as it is.
+    Errors: pointers.
+    """
+
+
+@call("Math", host=host.exp)
+def exp(x: Value) -> Value:
+    """e to the power of `x`.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.exp2)
+def exp2(x: Value) -> Value:
+    """2 to the power of `x`.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.log)
+def log(x: Value) -> Value:
+    """The natural logarithm; NaN of negative numbers.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.log2)
+def log2(x: Value) -> Value:
+    """The logarithm to the base 2; NaN of negative numbers.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.sqrt)
+def sqrt(x: Value) -> Value:
+    """The square root; NaN of negative numbers.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.rsqrt)
+def rsqrt(x: Value) -> Value:
+    """1 over the square root; NaN of negative numbers.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.sin)
+def sin(x: Value) -> Value:
+    """The sine of an angle in radians.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.cos)
+def cos(x: Value) -> Value:
+    """The cosine of an angle in radians.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.tanh)
+def tanh(x: Value) -> Value:
+    """The hyperbolic tangent.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.erf)
+def erf(x: Value) -> Value:
+    """The error function.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.sigmoid)
+def sigmoid(x: Value) -> Value:
+    """The logistic function `1 / (1 + exp(-x))`.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`.
+    Errors: integers (cast them first) or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.floor)
+def floor(x: Value) -> Value:
+    """The largest whole number not above `x`.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`, a float.
+    Errors: integers or pointers; 8-bit floats.
+    """
+
+
+@call("Math", host=host.ceil)
+def ceil(x: Value) -> Value:
+    """The smallest whole number not below `x`.
+
+    - `x`: a scalar or a tensor of floats.
+
+    Result: as `x`, a float.
+    Errors: integers or pointers; 8-bit floats.
+    """
+
+
+@call("Math")
+def softmax(x: Value, dim: ConstInt = 0) -> Value:
+    """`exp(x)` divided by its sum along an axis, computed without overflow.
+
+    - `x`: a tensor of floats.
+    - `dim`: the axis; negative counts from the last.
+
+    Result: as `x`; each row along `dim` sums to 1.
+    Errors: integers; an axis that `x` does not have.
+    """

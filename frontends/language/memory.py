@@ -1,0 +1,46 @@
+"""Global memory, addressed by pointers. Offsets count elements: `zg.load(zg.add(ptr, zg.arange(0, 64)))`."""
+
+from __future__ import annotations
+
+from ziggurat.frontends.language.kinds import ConstBool, ConstStr, Value
+from ziggurat.frontends.language.signature import call
+
+
+@call("Memory")
+def load(
+    ptr: Value,
+    mask: Value = None,
+    other: Value = None,
+    cache_modifier: ConstStr = "",
+    eviction_policy: ConstStr = "",
+    volatile: ConstBool = False,
+) -> Value:
+    """Read what the pointers point to.
+
+    - `ptr`: a pointer or a tensor of pointers.
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing is read.
+    - `other`: the elements where the mask is false, broadcast and cast to the result's type. Without it they are not defined.
+    - `cache_modifier`: "", ".ca", ".cg", ".cs" or ".cv", as in PTX.
+    - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
+    - `volatile`: read anew each time.
+
+    Result: the shape of `ptr`, in the dtype pointed to.
+    Errors: no pointer; a mask that is not i1 or does not broadcast; `other` without a mask.
+    """
+
+
+@call("Memory")
+def store(
+    ptr: Value, value: Value, mask: Value = None, cache_modifier: ConstStr = "", eviction_policy: ConstStr = ""
+) -> Value:
+    """Write to where the pointers point.
+
+    - `ptr`: a pointer or a tensor of pointers, of the full shape: it is not broadcast.
+    - `value`: broadcast to the shape of `ptr` and cast to the dtype pointed to.
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing is written.
+    - `cache_modifier`: "", ".wb", ".cg", ".cs" or ".wt", as in PTX.
+    - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
+
+    Result: none. Where two elements are written to one place, one of them stays.
+    Errors: no pointer; a value or a mask that does not broadcast to `ptr`.
+    """

@@ -1,0 +1,59 @@
+"""Sorting, counting and picking."""
+
+from __future__ import annotations
+
+from ziggurat.frontends.language.kinds import ConstBool, ConstInt, Value
+from ziggurat.frontends.language.signature import call
+
+
+@call("Sorting and indexing")
+def sort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False) -> Value:
+    """The elements in order along the last axis. Not stable; where NaNs go is not defined.
+
+    - `x`: a tensor of numbers.
+    - `dim`: the last axis, or None for it.
+    - `descending`: the largest first.
+
+    Result: as `x`.
+    Errors: another axis than the last.
+    """
+
+
+@call("Sorting and indexing")
+def topk(x: Value, k: ConstInt, dim: ConstInt | None = None, descending: ConstBool = True) -> Value:
+    """The first `k` elements of `x` in order along the last axis.
+
+    - `x`: a tensor of numbers, of up to four axes.
+    - `k`: how many; a power of two, at most the size of the axis.
+    - `dim`: the last axis, or None for it.
+    - `descending`: the largest, the largest first; otherwise the smallest, the smallest first.
+
+    Result: `x` with a last axis of size `k`.
+    Errors: another axis than the last; a `k` that is too large or not a power of two.
+    """
+
+
+@call("Sorting and indexing")
+def histogram(x: Value, num_bins: ConstInt, mask: Value = None) -> Value:
+    """How often each of the numbers 0 to `num_bins` - 1 occurs. Other numbers do not count.
+
+    - `x`: a tensor of one axis, of integers.
+    - `num_bins`: a power of two.
+    - `mask`: i1 of the shape of `x`; elements where it is false do not count.
+
+    Result: a tensor of shape (num_bins,), i32.
+    Errors: floats; more than one axis.
+    """
+
+
+@call("Sorting and indexing")
+def gather(src: Value, index: Value, axis: ConstInt) -> Value:
+    """For each element of `index`, the element of `src` that stands there along an axis.
+
+    - `src`: a tensor.
+    - `index`: a tensor of integers, of the shape of `src` but for the axis; from 0 to the size of that axis - 1.
+    - `axis`: negative counts from the last.
+
+    Result: the shape of `index`, in the dtype of `src`. An index out of range is undefined.
+    Errors: shapes that differ in another axis; an index of floats.
+    """

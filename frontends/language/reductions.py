@@ -1,0 +1,162 @@
+"""Combining the elements along an axis: to one (reductions), or each with all before it (scans).
+
+The order of combination is not defined; the combining function is associative.
+"""
+
+from __future__ import annotations
+
+from ziggurat.frontends.language.kinds import ConstBool, ConstDtype, ConstFunction, ConstInt, Value
+from ziggurat.frontends.language.signature import call
+
+
+@call("Reductions and scans")
+def sum(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False, dtype: ConstDtype | None = None) -> Value:
+    """The sum along an axis.
+
+    - `x`: a tensor of numbers.
+    - `axis`: negative counts from the last; None sums all elements.
+    - `keep_dims`: leave the axis in the result, with size 1.
+    - `dtype`: to cast to first. Without it i1 and integers under 32 bits are summed as i32 (u32 where unsigned), others as they are.
+
+    Result: `x` without the axis; a scalar where no axis is left.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def max(
+    x: Value,
+    axis: ConstInt | None = None,
+    return_indices: ConstBool = False,
+    return_indices_tie_break_left: ConstBool = True,
+    keep_dims: ConstBool = False,
+) -> Value:
+    """The largest element along an axis. NaNs are passed over.
+
+    - `x`: a tensor of numbers.
+    - `axis`: negative counts from the last; None takes all elements.
+    - `return_indices`: give the i32 index of the element along the axis as well.
+    - `return_indices_tie_break_left`: of equal elements take the first; otherwise any.
+    - `keep_dims`: leave the axis in the result, with size 1.
+
+    Result: `x` without the axis, or a tuple of that and the indices. Floats narrower than f32 become f32, i1 and integers under
+    32 bits i32.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def min(
+    x: Value,
+    axis: ConstInt | None = None,
+    return_indices: ConstBool = False,
+    return_indices_tie_break_left: ConstBool = True,
+    keep_dims: ConstBool = False,
+) -> Value:
+    """The smallest element along an axis. NaNs are passed over.
+
+    - `x`: a tensor of numbers.
+    - `axis`: negative counts from the last; None takes all elements.
+    - `return_indices`: give the i32 index of the element along the axis as well.
+    - `return_indices_tie_break_left`: of equal elements take the first; otherwise any.
+    - `keep_dims`: leave the axis in the result, with size 1.
+
+    Result: `x` without the axis, or a tuple of that and the indices. Floats narrower than f32 become f32, i1 and integers under
+    32 bits i32.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def argmax(x: Value, axis: ConstInt | None, tie_break_left: ConstBool = True, keep_dims: ConstBool = False) -> Value:
+    """The index of the largest element along an axis. NaNs are passed over.
+
+    - `x`: a tensor of numbers.
+    - `axis`: negative counts from the last; None indexes all elements in row-major order.
+    - `tie_break_left`: of equal elements take the first; otherwise any.
+    - `keep_dims`: leave the axis in the result, with size 1.
+
+    Result: i32, `x` without the axis.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def argmin(x: Value, axis: ConstInt | None, tie_break_left: ConstBool = True, keep_dims: ConstBool = False) -> Value:
+    """The index of the smallest element along an axis. NaNs are passed over.
+
+    - `x`: a tensor of numbers.
+    - `axis`: negative counts from the last; None indexes all elements in row-major order.
+    - `tie_break_left`: of equal elements take the first; otherwise any.
+    - `keep_dims`: leave the axis in the result, with size 1.
+
+    Result: i32, `x` without the axis.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def xor_sum(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False) -> Value:
+    """The exclusive or of all elements along an axis.
+
+    - `x`: a tensor of integers or i1.
+    - `axis`: negative counts from the last; None takes all elements.
+    - `keep_dims`: leave the axis in the result, with size 1.
+
+    Result: `x` without the axis.
+    Errors: floats or pointers; an axis out of range.
+    """
+
+
+@call("Reductions and scans")
+def reduce(x: Value, axis: ConstInt | None, combine_fn: ConstFunction, keep_dims: ConstBool = False) -> Value:
+    """Combine the elements along an axis by a function of yours.
+
+    - `x`: a tensor, or a tuple of tensors of one shape, reduced together.
+    - `axis`: negative counts from the last; None takes all elements.
+    - `combine_fn`: a `@zg.function`. It takes the scalars of one position of every tensor, then those of another, and gives as many.
+    - `keep_dims`: leave the axis in the result, with size 1.
+
+    Result: `x` without the axis; a tuple for a tuple.
+    Errors: unequal shapes; a function that does not give the types that it takes.
+    """
+
+
+@call("Reductions and scans")
+def cumsum(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
+    """Each element plus all before it along an axis.
+
+    - `x`: a tensor of numbers; i1 and integers under 32 bits are summed as i32 (u32 where unsigned).
+    - `axis`: negative counts from the last.
+    - `reverse`: plus all after it instead.
+
+    Result: the shape of `x`.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def cumprod(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
+    """Each element times all before it along an axis.
+
+    - `x`: a tensor of numbers; i1 and integers under 32 bits are multiplied as i32 (u32 where unsigned).
+    - `axis`: negative counts from the last.
+    - `reverse`: times all after it instead.
+
+    Result: the shape of `x`.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def associative_scan(x: Value, axis: ConstInt, combine_fn: ConstFunction, reverse: ConstBool = False) -> Value:
+    """Each element combined with all before it along an axis, by a function of yours.
+
+    - `x`: a tensor, or a tuple of tensors of one shape, scanned together.
+    - `axis`: negative counts from the last.
+    - `combine_fn`: a `@zg.function`, as for `reduce`; its first half of arguments stands earlier in the scan.
+    - `reverse`: go from the end.
+
+    Result: as `x`.
+    Errors: unequal shapes; a function that does not give the types that it takes.
+    """

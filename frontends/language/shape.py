@@ -1,0 +1,109 @@
+"""The same elements in another shape."""
+
+from __future__ import annotations
+
+from ziggurat.frontends.language.kinds import ConstInt, ConstShape, ShapeOrValue, Value
+from ziggurat.frontends.language.signature import call
+
+
+@call("Shape")
+def expand(x: Value, axis: ConstInt) -> Value:
+    """Insert an axis of size 1.
+
+    - `x`: a tensor.
+    - `axis`: its place in the result; negative counts from the end of the result.
+
+    Result: a tensor of one axis more; `expand(x, 0)` of shape (n,) has the shape (1, n).
+    Errors: an axis out of range; a scalar.
+    """
+
+
+@call("Shape")
+def broadcast(x: Value, shape: ShapeOrValue) -> Value:
+    """Repeat the elements to fill a shape.
+
+    - `x`: a scalar or a tensor; a shorter shape is padded with ones on the left, and axes of size 1 are repeated.
+    - `shape`: a tuple, or a value whose shape is meant; () is the shape of a scalar.
+
+    Result: a tensor of that shape, in the dtype of `x`; `x` itself where it has that shape.
+    Errors: a shape that `x` does not fit.
+    """
+
+
+@call("Shape")
+def reshape(x: Value, shape: ConstShape) -> Value:
+    """The same elements, in row-major order, in another shape.
+
+    - `x`: a tensor.
+    - `shape`: a tuple of powers of two with as many elements in all.
+
+    Result: a tensor of that shape.
+    Errors: another number of elements.
+    """
+
+
+@call("Shape")
+def ravel(x: Value) -> Value:
+    """The same elements, in row-major order, along one axis.
+
+    - `x`: a tensor.
+
+    Result: a tensor of one axis.
+    """
+
+
+@call("Shape")
+def trans(x: Value, *dims: ConstInt) -> Value:
+    """Exchange the last two axes, or put the axes in a given order.
+
+    - `x`: a tensor of at least two axes.
+    - `dims`: none, or a permutation of the axes, as for `permute`.
+
+    Result: a tensor of the permuted shape.
+    Errors: `dims` that are not a permutation; fewer than two axes.
+    """
+
+
+@call("Shape")
+def permute(x: Value, *dims: ConstInt) -> Value:
+    """Put the axes in a given order.
+
+    - `x`: a tensor.
+    - `dims`: for each axis of the result the axis of `x`; separate numbers or one tuple.
+
+    Result: a tensor whose axis i has the size of axis `dims[i]` of `x`.
+    Errors: `dims` that are not a permutation of the axes.
+    """
+
+
+@call("Shape")
+def join(a: Value, b: Value) -> Value:
+    """Two values side by side along a new last axis.
+
+    - `a`, `b`: scalars or tensors; they are broadcast and promoted to one type.
+
+    Result: a tensor with a last axis of size 2 more.
+    Errors: shapes that do not broadcast.
+    """
+
+
+@call("Shape")
+def split(x: Value) -> Value:
+    """The two halves along a last axis of size 2; undoes `join`.
+
+    - `x`: a tensor whose last axis has size 2.
+
+    Result: a tuple of two tensors without that axis; of scalars for the shape (2,).
+    Errors: a last axis of another size.
+    """
+
+
+@call("Shape")
+def cat(a: Value, b: Value) -> Value:
+    """Two tensors one after the other along the first axis.
+
+    - `a`, `b`: tensors of one shape; they are promoted to one dtype.
+
+    Result: a tensor with the first axis twice as long.
+    Errors: unequal shapes; scalars.
+    """
