@@ -1,0 +1,176 @@
+"""Removing what nothing needs. `dce` is for everywhere, `remove_unused` for where the shape of the model is to stay.
+
+What is needed, and the memory model behind it, is said in `demand.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, scf
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
+from ziggurat.codemodel.traits import Isolated
+from ziggurat.codemodel.types import Type
+from ziggurat.transforms.simplify.demand import Demand, slot_count
+
+
+def dce(op: Op) -> Op:
+    """Remove, to a fixpoint, everything that is computed in vain.
+
+    That is: unused pure ops and reads; variables never loaded, with their stores; loop-carried values and results of
+    `scf.if` that are unused or only used to compute themselves; `scf.if` and `scf.for` without effects; calls of
+    functions without effects; functions of a module that no kernel reaches.
+
+        func: (%0 : i32, %1 : i32)…                          (%0 : i32, %1 : i32)…
+            %2 : i32 = arith.constant @0;                        %2 : i32 = arith.constant @0;
+            %3 : i32 = arith.constant @1;                        %3 : i32 = arith.constant @1;
+            %4 : i32 = arith.addi %0 %1;
+            %5 : Tuple<i32, i32> = scf.for %2 %0 %3 %2 %2 …      %4 : i32 = scf.for %2 %0 %3 %2 …
+                (%6 : i32, %7 : i32, %8 : i32)…                      (%5 : i32, %6 : i32)…
+                    %9 : i32 = arith.addi %7 %6;                         %7 : i32 = arith.addi %6 %5;
+                    %10 : i32 = arith.muli %8 %6;                        scf.yield %7;
+                    scf.yield %9 %10;
+            %11 : i32 = tuple.load %5 @0;
+
+    Gives `op` itself where there is nothing to remove.
+    """
+    return _swept(op, Demand(op))
+
+
+def remove_unused(op: Op) -> Op:
+    """Remove, to a fixpoint, unused pure ops and reads, and variables never loaded.
+
+        %2 : i32 = arith.constant @2;                %2 : i32 = arith.constant @2;
+        %3 : i32 = arith.muli %0 %2;                 %3 : i32 = arith.muli %0 %2;
+        %4 : i32 = arith.addi %3 %2;                 tt.return %3;
+        %5 : tensor<x4, i32> = tt.splat %4;
+        tt.return %3;
+
+    Loops and branches keep the values they carry, and modules their functions. The steps from Python to Triton models
+    use it.
+    """
+    return _swept(op, Demand(op, structure=False))
+
+
+def _swept(root: Op, demand: Demand) -> Op:
+    kept = demand.kept
+    narrowed: dict[Value, list[int]] = {}
+    vain = False
+    for op in root.walk():
+        if op.result not in kept:
+            vain = True
+        elif op.bodies and (count := slot_count(op)):
+            needed = demand.of(op)
+            if len(needed) < count:
+                narrowed[op.result] = needed
+    return _Sweep(kept, narrowed).root(root) if vain or narrowed else root
+
+
+class _Sweep:
+    """Copies what is kept, with narrower loops and branches."""
+
+    def __init__(self, kept: set[Value], narrowed: dict[Value, list[int]]) -> None:
+        self.kept = kept
+        self.narrowed = narrowed
+        self.values: dict[Value, Value] = {}
+        self.blocks: dict[Block, Block] = {}
+
+    def root(self, op: Op) -> Op:
+        bodies = [self.body(body, _begin(None, body)) for body in op.bodies]
+        return op.SPEC.copy(op, (), (), bodies, op.result.type)
+
+    def body(self, old: Body, builder: Builder, parameters: Sequence[Value] | None = None) -> Body:
+        """The new body, in a builder at its start; `parameters` are the old ones that the new ones stand for."""
+        values = self.values
+        values.update(zip(old.parameters if parameters is None else parameters, builder.parameters, strict=True))
+        if len(old.blocks) == 1:
+            self.ops(old.blocks[0].ops, builder)
+            return builder.finish()
+        for block in old.blocks[1:]:
+            made = builder.new_block([p.type for p in block.parameters])
+            self.blocks[block] = made
+            values.update(zip(block.parameters, made.parameters, strict=True))
+        for block in old.blocks:
+            if block is not old.blocks[0]:
+                builder.move_to(self.blocks[block])
+            self.ops(block.ops, builder)
+        return builder.finish()
+
+    def ops(self, ops: Sequence[Op], builder: Builder) -> None:
+        values, kept, narrowed = self.values, self.kept, self.narrowed
+        for op in ops:
+            result = op.result
+            if result not in kept:
+                continue
+            if narrowed:
+                if result in narrowed:
+                    values[result] = builder.add(self.narrow(op, narrowed[result], builder))
+                    continue
+                cls = op.__class__
+                if cls is core.TupleLoad and op.operands[0] in narrowed:
+                    values[result] = self.component(op, narrowed[op.operands[0]], builder)
+                    continue
+                if cls is scf.Yield or cls is scf.Condition:
+                    owner = op.parent_op
+                    if owner is not None and owner.result in narrowed:
+                        builder.add(self.narrow_terminator(op, narrowed[owner.result]))
+                        continue
+            operands = tuple([values[value] for value in op.operands])
+            successors: Sequence[Successor] = ()
+            bodies: Sequence[Body] = ()
+            if op.successors:
+                successors = [Successor(self.blocks[s.block], [values[v] for v in s.arguments]) for s in op.successors]
+            if op.bodies:
+                around = None if isinstance(op, Isolated) else builder
+                bodies = [self.body(body, _begin(around, body)) for body in op.bodies]
+            values[result] = builder.add(op.SPEC.copy(op, operands, successors, bodies, result.type))
+
+    def narrow(self, op: Op, needed: list[int], builder: Builder) -> Op:
+        """The loop or branch with only the needed values."""
+        types = _slot_types(op)
+        yields = scf.packed([types[index] for index in needed])
+        leading = 1 if isinstance(op, scf.For) else 0
+        bodies: list[Body] = []
+        for body in op.bodies:
+            parameters = body.parameters
+            if not isinstance(op, scf.If):
+                parameters = (*parameters[:leading], *(parameters[leading + index] for index in needed))
+            inner = builder.nested(
+                [p.type for p in parameters], yields if body.yield_type == op.result.type else body.yield_type
+            )
+            bodies.append(self.body(body, inner, parameters))
+        operands = [self.values[value] for value in op.operands[: 3 if isinstance(op, scf.For) else 1]]
+        if isinstance(op, scf.For | scf.While):
+            if isinstance(op, scf.While):
+                operands = []
+            operands += [self.values[op.initial[index]] for index in needed]
+        return op.SPEC.copy(op, tuple(operands), (), bodies, yields)
+
+    def narrow_terminator(self, op: Op, needed: list[int]) -> Op:
+        leading = 1 if isinstance(op, scf.Condition) else 0
+        chosen = (*op.operands[:leading], *(op.operands[leading + index] for index in needed))
+        return op.SPEC.copy(op, tuple([self.values[value] for value in chosen]), (), (), op.result.type)
+
+    def component(self, op: Op, needed: list[int], builder: Builder) -> Value:
+        """What a `tuple.load` from a narrowed op reads."""
+        source = self.values[op.operands[0]]
+        if len(needed) == 1:
+            return source
+        index = needed.index(op.attributes["index"])
+        return builder.add(core.TupleLoad(source, index), op.location)
+
+
+def _begin(around: Builder | None, body: Body) -> Builder:
+    types = [p.type for p in body.parameters]
+    return Builder.root(types, body.yield_type) if around is None else around.nested(types, body.yield_type)
+
+
+def _slot_types(op: Op) -> list[Type]:
+    if isinstance(op, scf.For | scf.While):
+        return [value.type for value in op.initial]
+    for body in op.bodies:
+        for block in body.blocks:
+            if isinstance(block.terminator, scf.Yield):
+                return [value.type for value in block.terminator.values]
+    return []
