@@ -13,8 +13,8 @@ def add(a: Value, b: Value) -> Value:
 
     - `a`, `b`: scalars or tensors of numbers or pointers.
 
-    Result: the broadcast shape, in the promoted dtype; integers wrap around. One operand may be pointers, the other is integers then, and
-    the result is pointers.
+    Result: the broadcast shape, in the promoted dtype; integers wrap around. Where one operand is pointers, the other
+    is integers and the result is pointers.
     Errors: shapes that do not broadcast; two pointers; a pointer and a float.
     """
 
@@ -25,7 +25,8 @@ def sub(a: Value, b: Value) -> Value:
 
     - `a`, `b`: scalars or tensors of numbers or pointers.
 
-    Result: the broadcast shape, in the promoted dtype; integers wrap around. With pointers as `a` and integers as `b`, pointers.
+    Result: the broadcast shape, in the promoted dtype; integers wrap around. Pointers, with pointers as `a` and
+    integers as `b`.
     Errors: shapes that do not broadcast; pointers as `b`; a pointer and a float.
     """
 
@@ -209,7 +210,7 @@ def umulhi(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.cdiv)
 def cdiv(x: Value, div: Value) -> Value:
-    """How many pieces of size `div` cover `x`: the quotient rounded up. Also for Python integers outside of a kernel, as in grids.
+    """How many pieces of size `div` cover `x`: the quotient rounded up. Also outside of a kernel, as in grids.
 
     - `x`: integers, not negative.
     - `div`: integers, positive.

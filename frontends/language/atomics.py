@@ -1,4 +1,4 @@
-"""Read, combine and write back in one undivided step. Where two elements go to one place, each is done after the other."""
+"""Read, combine and write back in one undivided step. Elements that go to one place are done one after the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def atomic_add(
     - `scope`: "cta", "gpu" (the default) or "sys".
 
     Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
-    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or `scope`.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
     """
 
 
@@ -36,7 +37,8 @@ def atomic_max(
     - `scope`: "cta", "gpu" (the default) or "sys".
 
     Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
-    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or `scope`.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
     """
 
 
@@ -53,7 +55,8 @@ def atomic_min(
     - `scope`: "cta", "gpu" (the default) or "sys".
 
     Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
-    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or `scope`.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
     """
 
 
@@ -70,7 +73,8 @@ def atomic_and(
     - `scope`: "cta", "gpu" (the default) or "sys".
 
     Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
-    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or `scope`.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
     """
 
 
@@ -87,7 +91,8 @@ def atomic_or(
     - `scope`: "cta", "gpu" (the default) or "sys".
 
     Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
-    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or `scope`.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
     """
 
 
@@ -104,7 +109,8 @@ def atomic_xor(
     - `scope`: "cta", "gpu" (the default) or "sys".
 
     Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
-    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or `scope`.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
     """
 
 
@@ -121,7 +127,8 @@ def atomic_xchg(
     - `scope`: "cta", "gpu" (the default) or "sys".
 
     Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
-    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or `scope`.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
     """
 
 

@@ -30,7 +30,8 @@ def compare(a: Value, b: Value, kind: ConstCompareKind) -> Value:
     """Compare two values.
 
     - `a`, `b`: scalars or tensors of numbers, or both of pointers; numbers are promoted to one dtype first.
-    - `kind`: a member of `CompareKind`: EQUAL, NOT_EQUAL, LESS_THAN, LESS_THAN_OR_EQUAL, GREATER_THAN, GREATER_THAN_OR_EQUAL.
+    - `kind`: a member of `CompareKind`: EQUAL, NOT_EQUAL, LESS_THAN, LESS_THAN_OR_EQUAL, GREATER_THAN,
+      GREATER_THAN_OR_EQUAL.
 
     Result: the broadcast shape, in i1. With a NaN only NOT_EQUAL is true.
     Errors: shapes that do not broadcast; a number and a pointer.

@@ -14,10 +14,11 @@ def cast(
     """The value as another dtype.
 
     - `x`: a scalar or a tensor.
-    - `dtype`: of the result. To i1: true where not zero. Float to int: toward zero, undefined out of range. Int to a narrower
-      int: the low bits. Int to a wider int: by the sign of the source. Pointers go to other pointers, and to and from i64.
-    - `fp_downcast_rounding`: "rtne" (to nearest, ties to even; the default) or "rtz" (toward zero); only from a float to a
-      narrower one.
+    - `dtype`: of the result. To i1: true where not zero. Float to integer: toward zero, undefined out of range. To a
+      narrower integer: the low bits. To a wider integer: by the sign of the source. Pointers go to other pointers, and
+      to and from i64.
+    - `fp_downcast_rounding`: "rtne" (to nearest, ties to even; the default) or "rtz" (toward zero); only from a float
+      to a narrower one.
     - `bitcast`: keep the bits instead of the value; the dtypes have one width.
 
     Result: the shape of `x`, in `dtype`; `x` itself where it has that dtype.

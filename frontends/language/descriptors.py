@@ -1,4 +1,4 @@
-"""Tensors in global memory that are moved in blocks: `desc.load(offsets)` and `desc.store(offsets, value)` are calls too."""
+"""Tensors in global memory that are moved in blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def make_tensor_descriptor(
 
     - `base`: a pointer to its first element, 16-byte aligned.
     - `shape`: its sizes, a tuple of integers; cast to i32.
-    - `strides`: from element to element along each axis, counted in elements, a tuple of integers; cast to i64. The last is 1.
+    - `strides`: along each axis from one element to the next, counted in elements; a tuple of integers, cast to i64.
+      The last is 1.
     - `block_shape`: a tuple of powers of two: what is loaded or stored at once.
     - `padding_option`: "zero" or "nan": what a block holds outside of the tensor.
 

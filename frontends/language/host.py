@@ -1,6 +1,7 @@
 """What calls mean for plain Python numbers: outside of kernels, and when the Python code model is executed.
 
-A function here gives `NotImplemented` for what is not a number; the call is an error then. Integers are Python's, without a width.
+A function here gives `NotImplemented` for what is not a number; the call is an error then. Integers are Python's,
+without a width.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the annotations of the calls say. A parameter whose annotation starts with `Const` takes a value known at compile time."""
+"""What the annotations of calls say. One that starts with `Const` takes a value known at compile time."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ def load(
 
     - `ptr`: a pointer or a tensor of pointers.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing is read.
-    - `other`: the elements where the mask is false, broadcast and cast to the result's type. Without it they are not defined.
+    - `other`: the elements where the mask is false, broadcast and cast to the result's type. Without it they are not
+      defined.
     - `cache_modifier`: "", ".ca", ".cg", ".cs" or ".cv", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
     - `volatile`: read anew each time.

@@ -1,4 +1,7 @@
-"""Random numbers from a counter: the same seed and offset give the same number, on every target (Philox 4x32, Salmon et al., 2011)."""
+"""Random numbers from a counter: the same seed and offset give the same number, on every target.
+
+The generator is Philox 4x32 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ def philox(seed: Value, c0: Value, c1: Value, c2: Value, c3: Value, n_rounds: Co
     """Four random words for a counter of four words.
 
     - `seed`: a scalar integer; its 64 bits are the key.
-    - `c0`, `c1`, `c2`, `c3`: the words of the counter, integers; their low 32 bits count. They are broadcast to one shape.
+    - `c0`, `c1`, `c2`, `c3`: the words of the counter, integers; their low 32 bits count. They are broadcast to one
+      shape.
     - `n_rounds`: of mixing; fewer than 7 are not random enough.
 
     Result: a tuple of four values in u32.

@@ -16,7 +16,8 @@ def sum(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False, dt
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None sums all elements.
     - `keep_dims`: leave the axis in the result, with size 1.
-    - `dtype`: to cast to first. Without it i1 and integers under 32 bits are summed as i32 (u32 where unsigned), others as they are.
+    - `dtype`: to cast to first. Without it i1 and integers under 32 bits are summed as i32 (u32 where unsigned), others
+      as they are.
 
     Result: `x` without the axis; a scalar where no axis is left.
     Errors: an axis out of range; pointers.
@@ -39,8 +40,8 @@ def max(
     - `return_indices_tie_break_left`: of equal elements take the first; otherwise any.
     - `keep_dims`: leave the axis in the result, with size 1.
 
-    Result: `x` without the axis, or a tuple of that and the indices. Floats narrower than f32 become f32, i1 and integers under
-    32 bits i32.
+    Result: `x` without the axis, or a tuple of that and the indices. Floats narrower than f32 become f32, i1 and
+    integers under 32 bits i32.
     Errors: an axis out of range; pointers.
     """
 
@@ -61,8 +62,8 @@ def min(
     - `return_indices_tie_break_left`: of equal elements take the first; otherwise any.
     - `keep_dims`: leave the axis in the result, with size 1.
 
-    Result: `x` without the axis, or a tuple of that and the indices. Floats narrower than f32 become f32, i1 and integers under
-    32 bits i32.
+    Result: `x` without the axis, or a tuple of that and the indices. Floats narrower than f32 become f32, i1 and
+    integers under 32 bits i32.
     Errors: an axis out of range; pointers.
     """
 
@@ -114,7 +115,8 @@ def reduce(x: Value, axis: ConstInt | None, combine_fn: ConstFunction, keep_dims
 
     - `x`: a tensor, or a tuple of tensors of one shape, reduced together.
     - `axis`: negative counts from the last; None takes all elements.
-    - `combine_fn`: a `@zg.function`. It takes the scalars of one position of every tensor, then those of another, and gives as many.
+    - `combine_fn`: a `@zg.function`. It takes one element of every tensor, then another of every tensor, as scalars,
+      and gives as many.
     - `keep_dims`: leave the axis in the result, with size 1.
 
     Result: `x` without the axis; a tuple for a tuple.

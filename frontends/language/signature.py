@@ -1,7 +1,7 @@
 """How the language is declared: each call once, as a Python function without a body, in the files beside this one.
 
-The signature table (`SIGNATURES`) serves reflection, tracing, the attributor and the builder mirror, the documents and the messages
-of errors. A parameter whose annotation starts with `Const` takes a value known at compile time.
+The signature table (`SIGNATURES`) serves reflection, tracing, the attributor and the builder mirror, the documents and
+the messages of errors. A parameter whose annotation starts with `Const` takes a value known at compile time.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ CALLS: dict[str, Call[..., Any]] = {}
 class Call(Generic[P, R]):
     """A call of the language, as the user names it: `zg.load`.
 
-    In a kernel it is read by reflection; while tracing it records. Elsewhere it computes when it has a meaning for plain Python
-    numbers (`zg.cdiv`), and is an error otherwise.
+    In a kernel it is read by reflection; while tracing it records. Elsewhere it computes when it has a meaning for
+    plain Python numbers (`zg.cdiv`), and is an error otherwise.
     """
 
     def __init__(self, signature: Signature, stub: Callable[P, R], host: Callable[..., Any] | None) -> None:
