@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult
+from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, fill
 from ziggurat.codemodel.traits import Terminator
 from ziggurat.codemodel.types import Type, void
 
@@ -98,7 +98,8 @@ class Builder:
     def add(self, op: Op, location: Location | None = None) -> OpResult:
         """Place `op` at the end of the block and return its result.
 
-        Raises `BuildError` when the op is placed already, the block has its terminator, or an operand is not visible here.
+        Raises `BuildError` when the op is placed already, the block has its terminator, or an operand is not visible
+        here.
         """
         draft = self._draft
         block = self.block
@@ -145,9 +146,9 @@ class Builder:
             ops = block.ops
             if not ops or not isinstance(ops[-1], Terminator):
                 raise BuildError(f"block {index} has no terminator")
-            block._ops = ops  # pyright: ignore[reportPrivateUsage]
+            fill(block, "_ops", ops)
         draft.closed = True
-        draft.body.blocks = reverse_postorder(draft.blocks[0]) if len(draft.blocks) > 1 else (draft.blocks[0],)
+        fill(draft.body, "blocks", reverse_postorder(draft.blocks[0]))
         if self._parent_draft is not None:
             self._parent_draft.open_children -= 1
         return draft.body

@@ -1,4 +1,4 @@
-"""Declaring ops. One declaration gives the constructor, the text, the parser's rules, the verifier's and the documentation.
+"""Declaring ops. One declaration gives constructor, text, the rules of parser and verifier, and documentation.
 
     @operation("tt.make_range")
     class MakeRange(Op, Pure):
@@ -12,23 +12,27 @@
 
     MakeRange(0, 64)            # in the text: %1 : tensor<x64, i32> = tt.make_range @start=0 @end=64;
 
-Fields are declared in the order of the constructor: operands, attributes, successors, bodies, the result type. Operands that
-may be absent come after those that may not. When an op has several `operands()` fields, they have equal lengths.
+Fields are declared in the order of the constructor: operands, attributes, successors, bodies, the result type. Operands
+that may be absent come after those that may not. When an op has several `operands()` fields, they have equal lengths.
 """
 
 from __future__ import annotations
 
 import enum
+import inspect
+import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar, dataclass_transform
+from typing import Any, Final, SupportsIndex, TypeVar, dataclass_transform
 
 import attrs
 
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value, fill
 from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type
 
 _KEY = "ziggurat"
+# What every op has: no field may be named so.
+_GENERIC: Final = ("operands", "attributes", "successors", "bodies", "result", "location", "parent")
 REQUIRED: Final = object()  # The default of an attribute that has none.
 
 
@@ -56,15 +60,15 @@ def operand(*, optional: bool = False) -> Any:
 
 def operands() -> Any:
     """Any number of values."""
-    return _field(Field("operands"), converter=tuple)
+    return _field(Field("operands"))
 
 
 def attribute(kind: Any, default: Any = REQUIRED, *, unnamed: bool = False, keyword: bool = False) -> Any:
-    """A constant of the op. `kind` is int, float, bool, str, object, Type, an enum class, or a list of one of them: `[int]`.
+    """A constant of the op. `kind` is int, float, bool, str, object, Type, an enum class, or a list of one: `[int]`.
 
-    `object` admits any constant: numbers, strings, None, types, enums, and tuples of them. An attribute equal to its default
-    is not printed, and such attributes, like those declared `keyword`, are given by keyword to the constructor. `unnamed`
-    prints as `@value` instead of `@name=value`; at most one field of an op is.
+    `object` admits any constant: numbers, strings, None, types, enums, and tuples of them. An attribute equal to its
+    default is not printed, and such attributes, like those declared `keyword`, are given by keyword to the constructor.
+    `unnamed` prints as `@value` instead of `@name=value`; at most one field of an op is.
     """
     field = Field("attribute", kind=kind, default=default, unnamed=unnamed)
     if default is REQUIRED:
@@ -84,7 +88,7 @@ def body() -> Any:
 
 def bodies() -> Any:
     """Any number of nested bodies."""
-    return _field(Field("bodies"), converter=tuple)
+    return _field(Field("bodies"))
 
 
 def result_type(*, keyword: bool = False) -> Any:
@@ -107,38 +111,78 @@ class OpSpec:
         self.required = sum(1 for f in self.operands if f.role == "operand" and not f.optional)
         self.optional = sum(1 for f in self.operands if f.optional)
         self.variadic = sum(1 for f in self.operands if f.role == "operands")
+        self._require_sound()
         unnamed = [f for f in self.attributes if f.unnamed]
         self.unnamed = unnamed[0] if unnamed else None
         self.by_name = {f.name: f for f in self.attributes}
+        # The names of the operands, where there is exactly one for each.
+        self._single = tuple(f.name for f in self.operands) if not self.optional and not self.variadic else None
         # Kinds whose values may be stored as given, with the class that shows it.
         self._plain = tuple((f, f.kind if isinstance(f.kind, type) else None) for f in self.attributes)
+
+    def _require_sound(self) -> None:
+        """Raise `ValueError` for a declaration whose parts the generic view could not tell apart."""
+        order = [f.optional for f in self.operands]
+        several = [f for f in self.bodies if f.role == "bodies"]
+        names = [f.name for f in self.fields if f.name in _GENERIC]
+        problems = (
+            (order != sorted(order), "an operand that may be absent comes before one that may not"),
+            (self.optional > 0 and self.variadic > 0, "operands that may be absent do not go with `operands()`"),
+            (bool(several) and len(self.bodies) > 1, "`bodies()` does not go with other bodies"),
+            (sum(f.unnamed for f in self.attributes) > 1, "more than one attribute is unnamed"),
+            (sum(f.role == "type" for f in self.fields) > 1, "more than one field is the result type"),
+            (bool(names), f"{', '.join(names)}: every op has a field of this name"),
+        )
+        for found, problem in problems:
+            if found:
+                raise ValueError(f"in the declaration of {self.cls.__name__}, {problem}")
 
     def complete(self, op: Op) -> None:
         """Fill in the generic view of a freshly constructed op, and check it."""
         fields = op.__dict__
+        if self._single is not None:
+            operands = tuple([fields[name] for name in self._single])
+        else:
+            operands = self._gather_operands(op)
+        for value in operands:
+            if not isinstance(value, Value):
+                hint = "give its result" if isinstance(value, Op) else None
+                raise BuildError(f"{op.NAME}: an operand must be a Value, got {value!r}", hint=hint)
+        for field, plain in self._plain:
+            value = fields[field.name]
+            if type(value) is not plain:
+                fields[field.name] = convert_attribute(value, field.kind, f"{op.NAME}: attribute '{field.name}'")
+        for field in self.successors:
+            if not isinstance(fields[field.name], Successor):
+                raise BuildError(f"{op.NAME}: '{field.name}' must be a Successor, got {fields[field.name]!r}")
+        self._finish(op, operands)
+        type_ = op.infer_type() if self.result_type is None else fields[self.result_type]
+        if not isinstance(type_, Type):
+            raise BuildError(f"{op.NAME}: the result type must be a Type, got {type_!r}")
+        fields["result"] = OpResult(type_, op)
+        op.check()
+        _adopt(op, op.bodies)
+
+    def _gather_operands(self, op: Op) -> tuple[Value, ...]:
+        fields = op.__dict__
         operands: list[Value] = []
         absent = False
+        lengths: set[int] = set()
         for field in self.operands:
             value = fields[field.name]
             if field.role == "operands":
+                value = fields[field.name] = _several(op, field, value)
+                lengths.add(len(value))
                 operands.extend(value)
-            elif value is None:
-                if not field.optional:
-                    raise BuildError(f"{op.NAME}: operand '{field.name}' is missing")
+            elif value is None and field.optional:
                 absent = True
             elif absent:
                 raise BuildError(f"{op.NAME}: operand '{field.name}' is given, but an earlier one is not")
             else:
                 operands.append(value)
-        for field, plain in self._plain:
-            value = fields[field.name]
-            if type(value) is not plain:
-                fields[field.name] = convert_attribute(value, field.kind, f"{op.NAME}: attribute '{field.name}'")
-        self._finish(op, tuple(operands))
-        op.__dict__["result"] = OpResult(
-            fields[self.result_type] if self.result_type is not None else op.infer_type(), op
-        )
-        op.check()
+        if len(lengths) > 1:
+            raise BuildError(f"{op.NAME}: its groups of operands differ in length")
+        return tuple(operands)
 
     def _finish(self, op: Op, operands: tuple[Value, ...]) -> None:
         fields = op.__dict__
@@ -150,12 +194,16 @@ class OpSpec:
             found: list[Body] = []
             for field in self.bodies:
                 if field.role == "bodies":
+                    fields[field.name] = _several(op, field, fields[field.name])
                     found.extend(fields[field.name])
                 else:
                     found.append(fields[field.name])
-            fields["bodies"] = tuple(found)
             for item in found:
-                item.parent = op
+                if not isinstance(item, Body):
+                    raise BuildError(f"{op.NAME}: a body must be a Body, got {item!r}")
+                if not item.blocks:
+                    raise BuildError(f"{op.NAME}: its body is not finished")
+            fields["bodies"] = tuple(found)
         fields["location"] = None
         fields["parent"] = None
 
@@ -184,7 +232,7 @@ class OpSpec:
         bodies: Sequence[Body],
         type_: Type,
     ) -> Op:
-        """An op from its generic parts, with no check of types. The counts must fit; absent attributes take defaults."""
+        """An op from its generic parts, types unchecked. The counts must fit; absent attributes take defaults."""
         error = self.arity_error(len(operands))
         if error is None and len(successors) != len(self.successors):
             error = f"{self.cls.NAME} takes {len(self.successors)} successor(s), got {len(successors)}"
@@ -194,6 +242,61 @@ class OpSpec:
             raise BuildError(error)
         op = self.cls.__new__(self.cls)
         fields = op.__dict__
+        self._set_operands(fields, operands)
+        for field in self.attributes:
+            if field.name in attributes:
+                fields[field.name] = attributes[field.name]
+            elif field.default is not REQUIRED:
+                fields[field.name] = field.default
+            else:
+                raise BuildError(f"{self.cls.NAME}: attribute '{field.name}' is missing")
+        self._set_parts(fields, successors, bodies)
+        if self.result_type is not None:
+            fields[self.result_type] = type_
+        self._finish(op, tuple(operands))
+        fields["result"] = OpResult(type_, op)
+        _adopt(op, op.bodies)
+        return op
+
+    def copy(
+        self,
+        op: Op,
+        operands: tuple[Value, ...],
+        successors: Sequence[Successor],
+        bodies: Sequence[Body],
+        type_: Type,
+    ) -> Op:
+        """An op with the attributes and the location of `op` and these other parts, not placed, with no check of types.
+
+        There must be as many operands, successors and bodies as `op` has: this is `make` for when nothing changes but
+        what the parts stand for, and several times faster.
+        """
+        made = self.cls.__new__(self.cls)
+        fields = made.__dict__
+        fields.update(op.__dict__)
+        # What is computed once for an op belongs to that op.
+        fields.pop("_use_map", None)
+        fields.pop("_structure", None)
+        fields.pop("_hash", None)
+        if self._single is not None:
+            fields.update(zip(self._single, operands, strict=True))
+        else:
+            self._set_operands(fields, operands)
+        fields["operands"] = operands
+        fields["parent"] = None
+        if successors:
+            fields["successors"] = tuple(successors)
+        if bodies:
+            fields["bodies"] = tuple(bodies)
+            _adopt(made, bodies)
+        if successors or bodies:
+            self._set_parts(fields, successors, bodies)
+        if self.result_type is not None:
+            fields[self.result_type] = type_
+        fields["result"] = OpResult(type_, made)
+        return made
+
+    def _set_operands(self, fields: dict[str, Any], operands: Sequence[Value]) -> None:
         rest = list(operands)
         group = (len(rest) - self.required) // self.variadic if self.variadic else 0
         for field in self.operands:
@@ -204,13 +307,8 @@ class OpSpec:
                 fields[field.name] = None
             else:
                 fields[field.name] = rest.pop(0)
-        for field in self.attributes:
-            if field.name in attributes:
-                fields[field.name] = attributes[field.name]
-            elif field.default is not REQUIRED:
-                fields[field.name] = field.default
-            else:
-                raise BuildError(f"{self.cls.NAME}: attribute '{field.name}' is missing")
+
+    def _set_parts(self, fields: dict[str, Any], successors: Sequence[Successor], bodies: Sequence[Body]) -> None:
         for field, item in zip(self.successors, successors, strict=True):
             fields[field.name] = item
         if len(self.bodies) == 1 and self.bodies[0].role == "bodies":
@@ -218,11 +316,21 @@ class OpSpec:
         else:
             for field, item in zip(self.bodies, bodies, strict=True):
                 fields[field.name] = item
-        if self.result_type is not None:
-            fields[self.result_type] = type_
-        self._finish(op, tuple(operands))
-        fields["result"] = OpResult(type_, op)
-        return op
+
+
+def _adopt(op: Op, bodies: Sequence[Body]) -> None:
+    """Make the bodies parts of `op`: last, so that they stay free where the op is refused."""
+    for body in bodies:
+        if body.parent is not None:
+            raise BuildError(f"{op.NAME}: its body is part of an op already; copy it with a transform")
+        fill(body, "parent", op)
+
+
+def _several(op: Op, field: Field, value: Any) -> tuple[Any, ...]:
+    """The content of a field of any number of values or bodies."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise BuildError(f"{op.NAME}: '{field.name}' must be a sequence, got {value!r}")
+    return tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def convert_attribute(value: Any, kind: Any, what: str) -> Any:
@@ -236,7 +344,7 @@ def convert_attribute(value: Any, kind: Any, what: str) -> Any:
             raise BuildError(f"{what} must be a sequence, got {value!r}")
         return tuple(convert_attribute(item, inner, what) for item in value)  # pyright: ignore[reportUnknownVariableType]
     if kind is object:
-        return _any_constant(value)
+        return _any_constant(value, what)
     if kind is Type:
         if isinstance(value, Type):
             return value
@@ -247,7 +355,7 @@ def convert_attribute(value: Any, kind: Any, what: str) -> Any:
             return value
         text = value.name if isinstance(value, TypeSyntax) else value
         for member in kind:
-            if text == member.value:
+            if text in (member.value, f"{kind.__name__}.{member.name}"):
                 return member
         choices = ", ".join(str(member.value) for member in kind)
         raise BuildError(f"{what} must be one of {choices}; got {text!r}")
@@ -257,9 +365,9 @@ def convert_attribute(value: Any, kind: Any, what: str) -> Any:
         if value in ("true", "false"):
             return value == "true"
     elif kind is int:
-        if isinstance(value, int):
-            return int(value)
-        if isinstance(value, str) and value.lstrip("-").isdecimal():
+        if isinstance(value, SupportsIndex):
+            return operator.index(value)
+        if isinstance(value, str) and value.removeprefix("-").isdecimal():
             return int(value)
     elif kind is float:
         if isinstance(value, (int, float)):
@@ -282,23 +390,34 @@ def _type_of(syntax: TypeSyntax, what: str) -> Type:
         raise BuildError(f"{what}: {error}") from None
 
 
-def _any_constant(value: Any) -> Any:
+def _any_constant(value: Any, what: str) -> Any:
+    if value is None or isinstance(value, (bool, Type)):
+        return value
+    if isinstance(value, enum.Enum):
+        if ENUMS.get(type(value).__name__) is type(value):
+            return value
+        if not isinstance(value, (int, str)):
+            raise BuildError(f"{what}: {type(value).__name__} is not declared with @constant_enum")
+    for kind in (int, float, str):  # What derives from a number or a string is stored as one.
+        if isinstance(value, kind):
+            return kind(value)
     if isinstance(value, TypeSyntax):
         owner, _, member = value.name.partition(".")
         if member and owner in ENUMS:
             for item in ENUMS[owner]:
                 if item.name == member:
                     return item
-        return _type_of(value, "constant")
+        return _type_of(value, what)
     if isinstance(value, (list, tuple)):
-        return tuple(_any_constant(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
-    return value
+        return tuple(_any_constant(item, what) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    raise BuildError(f"{what} must be a number, string, None, type, enum member or tuple of these, got {value!r}")
 
 
 # Enums that a constant may be a member of, printed as `CompareKind.LESS_THAN`.
 ENUMS: dict[str, type[enum.Enum]] = {}
 
 E_ = TypeVar("E_", bound=enum.Enum)
+T_ = TypeVar("T_", bound=Op)
 
 
 def constant_enum(cls: type[E_]) -> type[E_]:
@@ -307,10 +426,15 @@ def constant_enum(cls: type[E_]) -> type[E_]:
     return cls
 
 
+def _with_constructor(cls: type[T_]) -> type[T_]:
+    if attrs.has(cls) and not inspect.get_annotations(cls):
+        # No fields of its own: the template's constructor serves. Making them is most of the time of importing.
+        return cls
+    return attrs.define(cls, frozen=True, slots=False, eq=False, repr=False, str=False)
+
+
 # Every declared op by its name in the text.
 OPS: dict[str, type[Op]] = {}
-
-T_ = TypeVar("T_", bound=Op)
 
 
 @dataclass_transform(
@@ -320,7 +444,7 @@ T_ = TypeVar("T_", bound=Op)
 )
 def template(cls: type[T_]) -> type[T_]:
     """Class decorator for the fields that several ops share. The class is not an op itself; its subclasses are."""
-    return attrs.define(cls, frozen=True, slots=False, eq=False, repr=False, str=False)
+    return _with_constructor(cls)
 
 
 @dataclass_transform(
@@ -334,8 +458,11 @@ def operation(name: str) -> Callable[[type[T_]], type[T_]]:
     def declare(cls: type[T_]) -> type[T_]:
         if name in OPS:
             raise ValueError(f"the op '{name}' is declared twice")
-        made = attrs.define(cls, frozen=True, slots=False, eq=False, repr=False, str=False)
-        fields = [attrs.evolve(a.metadata[_KEY], name=a.name) for a in attrs.fields(made) if _KEY in a.metadata]
+        made = _with_constructor(cls)
+        stray = [a.name for a in attrs.fields(made) if _KEY not in a.metadata]
+        if stray:
+            raise ValueError(f"in the declaration of {cls.__name__}, these say not what they are: {', '.join(stray)}")
+        fields = [attrs.evolve(a.metadata[_KEY], name=a.name) for a in attrs.fields(made)]
         made.NAME = name
         made.SPEC = OpSpec(made, fields)
         OPS[name] = made

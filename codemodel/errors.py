@@ -1,7 +1,7 @@
 """The errors of the project: one family, each with the place it speaks of.
 
-Everything that a user can cause derives from `ZigguratError`. `InternalError` is the one that is our fault; it shows the
-model it stumbled over and asks for it.
+Everything that a user can cause derives from `ZigguratError`. `InternalError` is the one that is our fault; it shows
+the model it stumbled over and asks for it.
 """
 
 from __future__ import annotations
@@ -66,6 +66,10 @@ class VerifyError(ZigguratError):
         self.violations = tuple(violations)
 
 
+class TargetError(ZigguratError):
+    """A model holds something that the target it is to be written for cannot express."""
+
+
 class LaunchError(ZigguratError):
     """The arguments or the grid of a launch do not fit the kernel."""
 
@@ -82,11 +86,11 @@ class KernelErrors(ZigguratError):
     """Several errors of one kernel, reported together. `errors` holds them in source order."""
 
     def __init__(self, errors: Sequence[ZigguratError]) -> None:
-        super().__init__(f"{len(errors)} errors")
+        super().__init__("1 error" if len(errors) == 1 else f"{len(errors)} errors")
         self.errors = tuple(errors)
 
     def __str__(self) -> str:
-        return f"{len(self.errors)} errors\n\n" + "\n\n".join(str(error) for error in self.errors)
+        return f"{self.summary}\n\n" + "\n\n".join(str(error) for error in self.errors)
 
 
 class InternalError(ZigguratError):

@@ -9,10 +9,10 @@ import attrs
 
 @attrs.frozen
 class Location:
-    """A half-open span of a source file. Lines count from 1, columns from 0, as in Python's `ast`.
+    """A half-open span of a source file. Lines count from 1, columns from 0 and in UTF-8 bytes, as in Python's `ast`.
 
-    `by` names the pass that made the op, when it was not the author of the source. `caller` is the place of the
-    call that led here, when the op stands in a helper function.
+    An `end_line` of 0 says that the end is not known. `by` names the pass that made the op, when it was not the author
+    of the source. `caller` is the place of the call that led here, when the op stands in a helper function.
     """
 
     file: str
@@ -41,12 +41,12 @@ class Location:
         lines = [f"  at {self}"]
         text = self.source_line()
         if text is not None:
-            end = self.end_column if self.end_line == self.line else len(text)
-            width = max(1, end - self.column)
-            # Columns of `ast` count UTF-8 bytes; the caret line counts characters.
+            # Columns count UTF-8 bytes; the caret line counts characters.
             raw = text.encode()
+            # A span of several lines is marked to the end of its first.
+            end = {0: self.column, self.line: self.end_column}.get(self.end_line, len(raw))
             start = len(raw[: self.column].decode(errors="replace"))
-            width = max(1, len(raw[self.column : self.column + width].decode(errors="replace")))
+            width = max(1, len(raw[self.column : end].decode(errors="replace")))
             pad = "".join("\t" if character == "\t" else " " for character in text[:start])
             lines += [f"    {text}", f"    {pad}{'^' * width}"]
         if self.caller is not None:

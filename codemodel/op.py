@@ -1,23 +1,24 @@
 """The code model: ops hold bodies, bodies hold blocks, blocks hold ops. Ops use and give values.
 
-A model is a value. Parts are put together by a `Builder`; once built nothing changes, and a transform makes another model.
+A model is a value. Parts are put together by a `Builder`; once built nothing changes, and a transform makes another
+model.
 
-* An **op** has operands, successors, attributes, bodies and one result (of type `void` where there is nothing to give; of a
-  `Tuple` type where there is more than one).
+* An **op** has operands, successors, attributes, bodies and one result (of type `void` where there is nothing to give;
+  of a `Tuple` type where there is more than one).
 * A **block** has parameters and ops, of which the last is a terminator.
 * A **body** has blocks; the first is the entry, whose parameters are the parameters of the body.
 * A **value** is the result of an op or a parameter of a block.
 
-Values compare by identity. Ops compare by structure (`==`): two models are equal when they have the same ops in the same
-order with the same attributes, types and flow of values, wherever they came from. So to key a table by an op, use its
-`result`, which is unique to it.
+Values compare by identity. Ops compare by structure (`==`): two models are equal when they have the same ops in the
+same order with the same attributes, types and flow of values, wherever they came from. So to key a table by an op, use
+its `result`, which is unique to it.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.types import FunctionType, Type, constant_key, void
@@ -27,13 +28,28 @@ if TYPE_CHECKING:
     from ziggurat.codemodel.location import Location
 
 
-class Value:
+# How the code that builds models fills in its parts. Nothing else sets a field of one.
+fill: Callable[[object, str, object], None] = object.__setattr__
+
+
+class _Part:
+    """A part of a model: its fields cannot be set."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"cannot set '{name}' of {self!r}: models do not change; make another with a transform")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"cannot delete '{name}' of {self!r}: models do not change")
+
+
+class Value(_Part):
     """What an op gives or a block receives. Use `uses` for the ops that have it among their operands."""
 
     __slots__ = ("__weakref__", "type")
 
-    def __init__(self, type_: Type) -> None:
-        self.type = type_
+    type: Type
 
     @property
     def block(self) -> Block | None:
@@ -42,7 +58,10 @@ class Value:
 
     @property
     def uses(self) -> tuple[Op, ...]:
-        """The ops that use this value as an operand or pass it to a successor, in the order of the model."""
+        """The ops that use this value as an operand or pass it to a successor, in the order of the model.
+
+        Known when the body that declares the value is finished and part of an op; () before.
+        """
         block = self.block
         if block is None or block.parent.parent is None:
             return ()
@@ -59,9 +78,11 @@ class OpResult(Value):
 
     __slots__ = ("op",)
 
+    op: Op
+
     def __init__(self, type_: Type, op: Op) -> None:
-        self.type = type_
-        self.op = op
+        _set_type(self, type_)
+        _set_op(self, op)
 
     @property
     def block(self) -> Block | None:
@@ -76,15 +97,23 @@ class OpResult(Value):
         return f"<result of {self.op.NAME} : {self.type}>"
 
 
+# One is made for each op, so these two go to the slots themselves, which is faster than `fill`.
+_set_type: Callable[[Value, Type], None] = Value.__dict__["type"].__set__
+_set_op: Callable[[OpResult, Op], None] = OpResult.__dict__["op"].__set__
+
+
 class BlockParameter(Value):
     """A value that a block receives from its predecessors, or from the op that runs its body."""
 
     __slots__ = ("_block", "index")
 
+    _block: Block
+    index: int
+
     def __init__(self, type_: Type, block: Block, index: int) -> None:
-        self.type = type_
-        self._block = block
-        self.index = index
+        fill(self, "type", type_)
+        fill(self, "_block", block)
+        fill(self, "index", index)
 
     @property
     def block(self) -> Block:
@@ -94,27 +123,36 @@ class BlockParameter(Value):
         return f"<parameter {self.index} : {self.type}>"
 
 
-class Successor:
+class Successor(_Part):
     """A block to go to, and the arguments for its parameters."""
 
     __slots__ = ("arguments", "block")
 
+    block: Block
+    arguments: tuple[Value, ...]
+
     def __init__(self, block: Block, arguments: Sequence[Value] = ()) -> None:
-        self.block = block
-        self.arguments = tuple(arguments)
+        fill(self, "block", block)
+        fill(self, "arguments", tuple(arguments))
+
+    def __repr__(self) -> str:
+        return f"<successor with {len(self.arguments)} arguments>"
 
 
-class Block:
+class Block(_Part):
     """Parameters and ops; the last op is a terminator. Made by a `Builder`."""
 
     __slots__ = ("_ops", "parameters", "parent")
 
+    parent: Body
+    parameters: tuple[BlockParameter, ...]
+    _ops: list[Op] | tuple[Op, ...]
+
     def __init__(self, parent: Body, parameter_types: Sequence[Type]) -> None:
-        self.parent = parent
-        self.parameters: tuple[BlockParameter, ...] = tuple(
-            BlockParameter(type_, self, index) for index, type_ in enumerate(parameter_types)
-        )
-        self._ops: list[Op] | tuple[Op, ...] = []
+        fill(self, "parent", parent)
+        parameters = [BlockParameter(type_, self, index) for index, type_ in enumerate(parameter_types)]
+        fill(self, "parameters", tuple(parameters))
+        fill(self, "_ops", [])
 
     @property
     def ops(self) -> tuple[Op, ...]:
@@ -148,7 +186,7 @@ class Block:
         return f"<block of {len(self._ops)} ops>"
 
 
-class Body:
+class Body(_Part):
     """Blocks, the first of which is the entry. `yield_type` is what the body hands to its op when it is left.
 
     `ancestor` is the body in whose ops this one stands, known from the moment building starts.
@@ -156,11 +194,16 @@ class Body:
 
     __slots__ = ("ancestor", "blocks", "parent", "yield_type")
 
+    yield_type: Type
+    ancestor: Body | None
+    parent: Op | None
+    blocks: tuple[Block, ...]
+
     def __init__(self, yield_type: Type, ancestor: Body | None) -> None:
-        self.yield_type = yield_type
-        self.ancestor = ancestor
-        self.parent: Op | None = None
-        self.blocks: tuple[Block, ...] = ()
+        fill(self, "yield_type", yield_type)
+        fill(self, "ancestor", ancestor)
+        fill(self, "parent", None)
+        fill(self, "blocks", ())
 
     @property
     def entry(self) -> Block:
@@ -189,6 +232,8 @@ class Body:
         return tuple(found)
 
     def __repr__(self) -> str:
+        if not self.blocks:
+            return "<body under construction>"
         return f"<body {self.signature} of {len(self.blocks)} blocks>"
 
 
@@ -270,16 +315,16 @@ class Op:
         """The op in whose body this op stands."""
         return self.parent.parent.parent if self.parent is not None else None
 
-    def use_map(self) -> dict[Value, tuple[Op, ...]]:
+    def use_map(self) -> Mapping[Value, tuple[Op, ...]]:
         """Every value used inside this op with its users. Computed once for a root."""
-        cached: dict[Value, tuple[Op, ...]] | None = self.__dict__.get("_use_map")
+        cached: Mapping[Value, tuple[Op, ...]] | None = self.__dict__.get("_use_map")
         if cached is not None:
             return cached
         lists: dict[Value, list[Op]] = {}
         for op in self.walk():
             for value in dict.fromkeys(op.all_operands()):
                 lists.setdefault(value, []).append(op)
-        uses = {value: tuple(users) for value, users in lists.items()}
+        uses = MappingProxyType({value: tuple(users) for value, users in lists.items()})
         if self.parent is None:
             self.__dict__["_use_map"] = uses
         return uses
@@ -337,7 +382,6 @@ def _structure(op: Op, numbers: dict[Value, int], blocks: dict[Block, int]) -> t
     for body in op.bodies:
         for block in body.blocks:
             blocks[block] = len(blocks)
-        for block in body.blocks:
             for parameter in block.parameters:
                 numbers[parameter] = len(numbers)
             for inner in block.ops:
@@ -366,10 +410,8 @@ def _structure(op: Op, numbers: dict[Value, int], blocks: dict[Block, int]) -> t
 
 
 def attribute_key(value: Any) -> Any:
-    """A hashable key by which attribute values are compared."""
-    if isinstance(value, (Type, enum.Enum)):
-        return value
-    return constant_key(value)
+    """A hashable key by which attribute values are compared: 1, 1.0 and True differ; a NaN equals itself."""
+    return value if isinstance(value, Type) else constant_key(value)
 
 
 def require(condition: bool, message: str, hint: str | None = None) -> None:

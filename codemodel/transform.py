@@ -7,8 +7,8 @@
 
     better = transform(model, double_negation)
 
-A transformer gets the builder of the new model, an op of the old one, and the values of the new model that stand for its
-operands. It may add any ops to the builder, and returns
+A transformer gets the builder of the new model, an op of the old one, and the values of the new model that stand for
+its operands. It may add any ops to the builder, and returns
 
 * None: copy the op, its bodies transformed in turn;
 * a value of the new model, which stands for the op's result from here on;
@@ -21,8 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, fill
 from ziggurat.codemodel.traits import Isolated
 from ziggurat.codemodel.types import Type
 
@@ -92,12 +93,19 @@ class Rewriter(Builder):
     def copy(self, op: Op, operands: Sequence[Value], type_: Type | None = None) -> OpResult:
         """Append a copy of an old op with these operands, its bodies transformed in turn.
 
-        The result type is `type_`; without it, the old type where the operands have their old types, else the inferred one.
+        The result type is `type_`. Without it, it is the old type where the operands and bodies have their old types,
+        and else the inferred one. The copy has the location of the op, not that of this pass.
         """
-        bodies = [self.rewrite_body(body, isolated=isinstance(op, Isolated)) for body in op.bodies]
-        successors = [
-            Successor(self.mapping.blocks[s.block], [self[value] for value in s.arguments]) for s in op.successors
-        ]
+        bodies: Sequence[Body] = ()
+        if op.bodies:
+            isolated = isinstance(op, Isolated)
+            bodies = [self.rewrite_body(body, isolated=isolated) for body in op.bodies]
+        successors: Sequence[Successor] = ()
+        if op.successors:
+            blocks = self.mapping.blocks
+            successors = [Successor(blocks[s.block], [self[v] for v in s.arguments]) for s in op.successors]
+        if op.location is None:
+            self.location = None  # What had no place gets none.
         return self.add(rebuilt(op, operands, bodies, successors, type_), op.location)
 
     def rewrite_body(
@@ -138,9 +146,9 @@ class Rewriter(Builder):
 
     def rewrite(self, op: Op) -> None:
         """Append the counterpart of one old op, asking the transformers in order."""
-        operands = tuple(self[value] for value in op.operands)
-        if op.location is not None:
-            self.location = op.location if self.pass_name is None else op.location.made_by(self.pass_name)
+        operands = tuple([self[value] for value in op.operands])
+        place = op.location
+        self.location = place if place is None or self.pass_name is None else place.made_by(self.pass_name)
         outcome: Outcome = None
         for transformer in self.transformers:
             outcome = transformer(self, op, operands)
@@ -150,6 +158,8 @@ class Rewriter(Builder):
             outcome = self.copy(op, operands)
         if isinstance(outcome, Value):
             self.mapping.values[op.result] = outcome
+        elif outcome is not DROP:
+            raise BuildError(f"a transformer gives a value, DROP or None, not {outcome!r} (asked about {op.NAME})")
 
 
 def rebuilt(
@@ -159,20 +169,37 @@ def rebuilt(
     successors: Sequence[Successor] = (),
     type_: Type | None = None,
 ) -> Op:
-    """A new op like `op` with other operands, bodies and successors, not placed yet."""
-    same = all(new.type is old.type or new.type == old.type for new, old in zip(operands, op.operands, strict=False))
-    made = op.SPEC.make(operands, successors, dict(op.attributes), bodies, op.result.type if type_ is None else type_)
+    """A new op like `op` with other operands, bodies and successors, not placed yet.
+
+    The result type is `type_`. Without it, it is the old type where the operands and bodies have their old types, and
+    else the inferred one; of ops whose type is a declared field it is the old one. Types are not checked.
+    """
+    before = op.operands
+    same = len(operands) == len(before) and len(bodies) == len(op.bodies)
+    if same:
+        for new, old in zip(operands, before, strict=True):
+            if new.type is not old.type and new.type != old.type:
+                same = False
+                break
+        for made_body, old_body in zip(bodies, op.bodies, strict=True):
+            if made_body.yield_type != old_body.yield_type:
+                same = False
+    result = op.result.type if type_ is None else type_
+    if len(operands) == len(before) and len(bodies) == len(op.bodies) and len(successors) == len(op.successors):
+        made = op.SPEC.copy(op, tuple(operands), successors, bodies, result)
+    else:
+        made = op.SPEC.make(operands, successors, dict(op.attributes), bodies, result)
+        made.__dict__["location"] = op.location
     if type_ is None and not same and op.SPEC.result_type is None:
-        made.result.type = made.infer_type()
-    made.__dict__["location"] = op.location
+        fill(made.result, "type", made.infer_type())
     return made
 
 
 def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) -> Op:
     """The model that the transformers make of the one rooted at `op`; with none of them, a copy.
 
-    The first transformer that says something about an op decides. `pass_name` is recorded in the location of ops that the
-    transformers add. The root itself is always copied.
+    The first transformer that says something about an op decides. `pass_name` is recorded in the location of ops that
+    the transformers add. The root itself is always copied.
     """
     if op.operands or op.successors:
         raise BuildError("the root of a model has no operands")
@@ -194,9 +221,16 @@ def compose(*passes: Callable[[Op], Op]) -> Callable[[Op], Op]:
 
 
 def with_attributes(op: Op, changes: Mapping[str, object]) -> Op:
-    """A copy of a root op with some attributes changed."""
+    """A copy of a root op with some attributes changed. Raises `BuildError` for one that the op does not have."""
+    spec = op.SPEC
+    attributes = dict(op.attributes)
+    for name, value in changes.items():
+        if name not in attributes:
+            raise BuildError(f"{op.NAME} has no attribute '{name}'; it has {', '.join(attributes) or 'none'}")
+        attributes[name] = convert_attribute(value, spec.by_name[name].kind, f"{op.NAME}: attribute '{name}'")
     outside = Rewriter.over(Builder.root())
     bodies = [outside.rewrite_body(body, isolated=True) for body in op.bodies]
-    made = op.SPEC.make((), (), {**op.attributes, **changes}, bodies, op.result.type)
+    made = spec.make((), (), attributes, bodies, op.result.type)
     made.__dict__["location"] = op.location
+    made.check()
     return made

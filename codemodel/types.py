@@ -1,12 +1,14 @@
 """Types are values: equal when their text is equal, usable as dictionary keys, never changed.
 
-The text of a type is a tree, `name<argument, ...>`, held as `TypeSyntax`. Each class reads its own tree, so a new dialect
-adds a type by registering a reader for its name (`register_type`).
+The text of a type is a tree, `name<argument, ...>`, held as `TypeSyntax`. Each class reads its own tree, so a new
+dialect adds a type by registering a reader for its name (`register_type`).
 """
 
 from __future__ import annotations
 
+import ast
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -32,14 +34,21 @@ class TypeSyntax:
 class Type:
     """Base of all types."""
 
-    __slots__ = ()
+    __slots__ = ("_text",)
+
+    _text: str
 
     def syntax(self) -> TypeSyntax:
         """The spelling of this type as a tree."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return str(self.syntax())
+        try:
+            return self._text
+        except AttributeError:
+            text = str(self.syntax())
+            object.__setattr__(self, "_text", text)
+            return text
 
 
 @attrs.frozen(str=False, cache_hash=True)
@@ -221,8 +230,10 @@ class DescriptorType(Type):
 class ConstantType(Type):
     """`constant<i32, c64>`: a value known at compile time, below its type in the lattice of attribution.
 
-    `value` is the Python object; `type` is what it decays to (`object` for what has no run-time form: a shape, a dtype).
-    Equality tells 1 from True and 0.0 from -0.0, and takes NaN to be equal to itself.
+    `value` is the Python object; `type` is what it decays to (`object` for what has no run-time form: a shape, a
+    dtype). Equality tells 1 from True and 0.0 from -0.0, and takes NaN to be equal to itself. Numbers, strings, None,
+    types, and tuples of finite numbers and strings are read back from the text; of other objects the text only shows
+    what they are.
     """
 
     value: Any
@@ -243,14 +254,16 @@ class ConstantType(Type):
         elif isinstance(value, Type):
             leaf = value.syntax()
         else:
-            leaf = TypeSyntax(value if isinstance(value, str) else repr(value), quoted=True)
+            # A string stands for itself, unless it would be read as something else.
+            plain = isinstance(value, str) and value.isprintable() and _read_value(value) == value
+            leaf = TypeSyntax(value if plain else repr(value), quoted=True)
         return TypeSyntax("constant", (self.type.syntax(), leaf))
 
     __str__ = Type.__str__
 
 
 def constant_key(value: Any) -> Any:
-    """A hashable key by which constants are compared: by Python type as well as by value, floats by their bits."""
+    """A hashable key by which constants are compared: by Python type as well as by value, floats by their text."""
     if isinstance(value, float):
         return ("float", repr(value))
     if isinstance(value, (tuple, list)):
@@ -306,6 +319,8 @@ def read_type(syntax: TypeSyntax) -> Type:
     Raises `TypeSyntaxError` for an unknown or malformed spelling.
     """
     name, arguments = syntax.name, syntax.arguments
+    if syntax.quoted:
+        raise TypeSyntaxError(f"expected a type, got the string {syntax}")
     if not arguments:
         if name in SCALARS:
             return SCALARS[name]
@@ -349,7 +364,9 @@ def read_shape(syntax: TypeSyntax) -> tuple[tuple[int, ...], TypeSyntax]:
     shape: list[int] = []
     for dim in dims:
         digits = dim.name[1:]
-        if dim.arguments or not dim.name.startswith("x") or not digits.isdecimal() or int(digits) < 1:
+        # No tensor has a size of more than 18 digits; Python refuses to read one of thousands.
+        good = not dim.arguments and not dim.quoted and dim.name.startswith("x") and digits.isdecimal()
+        if not good or len(digits) > 18 or int(digits) < 1:
             raise TypeSyntaxError(f"expected a dimension such as 'x64', got '{dim}'")
         shape.append(int(digits))
     return tuple(shape), element
@@ -375,18 +392,25 @@ def _read_function(syntax: TypeSyntax) -> Type:
     return FunctionType(result, tuple(parameters))
 
 
-def _read_constant(syntax: TypeSyntax) -> Type:
-    import ast
+def _read_value(text: str) -> Any:
+    """The Python value that is spelt so; the text itself where none is."""
+    special = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+    if text in special:
+        return special[text]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in a string that only looks like a literal
+            return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return text
 
+
+def _read_constant(syntax: TypeSyntax) -> Type:
     base, leaf = _exactly(2, syntax)
     type_ = read_type(base)
     if leaf.quoted:
-        try:
-            value: Any = ast.literal_eval(leaf.name)
-        except (ValueError, SyntaxError):
-            special = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-            value = special.get(leaf.name, leaf.name)
-    elif leaf.name.startswith("c") and leaf.name[1:].isdecimal():
+        value = _read_value(leaf.name)
+    elif leaf.name.startswith("c") and leaf.name[1:].isdecimal() and len(leaf.name) < 1000:
         value = int(leaf.name[1:])
     else:
         value = read_type(leaf)

@@ -1,6 +1,7 @@
 """Arithmetic on scalars and, element by element, on tensors; named as in MLIR's arith dialect.
 
-Signedness is in the type (`i32`, `u32`) as well as in the name of the op; the verifier checks that they agree where it matters.
+Signedness is in the type (`i32`, `u32`) as well as in the name of the op; the verifier checks that they agree where it
+matters.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import enum
 from typing import Any
 
 from ziggurat.codemodel.declare import attribute, operand, operation, result_type, template
+from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.op import Op, Value, require
 from ziggurat.codemodel.traits import Commutative, Constant, MayTrap, Pure
 from ziggurat.codemodel.types import (
@@ -52,17 +54,17 @@ class FloatPredicate(enum.Enum):
 def scalar_of(op: Op, value: Value, kind: str) -> ScalarType:
     """The scalar type of a number or of a tensor of numbers. Kind is int (with i1), float or any."""
     scalar = element_of(value.type)
-    good = isinstance(scalar, ScalarType) and (kind == "any" or scalar.is_float == (kind == "float"))
-    require(good, f"{op.NAME} takes {'numbers' if kind == 'any' else kind + 's'}, not {value.type}")
-    assert isinstance(scalar, ScalarType)
-    return scalar
+    if isinstance(scalar, ScalarType) and (kind == "any" or scalar.is_float == (kind == "float")):
+        return scalar
+    raise BuildError(f"{op.NAME} takes {'numbers' if kind == 'any' else kind + 's'}, not {value.type}")
 
 
 def same_types(op: Op, *values: Value) -> None:
     """All values have the type of the first."""
     first = values[0].type
     for value in values[1:]:
-        require(value.type == first, f"{op.NAME} takes operands of one type, not {first} and {value.type}")
+        if value.type is not first and value.type != first:
+            raise BuildError(f"{op.NAME} takes operands of one type, not {first} and {value.type}")
 
 
 @operation("arith.constant")

@@ -12,7 +12,7 @@ from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject, voi
 
 @operation("module")
 class Module(Op, Isolated):
-    """A set of functions that call each other by their symbols. Its block ends in `unreachable`: a module is not run."""
+    """Functions that call each other by their symbols. Its block ends in `unreachable`: a module is not run."""
 
     body: Body = body()
 

@@ -1,6 +1,7 @@
 """The Python dialect: what a Python function says, as ops. Values have the type `object` until attribution.
 
-A variable is a `var`; a read of it a `var.load`; an assignment a `var.store`. A statement with a suite is an op with bodies.
+A variable is a `var`; a read of it a `var.load`; an assignment a `var.store`. A statement with a suite is an op with
+bodies.
 """
 
 from __future__ import annotations
@@ -223,7 +224,7 @@ class Invoke(Op):
 
 @operation("for")
 class For(Op, Loop):
-    """`for target in iterable: suite`. The first body gives the iterable; the second takes an item and runs the suite."""
+    """`for target in iterable: suite`. The first body gives the iterable; the second takes an item: the suite."""
 
     iterable: Body = body()
     suite: Body = body()

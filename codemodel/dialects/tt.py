@@ -1,6 +1,7 @@
-"""The Triton dialect: programs over tensors of constant shape, addressed by pointers; named as in Triton's own MLIR dialect.
+"""The Triton dialect: programs over tensors of constant shape, addressed by pointers; named as in Triton's MLIR.
 
-What Triton's dialect gives as several results is one Tuple here; its attributes on values (`tt.divisibility`) are ops here.
+What Triton's dialect gives as several results is one Tuple here; its attributes on values (`tt.divisibility`) are ops
+here.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def axis_of(op: Op, axis: int, rank: int) -> None:
 class Func(Op, Isolated, Symbol):
     """A function of the Triton model; a kernel where it returns nothing.
 
-    `divisibility` says of each parameter by what its value (of pointers: the address in bytes) is known to be divisible;
-    without it nothing is known. `noinline` keeps calls of it as calls.
+    `divisibility` says of each parameter by what its value (of pointers: the address in bytes) is known to be
+    divisible; without it nothing is known. `noinline` keeps calls of it as calls.
     """
 
     sym_name: str = attribute(str, unnamed=True)
@@ -410,7 +411,7 @@ class Store(Op, MemoryWrite):
 
 @operation("tt.atomic_rmw")
 class AtomicRMW(Op, MemoryRead, MemoryWrite):
-    """Read, combine with the value and write back, undivided. Gives what was read; where the mask is false, undefined."""
+    """Read, combine with the value and write back, undivided. Gives what was read; undefined where masked off."""
 
     ptr: Value = operand()
     value: Value = operand()
@@ -565,7 +566,7 @@ class PtrToInt(Op, Pure):
 
 
 class InputPrecision(enum.Enum):
-    """How f32 operands of a dot are multiplied. DEFAULT is the target's fastest (tf32), and exact in the interpreter."""
+    """How f32 operands of a dot are multiplied. DEFAULT is the target's fastest (tf32), exact in the interpreter."""
 
     DEFAULT = "default"
     TF32 = "tf32"
@@ -659,7 +660,7 @@ class Combining(Op, Pure):
 
 @operation("tt.reduce")
 class Reduce(Combining):
-    """The elements along the axis combined to one. The axis is gone from the result; of one axis only, it is a scalar."""
+    """The elements along the axis combined to one. The result lacks the axis; of a single axis, it is a scalar."""
 
     def infer_type(self) -> Type:
         shape = tensor_of(self, self.values[0]).shape if self.values else ()

@@ -1,8 +1,8 @@
 """Reading models from text. The grammar is in docs/text-grammar.md; `writer.py` prints it.
 
-The parser checks the form: known ops, counts of operands, declared values and blocks, terminators. That types fit is the
-verifier's business, so that a wrong model can be read and shown with its violations marked. The article's spelling of 2024 is
-read as well (`legacy.py`).
+The parser checks the form: known ops, counts of operands, declared values and blocks, terminators. That types fit is
+the verifier's business, so that a wrong model can be read and shown with its violations marked. The article's spelling
+of 2024 is read as well (`legacy.py`).
 """
 
 from __future__ import annotations

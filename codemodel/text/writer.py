@@ -1,7 +1,7 @@
 """The text form of models. The grammar is in docs/text-grammar.md; `parser.py` reads it back.
 
-Values are numbered in the order in which they are written, anew in each isolated op; blocks by their place in the body. So equal
-models have equal text.
+Values are numbered in the order in which they are written, anew in each isolated op; blocks by their place in the body.
+So equal models have equal text.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import enum
 import math
 from collections.abc import Callable, Iterable
 
+from ziggurat.codemodel.declare import ENUMS
 from ziggurat.codemodel.op import Block, Body, Op, Value
 from ziggurat.codemodel.traits import Isolated
 from ziggurat.codemodel.types import Type, void
@@ -23,8 +24,8 @@ def to_text(
 ) -> str:
     """The model rooted at `op` as text.
 
-    `locations` adds to each op that has one the place it came from (read back by the parser). `remark` gives lines of comment
-    to put under an op. `defaults` prints attributes that have their default value, too.
+    `locations` adds to each op that has one the place it came from (read back by the parser). `remark` gives lines of
+    comment to put under an op. `defaults` prints attributes that have their default value, too.
     """
     writer = _Writer(locations, remark, defaults)
     writer.op(op, "", root=True)
@@ -50,7 +51,8 @@ def attribute_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, enum.Enum):
-        return str(value.value) if isinstance(value.value, str) else f"{type(value).__name__}.{value.name}"
+        kind = type(value).__name__
+        return f"{kind}.{value.name}" if kind in ENUMS or not isinstance(value.value, str) else value.value
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, float):
@@ -132,11 +134,9 @@ class _Writer:
         fields = op.__dict__
         for field in op.SPEC.attributes:
             value = fields[field.name]
-            if value is field.default or (
-                not self.defaults and type(value) is type(field.default) and value == field.default
-            ):
-                if not self.defaults:
-                    continue
+            usual = value is field.default or (type(value) is type(field.default) and value == field.default)
+            if usual and not self.defaults:
+                continue
             text = attribute_text(value)
             out.append(f" @{text}" if field.unnamed else f" @{field.name}={text}")
 
