@@ -18,12 +18,16 @@ class constexpr:
 class Function:
     """A Python function as one of the language. Called from a kernel it becomes a function of the kernel's model.
 
-    Called from Python it runs as Python.
+    Called from Python it runs as Python. `name` is its name where that is not to be the Python function's.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    __qualname__: str
+
+    def __init__(self, fn: Callable[..., Any], name: str | None = None) -> None:
+        if name is not None:
+            fn.__qualname__ = name
         self.fn = fn
-        self.name: str = fn.__name__
+        self.name: str = name or fn.__name__
         functools.update_wrapper(self, fn)
 
     @functools.cached_property

@@ -16,8 +16,8 @@ def sum(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False, dt
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None sums all elements.
     - `keep_dims`: leave the axis in the result, with size 1.
-    - `dtype`: to cast to first. Without it i1 and integers under 32 bits are summed as i32 (u32 where unsigned), others
-      as they are.
+    - `dtype`: of the result. Without it i1 and integers under 32 bits give i32 (u32 where unsigned), others their own.
+      Floats narrower than f32 are summed in f32 and rounded once.
 
     Result: `x` without the axis; a scalar where no axis is left.
     Errors: an axis out of range; pointers.
@@ -40,8 +40,7 @@ def max(
     - `return_indices_tie_break_left`: of equal elements take the first; otherwise any.
     - `keep_dims`: leave the axis in the result, with size 1.
 
-    Result: `x` without the axis, or a tuple of that and the indices. Floats narrower than f32 become f32, i1 and
-    integers under 32 bits i32.
+    Result: `x` without the axis, in its dtype, or a tuple of that and the indices. NaN where all elements are.
     Errors: an axis out of range; pointers.
     """
 
@@ -62,8 +61,7 @@ def min(
     - `return_indices_tie_break_left`: of equal elements take the first; otherwise any.
     - `keep_dims`: leave the axis in the result, with size 1.
 
-    Result: `x` without the axis, or a tuple of that and the indices. Floats narrower than f32 become f32, i1 and
-    integers under 32 bits i32.
+    Result: `x` without the axis, in its dtype, or a tuple of that and the indices. NaN where all elements are.
     Errors: an axis out of range; pointers.
     """
 
@@ -128,11 +126,12 @@ def reduce(x: Value, axis: ConstInt | None, combine_fn: ConstFunction, keep_dims
 def cumsum(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
     """Each element plus all before it along an axis.
 
-    - `x`: a tensor of numbers; i1 and integers under 32 bits are summed as i32 (u32 where unsigned).
+    - `x`: a tensor of numbers; i1 and integers under 32 bits are summed as i32 (u32 where unsigned), floats narrower
+      than f32 in f32.
     - `axis`: negative counts from the last.
     - `reverse`: plus all after it instead.
 
-    Result: the shape of `x`.
+    Result: the shape of `x`, in the dtype that `sum` gives.
     Errors: an axis out of range; pointers.
     """
 
@@ -141,11 +140,12 @@ def cumsum(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
 def cumprod(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
     """Each element times all before it along an axis.
 
-    - `x`: a tensor of numbers; i1 and integers under 32 bits are multiplied as i32 (u32 where unsigned).
+    - `x`: a tensor of numbers; i1 and integers under 32 bits are multiplied as i32 (u32 where unsigned), floats
+      narrower than f32 in f32.
     - `axis`: negative counts from the last.
     - `reverse`: times all after it instead.
 
-    Result: the shape of `x`.
+    Result: the shape of `x`, in the dtype that `sum` gives.
     Errors: an axis out of range; pointers.
     """
 

@@ -1,0 +1,90 @@
+"""The functions by which reductions and scans combine two elements, written in the language.
+
+Their symbols are the names without the underscore, which only keeps them apart from Python's builtins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ziggurat.frontends.language.arithmetic import maximum, minimum, xor
+from ziggurat.frontends.language.comparison import where
+from ziggurat.frontends.language.function import Function
+
+
+def _combiner(fn: Callable[..., Any]) -> Function:
+    return Function(fn, fn.__name__.removeprefix("_"))
+
+
+@_combiner
+def _sum(a: Any, b: Any) -> Any:
+    return a + b
+
+
+@_combiner
+def _mul(a: Any, b: Any) -> Any:
+    return a * b
+
+
+@_combiner
+def _max(a: Any, b: Any) -> Any:
+    return maximum(a, b)
+
+
+@_combiner
+def _min(a: Any, b: Any) -> Any:
+    return minimum(a, b)
+
+
+@_combiner
+def _xor(a: Any, b: Any) -> Any:
+    return xor(a, b)
+
+
+# A NaN (it alone is unlike itself) loses against a number, as in `maximum`; among equals, and among NaNs, the smaller
+# index wins. Without that rule the result would depend on the order of combination, which is not defined.
+
+
+@_combiner
+def _argmax(a: Any, i: Any, b: Any, j: Any) -> Any:
+    better = (a > b) | ((a == a) & (b != b))
+    equal = (a == b) | ((a != a) & (b != b))
+    first = better | (equal & (i < j))
+    return where(first, a, b), where(first, i, j)
+
+
+@_combiner
+def _argmin(a: Any, i: Any, b: Any, j: Any) -> Any:
+    better = (a < b) | ((a == a) & (b != b))
+    equal = (a == b) | ((a != a) & (b != b))
+    first = better | (equal & (i < j))
+    return where(first, a, b), where(first, i, j)
+
+
+@_combiner
+def _argmax_any(a: Any, i: Any, b: Any, j: Any) -> Any:
+    first = (a > b) | (b != b)
+    return where(first, a, b), where(first, i, j)
+
+
+@_combiner
+def _argmin_any(a: Any, i: Any, b: Any, j: Any) -> Any:
+    first = (a < b) | (b != b)
+    return where(first, a, b), where(first, i, j)
+
+
+# By the call that combines with them; `…_any` is for a call that need not break ties to the left.
+COMBINE: Final[dict[str, Function]] = {
+    "sum": _sum,
+    "max": _max,
+    "min": _min,
+    "xor_sum": _xor,
+    "argmax": _argmax,
+    "argmin": _argmin,
+    "argmax_any": _argmax_any,
+    "argmin_any": _argmin_any,
+    "cumsum": _sum,
+    "cumprod": _mul,
+    "prod": _mul,
+}

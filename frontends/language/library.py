@@ -1,0 +1,225 @@
+"""Calls that are themselves written in the language. `LIBRARY` has them by the call's name, with the call's parameters.
+
+A kernel that makes such a call calls the function; it is compiled for the types of the arguments, as any `@zg.function`
+is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ziggurat.codemodel.types import bf16, f16, f32, f64, i32, i64, u32, u64
+from ziggurat.frontends.language.arithmetic import (
+    add,
+    and_,
+    div,
+    floordiv,
+    maximum,
+    mul,
+    neg,
+    or_,
+    shr,
+    sub,
+    umulhi,
+    xor,
+)
+from ziggurat.frontends.language.combine import COMBINE
+from ziggurat.frontends.language.comparison import CompareKind, compare, where
+from ziggurat.frontends.language.control import static_range
+from ziggurat.frontends.language.conversion import bitcast, cast
+from ziggurat.frontends.language.creation import arange
+from ziggurat.frontends.language.debug import static_assert
+from ziggurat.frontends.language.function import Function, constexpr, function
+from ziggurat.frontends.language.math import cos, exp, log, sin, sqrt
+from ziggurat.frontends.language.ordering import gather
+from ziggurat.frontends.language.reductions import max, sum
+from ziggurat.frontends.language.shape import broadcast, expand, join, permute, ravel, reshape, split
+
+FLOATS: Final = (f16, bf16, f32, f64)
+WIDE: Final = (i64, u64)
+
+
+@function
+def cdiv(x: Any, div: Any) -> Any:
+    """The quotient rounded up."""
+    return floordiv(sub(add(x, div), 1), div)
+
+
+@function
+def sigmoid(x: Any) -> Any:
+    """Computed in f32 where that is wider, so that it is rounded once."""
+    static_assert(x.dtype in FLOATS, "zg.sigmoid takes floats; cast the argument first")
+    wide = cast(x, f64 if x.dtype == f64 else f32)
+    return cast(div(1.0, add(1.0, exp(neg(wide)))), x.dtype)
+
+
+@function
+def softmax(x: Any, dim: constexpr = 0) -> Any:
+    """The largest element is taken off first, so that no exponential overflows."""
+    static_assert(x.dtype in FLOATS, "zg.softmax takes floats; cast the argument first")
+    wide = cast(x, f64 if x.dtype == f64 else f32)
+    powers = exp(sub(wide, max(wide, dim, keep_dims=True)))
+    return cast(div(powers, sum(powers, dim, keep_dims=True)), x.dtype)
+
+
+# Random numbers. Philox 4x32: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011),
+# whose multipliers and key increments these are.
+MULTIPLIER_0: Final = 0xD2511F53
+MULTIPLIER_1: Final = 0xCD9E8D57
+INCREMENT_0: Final = 0x9E3779B9
+INCREMENT_1: Final = 0xBB67AE85
+# The largest f32 that takes 2³¹ - 1, itself rounded to 2³¹, to a number below 1.
+UNIT: Final = 4.6566127342e-10
+# Stands in for a uniform number of 0, whose logarithm is infinite.
+TINY: Final = 1.0e-7
+TURN: Final = 6.283185307179586
+
+
+@function
+def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: constexpr = 10) -> Any:
+    """All words have the shape of the result from the start: a variable keeps its shape."""
+    key = cast(seed, u64)
+    k0 = cast(key, u32)
+    k1 = cast(shr(key, 32), u32)
+    like = or_(or_(cast(c0, u32), cast(c1, u32)), or_(cast(c2, u32), cast(c3, u32)))
+    x0 = broadcast(cast(c0, u32), like)
+    x1 = broadcast(cast(c1, u32), like)
+    x2 = broadcast(cast(c2, u32), like)
+    x3 = broadcast(cast(c3, u32), like)
+    for _ in static_range(n_rounds):
+        high0 = umulhi(x0, MULTIPLIER_0)
+        low0 = mul(x0, MULTIPLIER_0)
+        high1 = umulhi(x2, MULTIPLIER_1)
+        low1 = mul(x2, MULTIPLIER_1)
+        x0 = xor(xor(high1, x1), k0)
+        x1 = low1
+        x2 = xor(xor(high0, x3), k1)
+        x3 = low0
+        k0 = add(k0, INCREMENT_0)
+        k1 = add(k1, INCREMENT_1)
+    return x0, x1, x2, x3
+
+
+@function
+def randint4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """The offset is the low half of the counter; one of 32 bits is taken as its bits."""
+    return philox(seed, offset, shr(offset, 32) if offset.dtype in WIDE else 0, 0, 0, n_rounds)
+
+
+@function
+def randint(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """The first of four words."""
+    word, _, _, _ = randint4x(seed, offset, n_rounds)
+    return word
+
+
+@function
+def uint_to_uniform_float(word: Any) -> Any:
+    """A word as a float from 0 to 1, exclusive: 31 bits, the sign folded away."""
+    signed = bitcast(word, i32)
+    folded = where(compare(signed, 0, CompareKind.LESS_THAN), sub(-1, signed), signed)
+    return mul(cast(folded, f32), UNIT)
+
+
+@function
+def rand(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """One uniform number."""
+    return uint_to_uniform_float(randint(seed, offset, n_rounds))
+
+
+@function
+def rand4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """Four uniform numbers."""
+    w0, w1, w2, w3 = randint4x(seed, offset, n_rounds)
+    return uint_to_uniform_float(w0), uint_to_uniform_float(w1), uint_to_uniform_float(w2), uint_to_uniform_float(w3)
+
+
+@function
+def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
+    """Box and Muller: two uniform numbers as radius and angle of two normal ones."""
+    radius = sqrt(mul(-2.0, log(maximum(u1, TINY))))
+    angle = mul(TURN, u2)
+    return mul(radius, cos(angle)), mul(radius, sin(angle))
+
+
+@function
+def randn(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """One normal number."""
+    w0, w1, _, _ = randint4x(seed, offset, n_rounds)
+    normal, _ = pair_uniform_to_normal(uint_to_uniform_float(w0), uint_to_uniform_float(w1))
+    return normal
+
+
+@function
+def randn4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """Four normal numbers."""
+    u0, u1, u2, u3 = rand4x(seed, offset, n_rounds)
+    n0, n1 = pair_uniform_to_normal(u0, u1)
+    n2, n3 = pair_uniform_to_normal(u2, u3)
+    return n0, n1, n2, n3
+
+
+# Sorting. Batcher's bitonic network over rows of n = 2^m elements, laid end to end. Stage s makes ordered runs of
+2^(s+1), # up and down by turns; the last stage sorts all rows the same way. Each step of a stage compares elements a distance
+# apart: in the shape (groups, 2, distance) those are neighbours along the middle axis. `2 << stage <= n` is known when
+the # loop is unrolled, so a row of n takes m stages.
+
+
+@function
+def sort(x: Any, dim: constexpr = None, descending: constexpr = False) -> Any:
+    """The comparisons of one step are made together, on halves of the tensor."""
+    rank = len(x.shape)
+    n = x.shape[rank - 1]
+    static_assert(dim is None or dim == -1 or dim == rank - 1, "zg.sort sorts along the last axis only")
+    flat = ravel(x)
+    size = flat.shape[0]
+    for stage in static_range(20):
+        if 2 << stage <= n:
+            for step in static_range(stage + 1):
+                distance = 1 << (stage - step)
+                groups = size // (2 * distance)
+                left, right = split(permute(reshape(flat, (groups, 2, distance)), 0, 2, 1))
+                if 2 << stage == n:
+                    if descending:
+                        swap = compare(left, right, CompareKind.LESS_THAN)
+                    else:
+                        swap = compare(left, right, CompareKind.GREATER_THAN)
+                else:
+                    down = expand(and_(shr(arange(0, groups), step), 1), 1)
+                    swap = where(
+                        compare(down, 1, CompareKind.EQUAL),
+                        compare(left, right, CompareKind.LESS_THAN),
+                        compare(left, right, CompareKind.GREATER_THAN),
+                    )
+                ordered = join(where(swap, right, left), where(swap, left, right))
+                flat = reshape(permute(ordered, 0, 2, 1), (size,))
+    return reshape(flat, x.shape)
+
+
+@function
+def topk(x: Any, k: constexpr, dim: constexpr = None, descending: constexpr = True) -> Any:
+    """The first of each sorted row."""
+    rank = len(x.shape)
+    n = x.shape[rank - 1]
+    static_assert(dim is None or dim == -1 or dim == rank - 1, "zg.topk sorts along the last axis only")
+    static_assert(k > 0 and k <= n and k & (k - 1) == 0, "zg.topk takes a power of two of elements that the axis has")
+    static_assert(rank <= 4, "zg.topk takes tensors of up to four axes")
+    ordered = sort(x, dim, descending)
+    rows = ravel(x).shape[0] // n
+    first = gather(reshape(ordered, (rows, n)), broadcast(expand(arange(0, k), 0), (rows, k)), 1)
+    if rank == 1:
+        return reshape(first, (k,))
+    elif rank == 2:
+        return first
+    elif rank == 3:
+        return reshape(first, (x.shape[0], x.shape[1], k))
+    else:
+        return reshape(first, (x.shape[0], x.shape[1], x.shape[2], k))
+
+
+LIBRARY: Final[dict[str, Function]] = {
+    made.name: made
+    for made in (cdiv, sigmoid, softmax, philox, rand, randn, randint, rand4x, randn4x, randint4x, sort, topk)
+}
+
+__all__ = ["COMBINE", "LIBRARY"]
