@@ -60,7 +60,7 @@ def floordiv(a: Value, b: Value) -> Value:
     - `a`, `b`: scalars or tensors of integers.
 
     Result: the broadcast shape, in the promoted dtype; division by zero is undefined.
-    Errors: shapes that do not broadcast; floats or pointers; operands of which one is signed and one is not.
+    Errors: shapes that do not broadcast; floats or pointers.
     """
 
 
@@ -71,7 +71,7 @@ def mod(a: Value, b: Value) -> Value:
     - `a`, `b`: scalars or tensors of numbers.
 
     Result: the broadcast shape, in the promoted dtype; of floats as C's fmod.
-    Errors: shapes that do not broadcast; pointers; integers of which one is signed and one is not.
+    Errors: shapes that do not broadcast; pointers.
     """
 
 
@@ -188,12 +188,12 @@ def clamp(x: Value, min: Value, max: Value) -> Value:
 
 @call("Arithmetic", host=host.fma)
 def fma(a: Value, b: Value, c: Value) -> Value:
-    """`a * b + c`, of floats rounded once.
+    """`a * b + c`, rounded once.
 
-    - `a`, `b`, `c`: scalars or tensors of numbers.
+    - `a`, `b`, `c`: scalars or tensors; the promoted dtype is a float.
 
     Result: the broadcast shape, in the promoted dtype of all three.
-    Errors: shapes that do not broadcast; pointers.
+    Errors: shapes that do not broadcast; integers alone (`add(mul(a, b), c)` does them); pointers.
     """
 
 
@@ -224,8 +224,8 @@ def cdiv(x: Value, div: Value) -> Value:
 def next_power_of_2(n: ConstInt) -> Value:
     """The smallest power of two that is not less than `n`. Also outside of a kernel.
 
-    - `n`: a positive integer known at compile time.
+    - `n`: an integer known at compile time.
 
-    Result: a constant.
-    Errors: zero or a negative number.
+    Result: a constant; 1 for zero and negative numbers.
+    Errors: a number that is not known at compile time.
     """

@@ -90,9 +90,7 @@ floor, ceil = map(_on_floats, (_whole(math.floor), _whole(math.ceil)))
 @_on_numbers
 def next_power_of_2(n: int) -> int:
     """1, 2, 4, 8, …"""
-    if n < 1:
-        raise KernelValueError(f"zg.next_power_of_2 takes a positive integer, got {n}")
-    return 1 << (n - 1).bit_length()
+    return 1 << max(0, n - 1).bit_length()
 
 
 def compare(a: Any, b: Any, kind: Any) -> Any:

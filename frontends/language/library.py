@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ziggurat.codemodel.types import bf16, f16, f32, f64, i32, i64, u32, u64
+from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, f64, i32, i64, u32, u64
 from ziggurat.frontends.language.arithmetic import (
     add,
     and_,
@@ -35,7 +35,7 @@ from ziggurat.frontends.language.ordering import gather
 from ziggurat.frontends.language.reductions import max, sum
 from ziggurat.frontends.language.shape import broadcast, expand, join, permute, ravel, reshape, split
 
-FLOATS: Final = (f16, bf16, f32, f64)
+FLOATS: Final = (f8e4m3, f8e5m2, f16, bf16, f32, f64)
 WIDE: Final = (i64, u64)
 
 
@@ -48,18 +48,16 @@ def cdiv(x: Any, div: Any) -> Any:
 @function
 def sigmoid(x: Any) -> Any:
     """Computed in f32 where that is wider, so that it is rounded once."""
-    static_assert(x.dtype in FLOATS, "zg.sigmoid takes floats; cast the argument first")
     wide = cast(x, f64 if x.dtype == f64 else f32)
-    return cast(div(1.0, add(1.0, exp(neg(wide)))), x.dtype)
+    return cast(div(1.0, add(1.0, exp(neg(wide)))), x.dtype if x.dtype in FLOATS else f32)
 
 
 @function
 def softmax(x: Any, dim: constexpr = 0) -> Any:
     """The largest element is taken off first, so that no exponential overflows."""
-    static_assert(x.dtype in FLOATS, "zg.softmax takes floats; cast the argument first")
     wide = cast(x, f64 if x.dtype == f64 else f32)
     powers = exp(sub(wide, max(wide, dim, keep_dims=True)))
-    return cast(div(powers, sum(powers, dim, keep_dims=True)), x.dtype)
+    return cast(div(powers, sum(powers, dim, keep_dims=True)), x.dtype if x.dtype in FLOATS else f32)
 
 
 # Random numbers. Philox 4x32: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011),
@@ -160,9 +158,9 @@ def randn4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
 
 
 # Sorting. Batcher's bitonic network over rows of n = 2^m elements, laid end to end. Stage s makes ordered runs of
-2^(s+1), # up and down by turns; the last stage sorts all rows the same way. Each step of a stage compares elements a distance
-# apart: in the shape (groups, 2, distance) those are neighbours along the middle axis. `2 << stage <= n` is known when
-the # loop is unrolled, so a row of n takes m stages.
+# 2^(s + 1), up and down by turns; the last stage sorts all rows the same way. Each step of a stage compares elements
+# that are a distance apart: in the shape (groups, 2, distance) those are neighbours along the middle axis. The condition
+# `2 << stage <= n` is known when the loop is unrolled, so a row of n takes m stages.
 
 
 @function

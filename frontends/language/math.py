@@ -1,4 +1,5 @@
-"""Functions of floats, element by element. f16 and bf16 are computed in f32 and rounded back; f64 stays f64."""
+"""Functions of numbers, element by element. Floats narrower than f32 are computed in f32 and rounded back; f64 stays
+f64."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ def abs(x: Value) -> Value:
 def exp(x: Value) -> Value:
     """e to the power of `x`.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -33,10 +34,10 @@ def exp(x: Value) -> Value:
 def exp2(x: Value) -> Value:
     """2 to the power of `x`.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -44,10 +45,10 @@ def exp2(x: Value) -> Value:
 def log(x: Value) -> Value:
     """The natural logarithm; NaN of negative numbers.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -55,10 +56,10 @@ def log(x: Value) -> Value:
 def log2(x: Value) -> Value:
     """The logarithm to the base 2; NaN of negative numbers.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -66,10 +67,10 @@ def log2(x: Value) -> Value:
 def sqrt(x: Value) -> Value:
     """The square root; NaN of negative numbers.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -77,10 +78,10 @@ def sqrt(x: Value) -> Value:
 def rsqrt(x: Value) -> Value:
     """1 over the square root; NaN of negative numbers.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -88,10 +89,10 @@ def rsqrt(x: Value) -> Value:
 def sin(x: Value) -> Value:
     """The sine of an angle in radians.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -99,10 +100,10 @@ def sin(x: Value) -> Value:
 def cos(x: Value) -> Value:
     """The cosine of an angle in radians.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -110,10 +111,10 @@ def cos(x: Value) -> Value:
 def tanh(x: Value) -> Value:
     """The hyperbolic tangent.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -121,10 +122,10 @@ def tanh(x: Value) -> Value:
 def erf(x: Value) -> Value:
     """The error function.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -132,10 +133,10 @@ def erf(x: Value) -> Value:
 def sigmoid(x: Value) -> Value:
     """The logistic function `1 / (1 + exp(-x))`.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`.
-    Errors: integers (cast them first) or pointers; 8-bit floats.
+    Result: as `x`, or f32.
+    Errors: pointers.
     """
 
 
@@ -143,10 +144,10 @@ def sigmoid(x: Value) -> Value:
 def floor(x: Value) -> Value:
     """The largest whole number not above `x`.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`, a float.
-    Errors: integers or pointers; 8-bit floats.
+    Result: as `x`, or f32; a float.
+    Errors: pointers.
     """
 
 
@@ -154,10 +155,10 @@ def floor(x: Value) -> Value:
 def ceil(x: Value) -> Value:
     """The smallest whole number not below `x`.
 
-    - `x`: a scalar or a tensor of floats.
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: as `x`, a float.
-    Errors: integers or pointers; 8-bit floats.
+    Result: as `x`, or f32; a float.
+    Errors: pointers.
     """
 
 
@@ -165,9 +166,9 @@ def ceil(x: Value) -> Value:
 def softmax(x: Value, dim: ConstInt = 0) -> Value:
     """`exp(x)` divided by its sum along an axis, computed without overflow.
 
-    - `x`: a tensor of floats.
+    - `x`: a tensor of numbers; integers are cast to f32.
     - `dim`: the axis; negative counts from the last.
 
-    Result: as `x`; each row along `dim` sums to 1.
-    Errors: integers; an axis that `x` does not have.
+    Result: as `x`, or f32; along `dim` it sums to 1.
+    Errors: an axis that `x` does not have.
     """
