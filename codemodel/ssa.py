@@ -1,0 +1,317 @@
+"""From variables to values: `ssa` removes `var`, `var.load` and `var.store` from a model.
+
+What a load reads becomes the value last stored. Where several stores meet, the value is
+
+* a parameter of the block, in a body of several blocks (Cytron et al. 1991: at the iterated dominance frontiers);
+* a loop-carried value, for a store in an `scf.for` or `scf.while` to a variable from outside of it;
+* a result, for a store in an `scf.if`.
+
+All three are pruned by liveness: a variable takes part only where a load can see it. What a loop or an if gains stands
+after what it has already, in the order of the first `var.store` in it; block parameters are added in the order of the
+declarations. The result of several is a Tuple, taken apart by `tuple.load`s right after the op, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.declare import OPS
+from ziggurat.codemodel.dialects import core, scf
+from ziggurat.codemodel.dominance import DominatorTree
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.traits import Isolated
+from ziggurat.codemodel.transform import rebuilt
+from ziggurat.codemodel.types import Type, VarType
+from ziggurat.codemodel.variables import EXTENSIBLE, VariableLiveness, handed_on, promotable, set_by, stored_in
+
+Undefined = Callable[[Builder, Type], Value]
+
+
+def poison(builder: Builder, type_: Type) -> Value:
+    """A `tt.poison` of this type, which stands for the value of a variable that has none."""
+    return builder.add(OPS["tt.poison"](type_))
+
+
+def ssa(op: Op, undefined: Undefined = poison) -> Op:
+    """The model without its variables. `undefined` makes the value of a variable that has none on one of the paths that
+    meet; it stands right before the loop or if, and at the end of the predecessor for a block parameter.
+
+    Some variables are kept, with their loads and stores:
+
+    * one that is stored to from inside an op of another kind than `scf.for`, `scf.while` and `scf.if` (such as the
+      Python dialect's `for`) and declared outside of it: there is no telling how the op would hand the value on;
+    * one that is used otherwise than by loading and storing;
+    * one of type `Var<object>` that is given a value of a more special type.
+
+    Raises `BuildError` for a load of a variable that has no value on any path to it.
+    """
+    if op.operands or op.successors:
+        raise BuildError("the root of a model has no operands")
+    variables = promotable(op)
+    writer = _Writer(variables, VariableLiveness(variables), undefined)
+    root = Builder.root()
+    bodies = [writer.body(body, root, {}, isolated=True) for body in op.bodies]
+    return rebuilt(op, (), bodies, (), op.result.type)
+
+
+# The value that each variable holds now. A variable without an entry has no value.
+_State = dict[Value, Value]
+
+
+class _Joined(NamedTuple):
+    """What a body hands to its op beyond what it did, and how to make values that are missing."""
+
+    variables: tuple[Value, ...]
+    missing: Callable[[Value], Value]
+
+
+class _Writer:
+    """Writes the new model: block by block in reverse postorder, so that dominating blocks come first."""
+
+    def __init__(self, variables: dict[Value, core.Var], liveness: VariableLiveness, undefined: Undefined) -> None:
+        self.variables = variables
+        self.liveness = liveness
+        self.undefined = undefined
+        self.values: dict[Value, Value] = {}
+        self.blocks: dict[Block, Block] = {}
+
+    def body(
+        self,
+        body: Body,
+        outer: Builder,
+        state: _State,
+        *,
+        isolated: bool = False,
+        at_exit: frozenset[Value] = frozenset(),
+        joined: _Joined | None = None,
+        parameters: bool = False,
+        yield_type: Type | None = None,
+    ) -> Body:
+        """A body without variables. `state` is what they hold before; with `parameters` it takes those of `joined`."""
+        gained = joined.variables if joined is not None and parameters else ()
+        types = [*(p.type for p in body.parameters), *(self.type_of(variable) for variable in gained)]
+        yields = body.yield_type if yield_type is None else yield_type
+        builder = Builder.root(types, yields) if isolated else outer.nested(types, yields)
+        entry = body.entry
+        self._map_parameters(entry, builder.block)
+        start = {**state, **dict(zip(gained, builder.parameters[len(entry.parameters) :], strict=True))}
+        if len(body.blocks) == 1:
+            self.block(entry, builder, start, {}, at_exit, joined, {})
+            return builder.finish()
+
+        live = self.liveness.live_in(body, at_exit)
+        tree = DominatorTree(body)
+        gains = self._block_parameters(body, tree, live)
+        for block in body.blocks[1:]:
+            made = builder.new_block(
+                [*(p.type for p in block.parameters), *(self.type_of(variable) for variable in gains[block])]
+            )
+            self.blocks[block] = made
+            self._map_parameters(block, made)
+        ends: dict[Block, _State] = {}
+        for block in body.blocks:
+            if block is not entry:
+                above = tree.parent[block]
+                assert above is not None
+                made = self.blocks[block]
+                start = {
+                    **ends[above],
+                    **dict(zip(gains[block], made.parameters[len(block.parameters) :], strict=True)),
+                }
+                builder.move_to(made)
+            ends[block] = self.block(block, builder, start, live, at_exit, joined, gains)
+        return builder.finish()
+
+    def _map_parameters(self, old: Block, new: Block) -> None:
+        self.values.update(zip(old.parameters, new.parameters, strict=False))
+
+    def _block_parameters(
+        self, body: Body, tree: DominatorTree, live: dict[Block, frozenset[Value]]
+    ) -> dict[Block, tuple[Value, ...]]:
+        """The variables that each block of a body takes as parameters."""
+        setters: dict[Value, dict[Block, None]] = {}
+        for block in body.blocks:
+            for op in block.ops:
+                for variable in set_by(op, self.variables):
+                    setters.setdefault(variable, {})[block] = None
+        meet = {variable: tree.iterated_frontier(list(blocks)) for variable, blocks in setters.items()}
+        return {
+            block: tuple(v for v in self.variables if v in meet and v in live[block] and block in meet[v])
+            for block in body.blocks
+        }
+
+    def block(
+        self,
+        block: Block,
+        builder: Builder,
+        state: _State,
+        live: dict[Block, frozenset[Value]],
+        at_exit: frozenset[Value],
+        joined: _Joined | None,
+        gains: dict[Block, tuple[Value, ...]],
+    ) -> _State:
+        """Write the ops of a block; returns what the variables hold at its end."""
+        after = self._live_after(block, live, at_exit)
+        *ops, terminator = block.ops
+        for op in ops:
+            if isinstance(op, core.Var | core.VarLoad | core.VarStore) and self._access(op, state):
+                continue
+            operands = [self.values[value] for value in op.operands]
+            if isinstance(op, EXTENSIBLE):
+                self._structured(op, operands, builder, state, after[op.result])
+            else:
+                bodies = [self.body(body, builder, state, isolated=isinstance(op, Isolated)) for body in op.bodies]
+                self.values[op.result] = builder.add(rebuilt(op, operands, bodies, (), op.result.type))
+        self._terminator(terminator, builder, state, joined, gains)
+        return state
+
+    def _live_after(
+        self, block: Block, live: dict[Block, frozenset[Value]], at_exit: frozenset[Value]
+    ) -> dict[Value, frozenset[Value]]:
+        """The variables live after each op of the block that may have to hand some on, by the result of the op."""
+        if not any(isinstance(op, EXTENSIBLE) for op in block.ops):
+            return {}
+        found: dict[Value, frozenset[Value]] = {}
+        now = self.liveness.live_out(block, live, at_exit)
+        for op in reversed(block.ops):
+            if isinstance(op, EXTENSIBLE):
+                found[op.result] = now
+            flow = self.liveness.of_op(op)
+            now = flow.reads | (now - flow.sets)
+        return found
+
+    def _access(self, op: core.Var | core.VarLoad | core.VarStore, state: _State) -> bool:
+        """Carry out an access to a variable that becomes a value; False for one that is kept."""
+        variable = op.result if isinstance(op, core.Var) else op.var
+        declaration = self.variables.get(variable)
+        if declaration is None:
+            return False
+        if isinstance(op, core.VarStore):
+            state[variable] = self.values[op.value]
+        elif isinstance(op, core.VarLoad):
+            value = state.get(variable)
+            if value is None:
+                raise BuildError(f"variable '{declaration.name}' is read where it has no value", op.location)
+            self.values[op.result] = value
+        elif op.initial is not None:
+            state[variable] = self.values[op.initial]
+        else:
+            state.pop(variable, None)
+        return True
+
+    def _terminator(
+        self,
+        op: Op,
+        builder: Builder,
+        state: _State,
+        joined: _Joined | None,
+        gains: dict[Block, tuple[Value, ...]],
+    ) -> None:
+        operands = [self.values[value] for value in op.operands]
+        if joined is not None and isinstance(op, scf.Yield | scf.Condition):
+            operands += [state.get(variable) or joined.missing(variable) for variable in joined.variables]
+        missing = self._once(builder, op.location)
+        successors = [
+            Successor(
+                self.blocks[target.block],
+                [
+                    *(self.values[value] for value in target.arguments),
+                    *(state.get(variable) or missing(variable) for variable in gains[target.block]),
+                ],
+            )
+            for target in op.successors
+        ]
+        builder.add(rebuilt(op, operands, (), successors, op.result.type))
+
+    def _structured(
+        self,
+        op: scf.For | scf.While | scf.If,
+        operands: list[Value],
+        builder: Builder,
+        state: _State,
+        after: frozenset[Value],
+    ) -> None:
+        """Write a loop or an if, with the variables it has to hand on."""
+        exits = self.liveness.at_exits(op, after)
+        seen = exits[0].union(*exits)
+        variables = tuple(variable for variable in stored_in(op, self.variables) if variable in seen)
+        old = handed_on(op)
+        if old is None or not variables:
+            bodies = [
+                self.body(body, builder, state, at_exit=live) for body, live in zip(op.bodies, exits, strict=True)
+            ]
+            self.values[op.result] = builder.add(rebuilt(op, operands, bodies, (), op.result.type))
+            return
+
+        missing = self._once(builder, op.location)
+        types = [*old, *(self.type_of(variable) for variable in variables)]
+        loop = not isinstance(op, scf.If)
+        if loop:
+            operands = [*operands, *(state.get(variable) or missing(variable) for variable in variables)]
+        joined = _Joined(variables, missing)
+        bodies = [
+            self.body(
+                body,
+                builder,
+                state,
+                at_exit=live,
+                joined=joined,
+                parameters=loop,
+                yield_type=scf.packed(types),
+            )
+            for body, live in zip(op.bodies, exits, strict=True)
+        ]
+        result = builder.add(rebuilt(op, operands, bodies, (), scf.packed(types)))
+        self._unpack(op, result, len(old), variables, builder, state)
+
+    def _unpack(
+        self, op: Op, result: OpResult, count: int, variables: Sequence[Value], builder: Builder, state: _State
+    ) -> None:
+        """Take the packed result apart: `count` values that were there before, then the variables."""
+        if count == 0 and len(variables) == 1:
+            state[variables[0]] = result
+            return
+        place = op.location.made_by("ssa") if op.location is not None else None
+
+        def component(index: int) -> Value:
+            return builder.add(core.TupleLoad(result, index), place)
+
+        users = op.result.uses
+        if count == 1:
+            self.values[op.result] = component(0)
+        elif all(isinstance(user, core.TupleLoad) for user in users):
+            self.values[op.result] = result  # Their indices stay true, as new components stand after the old ones.
+        else:
+            old = [component(index) for index in range(count)]
+            self.values[op.result] = builder.add(core.MakeTuple(old), place)
+        for index, variable in enumerate(variables):
+            state[variable] = component(count + index)
+
+    def _once(self, builder: Builder, place: Location | None) -> Callable[[Value], Value]:
+        """Makes the missing values of variables at the place of the builder, one for each."""
+        made: dict[Value, Value] = {}
+
+        def missing(variable: Value) -> Value:
+            value = made.get(variable)
+            if value is None:
+                value = made[variable] = self._undefined_at(builder, self.type_of(variable), place)
+            return value
+
+        return missing
+
+    def _undefined_at(self, builder: Builder, type_: Type, place: Location | None) -> Value:
+        outer = builder.location
+        builder.location = place.made_by("ssa") if place is not None else None
+        value = self.undefined(builder, type_)
+        builder.location = outer
+        return value
+
+    def type_of(self, variable: Value) -> Type:
+        """The type of the values of a variable."""
+        type_ = self.variables[variable].type
+        assert isinstance(type_, VarType)
+        return type_.value

@@ -1,0 +1,355 @@
+"""The verifier: what holds in every well-formed model, checked.
+
+The invariants:
+
+1.  Parents and parts agree: a block knows its body, a body its op and the body around it, an op its block, a value
+    its op or block; every op has one place.
+2.  A block ends in a terminator and has no other; every block of a body can be reached from its entry.
+3.  An operand is declared in the model, has a value (it is not of type `void`), and dominates its user: it comes
+    earlier in the block, or in a dominating block, or in a body around.
+4.  An isolated op uses nothing that is declared outside of it.
+5.  A successor is a block of the same body, not the entry, and gets one argument of the right type for each parameter.
+6.  An op has the operands, successors, bodies and attributes that its declaration asks for.
+7.  The type of an op's result is what its type rule infers (or the declared field), and its own `check()` passes.
+8.  A body is left in a way that its op understands (`BODY_ENDS`), with values of the body's yield type. A `return`
+    leaves its own kind of function, with the values of that function's yield type, and only through ifs and loops.
+9.  Symbols are unique in a module. A call names a function of the module, of its own kind, and has the arguments and
+    the result of that function; where one of two types is `object` or `constexpr`, any other fits it.
+
+`violations` gives them as data; `verify` raises them with the model printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from ziggurat.codemodel.declare import convert_attribute
+from ziggurat.codemodel.dialects import core, scf, tt
+from ziggurat.codemodel.dominance import Dominance
+from ziggurat.codemodel.errors import BuildError, VerifyError
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Block, Body, Op, Value
+from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Isolated, Returns, Symbol, Terminator
+from ziggurat.codemodel.types import Type, constexpr_type, pyobject, void
+
+
+@attrs.frozen(eq=False)
+class Violation:
+    """One broken invariant, of one op."""
+
+    op: Op
+    message: str
+
+    @property
+    def location(self) -> Location | None:
+        """Where the op came from."""
+        return self.op.location
+
+    def __str__(self) -> str:
+        place = f" ({self.location})" if self.location is not None else ""
+        return f"{self.op.NAME}: {self.message}{place}"
+
+
+# The terminators that leave the bodies of an op: for each body, or for all of them alike. Bodies of ops that are not
+# here may end in any terminator that does not belong to an op that is here. `unreachable` may end any body.
+BODY_ENDS: Final[dict[str, tuple[str, ...]]] = {
+    "module": ("unreachable",),
+    "func": ("return",),
+    "tt.func": ("tt.return",),
+    "scf.for": ("scf.yield",),
+    "scf.if": ("scf.yield",),
+    "scf.while": ("scf.condition", "scf.yield"),
+    "tt.reduce": ("tt.reduce.return",),
+    "tt.scan": ("tt.scan.return",),
+    "for": ("yield",),
+    "while": ("yield",),
+    "if": ("yield",),
+    "cexpression": ("yield",),
+    "cand": ("yield",),
+    "cor": ("yield",),
+}
+
+# The ops through which a function may be left early.
+_PASSABLE: Final = ("scf.for", "scf.if", "scf.while", "for", "while", "if")
+
+_OWNED: Final = {end for ends in BODY_ENDS.values() for end in ends} - {"yield", "unreachable"}
+
+
+def verify(op: Op) -> None:
+    """Raise `VerifyError` with all violations, and the model with each marked under its op, unless the model is
+    well-formed.
+
+    `op` is the root of a model, or an isolated op in one.
+    """
+    found = violations(op)
+    if not found:
+        return
+    from ziggurat.codemodel.text.writer import to_text
+
+    remarks: dict[int, list[str]] = {}
+    for violation in found:
+        remarks.setdefault(id(violation.op), []).append(f"^ {violation.message}")
+    lines = [f"the model breaks {len(found)} invariant{'s' if len(found) > 1 else ''}:"]
+    lines += [f"  {violation}" for violation in found]
+    lines += ["", to_text(op, remark=lambda inner: remarks.get(id(inner), ()))]
+    raise VerifyError("\n".join(lines), found)
+
+
+def violations(op: Op) -> list[Violation]:
+    """All broken invariants of the model rooted at `op`, in the order of the model."""
+    return _Verifier(op).run()
+
+
+class _Verifier:
+    def __init__(self, root: Op) -> None:
+        self.root = root
+        self.found: list[Violation] = []
+        self.dominance = Dominance()
+        self.declared: set[Value] = set()
+        self.misplaced: set[int] = set()
+
+    def run(self) -> list[Violation]:
+        self._ownership(self.root)
+        for op in self.root.walk():
+            self._counts(op)
+            self._types(op)
+            if id(op) not in self.misplaced:
+                self._operands(op)
+                self._successors(op)
+            for index, body in enumerate(op.bodies):
+                self._blocks(op, body)
+                self._ends(op, body, index)
+            if isinstance(op, core.Module):
+                self._symbols(op)
+        order = {id(op): index for index, op in enumerate(self.root.walk())}
+        return sorted(self.found, key=lambda violation: order[id(violation.op)])
+
+    def report(self, op: Op, message: str) -> None:
+        self.found.append(Violation(op, message))
+
+    # 1: parents and parts.
+
+    def _ownership(self, root: Op) -> None:
+        seen: set[int] = set()
+        for op in root.walk():
+            if id(op) in seen:
+                self.report(op, "the op has several places in the model")
+            seen.add(id(op))
+            if op.result.op is not op:
+                self.report(op, "its result belongs to another op")
+                self.misplaced.add(id(op))
+            for body in op.bodies:
+                for message in self._ownership_of(op, body):
+                    self.report(op, message)
+
+    def _ownership_of(self, op: Op, body: Body) -> Iterator[str]:
+        if body.parent is not op:
+            yield "one of its bodies belongs to another op"
+        around = op.parent.parent if op.parent is not None else None
+        if op is not self.root and body.ancestor is not None and body.ancestor is not around:
+            yield "one of its bodies was built at another place"
+        if not body.blocks:
+            yield "one of its bodies has no blocks"
+        for block in body.blocks:
+            if block.parent is not body:
+                yield "a block of its body belongs to another body"
+            for index, parameter in enumerate(block.parameters):
+                if parameter.block is not block or parameter.index != index:
+                    yield "a parameter of its body belongs to another block"
+                self.declared.add(parameter)
+            for inner in block.ops:
+                if inner.parent is not block:
+                    yield f"{inner.NAME} in its body has another block as its parent"
+                    self.misplaced.add(id(inner))
+                elif inner.result.op is inner:
+                    self.declared.add(inner.result)
+
+    # 2: blocks.
+
+    def _blocks(self, op: Op, body: Body) -> None:
+        tree = self.dominance.tree(body) if len(body.blocks) > 1 else None
+        for index, block in enumerate(body.blocks):
+            if not block.ops or not isinstance(block.ops[-1], Terminator):
+                self.report(block.ops[-1] if block.ops else op, f"block {index} does not end in a terminator")
+            for inner in block.ops[:-1]:
+                if isinstance(inner, Terminator):
+                    self.report(inner, "a terminator stands in the middle of a block")
+            if tree is not None and not tree.reachable(block):
+                self.report(block.ops[0] if block.ops else op, f"block {index} cannot be reached from the entry")
+
+    # 3 and 4: operands.
+
+    def _operands(self, op: Op) -> None:
+        for index, value in enumerate(op.all_operands()):
+            if value.type is void:
+                self.report(op, f"operand {index} has no value: it is of type void")
+            message = self._visibility(op, value)
+            if message is not None:
+                self.report(op, f"operand {index} {message}")
+
+    def _visibility(self, op: Op, value: Value) -> str | None:
+        """What is wrong with the use of `value` by `op`, or None."""
+        if value not in self.declared:
+            inside = self.root.parent is None
+            return "is not declared in the model" if inside else f"is declared outside of the isolated {self.root.NAME}"
+        home = value.block
+        here: Op | None = op
+        while here is not None and here.parent is not None and home is not None:
+            if here.parent.parent is home.parent:
+                if not self._block_reachable(here.parent) or self.dominance.dominates(value, op):
+                    return None
+                break
+            here = here.parent_op
+            if isinstance(here, Isolated):
+                return f"is declared outside of the isolated {here.NAME}"
+        return "does not dominate its use"
+
+    def _block_reachable(self, block: Block) -> bool:
+        """False for a block that nothing leads to. It is reported; what dominates there is an idle question."""
+        return len(block.parent.blocks) == 1 or self.dominance.tree(block.parent).reachable(block)
+
+    # 5: successors.
+
+    def _successors(self, op: Op) -> None:
+        if op.successors and not isinstance(op, BlockTerminator):
+            self.report(op, "only a terminator has successors")
+        for successor in op.successors:
+            target = successor.block
+            body = op.parent.parent if op.parent is not None else None
+            if body is None or target not in body.blocks:
+                self.report(op, "a successor is not a block of the same body")
+                continue
+            if target is body.entry:
+                self.report(op, "the entry block is a successor")
+            given = [value.type for value in successor.arguments]
+            expected = [parameter.type for parameter in target.parameters]
+            if given != expected:
+                self.report(op, f"block {target.index} takes {_listed(expected)}; it is given {_listed(given)}")
+
+    # 6 and 7: the declaration of the op.
+
+    def _counts(self, op: Op) -> None:
+        spec = op.SPEC
+        error = spec.arity_error(len(op.operands))
+        if error is not None:
+            self.report(op, error)
+        if len(op.successors) != len(spec.successors):
+            self.report(op, f"{op.NAME} takes {len(spec.successors)} successor(s), got {len(op.successors)}")
+        open_ended = any(field.role == "bodies" for field in spec.bodies)
+        if not open_ended and len(op.bodies) != len(spec.bodies):
+            self.report(op, f"{op.NAME} takes {len(spec.bodies)} body(s), got {len(op.bodies)}")
+        for field in spec.attributes:
+            try:
+                convert_attribute(op.__dict__[field.name], field.kind, f"attribute '{field.name}'")
+            except BuildError as error:
+                self.report(op, error.summary)
+
+    def _types(self, op: Op) -> None:
+        messages: dict[str, None] = {}
+        try:
+            field = op.SPEC.result_type
+            type_: Type = op.infer_type() if field is None else op.__dict__[field]
+            if type_ != op.result.type:
+                messages[f"the result is of type {op.result.type}; it should be {type_}"] = None
+        except Exception as error:
+            messages[_reason(error)] = None
+        try:
+            op.check()
+        except Exception as error:
+            messages[_reason(error)] = None
+        for message in messages:
+            self.report(op, message)
+
+    # 8: leaving bodies.
+
+    def _ends(self, op: Op, body: Body, index: int) -> None:
+        ends = BODY_ENDS.get(op.NAME)
+        allowed = None if ends is None else ends[min(index, len(ends) - 1)]
+        for block in body.blocks:
+            last = block.ops[-1] if block.ops else None
+            if not isinstance(last, BodyTerminator) or isinstance(last, core.Unreachable):
+                continue
+            if allowed is None:
+                fits = last.NAME not in _OWNED or isinstance(last, Returns)
+            else:
+                fits = allowed == last.NAME or (isinstance(last, Returns) and op.NAME in _PASSABLE)
+            if not fits:
+                wanted = f"that ends in {allowed}" if allowed is not None else "that is for other ops"
+                self.report(last, f"{last.NAME} cannot end a body of {op.NAME}; {wanted}")
+            elif isinstance(last, Returns):
+                self._returns(last)
+            else:
+                values = last.operands[1:] if isinstance(last, scf.Condition) else last.operands
+                self._handed(last, values, body.yield_type, f"the body of {op.NAME}")
+
+    def _returns(self, last: Op) -> None:
+        here = last.parent_op
+        while here is not None and not isinstance(here, Symbol):
+            if here.NAME in BODY_ENDS and here.NAME not in _PASSABLE:
+                self.report(last, f"{last.NAME} cannot leave a function through {here.NAME}")
+                return
+            here = here.parent_op
+        if here is None:
+            self.report(last, f"{last.NAME} stands in no function")
+        elif here.NAME in BODY_ENDS and last.NAME not in BODY_ENDS[here.NAME]:
+            self.report(last, f"{last.NAME} cannot leave a {here.NAME}; that ends in {BODY_ENDS[here.NAME][0]}")
+        else:
+            self._handed(last, last.operands, here.bodies[0].yield_type, here.NAME)
+
+    def _handed(self, last: Op, values: Sequence[Value], expected: Type, what: str) -> None:
+        given = scf.packed([value.type for value in values])
+        # In the Python model everything may be an object, and leaving out the value means None.
+        if given != expected and not (expected == pyobject and len(values) <= 1):
+            self.report(last, f"{what} yields {expected}; {last.NAME} gives {given}")
+
+    # 9: symbols.
+
+    def _symbols(self, module: core.Module) -> None:
+        functions: dict[str, Op] = {}
+        for block in module.body.blocks:
+            for op in block.ops:
+                if isinstance(op, Symbol):
+                    name = op.attributes["sym_name"]
+                    if name in functions:
+                        self.report(op, f"the symbol '{name}' is declared twice")
+                    functions.setdefault(name, op)
+        for op in module.body.walk():
+            if isinstance(op, core.FuncCall | tt.Call | core.FuncRef):
+                self._callee(op, functions.get(op.callee))
+
+    def _callee(self, op: core.FuncCall | tt.Call | core.FuncRef, callee: Op | None) -> None:
+        if callee is None:
+            self.report(op, f"the module has no function '{op.callee}'")
+            return
+        if isinstance(op, core.FuncRef):
+            return
+        kind = core.Func if isinstance(op, core.FuncCall) else tt.Func
+        if not isinstance(callee, kind):
+            self.report(op, f"{op.NAME} calls a {kind.NAME}; '{op.callee}' is a {callee.NAME}")
+            return
+        body = callee.bodies[0]
+        given = [value.type for value in op.arguments]
+        expected = [parameter.type for parameter in body.parameters] if body.blocks else []
+        if len(given) != len(expected) or not all(map(_same, given, expected)):
+            self.report(op, f"'{op.callee}' takes {_listed(expected)}; it is given {_listed(given)}")
+        if not _same(op.result.type, body.yield_type):
+            self.report(op, f"'{op.callee}' gives {body.yield_type}, not {op.result.type}")
+
+
+def _same(a: Type, b: Type) -> bool:
+    loose = (pyobject, constexpr_type)
+    return a == b or a in loose or b in loose
+
+
+def _listed(types: Sequence[Type]) -> str:
+    return f"({', '.join(map(str, types))})"
+
+
+def _reason(error: Exception) -> str:
+    """The message of a type rule. A rule may stumble (IndexError …) over an op that is broken in other ways, too."""
+    if isinstance(error, BuildError):
+        return error.summary
+    return f"its type rule fails with {type(error).__name__}: {error}"
