@@ -216,8 +216,8 @@ class Dominance:
         assert block is not None
         positions = self._positions.get(block)
         if positions is None:
-            positions = {other.result: index for index, other in enumerate(block.ops)}
-            self._positions[block] = positions
+            positions = self._positions[block] = {}
+            positions.update((other.result, index) for index, other in enumerate(block.ops))
         return positions[op.result]
 
     def dominates(self, value: Value, user: Op) -> bool:

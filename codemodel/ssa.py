@@ -33,7 +33,7 @@ Undefined = Callable[[Builder, Type], Value]
 
 def poison(builder: Builder, type_: Type) -> Value:
     """A `tt.poison` of this type, which stands for the value of a variable that has none."""
-    return builder.add(OPS["tt.poison"](type_))
+    return builder.add(OPS["tt.poison"].SPEC.make((), (), {}, (), type_))
 
 
 def ssa(op: Op, undefined: Undefined = poison) -> Op:
@@ -286,7 +286,7 @@ class _Writer:
         elif all(isinstance(user, core.TupleLoad) for user in users):
             self.values[op.result] = result  # Their indices stay true, as new components stand after the old ones.
         else:
-            old = [component(index) for index in range(count)]
+            old = tuple(component(index) for index in range(count))
             self.values[op.result] = builder.add(core.MakeTuple(old), place)
         for index, variable in enumerate(variables):
             state[variable] = component(count + index)

@@ -44,13 +44,14 @@ def _fits(type_: Type, value: Value) -> bool:
 def _reachable(variable: Value, store: Op) -> bool:
     """True when all ops between the store and the body of the variable can hand the value on."""
     home = variable.block
-    here: Op | None = store
-    while here is not None and here.parent is not None and home is not None:
+    here = store
+    while here.parent is not None and home is not None:
         if here.parent.parent is home.parent:
             return True
-        here = here.parent_op
-        if not isinstance(here, EXTENSIBLE):
+        around = here.parent_op
+        if not isinstance(around, EXTENSIBLE):
             return False
+        here = around
     return False
 
 

@@ -1,0 +1,146 @@
+"""Patterns over operand trees: is a value computed in such a way, and from what?
+
+    >>> from ziggurat.codemodel.dialects import arith
+    >>> from ziggurat.codemodel.patterns import anything, capture, constant, match, op_
+    >>> from ziggurat.codemodel.text.parser import parse
+    >>> f = parse('''tt.func @"f" (%n : i32)i32 -> {
+    ...     %0 : i32 = arith.constant @4;
+    ...     %1 : i32 = arith.addi %0 %n;
+    ...     %2 : i32 = arith.muli %1 %1;
+    ...     tt.return %2; };''')
+    >>> product = f.bodies[0].entry.terminator.operands[0]
+    >>> sum_ = op_(arith.AddI, capture("x"), constant("c"))
+    >>> found = match(op_(arith.MulI, sum_, sum_), product)
+    >>> found["x"], found["c"].op.value
+    (<parameter 0 : i32>, 4)
+    >>> match(op_(arith.SubI, anything(), anything()), product) is None
+    True
+
+A pattern captures values by name; a name that occurs twice stands for one value. The operands of a commutative op are
+also tried the other way round, and a choice is taken back when what comes after it does not match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from ziggurat.codemodel.op import Op, OpResult, Value, attribute_key
+from ziggurat.codemodel.traits import Commutative, Constant
+
+Captures = dict[str, Value]
+
+
+class Pattern:
+    """What a value may look like. Make one with `op_`, `capture`, `constant`, `anything` or `either`."""
+
+    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
+        """The ways in which the value has this form, each as the captures made on the way."""
+        raise NotImplementedError
+
+
+def match(pattern: Pattern, value: Value) -> Captures | None:
+    """What the pattern captures from the tree of operands at `value`, the first way it matches, or None."""
+    return next(pattern.matches(value, {}), None)
+
+
+def anything() -> Pattern:
+    """Any value."""
+    return _Anything()
+
+
+def capture(name: str, pattern: Pattern | None = None) -> Pattern:
+    """A value of this form (any, without a pattern), captured under the name."""
+    return _Capture(name, pattern if pattern is not None else _Anything())
+
+
+def constant(name: str | None = None, *, value: Any = attrs.NOTHING) -> Pattern:
+    """The result of a constant op, of this value where one is given; 1, 1.0 and True are not the same."""
+    pattern = _Constant(value)
+    return pattern if name is None else _Capture(name, pattern)
+
+
+def either(*patterns: Pattern) -> Pattern:
+    """A value of one of these forms, tried in order."""
+    return _Either(patterns)
+
+
+def op_(kind: type[Op] | tuple[type[Op], ...], *operands: Pattern, **attributes: Any) -> Pattern:
+    """The result of an op of this class (or one of them) with operands of these forms.
+
+    The number of operands must agree. The attributes that are named must be equal; one that the op lacks is not.
+    """
+    return _OpPattern(kind, operands, tuple(attributes.items()))
+
+
+class _Anything(Pattern):
+    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
+        yield captured
+
+
+@attrs.frozen
+class _Capture(Pattern):
+    name: str
+    pattern: Pattern
+
+    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
+        known = captured.get(self.name)
+        if known is None:
+            for found in self.pattern.matches(value, captured):
+                # The pattern may have captured the name itself, deeper in the tree.
+                if found.get(self.name, value) is value:
+                    yield {**found, self.name: value}
+        elif known is value:
+            yield from self.pattern.matches(value, captured)
+
+
+@attrs.frozen
+class _Constant(Pattern):
+    value: Any
+
+    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
+        op = value.op if isinstance(value, OpResult) else None
+        if isinstance(op, Constant) and (
+            self.value is attrs.NOTHING or attribute_key(op.attributes["value"]) == attribute_key(self.value)
+        ):
+            yield captured
+
+
+@attrs.frozen
+class _Either(Pattern):
+    patterns: tuple[Pattern, ...]
+
+    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
+        for pattern in self.patterns:
+            yield from pattern.matches(value, captured)
+
+
+@attrs.frozen
+class _OpPattern(Pattern):
+    kind: type[Op] | tuple[type[Op], ...]
+    operands: tuple[Pattern, ...]
+    attributes: tuple[tuple[str, Any], ...]
+
+    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
+        op = value.op if isinstance(value, OpResult) else None
+        if not isinstance(op, self.kind) or len(op.operands) != len(self.operands):
+            return
+        given = op.attributes
+        for name, wanted in self.attributes:
+            if name not in given or attribute_key(given[name]) != attribute_key(wanted):
+                return
+        yield from _each(self.operands, op.operands, captured)
+        if isinstance(op, Commutative):
+            first, second, *rest = op.operands
+            yield from _each(self.operands, (second, first, *rest), captured)
+
+
+def _each(patterns: Sequence[Pattern], values: Sequence[Value], captured: Captures) -> Iterator[Captures]:
+    """The ways in which each value matches its pattern."""
+    if not patterns:
+        yield captured
+        return
+    for found in patterns[0].matches(values[0], captured):
+        yield from _each(patterns[1:], values[1:], found)

@@ -1,0 +1,160 @@
+"""Dominators against their definition: a dominates b when b cannot be reached without a."""
+
+from __future__ import annotations
+
+import doctest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ziggurat.codemodel import dominance
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import cf, core, tt
+from ziggurat.codemodel.dominance import Dominance, DominatorTree, PostDominatorTree, immediate_dominators
+from ziggurat.codemodel.op import Body, Successor
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import i1
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[list[int]]:
+    """Up to 8 nodes with up to two successors each; never the entry, as in a body."""
+    count = draw(st.integers(1, 8))
+    if count == 1:
+        return [[]]
+    return [draw(st.lists(st.integers(1, count - 1), max_size=2)) for _ in range(count)]
+
+
+def body_of(graph: list[list[int]]) -> Body:
+    """A body with this flow. Blocks that nothing leads to are dropped."""
+    builder = Builder.root([i1])
+    blocks = [builder.block, *(builder.new_block() for _ in graph[1:])]
+    for block, following in zip(blocks, graph, strict=True):
+        builder.move_to(block)
+        targets = [Successor(blocks[index]) for index in following]
+        if not targets:
+            builder.add(tt.Return([]))
+        elif len(targets) == 1:
+            builder.add(cf.Br(targets[0]))
+        else:
+            builder.add(cf.CondBr(builder.entry.parameters[0], *targets))
+    return builder.finish()
+
+
+def reaches(successors: dict[int, list[int]], start: int, goal: int, without: int | None = None) -> bool:
+    """Whether there is a path (of no or more steps) that passes no `without`."""
+    if without is not None and without in (start, goal):
+        return False
+    seen, work = {start}, [start]
+    while work:
+        node = work.pop()
+        if node == goal:
+            return True
+        for following in successors[node]:
+            if following not in seen and following != without:
+                seen.add(following)
+                work.append(following)
+    return False
+
+
+def graph_of(body: Body) -> dict[int, list[int]]:
+    return {block.index: [s.index for s in block.successors] for block in body.blocks}
+
+
+@given(graphs())
+def test_dominators_are_those_of_the_definition(graph: list[list[int]]):
+    body = body_of(graph)
+    flow, tree = graph_of(body), DominatorTree(body)
+    strict: dict[int, set[int]] = {}
+    for b in body.blocks:
+        assert tree.reachable(b)
+        above = {a.index for a in body.blocks if a is not b and not reaches(flow, 0, b.index, without=a.index)}
+        assert {a.index for a in body.blocks if tree.dominates(a, b)} == above | {b.index}
+        strict[b.index] = above
+    for b in body.blocks:
+        # The immediate dominator is the strict dominator that all others dominate.
+        closest = [a for a in strict[b.index] if strict[b.index] == strict[a] | {a}]
+        parent = tree.parent[b]
+        assert closest == ([] if parent is None else [parent.index])
+        assert all(tree.parent[child] is b for child in tree.children[b])
+
+
+@given(graphs())
+def test_frontiers_are_those_of_the_definition(graph: list[list[int]]):
+    body = body_of(graph)
+    tree = DominatorTree(body)
+    for a in body.blocks:
+        expected = [
+            b
+            for b in body.blocks
+            if any(tree.dominates(a, p) for p in b.predecessors) and (a is b or not tree.dominates(a, b))
+        ]
+        assert list(tree.frontier(a)) == expected
+    everything = set(body.blocks)
+    assert tree.iterated_frontier(body.blocks) == {b for a in everything for b in tree.frontier(a)}
+
+
+@given(graphs())
+def test_post_dominators_are_those_of_the_definition(graph: list[list[int]]):
+    body = body_of(graph)
+    flow, tree = graph_of(body), PostDominatorTree(body)
+    exits = [index for index, following in flow.items() if not following]
+    for b in body.blocks:
+        leaves = any(reaches(flow, b.index, end) for end in exits)
+        above = {b.index}
+        if leaves:
+            above |= {
+                a.index for a in body.blocks if not any(reaches(flow, b.index, end, without=a.index) for end in exits)
+            }
+        assert {a.index for a in body.blocks if tree.post_dominates(a, b)} == above
+        parent = tree.parent[b]
+        assert parent is None or parent.index in above - {b.index}
+
+
+@given(graphs())
+def test_nodes_that_are_not_reached_have_no_dominator(graph: list[list[int]]):
+    flow = dict(enumerate(graph))
+    for node, parent in enumerate(immediate_dominators(graph)):
+        assert (parent is not None) == (node != 0 and reaches(flow, 0, node))
+
+
+MODEL = """tt.func @"f" (%n : i32, %c : i1)void -> {
+    %0 : i32 = arith.constant @1;
+    %1 : i32 = scf.if %c ()i32 -> { %2 : i32 = arith.addi %0 %n; scf.yield %2; }
+                         ()i32 -> { %3 : i32 = arith.subi %0 %n; scf.yield %3; };
+    cf.cond_br %c ^a ^b;
+  ^a: %4 : i32 = arith.muli %1 %1; cf.br ^d;
+  ^b: cf.br ^d;
+  ^d: tt.print %1 @""; tt.return;
+};"""
+
+
+def test_values_dominate_across_bodies():
+    model = parse(MODEL)
+    ops = {op.NAME: op for op in model.walk()}
+    one, choice = ops["arith.constant"].result, ops["scf.if"].result
+    parameter = model.bodies[0].parameters[0]
+    known = Dominance()
+    assert all(known.dominates(parameter, op) for op in model.bodies[0].walk())
+    assert known.dominates(one, ops["arith.addi"]) and known.dominates(one, ops["tt.print"])
+    assert not known.dominates(one, ops["arith.constant"])
+    assert not known.dominates(ops["arith.addi"].result, ops["arith.subi"])
+    assert not known.dominates(ops["arith.addi"].result, ops["tt.print"])
+    assert not known.dominates(choice, ops["arith.addi"]), "the result is not there inside of the op"
+    assert known.dominates(choice, ops["arith.muli"])
+    assert not known.dominates(ops["arith.muli"].result, ops["tt.print"])
+    assert known.op_dominates(ops["scf.if"], ops["tt.print"])
+    assert not known.op_dominates(ops["tt.print"], ops["scf.if"])
+    assert not known.op_dominates(ops["scf.if"], ops["scf.if"])
+
+
+def test_the_result_of_an_op_that_is_not_placed_dominates_nothing():
+    builder = Builder.root()
+    loose = tt.GetProgramId(0)
+    builder.add(core.Unreachable())
+    module = core.Module(builder.finish())
+    assert not Dominance().dominates(loose.result, module.bodies[0].entry.terminator)
+
+
+def test_examples():
+    assert doctest.testmod(dominance).failed == 0
