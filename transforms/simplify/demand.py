@@ -3,7 +3,8 @@
 An op must stay when it has an effect. What counts as one is the **memory model** of the house:
 
 * Global memory is read by `tt.load` and `tt.descriptor_load`, whose addresses are promised to be valid. So a read that
-  is not volatile has no effect, and may go when its result is unused, with the error an invalid address would have given.
+  is not volatile has no effect, and may go when its result is unused, with the error that an invalid address would have
+  given.
 * All writes, atomics, volatile reads, prints, assertions, assumptions and calls of functions that have effects stay, in
   their order.
 * `var.store` has an effect only while the variable is loaded somewhere.
