@@ -28,6 +28,8 @@ class Function:
             fn.__qualname__ = name
         self.fn = fn
         self.name: str = name or fn.__name__
+        # The functions that the model refers to, by symbol; filled in by reflection when `model` is made.
+        self.callees: dict[str, Function] = {}
         functools.update_wrapper(self, fn)
 
     @functools.cached_property

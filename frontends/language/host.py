@@ -120,6 +120,8 @@ def _rounded(x: float, name: str) -> float:
     if x == 0 or not math.isfinite(x):
         return x
     bits, smallest, largest = _FORMATS[name]
+    if operator.abs(x) > 2 * largest:  # far enough out for the scaling below to overflow
+        return math.copysign(math.inf, x)
     unit = max(math.frexp(x)[1] - bits, smallest)
     y = math.ldexp(round(math.ldexp(x, -unit)), unit)
     return math.copysign(y if operator.abs(y) <= largest else math.inf, x)

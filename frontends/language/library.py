@@ -11,7 +11,6 @@ from typing import Any, Final
 from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, f64, i32, i64, u32, u64
 from ziggurat.frontends.language.arithmetic import (
     add,
-    and_,
     div,
     floordiv,
     maximum,
@@ -27,13 +26,10 @@ from ziggurat.frontends.language.combine import COMBINE
 from ziggurat.frontends.language.comparison import CompareKind, compare, where
 from ziggurat.frontends.language.control import static_range
 from ziggurat.frontends.language.conversion import bitcast, cast
-from ziggurat.frontends.language.creation import arange
-from ziggurat.frontends.language.debug import static_assert
 from ziggurat.frontends.language.function import Function, constexpr, function
 from ziggurat.frontends.language.math import cos, exp, log, sin, sqrt
-from ziggurat.frontends.language.ordering import gather
 from ziggurat.frontends.language.reductions import max, sum
-from ziggurat.frontends.language.shape import broadcast, expand, join, permute, ravel, reshape, split
+from ziggurat.frontends.language.shape import broadcast
 
 FLOATS: Final = (f8e4m3, f8e5m2, f16, bf16, f32, f64)
 WIDE: Final = (i64, u64)
@@ -157,67 +153,8 @@ def randn4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
     return n0, n1, n2, n3
 
 
-# Sorting. Batcher's bitonic network over rows of n = 2^m elements, laid end to end. Stage s makes ordered runs of
-# 2^(s + 1), up and down by turns; the last stage sorts all rows the same way. Each step of a stage compares elements
-# that are a distance apart: in the shape (groups, 2, distance) those are neighbours along the middle axis. The condition
-# `2 << stage <= n` is known when the loop is unrolled, so a row of n takes m stages.
-
-
-@function
-def sort(x: Any, dim: constexpr = None, descending: constexpr = False) -> Any:
-    """The comparisons of one step are made together, on halves of the tensor."""
-    rank = len(x.shape)
-    n = x.shape[rank - 1]
-    static_assert(dim is None or dim == -1 or dim == rank - 1, "zg.sort sorts along the last axis only")
-    flat = ravel(x)
-    size = flat.shape[0]
-    for stage in static_range(20):
-        if 2 << stage <= n:
-            for step in static_range(stage + 1):
-                distance = 1 << (stage - step)
-                groups = size // (2 * distance)
-                left, right = split(permute(reshape(flat, (groups, 2, distance)), 0, 2, 1))
-                if 2 << stage == n:
-                    if descending:
-                        swap = compare(left, right, CompareKind.LESS_THAN)
-                    else:
-                        swap = compare(left, right, CompareKind.GREATER_THAN)
-                else:
-                    down = expand(and_(shr(arange(0, groups), step), 1), 1)
-                    swap = where(
-                        compare(down, 1, CompareKind.EQUAL),
-                        compare(left, right, CompareKind.LESS_THAN),
-                        compare(left, right, CompareKind.GREATER_THAN),
-                    )
-                ordered = join(where(swap, right, left), where(swap, left, right))
-                flat = reshape(permute(ordered, 0, 2, 1), (size,))
-    return reshape(flat, x.shape)
-
-
-@function
-def topk(x: Any, k: constexpr, dim: constexpr = None, descending: constexpr = True) -> Any:
-    """The first of each sorted row."""
-    rank = len(x.shape)
-    n = x.shape[rank - 1]
-    static_assert(dim is None or dim == -1 or dim == rank - 1, "zg.topk sorts along the last axis only")
-    static_assert(k > 0 and k <= n and k & (k - 1) == 0, "zg.topk takes a power of two of elements that the axis has")
-    static_assert(rank <= 4, "zg.topk takes tensors of up to four axes")
-    ordered = sort(x, dim, descending)
-    rows = ravel(x).shape[0] // n
-    first = gather(reshape(ordered, (rows, n)), broadcast(expand(arange(0, k), 0), (rows, k)), 1)
-    if rank == 1:
-        return reshape(first, (k,))
-    elif rank == 2:
-        return first
-    elif rank == 3:
-        return reshape(first, (x.shape[0], x.shape[1], k))
-    else:
-        return reshape(first, (x.shape[0], x.shape[1], x.shape[2], k))
-
-
 LIBRARY: Final[dict[str, Function]] = {
-    made.name: made
-    for made in (cdiv, sigmoid, softmax, philox, rand, randn, randint, rand4x, randn4x, randint4x, sort, topk)
+    made.name: made for made in (cdiv, sigmoid, softmax, philox, rand, randn, randint, rand4x, randn4x, randint4x)
 }
 
 __all__ = ["COMBINE", "LIBRARY"]

@@ -8,7 +8,7 @@ from ziggurat.frontends.language.signature import call
 
 @call("Sorting and indexing")
 def sort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False) -> Value:
-    """The elements in order along the last axis. Not stable; where NaNs go is not defined.
+    """The elements in order along the last axis. A NaN counts as larger than all numbers.
 
     - `x`: a tensor of numbers.
     - `dim`: the last axis, or None for it.
@@ -21,9 +21,9 @@ def sort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False) -
 
 @call("Sorting and indexing")
 def topk(x: Value, k: ConstInt, dim: ConstInt | None = None, descending: ConstBool = True) -> Value:
-    """The first `k` elements of `x` in order along the last axis.
+    """The first `k` elements of `x` in order along the last axis. A NaN counts as larger than all numbers.
 
-    - `x`: a tensor of numbers, of up to four axes.
+    - `x`: a tensor of numbers.
     - `k`: how many; a power of two, at most the size of the axis.
     - `dim`: the last axis, or None for it.
     - `descending`: the largest, the largest first; otherwise the smallest, the smallest first.

@@ -73,10 +73,12 @@ class Signature:
             raise KernelTypeError(
                 f"zg.{self.name} takes at most {most} positional argument(s), got {len(arguments)}", hint=f"zg.{self}"
             )
-        names = {p.name for p in self.parameters}
+        parameters = {p.name: p for p in self.parameters}
         for name, value in keywords.items():
-            if name not in names:
+            if name not in parameters:
                 raise KernelTypeError(f"zg.{self.name} has no parameter '{name}'", hint=f"zg.{self}")
+            if parameters[name].variadic:
+                raise KernelTypeError(f"zg.{self.name} takes '{name}' by position", hint=f"zg.{self}")
             if name in bound:
                 raise KernelTypeError(f"zg.{self.name} got '{name}' twice", hint=f"zg.{self}")
             bound[name] = value

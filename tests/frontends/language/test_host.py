@@ -1,0 +1,123 @@
+"""What calls mean for Python numbers."""
+
+import math
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ziggurat.frontends.language as zg
+from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError
+from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, f64, i1, i8, i32, u8, u32
+from ziggurat.frontends.language import CompareKind
+
+
+@given(st.integers(0, 10**12), st.integers(1, 10**6))
+def test_cdiv_covers_with_the_fewest_pieces(x: int, div: int):
+    pieces = zg.cdiv(x, div)
+    assert pieces * div >= x > (pieces - 1) * div or x == pieces == 0
+
+
+@given(st.integers(1, 10**9))
+def test_next_power_of_2(n: int):
+    power = zg.next_power_of_2(n)
+    assert power & (power - 1) == 0 and power // 2 < n <= power
+
+
+def test_next_power_of_2_is_positive():
+    assert [zg.next_power_of_2(n) for n in (-3, 0, 1, 2, 3)] == [1, 1, 1, 2, 4]
+
+
+def test_arithmetic_is_pythons():
+    assert zg.add(2, 3) == 5 and zg.sub(2, 3) == -1 and zg.mul(2, 3) == 6 and zg.div(3, 2) == 1.5
+    assert zg.floordiv(-7, 2) == -4 and zg.mod(-7, 2) == 1 and zg.neg(3) == -3
+    assert zg.and_(6, 3) == 2 and zg.or_(6, 3) == 7 and zg.xor(6, 3) == 5
+    assert zg.shl(1, 4) == 16 and zg.shr(-16, 2) == -4
+    assert zg.invert(5) == -6 and zg.invert(True) is False
+    assert zg.fma(2, 3, 4) == 10
+    assert type(zg.add(2, 3)) is int
+
+
+def test_the_smaller_and_the_larger_pass_over_nan():
+    assert zg.minimum(1, 2) == 1 and zg.maximum(1, 2) == 2
+    for number, other in ((1.0, math.nan), (math.nan, 1.0)):
+        assert zg.minimum(number, other) == zg.maximum(number, other) == 1.0
+    assert math.isnan(zg.maximum(math.nan, math.nan))
+    assert [zg.clamp(x, 0, 10) for x in (-5, 5, 15)] == [0, 5, 10]
+    assert zg.clamp(5, 10, 0) == 0
+
+
+def test_comparison_and_choice():
+    kinds = [zg.compare(1, 2, kind) for kind in CompareKind]
+    assert kinds == [False, True, True, True, False, False]
+    assert zg.compare(math.nan, math.nan, CompareKind.NOT_EQUAL) is True
+    assert zg.where(True, 1, 2) == 1 and zg.where(0, 1, 2) == 2
+
+
+def test_functions_of_floats():
+    for name in ("exp", "log", "log2", "sqrt", "sin", "cos", "tanh", "erf"):
+        assert getattr(zg, name)(0.75) == getattr(math, name)(0.75)
+    assert zg.exp2(3) == 8.0 and zg.rsqrt(4) == 0.5 and zg.abs(-3) == 3
+    assert zg.floor(-1.5) == -2.0 and zg.ceil(-1.5) == -1.0 and type(zg.floor(2.5)) is float
+    assert zg.sigmoid(0) == 0.5 and zg.sigmoid(-1000.0) == 0.0 and zg.sigmoid(1000.0) == 1.0
+
+
+def test_functions_of_floats_have_a_value_everywhere():
+    assert zg.log(0.0) == zg.log2(0.0) == -math.inf
+    assert zg.exp(1e6) == zg.exp2(1e6) == zg.rsqrt(0.0) == math.inf
+    for nan in (zg.sqrt(-1.0), zg.log(-1.0), zg.sin(math.inf), zg.rsqrt(-1.0)):
+        assert math.isnan(nan)
+    assert zg.floor(math.inf) == math.inf and math.copysign(1, zg.ceil(-0.5)) == -1
+
+
+@given(st.integers(-(2**70), 2**70))
+def test_casts_to_integers_keep_the_low_bits(x: int):
+    for dtype in (i8, u8, i32, u32):
+        low, high = dtype.limits
+        assert low <= zg.cast(x, dtype) <= high
+        assert (zg.cast(x, dtype) - x) % (1 << dtype.bits) == 0
+
+
+def test_casts_of_floats():
+    assert zg.cast(-3.9, i32) == -3 and zg.cast(0.1, i1) is True and zg.cast(0.0, i1) is False
+    assert zg.cast(3, f64) == 3.0 and type(zg.cast(3, f64)) is float
+    assert zg.cast(65519.9, f16) == 65504.0 and zg.cast(65520.0, f16) == math.inf and zg.cast(-1e9, f16) == -math.inf
+    assert zg.cast(1.00390625, bf16) == 1.0 and zg.cast(1.01171875, bf16) == 1.015625  # ties to even
+    assert math.isnan(zg.cast(math.nan, f16))
+    with pytest.raises(KernelTypeError):
+        zg.cast(1.0, f8e4m3)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_casts_to_narrower_floats_round_as_the_machine_does(x: float):
+    for dtype, code in ((f32, "f"), (f16, "e")):
+        try:
+            expected = struct.unpack(code, struct.pack(code, x))[0]
+        except OverflowError:
+            expected = math.copysign(math.inf, x)
+        assert repr(zg.cast(x, dtype)) == repr(expected)
+
+
+def test_ranges():
+    assert list(zg.range(3)) == [0, 1, 2] and list(zg.range(5, 0, -2, num_stages=3)) == [5, 3, 1]
+    assert list(zg.static_range(2, 4)) == [2, 3]
+    with pytest.raises(KernelValueError, match="the step of a range is zero"):
+        zg.static_range(0, 3, 0)
+
+
+def test_hints_change_nothing():
+    assert zg.multiple_of(32, 16) == zg.max_contiguous(32, 8) == zg.max_constancy(32, 8) == 32
+    assert zg.assume(True) is None and zg.debug_barrier() is None
+
+
+def test_assertions_and_printing(capsys: pytest.CaptureFixture[str]):
+    zg.static_assert(True)
+    zg.device_assert(True, "fine")
+    with pytest.raises(KernelValueError, match="static assertion failed: too small"):
+        zg.static_assert(1 > 2, "too small")
+    with pytest.raises(KernelRuntimeError, match="device assertion failed"):
+        zg.device_assert(False)
+    zg.static_print("n =", 3)
+    zg.device_print("x", 255, 0.5, hex=True)
+    assert capsys.readouterr().out == "n = 3\nx 0xff 0.5\n"

@@ -1,0 +1,102 @@
+"""Binding arguments, and what a call says to arguments that do not fit."""
+
+from typing import Any
+
+import pytest
+
+import ziggurat.frontends.language as zg
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.frontends.language import SIGNATURES
+from ziggurat.frontends.language.signature import REQUIRED, active_recorder, call
+
+
+def message(name: str, *arguments: object, **keywords: object) -> str:
+    with pytest.raises(KernelTypeError) as caught:
+        SIGNATURES[name].bind(arguments, keywords)
+    assert caught.value.hint == f"zg.{SIGNATURES[name]}"
+    return caught.value.summary
+
+
+def test_arguments_by_position_and_keyword_with_defaults():
+    assert SIGNATURES["load"].bind(("p",), {"other": 0.0, "mask": "m"}) == {
+        "ptr": "p", "mask": "m", "other": 0.0, "cache_modifier": "", "eviction_policy": "", "volatile": False,
+    }  # fmt: skip
+
+
+def test_the_bound_arguments_stand_in_the_order_of_the_parameters():
+    bound = SIGNATURES["where"].bind((), {"y": 3, "condition": 1, "x": 2})
+    assert list(bound.items()) == [("condition", 1), ("x", 2), ("y", 3)]
+
+
+def test_variadic_and_keyword_only_parameters():
+    assert SIGNATURES["device_print"].bind(("x =", 1, 2), {"hex": True}) == {
+        "prefix": "x =",
+        "args": (1, 2),
+        "hex": True,
+    }
+    assert SIGNATURES["permute"].bind(("x",), {}) == {"x": "x", "dims": ()}
+    assert str(SIGNATURES["device_print"]) == "device_print(prefix, *args, hex=False)"
+
+
+def test_messages():
+    assert message("add", 1) == "zg.add needs its argument 'b'"
+    assert message("add", 1, 2, 3) == "zg.add takes at most 2 positional argument(s), got 3"
+    assert message("debug_barrier", 1) == "zg.debug_barrier takes at most 0 positional argument(s), got 1"
+    assert message("load", 1, musk=2) == "zg.load has no parameter 'musk'"
+    assert message("load", 1, 2, mask=2) == "zg.load got 'mask' twice"
+    assert message("device_print") == "zg.device_print needs its argument 'prefix'"
+
+
+def test_a_variadic_parameter_is_no_keyword():
+    assert message("permute", 1, dims=(0, 1)) == "zg.permute takes 'dims' by position"
+
+
+def test_which_parameters_are_constant():
+    constant = {p.name: p.constexpr for p in SIGNATURES["full"].parameters}
+    assert constant == {"shape": True, "value": False, "dtype": True}
+    assert all(p.default is REQUIRED for p in SIGNATURES["full"].parameters)
+
+
+def test_a_call_outside_of_a_kernel():
+    with pytest.raises(KernelTypeError) as caught:
+        zg.load(1)
+    assert caught.value.summary == "zg.load was called outside of a kernel"
+    with pytest.raises(KernelTypeError, match=r"zg\.load needs its argument 'ptr'"):
+        zg.load()  # pyright: ignore[reportCallIssue]
+    with pytest.raises(KernelTypeError, match=r"zg\.add was called outside of a kernel"):
+        zg.add("a", 1)
+
+
+def test_a_recorder_receives_calls():
+    class Recorder:
+        def call(self, signature: Any, arguments: Any, keywords: Any) -> Any:
+            return signature.name, arguments, keywords
+
+        def call_function(self, function: Any, arguments: Any, keywords: Any) -> Any:
+            return function.name, arguments
+
+    @zg.function
+    def double(x: Any) -> Any:
+        return zg.add(x, x)
+
+    token = active_recorder.set(Recorder())
+    try:
+        assert zg.load(1, mask=2) == ("load", (1,), {"mask": 2})
+        assert zg.add(1, 2) == ("add", (1, 2), {})
+        assert double(3) == ("double", (3,))
+    finally:
+        active_recorder.reset(token)
+    assert double(3) == 6
+
+
+def test_a_call_is_declared_once():
+    def load(ptr: Any) -> Any:
+        """Again."""
+
+    with pytest.raises(ValueError, match="declared twice"):
+        call("Memory")(load)
+
+
+def test_a_call_shows_its_signature_and_documentation():
+    assert repr(zg.cdiv) == "<zg.cdiv(x, div)>"
+    assert (zg.cdiv.__doc__ or "").startswith("How many pieces")
