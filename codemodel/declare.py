@@ -22,7 +22,7 @@ import enum
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, SupportsIndex, TypeVar, dataclass_transform
+from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar, dataclass_transform
 
 import attrs
 
@@ -370,12 +370,10 @@ def convert_attribute(value: Any, kind: Any, what: str) -> Any:
         if isinstance(value, str) and value.removeprefix("-").isdecimal():
             return int(value)
     elif kind is float:
-        if isinstance(value, (int, float)):
-            return float(value)
-        if isinstance(value, str):
+        if isinstance(value, (str, SupportsFloat)):
             try:
                 return float(value)
-            except ValueError:
+            except (ValueError, OverflowError):
                 pass
     elif kind is str and isinstance(value, str):
         return str(value)
@@ -401,6 +399,8 @@ def _any_constant(value: Any, what: str) -> Any:
     for kind in (int, float, str):  # What derives from a number or a string is stored as one.
         if isinstance(value, kind):
             return kind(value)
+    if isinstance(value, SupportsIndex):
+        return operator.index(value)
     if isinstance(value, TypeSyntax):
         owner, _, member = value.name.partition(".")
         if member and owner in ENUMS:

@@ -1,0 +1,425 @@
+"""What codemodel/transform.py says: copying is the transformer that says nothing; others say what they change."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Op, OpResult, Successor, Value
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.text.writer import to_text
+from ziggurat.codemodel.transform import DROP, Rewriter, compose, rebuilt, transform, with_attributes
+from ziggurat.codemodel.types import TensorType, TupleType, f32, i1, i32, i64, u32
+
+NESTED = """
+module ()void -> {
+    func @"f" (%0 : i32, %1 : i1)i32 -> {
+        %2 : i32 = arith.constant @2;
+        %3 : i32 = scf.for %2 %0 %2 %0 (%4 : i32, %5 : i32)i32 -> {
+            %6 : i32 = arith.addi %4 %5;
+            %7 : i32 = scf.if %1
+                ()i32 -> {
+                    %8 : i32 = arith.muli %6 %2;
+                    scf.yield %8;
+                }
+                ()i32 -> {
+                    scf.yield %2;
+                };
+            scf.yield %7;
+        };
+        cbranch %1 ^a ^b(%3);
+      ^a:
+        %9 : i32 = arith.addi %3 %2;
+        branch ^b(%9);
+      ^b(%10 : i32):
+        return %10;
+    };
+    unreachable;
+};
+"""
+
+
+def refused(message: str) -> AbstractContextManager[object]:
+    return pytest.raises(BuildError, match=re.escape(message))
+
+
+def add_to_sub(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+    return builder.add(arith.SubI(*operands)) if isinstance(op, arith.AddI) else None
+
+
+def body_of(text: str, parameters: str = "%0 : i32", result: str = "i32") -> Op:
+    return parse(f'func @"f" ({parameters}){result} -> {{ {text} }};')
+
+
+# Copying.
+
+
+def parts(model: Op) -> set[int]:
+    found = {id(op) for op in model.walk()} | {id(op.result) for op in model.walk()}
+    for op in model.walk():
+        for body in op.bodies:
+            found.add(id(body))
+            found |= {id(block) for block in body.blocks} | {id(p) for block in body.blocks for p in block.parameters}
+    return found
+
+
+def test_a_copy_is_equal_and_shares_no_part():
+    model = parse(NESTED)
+    text = str(model)
+    copy = transform(model)
+    assert copy == model and hash(copy) == hash(model) and str(copy) == text
+    assert not parts(copy) & parts(model)
+    assert str(model) == text
+    for op in copy.walk():
+        assert op.parent is None or op in op.parent.ops
+        assert all(body.parent is op for body in op.bodies)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Op:
+    """Straight lines, loops, branches of control flow and blocks, of integers."""
+    b = Builder.root([i32, i1], i32)
+
+    def fill(b: Builder, values: list[Value], depth: int) -> Value:
+        for _ in range(draw(st.integers(0, 4))):
+            kind = draw(st.sampled_from(["constant", "add", "mul", *(["if", "for"] if depth < 3 else [])]))
+            pick = lambda: draw(st.sampled_from(values))  # noqa: E731
+            if kind == "constant":
+                values.append(b.add(arith.ConstantOp(draw(st.integers(-9, 9)), i32)))
+            elif kind in ("add", "mul"):
+                values.append(b.add((arith.AddI if kind == "add" else arith.MulI)(pick(), pick())))
+            elif kind == "if":
+                suites = []
+                for _ in range(2):
+                    inner = b.nested([], i32)
+                    inner.add(scf.Yield([fill(inner, list(values), depth + 1)]))
+                    suites.append(inner.finish())
+                values.append(b.add(scf.If(condition, *suites)))
+            else:
+                inner = b.nested([i32, i32], i32)
+                inner.add(scf.Yield([fill(inner, [*values, *inner.parameters], depth + 1)]))
+                values.append(b.add(scf.For(pick(), pick(), pick(), [pick()], inner.finish())))
+        return draw(st.sampled_from(values))
+
+    x, condition = b.parameters
+    result = fill(b, [x], 0)
+    left, join = b.new_block(), b.new_block([i32])
+    b.add(core.CondBranch(condition, Successor(left), Successor(join, [result])))
+    b.move_to(left)
+    b.add(core.Branch(Successor(join, [fill(b, [x, result], 1)])))
+    b.move_to(join)
+    b.add(core.Return(join.parameters))
+    return core.Func(draw(st.text(max_size=5)), b.finish())
+
+
+@given(models())
+def test_copy_and_round_trip_of_any_model(model: Op):
+    copy = transform(model)
+    assert copy == model and str(copy) == str(model)
+    assert parse(str(model)) == model
+    assert not parts(copy) & parts(model)
+
+
+@given(models())
+def test_a_change_and_its_reverse_give_the_model_back(model: Op):
+    def sub_to_add(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        return builder.add(arith.AddI(*operands)) if isinstance(op, arith.SubI) else None
+
+    changed = transform(model, add_to_sub)
+    assert not any(isinstance(op, arith.AddI) for op in changed.walk())
+    assert transform(changed, sub_to_add) == model
+    assert compose(lambda m: transform(m, add_to_sub), lambda m: transform(m, sub_to_add))(model) == model
+
+
+# Transformers.
+
+
+def test_the_example_of_the_docstring():
+    def double_negation(builder, op, operands):
+        if (
+            isinstance(op, arith.NegF)
+            and isinstance(inner := operands[0], OpResult)
+            and isinstance(inner.op, arith.NegF)
+        ):
+            return inner.op.operand
+        return None
+
+    model = body_of(
+        "%1 : f32 = arith.negf %0; %2 : f32 = arith.negf %1; %3 : f32 = arith.addf %2 %2; return %3;", "%0 : f32", "f32"
+    )
+    better = transform(model, double_negation)
+    assert better == body_of("%1 : f32 = arith.negf %0; %2 : f32 = arith.addf %0 %0; return %2;", "%0 : f32", "f32")
+
+
+def test_nested_bodies_and_blocks_are_transformed():
+    changed = transform(parse(NESTED), add_to_sub)
+    assert changed == parse(NESTED.replace("arith.addi", "arith.subi"))
+
+
+def test_the_first_transformer_that_says_something_decides():
+    asked: list[str] = []
+
+    def watch(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> None:
+        asked.append(op.NAME)
+
+    def add_to_mul(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        return builder.add(arith.MulI(*operands)) if isinstance(op, arith.AddI | arith.SubI) else None
+
+    model = parse(NESTED)
+    names = {op.NAME for op in transform(model, add_to_sub, add_to_mul).walk()}
+    assert "arith.subi" in names and "arith.addi" not in names
+    assert transform(model, watch, add_to_mul) == parse(NESTED.replace("arith.addi", "arith.muli"))
+    assert asked == [op.NAME for op in model.walk()][1:]  # each but the root, once, in order
+    # What a transformer adds is not asked about again.
+    assert len([op for op in transform(model, add_to_sub, add_to_mul).walk() if isinstance(op, arith.MulI)]) == 1
+
+
+def test_one_op_becomes_several_in_nested_bodies():
+    def spell_out(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        if isinstance(op, arith.MulI):
+            zero = builder.add(arith.ConstantOp(0, i32))
+            return builder.add(arith.AddI(builder.add(arith.SubI(operands[0], zero)), operands[1]))
+        return None
+
+    names = [op.NAME for op in transform(parse(NESTED), spell_out).walk()]
+    at = names.index("scf.if")
+    assert names[at + 1 : at + 5] == ["arith.constant", "arith.subi", "arith.addi", "scf.yield"]
+
+
+def test_values_are_mapped_across_bodies():
+    def forward(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        return operands[0] if isinstance(op, arith.MulI) else None
+
+    changed = transform(parse(NESTED), forward)
+    choice = next(op for op in changed.walk() if isinstance(op, scf.If))
+    total = next(op for op in changed.walk() if isinstance(op, arith.AddI))
+    assert choice.then.entry.terminator.operands == (total.result,)
+
+
+def test_drop():
+    model = body_of("%1 : i32 = arith.constant @1; %2 : i32 = arith.constant @2; return %1;")
+
+    def drop(*values: int):
+        def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]):
+            return DROP if isinstance(op, arith.ConstantOp) and op.value in values else None
+
+        return transformer
+
+    assert transform(model, drop(2)) == body_of("%1 : i32 = arith.constant @1; return %1;")
+    with refused("<result of arith.constant : i32> has no counterpart in the new model: its op was dropped"):
+        transform(model, drop(1))
+    assert repr(DROP) == "DROP"
+
+
+def test_dropped_successors_leave_unreachable_blocks_behind():
+    def take_first(builder: Rewriter, op: Op, operands: tuple[Value, ...]):
+        if isinstance(op, core.CondBranch):
+            blocks = builder.mapping.blocks
+            builder.add(core.Branch(Successor(blocks[op.then.block], [builder[v] for v in op.then.arguments])))
+            return DROP
+        return None
+
+    model = body_of(
+        "cbranch %0 ^a ^b; ^a: %1 : i32 = arith.constant @1; return %1; ^b: %2 : i32 = arith.constant @2; return %2;",
+        "%0 : i1",
+    )
+    assert transform(model, take_first) == body_of("branch ^a; ^a: %1 : i32 = arith.constant @1; return %1;", "%0 : i1")
+
+
+def test_answers_that_are_none_of_the_three_are_refused():
+    def unplaced(builder: Rewriter, op: Op, operands: tuple[Value, ...]):
+        return arith.SubI(*operands) if isinstance(op, arith.AddI) else None
+
+    model = body_of("%1 : i32 = arith.addi %0 %0; return %1;")
+    with refused("a transformer gives a value, DROP or None, not <arith.subi"):
+        transform(model, unplaced)
+    with refused("not True (asked about arith.addi)"):
+        transform(model, lambda builder, op, operands: True)  # type: ignore[arg-type, return-value]
+
+
+def test_values_of_the_old_model_are_refused():
+    model = body_of("%1 : i32 = arith.addi %0 %0; return %1;")
+
+    def stale(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        return op.operands[0] if isinstance(op, arith.AddI) else None
+
+    with refused("return: an operand is not visible here"):
+        transform(model, stale)
+
+
+def test_only_a_root_is_transformed():
+    model = parse(NESTED)
+    loop = next(op for op in model.walk() if isinstance(op, scf.For))
+    with refused("the root of a model has no operands"):
+        transform(loop)
+    func = model.bodies[0].entry.ops[0]
+    assert transform(func) == func and transform(func).parent is None
+
+
+# Types.
+
+
+def widen(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+    if isinstance(op, arith.ConstantOp):
+        return builder.add(arith.ConstantOp(op.value, i64))
+    return None
+
+
+def test_types_are_inferred_anew_where_operands_changed_theirs():
+    model = body_of(
+        "%1 : i32 = arith.constant @1; %2 : i32 = arith.addi %1 %1; %3 : i1 = arith.cmpi %2 %1 @slt; return;",
+        "",
+        "void",
+    )
+    changed = transform(model, widen)
+    assert [str(op.result.type) for op in changed.bodies[0].entry.ops] == ["i64", "i64", "i1", "void"]
+
+
+def test_a_type_rule_that_fails_is_a_build_error():
+    model = body_of("%1 : i32 = arith.constant @1; %2 : i32 = arith.addi %1 %1; return;", "", "void")
+
+    def float_constant(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        return builder.add(arith.ConstantOp(1.0, f32)) if isinstance(op, arith.ConstantOp) else None
+
+    with refused("arith.addi takes ints, not f32"):
+        transform(model, float_constant)
+
+
+def test_types_are_kept_where_operands_kept_theirs():
+    # The verifier would refuse it, but copying is not its business.
+    wrong = body_of("%1 : i64 = arith.addi %0 %0; return %0;")
+    assert transform(wrong) == wrong
+
+
+def test_rebuilt():
+    b = Builder.root([i32, i64, u32])
+    x, wide, _ = b.parameters
+    op = b.add(arith.AddI(x, x), Location("k.py", 3)).op
+    same = rebuilt(op, (x, x), ())
+    assert same == op and same is not op and same.parent is None and same.location == op.location
+    assert rebuilt(op, (wide, wide), ()).result.type == i64
+    assert rebuilt(op, (wide, wide), (), type_=i32).result.type == i32
+    with refused("arith.addi takes 2 operand(s), got 1"):
+        rebuilt(op, (x,), ())
+
+
+def test_rebuilt_with_another_number_of_operands_has_another_type():
+    b = Builder.root([i32, f32])
+    x, y = b.parameters
+    pair = core.MakeTuple([x, y])
+    assert rebuilt(pair, (x, y, x), ()).result.type == TupleType((i32, f32, i32))
+    assert rebuilt(pair, (x,), ()).result.type == TupleType((i32,))
+    loop_free = rebuilt(core.Return([x]), (), ())
+    assert loop_free.operands == () and loop_free.values == ()  # type: ignore[attr-defined]
+
+
+def test_rebuilt_with_bodies_of_another_type():
+    b = Builder.root([i1, i32, i64])
+    flag, x, wide = b.parameters
+
+    def give(value: Value):
+        inner = b.nested([], value.type)
+        inner.add(scf.Yield([value]))
+        return inner.finish()
+
+    choice = scf.If(flag, give(x), give(x))
+    assert choice.result.type == i32
+    assert rebuilt(choice, (flag,), [give(wide), give(wide)]).result.type == i64
+
+
+def test_declared_types_stay():
+    b = Builder.root([i32, i64])
+    op = tt.Splat(b.parameters[0], TensorType((4,), i32))
+    assert rebuilt(op, (b.parameters[1],), ()).result.type == TensorType((4,), i32)
+    assert rebuilt(op, (b.parameters[1],), (), type_=TensorType((4,), i64)).type == TensorType((4,), i64)  # type: ignore[attr-defined]
+
+
+def test_what_is_remembered_of_an_op_is_not_copied():
+    model = parse(NESTED)
+    loop = next(op for op in model.walk() if isinstance(op, scf.For))
+    hash(model), hash(loop), model.use_map()
+    copy = transform(model, add_to_sub)
+    new_loop = next(op for op in copy.walk() if isinstance(op, scf.For))
+    assert new_loop != loop
+    assert set(copy.use_map()).isdisjoint(model.use_map())
+
+
+# Bodies.
+
+
+def test_rewrite_body_with_other_types():
+    model = body_of("%1 : i32 = arith.addi %0 %0; return %1;")
+    outside = Rewriter.over(Builder.root())
+    body = outside.rewrite_body(model.bodies[0], isolated=True, parameter_types=[i64], yield_type=i64)
+    made = rebuilt(model, (), [body])
+    assert str(made) == str(model).replace("i32", "i64")
+
+
+def test_inlining_blocks_of_another_body():
+    callee = body_of(
+        "cbranch %1 ^a ^b; ^a: %2 : i32 = arith.addi %0 %0; branch ^c(%2); ^b: branch ^c(%0); ^c(%3 : i32): return %3;",
+        "%0 : i32, %1 : i1",
+    )
+    b = Builder.root([i32, i1], i32)
+    after = b.new_block([i32])
+
+    def jump(builder: Rewriter, op: Op, operands: tuple[Value, ...]):
+        if isinstance(op, core.Return):
+            builder.add(core.Branch(Successor(after, operands)))
+            return DROP
+        return None
+
+    rewriter = Rewriter.over(b, [jump])
+    for old, new in zip(callee.bodies[0].parameters, b.parameters, strict=True):
+        rewriter[old] = new
+    rewriter.rewrite_blocks(callee.bodies[0])
+    b.move_to(after)
+    b.add(core.Return(after.parameters))
+    made = core.Func("g", b.finish())
+    assert [op.NAME for op in made.walk()].count("return") == 1
+    assert len(made.body.blocks) == 5 and made.body.blocks[-1] is after
+
+
+# Attributes and locations.
+
+
+def test_with_attributes():
+    model = parse('tt.func @"f" (%0 : i32)void -> { tt.return; };')
+    named = with_attributes(model, {"sym_name": "g", "divisibility": [16]})
+    assert str(named).startswith('tt.func @"g" @divisibility=[16] (%0 : i32)void')
+    assert hash(named) != hash(model) and model.attributes["sym_name"] == "f"
+    with refused("tt.func has no attribute 'name'; it has sym_name, divisibility, noinline"):
+        with_attributes(model, {"name": "g"})
+    with refused("tt.func: attribute 'noinline' must be of kind bool, got 'maybe'"):
+        with_attributes(model, {"noinline": "maybe"})
+    with refused("divisibility has one number for each parameter"):
+        with_attributes(model, {"divisibility": [16, 16]})
+
+
+LOCATED = (
+    'func @loc="1:0:9:0:k.py" @"f" (%0 : i32)i32 -> { %1 : i32 = arith.addi %0 %0 @loc="2:4:2:9:k.py"; return %1; };'
+)
+
+
+def test_copies_stay_where_they_were_and_additions_name_their_pass():
+    model = parse(LOCATED)
+    copy = transform(model, pass_name="nothing")
+    assert to_text(copy, locations=True) == to_text(model, locations=True)
+    changed = transform(model, add_to_sub, pass_name="subtract")
+    subtraction, leave = changed.bodies[0].entry.ops
+    assert subtraction.location == Location("k.py", 2, 4, 2, 9, by="subtract")
+    assert changed.location == model.location
+    assert leave.location is None  # it had no place, and gets none
+
+
+def test_additions_without_pass_name_have_the_place_of_what_they_replace():
+    subtraction = transform(parse(LOCATED), add_to_sub).bodies[0].entry.ops[0]
+    assert subtraction.location == Location("k.py", 2, 4, 2, 9)

@@ -1,0 +1,283 @@
+"""What codemodel/types.py says: types are values, spelt as trees that read back."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import math
+import pickle
+import re
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import (
+    LEGACY_NAMES,
+    SCALARS,
+    ConstantType,
+    DescriptorType,
+    FunctionType,
+    PtrType,
+    PythonType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeSyntax,
+    TypeSyntaxError,
+    VarType,
+    bf16,
+    constant_key,
+    constexpr_type,
+    element_of,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i32,
+    i64,
+    pyobject,
+    read_shape,
+    read_type,
+    register_type,
+    shape_of,
+    shaped,
+    u8,
+    u32,
+    void,
+    with_element,
+)
+
+scalars = st.sampled_from(list(SCALARS.values()))
+pointers = scalars.map(PtrType)
+shapes = st.lists(st.integers(1, 4096), max_size=4).map(tuple)
+# What a ConstantType reads back.
+atoms = (
+    st.integers() | st.booleans() | st.none() | st.text(max_size=8) | st.floats(allow_infinity=False, allow_nan=False)
+)
+values = (
+    st.integers()
+    | st.booleans()
+    | st.none()
+    | st.floats()
+    | st.text()
+    | st.text(alphabet="'\"\\0123456789()[]{},.- +infaeNoTru\n")
+    | scalars
+    | st.recursive(atoms, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=6)
+)
+types = st.recursive(
+    scalars
+    | pointers
+    | st.sampled_from([void, pyobject, constexpr_type])
+    | st.builds(TensorType, shapes, scalars | pointers)
+    | st.builds(DescriptorType, shapes, scalars),
+    lambda inner: (
+        st.builds(VarType, inner)
+        | st.lists(inner, max_size=3).map(lambda parts: TupleType(tuple(parts)))
+        | st.builds(lambda result, parts: FunctionType(result, tuple(parts)), inner, st.lists(inner, max_size=3))
+        | st.builds(ConstantType, values, inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(types)
+def test_types_read_back_from_their_syntax(type_: Type):
+    assert read_type(type_.syntax()) == type_
+
+
+@given(types)
+def test_types_read_back_from_the_text_of_a_model(type_: Type):
+    text = f"module ()void -> {{\n    %0 : {type_} = constant @1;\n    unreachable;\n}};\n"
+    if type_ is not void:
+        model = parse(text)
+        assert model.bodies[0].entry.ops[0].result.type == type_
+        assert str(model) == text
+
+
+@given(types, types)
+def test_types_are_equal_when_their_text_is(left: Type, right: Type):
+    assert (left == right) == (str(left) == str(right))
+    if left == right:
+        assert hash(left) == hash(right)
+
+
+@given(types)
+def test_types_copy_and_pickle(type_: Type):
+    str(type_)
+    assert copy.deepcopy(type_) == type_
+    again = pickle.loads(pickle.dumps(type_))
+    assert again == type_ and hash(again) == hash(type_) and str(again) == str(type_)
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        (void, "void"),
+        (i1, "i1"),
+        (f8e4m3, "f8e4m3"),
+        (pyobject, "object"),
+        (constexpr_type, "constexpr"),
+        (PtrType(f32), "ptr<f32>"),
+        (TensorType((32, 64), f32), "tensor<x32, x64, f32>"),
+        (TensorType((8,), PtrType(i8)), "tensor<x8, ptr<i8>>"),
+        (TensorType((), f32), "tensor<f32>"),
+        (DescriptorType((64, 64), f16), "descriptor<x64, x64, f16>"),
+        (TupleType((i32, TensorType((4,), f32))), "Tuple<i32, tensor<x4, f32>>"),
+        (TupleType(), "Tuple"),
+        (VarType(pyobject), "Var<object>"),
+        (FunctionType(void, (i32, f32)), "func<void, i32, f32>"),
+        (ConstantType(64, i32), "constant<i32, c64>"),
+        (ConstantType(-1, i32), 'constant<i32, "-1">'),
+        (ConstantType(True, i1), 'constant<i1, "True">'),
+        (ConstantType(0.5, f32), 'constant<f32, "0.5">'),
+        (ConstantType(f16, pyobject), "constant<object, f16>"),
+        (ConstantType("ieee", pyobject), 'constant<object, "ieee">'),
+        (ConstantType("64", pyobject), "constant<object, \"'64'\">"),
+        (ConstantType((2, 4), pyobject), 'constant<object, "(2, 4)">'),
+    ],
+)
+def test_the_spelling(type_: Type, text: str):
+    assert str(type_) == f"{type_}" == text
+    assert str(type_) == text  # the second time from what is remembered
+
+
+@pytest.mark.parametrize("type_", [void, i32, PtrType(f32), TensorType((4,), f32), ConstantType(1, i32)])
+def test_types_cannot_be_changed(type_: Type):
+    for name in ("name", "shape", "value", "anything"):
+        with pytest.raises(AttributeError):
+            setattr(type_, name, 1)
+
+
+# Constants.
+
+
+def test_constants_differ_by_python_type():
+    distinct = [1, True, 1.0, 0, 0.0, -0.0, False, math.nan, "1", None, (1,), (True,), (), f32, [1]]
+    constants = [ConstantType(value, pyobject) for value in distinct]
+    assert len(set(constants)) == len(distinct)
+    assert ConstantType(math.nan, f32) == ConstantType(float("nan"), f32)
+    assert ConstantType(1, i32) != ConstantType(1, i64)
+    assert ConstantType(1, i32) != i32
+
+
+def test_what_has_no_literal_is_shown_only():
+    class Mode(enum.Enum):
+        FAST = 1
+
+    assert "FAST" in str(ConstantType(Mode.FAST, pyobject))
+    assert read_type(ConstantType(Mode.FAST, pyobject).syntax()) != ConstantType(Mode.FAST, pyobject)
+
+
+@given(values, values)
+def test_constant_keys(left: object, right: object):
+    same = type(left) is type(right) and repr(left) == repr(right)
+    assert (constant_key(left) == constant_key(right)) == same
+    hash(constant_key(left))
+
+
+# Scalars.
+
+
+def test_scalars():
+    assert [t.rank for t in (i1, i32, f32)] == [0, 1, 2]
+    assert [t.is_int for t in (i1, u8, f16)] == [True, True, False]
+    assert f8e4m3.is_fp8 and f8e5m2.is_fp8 and not f16.is_fp8 and not i8.is_fp8
+    assert [t.bytes for t in (i1, i8, bf16, f64)] == [1, 1, 2, 8]
+    assert i8.limits == (-128, 127) and u8.limits == (0, 255) and i1.limits == (0, 1) and u32.limits[1] == 2**32 - 1
+    with pytest.raises(ValueError, match="f32 is not an integer type"):
+        f32.limits
+    assert all(name == type_.name for name, type_ in SCALARS.items())
+
+
+def test_shapes():
+    tensor = TensorType((32, 64), f32)
+    assert (tensor.rank, tensor.numel) == (2, 2048)
+    assert element_of(tensor) == f32 and element_of(f32) == f32 and element_of(void) == void
+    assert shape_of(tensor) == (32, 64) and shape_of(PtrType(f32)) == ()
+    assert with_element(tensor, i1) == TensorType((32, 64), i1) and with_element(f32, i1) == i1
+    assert shaped((), f32) == f32 and shaped((4,), f32) == TensorType((4,), f32)
+
+
+# Reading.
+
+
+def leaf(name: str, *arguments: TypeSyntax, quoted: bool = False) -> TypeSyntax:
+    return TypeSyntax(name, arguments, quoted)
+
+
+X4, F32 = leaf("x4"), leaf("f32")
+
+
+@pytest.mark.parametrize(
+    ("syntax", "message"),
+    [
+        (leaf("vector", X4, F32), "unknown type 'vector<x4, f32>'"),
+        (leaf("i33"), "unknown type 'i33'"),
+        (leaf("i32", F32), "unknown type 'i32<f32>'"),
+        (leaf("i32", quoted=True), 'expected a type, got the string "i32"'),
+        (leaf("void", F32), "'void' takes no arguments, in 'void<f32>'"),
+        (leaf("ptr"), "'ptr' takes 1 argument(s), in 'ptr'"),
+        (leaf("ptr", F32, F32), "'ptr' takes 1 argument(s), in 'ptr<f32, f32>'"),
+        (leaf("ptr", leaf("ptr", F32)), "expected a scalar type, got 'ptr<f32>'"),
+        (leaf("Var"), "'Var' takes 1 argument(s), in 'Var'"),
+        (leaf("func"), "'func' needs a result type"),
+        (leaf("tensor"), "'tensor' needs an element type"),
+        (leaf("tensor", X4, leaf("void")), "a tensor holds scalars or pointers, not 'void'"),
+        (leaf("tensor", leaf("4"), F32), "expected a dimension such as 'x64', got '4'"),
+        (leaf("tensor", leaf("x0"), F32), "expected a dimension such as 'x64', got 'x0'"),
+        (leaf("tensor", leaf("x-1"), F32), "expected a dimension such as 'x64', got 'x-1'"),
+        (leaf("tensor", leaf("x"), F32), "expected a dimension such as 'x64', got 'x'"),
+        (leaf("tensor", leaf("x4", F32), F32), "expected a dimension such as 'x64', got 'x4<f32>'"),
+        (leaf("tensor", leaf("x4", quoted=True), F32), "expected a dimension such as 'x64', got '\"x4\"'"),
+        (leaf("tensor", leaf("x" + "9" * 5000), F32), "expected a dimension such as 'x64'"),
+        (leaf("descriptor", X4, leaf("ptr", F32)), "expected a scalar type, got 'ptr<f32>'"),
+        (leaf("constant", F32), "'constant' takes 2 argument(s)"),
+        (leaf("constant", F32, leaf("c" + "9" * 5000)), "unknown type"),
+    ],
+)
+def test_malformed_spellings(syntax: TypeSyntax, message: str):
+    with pytest.raises(TypeSyntaxError, match=re.escape(message)):
+        read_type(syntax)
+
+
+@given(st.recursive(
+    st.builds(TypeSyntax, st.sampled_from(["i32", "tensor", "ptr", "x4", "c1", "func", "Tuple", "Var", "constant"])
+              | st.text(string.ascii_letters, max_size=3), st.just(()), st.booleans()),
+    lambda inner: st.builds(lambda name, parts: TypeSyntax(name, tuple(parts)),
+                            st.sampled_from(["tensor", "ptr", "func", "Tuple", "Var", "constant", "descriptor"]),
+                            st.lists(inner, max_size=3)),
+    max_leaves=6,
+))  # fmt: skip
+def test_any_spelling_is_a_type_or_an_error(syntax: TypeSyntax):
+    try:
+        type_ = read_type(syntax)
+    except TypeSyntaxError:
+        return
+    assert read_type(type_.syntax()) == type_
+
+
+def test_legacy_names():
+    assert read_type(leaf("int")) == i32 and read_type(leaf("float")) == f32 and read_type(leaf("boolean")) == i1
+    assert read_type(leaf("oracle.code.triton.Float16")) == f16
+    assert read_type(leaf("tensor", X4, leaf("double"))) == TensorType((4,), f64)
+    assert read_type(leaf("java.type", leaf("java.lang.Integer", quoted=True))) == i32
+    assert all(str(read_type(leaf(name))) == type_.name for name, type_ in LEGACY_NAMES.items())
+
+
+def test_shape_readers_are_for_dialects_too():
+    assert read_shape(leaf("tensor", X4, leaf("x2"), F32)) == ((4, 2), F32)
+    register_type("test_types.box", lambda syntax: VarType(read_type(syntax.arguments[0])))
+    assert read_type(leaf("test_types.box", F32)) == VarType(f32)
+
+
+def test_strings_in_spellings_are_escaped():
+    assert str(leaf('a"b\\c', quoted=True)) == '"a\\"b\\\\c"'
+    assert isinstance(core.Module, type) and isinstance(PythonType(), Type) and isinstance(i32, ScalarType)
