@@ -203,7 +203,7 @@ class _Verifier:
                     return None
                 break
             here = here.parent_op
-            if isinstance(here, Isolated):
+            if isinstance(here, Isolated) and not _within(home, here):
                 return f"is declared outside of the isolated {here.NAME}"
         return "does not dominate its use"
 
@@ -337,6 +337,14 @@ class _Verifier:
             self.report(op, f"'{op.callee}' takes {_listed(expected)}; it is given {_listed(given)}")
         if not _same(op.result.type, body.yield_type):
             self.report(op, f"'{op.callee}' gives {body.yield_type}, not {op.result.type}")
+
+
+def _within(block: Block, op: Op) -> bool:
+    """True when the block is in a body of the op, at any depth."""
+    here = block.parent.parent
+    while here is not None and here is not op:
+        here = here.parent_op
+    return here is op
 
 
 def _same(a: Type, b: Type) -> bool:

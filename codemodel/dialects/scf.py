@@ -101,13 +101,17 @@ class If(Op):
 
     def check(self) -> None:
         require(self.condition.type == i1, f"scf.if takes an i1, not {self.condition.type}")
+        counts: set[int] = set()
         for part in (self.then, self.otherwise):
             require(not part.parameters, "the bodies of scf.if take no parameters")
             for types in terminator_types(part):
+                counts.add(len(types))
                 require(
                     packed(types) == self.then.yield_type,
                     f"the bodies of scf.if yield {self.then.yield_type}; one yields {packed(types)}",
                 )
+        # Two values and one Tuple of two pack to the same type.
+        require(len(counts) < 2, "the bodies of scf.if yield different numbers of values")
 
 
 @operation("scf.while")

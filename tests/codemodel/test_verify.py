@@ -1,0 +1,470 @@
+"""The verifier: for each invariant a model that breaks it, and models that break none."""
+
+from __future__ import annotations
+
+import pytest
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
+from ziggurat.codemodel.errors import VerifyError
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, fill
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import f32, i1, i32, void
+from ziggurat.codemodel.verify import BODY_ENDS, verify, violations
+
+
+def found(model: Op) -> list[tuple[str, str]]:
+    """The violations as (name of the op, message)."""
+    return [(violation.op.NAME, violation.message) for violation in violations(model)]
+
+
+def function(body: str, ends: str = "tt.return;") -> Op:
+    return parse(f'tt.func @"f" (%n : i32, %x : f32, %c : i1)void -> {{ {body} {ends} }};')
+
+
+def only(model: Op, name: str, message: str) -> None:
+    """The model breaks one invariant, at this op."""
+    assert found(model) == [(name, message)], found(model)
+    with pytest.raises(VerifyError) as raised:
+        verify(model)
+    assert len(raised.value.violations) == 1
+    assert f"// ^ {message}" in str(raised.value)
+
+
+def start() -> Builder:
+    return Builder.root([i32, f32, i1])
+
+
+def finished(builder: Builder) -> Op:
+    """The function, also from a body that `Builder.finish` would refuse."""
+    fill(builder.body, "blocks", tuple(builder._draft.blocks))  # pyright: ignore[reportPrivateUsage]
+    return tt.Func("f", builder.body)
+
+
+def forced(builder: Builder, op: Op) -> Op:
+    """Put an op at the end of the block without the checks of `Builder.add`."""
+    op.__dict__["parent"] = builder.block
+    builder.block._ops.append(op)  # pyright: ignore
+    return op
+
+
+def test_good_models_have_no_violations():
+    verify(function(""))
+    verify(
+        parse(
+            """module ()void -> {
+            tt.func @"sum" (%a : f32, %b : f32)f32 -> { %s : f32 = arith.addf %a %b; tt.return %s; };
+            tt.func @"f" (%t : tensor<x8, f32>, %c : i1, %n : i32)void -> {
+                %r : f32 = tt.reduce %t @axis=0 (%a : f32, %b : f32)f32 -> {
+                    %s : f32 = tt.call %a %b @"sum"; tt.reduce.return %s; };
+                scf.if %c ()void -> { tt.return; } ()void -> { scf.yield; };
+                %z : i32 = arith.constant @0; %o : i32 = arith.constant @1;
+                %w : Tuple<i32, f32> = scf.while %n %r
+                    (%i : i32, %q : f32)Tuple<i32, f32> -> {
+                        %k : i1 = arith.cmpi %i %z @sgt; scf.condition %k %i %q; }
+                    (%i : i32, %q : f32)Tuple<i32, f32> -> { %j : i32 = arith.subi %i %o; scf.yield %j %q; };
+                cf.cond_br %c ^a(%z) ^b;
+              ^a(%p : i32): cf.br ^b;
+              ^b: tt.return; };
+            unreachable; };"""
+        )
+    )
+    verify(
+        parse(
+            """module ()void -> {
+            func @"g" (%a : object, %k : constexpr)object -> { return %a; };
+            func @"f" (%a : object)object -> {
+                for ()object -> { yield %a; } (%i : object)object -> {
+                    if %i ()object -> { return; } ()object -> { yield; }; yield; };
+                %r : object = func.call %a %a @"g"; return; };
+            unreachable; };"""
+        )
+    )
+
+
+# 1: parents and parts.
+
+
+def test_parents():
+    model = function("%0 : i32 = arith.addi %n %n;")
+    other = function("")
+    inner = model.bodies[0].entry.ops[0]
+    inner.__dict__["parent"] = other.bodies[0].entry
+    assert ("tt.func", "arith.addi in its body has another block as its parent") in found(model)
+
+
+def test_a_body_of_another_op():
+    model = function("scf.if %c ()void -> { scf.yield; } ()void -> { scf.yield; };")
+    fill(model.bodies[0].entry.ops[0].bodies[0], "parent", model)
+    only(model, "scf.if", "one of its bodies belongs to another op")
+
+
+def test_a_body_built_at_another_place():
+    model = function("scf.if %c ()void -> { scf.yield; } ()void -> { scf.yield; };")
+    fill(model.bodies[0].entry.ops[0].bodies[1], "ancestor", function("").bodies[0])
+    only(model, "scf.if", "one of its bodies was built at another place")
+
+
+def test_blocks_and_parameters_of_others():
+    model = function("")
+    block = model.bodies[0].entry
+    fill(block.parameters[1], "index", 2)
+    only(model, "tt.func", "a parameter of its body belongs to another block")
+    model = function("")
+    fill(model.bodies[0].entry, "parent", Body(void, None))
+    assert ("tt.func", "a block of its body belongs to another body") in found(model)
+    model = function("")
+    fill(model.bodies[0], "blocks", ())
+    only(model, "tt.func", "one of its bodies has no blocks")
+
+
+def test_an_op_in_two_places():
+    builder = start()
+    op = arith.AddI(*[builder.parameters[0]] * 2)
+    builder.add(op)
+    forced(builder, op)
+    builder.add(tt.Return([]))
+    assert ("arith.addi", "the op has several places in the model") in found(finished(builder))
+
+
+def test_a_result_of_another_op():
+    model = function("%0 : i32 = arith.addi %n %n;")
+    op = model.bodies[0].entry.ops[0]
+    op.__dict__["result"] = function("%0 : i32 = arith.addi %n %n;").bodies[0].entry.ops[0].result
+    assert ("arith.addi", "its result belongs to another op") in found(model)
+
+
+# 2: blocks.
+
+
+def test_a_block_without_terminator():
+    builder = start()
+    builder.add(tt.GetProgramId(0))
+    only(finished(builder), "tt.get_program_id", "block 0 does not end in a terminator")
+    only(finished(start()), "tt.func", "block 0 does not end in a terminator")
+
+
+def test_a_terminator_in_the_middle():
+    builder = start()
+    builder.add(tt.Return([]))
+    forced(builder, tt.Return([]))
+    only(finished(builder), "tt.return", "a terminator stands in the middle of a block")
+
+
+def test_a_block_that_nothing_leads_to():
+    builder = start()
+    builder.add(tt.Return([]))
+    builder.move_to(builder.new_block())
+    builder.add(tt.Return([]))
+    only(finished(builder), "tt.return", "block 1 cannot be reached from the entry")
+
+
+# 3 and 4: operands.
+
+
+def test_use_before_declaration():
+    builder = start()
+    number = builder.parameters[0]
+    later = arith.AddI(number, number)
+    forced(builder, arith.AddI(number, later.result))
+    forced(builder, later)
+    builder.add(tt.Return([]))
+    only(finished(builder), "arith.addi", "operand 1 does not dominate its use")
+
+
+def test_use_in_a_block_that_is_not_dominated():
+    model = function(
+        """cf.cond_br %c ^a ^b; ^a: %0 : i32 = arith.addi %n %n; cf.br ^d; ^b: cf.br ^d;
+        ^d: tt.print %0 @"";"""
+    )
+    only(model, "tt.print", "operand 0 does not dominate its use")
+
+
+def test_an_argument_of_a_successor_that_is_not_dominated():
+    model = function(
+        """cf.cond_br %c ^a ^b; ^a: %0 : i32 = arith.addi %n %n; cf.br ^d(%0); ^b: cf.br ^d(%0);
+        ^d(%1 : i32): tt.print %1 @"";"""
+    )
+    only(model, "cf.br", "operand 0 does not dominate its use")
+
+
+def test_use_outside_of_the_body_that_declares():
+    builder = start()
+    number, _, condition = builder.parameters
+    bodies: list[Body] = []
+    hidden: list[Value] = []
+    for _ in range(2):
+        inner = builder.nested()
+        hidden.append(inner.add(arith.AddI(number, number)))
+        inner.add(scf.Yield([]))
+        bodies.append(inner.finish())
+    builder.add(scf.If(condition, *bodies))
+    forced(builder, tt.Print(hidden[:1], ""))
+    builder.add(tt.Return([]))
+    only(finished(builder), "tt.print", "operand 0 does not dominate its use")
+
+
+def test_an_operand_that_is_nowhere():
+    builder = start()
+    forced(builder, tt.Print([tt.GetProgramId(0).result], ""))
+    builder.add(tt.Return([]))
+    only(finished(builder), "tt.print", "operand 0 is not declared in the model")
+
+
+def test_an_operand_without_a_value():
+    builder = start()
+    nothing = builder.add(tt.Print([], ""))
+    builder.add(tt.Print([nothing], ""))
+    builder.add(tt.Return([]))
+    only(finished(builder), "tt.print", "operand 0 has no value: it is of type void")
+
+
+def test_isolated_ops_capture_nothing():
+    module = Builder.root()
+    outside = module.add(tt.GetProgramId(0))
+    inner = Builder.root()
+    forced(inner, tt.Print([outside], ""))
+    inner.add(tt.Return([]))
+    module.add(tt.Func("f", inner.finish()))
+    module.add(core.Unreachable())
+    only(core.Module(module.finish()), "tt.print", "operand 0 is declared outside of the isolated tt.func")
+
+
+# 5: successors.
+
+
+def test_a_successor_in_another_body():
+    builder, other = start(), start()
+    elsewhere: Block = other.new_block()
+    forced(builder, cf.Br(Successor(elsewhere)))
+    only(finished(builder), "cf.br", "a successor is not a block of the same body")
+
+
+def test_the_entry_as_a_successor():
+    builder = Builder.root()
+    forced(builder, cf.Br(Successor(builder.entry)))
+    only(finished(builder), "cf.br", "the entry block is a successor")
+
+
+def test_arguments_of_a_successor():
+    only(function("cf.br ^a; ^a(%0 : i32):"), "cf.br", "block 1 takes (i32); it is given ()")
+    only(function("cf.br ^a(%x); ^a(%0 : i32):"), "cf.br", "block 1 takes (i32); it is given (f32)")
+
+
+# 6 and 7: the declarations of the ops.
+
+
+def test_counts():
+    builder = start()
+    op = arith.AddI(*[builder.parameters[0]] * 2)
+    op.__dict__["operands"] = op.operands[:1]
+    builder.add(op)
+    op = cf.Br(Successor(builder.new_block()))
+    builder.add(op)
+    builder.move_to(op.successors[0].block)
+    builder.add(tt.Return([]))
+    model = finished(builder)
+    only(model, "arith.addi", "arith.addi takes 2 operand(s), got 1")
+    op.__dict__["successors"] = ()
+    assert ("cf.br", "cf.br takes 1 successor(s), got 0") in found(model)
+
+
+def test_count_of_bodies():
+    model = function("scf.if %c ()void -> { scf.yield; } ()void -> { scf.yield; };")
+    choice = model.bodies[0].entry.ops[0]
+    choice.__dict__["bodies"] = choice.bodies[:1]
+    only(model, "scf.if", "scf.if takes 2 body(s), got 1")
+
+
+def test_attributes():
+    builder = start()
+    builder.add(tt.GetProgramId.SPEC.make([], [], {"axis": "z"}, [], i32))
+    builder.add(tt.Return([]))
+    messages = found(finished(builder))
+    assert ("tt.get_program_id", "attribute 'axis' must be of kind int, got 'z'") in messages
+
+
+def test_result_types():
+    only(function("%0 : f32 = arith.addi %n %n;"), "arith.addi", "the result is of type f32; it should be i32")
+    builder = start()
+    op = arith.ConstantOp(1, i32)
+    fill(op.result, "type", f32)
+    builder.add(op)
+    builder.add(tt.Return([]))
+    only(finished(builder), "arith.constant", "the result is of type f32; it should be i32")
+
+
+def test_type_rules():
+    only(function("%0 : f32 = arith.addi %x %x;"), "arith.addi", "arith.addi takes ints, not f32")
+    only(
+        function("%0 : i32 = arith.addi %n %x;"), "arith.addi", "arith.addi takes operands of one type, not i32 and f32"
+    )
+
+
+def test_a_type_rule_that_stumbles_is_a_violation():
+    builder = start()
+    number = builder.parameters[0]
+    op = arith.AddI(number, number)
+    op.__dict__["lhs"] = None
+    builder.add(op)
+    builder.add(tt.Return([]))
+    assert any(
+        name == "arith.addi" and "its type rule fails with" in message for name, message in found(finished(builder))
+    )
+
+
+# 8: leaving bodies.
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "message"),
+    [
+        (function("", "scf.yield;"), "scf.yield", "scf.yield cannot end a body of tt.func; that ends in tt.return"),
+        (function("", "return;"), "return", "return cannot end a body of tt.func; that ends in tt.return"),
+        (
+            function("scf.if %c ()void -> { yield; } ()void -> { scf.yield; };"),
+            "yield",
+            "yield cannot end a body of scf.if; that ends in scf.yield",
+        ),
+        (
+            function("scf.if %c ()void -> { return; } ()void -> { scf.yield; };"),
+            "return",
+            "return cannot leave a tt.func; that ends in tt.return",
+        ),
+        (
+            function("scf.while ()void -> { scf.yield; } ()void -> { scf.yield; };"),
+            "scf.yield",
+            "scf.yield cannot end a body of scf.while; that ends in scf.condition",
+        ),
+        (
+            function(
+                """%t : tensor<x8, i32> = tt.make_range @start=0 @end=8;
+                %r : i32 = tt.reduce %t @axis=0 (%a : i32, %b : i32)i32 -> { tt.scan.return %a; };"""
+            ),
+            "tt.scan.return",
+            "tt.scan.return cannot end a body of tt.reduce; that ends in tt.reduce.return",
+        ),
+        (
+            function(
+                """%t : tensor<x8, i32> = tt.make_range @start=0 @end=8;
+                %r : i32 = tt.reduce %t @axis=0 (%a : i32, %b : i32)i32 -> {
+                    scf.if %c ()void -> { tt.return; } ()void -> { scf.yield; }; tt.reduce.return %a; };"""
+            ),
+            "tt.return",
+            "tt.return cannot leave a function through tt.reduce",
+        ),
+        (function("", "tt.return %n;"), "tt.return", "tt.func yields void; tt.return gives i32"),
+        (
+            function("scf.if %c ()void -> { tt.return %n; } ()void -> { scf.yield; };"),
+            "tt.return",
+            "tt.func yields void; tt.return gives i32",
+        ),
+        (
+            function("%0 : i32 = arith.constant @0; scf.for %0 %n %n (%i : i32)i32 -> { scf.yield; };"),
+            "scf.yield",
+            "the body of scf.for yields i32; scf.yield gives void",
+        ),
+        (
+            function("scf.while ()i1 -> { scf.condition %c; } ()void -> { scf.yield; };"),
+            "scf.condition",
+            "the body of scf.while yields i1; scf.condition gives void",
+        ),
+        (
+            parse("module ()void -> { yield; };"),
+            "yield",
+            "yield cannot end a body of module; that ends in unreachable",
+        ),
+    ],
+)
+def test_ends_of_bodies(model: Op, name: str, message: str):
+    only(model, name, message)
+
+
+def test_an_if_whose_yields_differ_in_number():
+    # Both pack to the same Tuple, so only the number tells them apart.
+    model = function(
+        """%p : Tuple<i32, i32> = tuple %n %n;
+        %r : Tuple<i32, i32> = scf.if %c ()Tuple<i32, i32> -> { scf.yield %p; }
+            ()Tuple<i32, i32> -> { scf.yield %n %n; };"""
+    )
+    only(model, "scf.if", "the bodies of scf.if yield different numbers of values")
+
+
+def test_a_return_outside_of_functions():
+    model = parse(
+        """module ()void -> { %c : i1 = arith.constant @true;
+            scf.if %c ()void -> { tt.return; } ()void -> { scf.yield; }; unreachable; };"""
+    )
+    only(model, "tt.return", "tt.return cannot leave a function through module")
+
+
+def test_the_table_names_declared_ops():
+    from ziggurat.codemodel.declare import OPS
+
+    for name, ends in BODY_ENDS.items():
+        assert OPS[name].SPEC.bodies
+        assert all(end in OPS for end in ends)
+
+
+# 9: symbols.
+
+CALLEE = 'tt.func @"g" (%a : i32)f32 -> { %r : f32 = arith.constant @1.0; tt.return %r; };'
+
+
+def module(caller: str, callee: str = CALLEE) -> Op:
+    return parse(
+        f"""module ()void -> {{ {callee}
+            tt.func @"f" (%n : i32, %x : f32)void -> {{ {caller} tt.return; }}; unreachable; }};"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "message"),
+    [
+        (module("", CALLEE.replace('"g"', '"f"')), "tt.func", "the symbol 'f' is declared twice"),
+        (module('%0 : f32 = tt.call %n @"h";'), "tt.call", "the module has no function 'h'"),
+        (module('%0 : object = func.ref @"h";'), "func.ref", "the module has no function 'h'"),
+        (module('%0 : f32 = tt.call %x @"g";'), "tt.call", "'g' takes (i32); it is given (f32)"),
+        (module('%0 : f32 = tt.call %n %n @"g";'), "tt.call", "'g' takes (i32); it is given (i32, i32)"),
+        (module('%0 : i32 = tt.call %n @"g";'), "tt.call", "'g' gives f32, not i32"),
+        (module('%0 : f32 = func.call %n @"g";'), "func.call", "func.call calls a func; 'g' is a tt.func"),
+    ],
+)
+def test_symbols(model: Op, name: str, message: str):
+    only(model, name, message)
+
+
+# The report.
+
+
+def test_all_violations_are_listed_and_marked():
+    model = function(
+        """%0 : f32 = arith.addi %n %n @loc="7:4:7:9:k.py"; %1 : i32 = arith.addi %n %x;
+        scf.if %c ()void -> { yield; } ()void -> { scf.yield; };""",
+        "return;",
+    )
+    with pytest.raises(VerifyError) as raised:
+        verify(model)
+    assert [violation.op.NAME for violation in raised.value.violations] == [
+        "arith.addi",
+        "arith.addi",
+        "yield",
+        "return",
+    ]
+    text = str(raised.value)
+    assert text.startswith("the model breaks 4 invariants:")
+    assert "arith.addi: the result is of type f32; it should be i32 (k.py:7:5)" in text
+    lines = [line.strip() for line in text.splitlines()]
+    at = lines.index("%3 : f32 = arith.addi %0 %0;")
+    assert lines[at + 1] == "// ^ the result is of type f32; it should be i32"
+    # The marks are comments: the printed model can be read again, and is as wrong as before.
+    printed = text[text.index("tt.func @") :]
+    assert parse(printed) == model
+    assert len(violations(parse(printed))) == 4
+
+
+def test_a_function_of_a_module_can_be_verified_alone():
+    good = module('%0 : f32 = tt.call %n @"g";')
+    assert isinstance(good, core.Module)
+    for part in good.functions().values():
+        verify(part)
