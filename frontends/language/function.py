@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ziggurat.codemodel.op import Op
 from ziggurat.frontends.language.signature import active_recorder
 
+if TYPE_CHECKING:
+    # The parameter is used as the number, dtype or function that it is.
+    constexpr: TypeAlias = Any
+else:
 
-class constexpr:
-    """Annotation of a parameter that takes a value known at compile time: `BLOCK: zg.constexpr`."""
+    class constexpr:
+        """Annotation of a parameter that takes a value known at compile time: `BLOCK: zg.constexpr`."""
 
 
 class Function:

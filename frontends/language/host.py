@@ -70,21 +70,46 @@ def _sigmoid(x: float) -> float:
     return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))
 
 
-add, sub, mul, div = map(_on_numbers, (operator.add, operator.sub, operator.mul, operator.truediv))
-floordiv, mod, neg = map(_on_numbers, (operator.floordiv, operator.mod, operator.neg))
-and_, or_, xor = map(_on_numbers, (operator.and_, operator.or_, operator.xor))
-shl, shr = map(_on_numbers, (operator.lshift, operator.rshift))
-minimum, maximum = _on_numbers(_smaller), _on_numbers(_larger)
-abs = _on_numbers(operator.abs)
-invert = _on_numbers(lambda x: not x if isinstance(x, bool) else ~x)
-clamp = _on_numbers(lambda x, low, high: _smaller(_larger(x, low), high))
-fma = _on_numbers(lambda a, b, c: a * b + c)
-cdiv = _on_numbers(lambda x, div: -(-x // div))
+def _exp2(x: float) -> float:
+    return math.pow(2.0, x)
 
-exp, exp2, log, log2 = map(_on_floats, (math.exp, lambda x: 2.0**x, _log, _log2))
+
+_python: Any = operator  # its functions take more than numbers, and say so in types that a checker can't follow
+
+add, sub, mul, div = map(_on_numbers, (_python.add, _python.sub, _python.mul, _python.truediv))
+floordiv, mod, neg = map(_on_numbers, (_python.floordiv, _python.mod, _python.neg))
+and_, or_, xor = map(_on_numbers, (_python.and_, _python.or_, _python.xor))
+shl, shr, abs = map(_on_numbers, (_python.lshift, _python.rshift, _python.abs))
+minimum, maximum = map(_on_numbers, (_smaller, _larger))
+
+exp, exp2, log, log2 = map(_on_floats, (math.exp, _exp2, _log, _log2))
 sqrt, rsqrt, sin, cos = map(_on_floats, (math.sqrt, _rsqrt, math.sin, math.cos))
 tanh, erf, sigmoid = map(_on_floats, (math.tanh, math.erf, _sigmoid))
 floor, ceil = map(_on_floats, (_whole(math.floor), _whole(math.ceil)))
+
+
+@_on_numbers
+def invert(x: int) -> int:
+    """Every bit turned over; of a bool, not."""
+    return not x if isinstance(x, bool) else ~x
+
+
+@_on_numbers
+def clamp(x: Any, low: Any, high: Any) -> Any:
+    """Between the bounds."""
+    return _smaller(_larger(x, low), high)
+
+
+@_on_numbers
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """Of floats, rounded twice."""
+    return a * b + c
+
+
+@_on_numbers
+def cdiv(x: int, div: int) -> int:
+    """Rounded up."""
+    return -(-x // div)
 
 
 @_on_numbers
@@ -131,6 +156,10 @@ def cast(x: Any, dtype: Any, fp_downcast_rounding: Any, bitcast: Any) -> Any:
     """A number as one of the dtype, for all dtypes but the 8-bit floats."""
     if not (isinstance(x, Real) and isinstance(dtype, ScalarType)) or bitcast or fp_downcast_rounding == "rtz":
         return NotImplemented
+    return _cast(x, dtype)
+
+
+def _cast(x: Any, dtype: ScalarType) -> Any:
     if dtype.kind == "bool":
         return bool(x)
     if dtype.kind == "int":
