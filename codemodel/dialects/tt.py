@@ -770,6 +770,11 @@ class Assert(Op):
         require(element_of(self.condition.type) == i1, f"tt.assert takes i1, not {self.condition.type}")
 
 
+@operation("tt.barrier")
+class Barrier(Op):
+    """All threads of the program get here before one goes on. Of no effect on what a program computes."""
+
+
 @operation("tt.poison")
 class Poison(Op, Pure):
     """No defined value: where control flow needs one that is never used."""

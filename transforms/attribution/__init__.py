@@ -1,1 +1,7 @@
-"""."""
+"""Attribution: which type each value of a Python model has, by abstract interpretation."""
+
+from ziggurat.transforms.attribution.attribute import attribute
+from ziggurat.transforms.attribution.attribution import Attribution, Scope
+from ziggurat.transforms.attribution.promotion import constant
+
+__all__ = ["Attribution", "Scope", "attribute", "constant"]

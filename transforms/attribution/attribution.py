@@ -1,0 +1,79 @@
+"""What attribution finds out: the types of a function's values at one list of argument types, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.text.writer import to_text
+from ziggurat.codemodel.types import ConstantType, Type, void
+from ziggurat.transforms.attribution.lattice import FunctionName, RangeType, Unusable
+
+
+class Scope:
+    """Findings about the ops of a function, or of one iteration of an unrolled loop in it (then `parent` is the scope around).
+
+    Tables about an op are keyed by its result.
+    """
+
+    __slots__ = ("bound", "callees", "joins", "parent", "ranges", "taken", "types", "unrolled")
+
+    def __init__(self, parent: Scope | None = None) -> None:
+        self.parent = parent
+        # The type of each value.
+        self.types: dict[Value, Type] = {}
+        # Of a call of the language: its arguments by parameter; a Value of the Python model, or a constant.
+        self.bound: dict[Value, dict[str, Any]] = {}
+        # Of a call: the callee. Of a reduction: the function that combines.
+        self.callees: dict[Value, Attribution] = {}
+        # Of an `if` whose condition is known: which body runs, 0 or 1.
+        self.taken: dict[Value, int] = {}
+        # Of a loop or an `if`: the type of each variable stored inside, where control flow meets; in the order of the
+        # first store.
+        self.joins: dict[Value, dict[Value, Type]] = {}
+        # Of an unrolled loop: a scope for each iteration, with the type of the item.
+        self.unrolled: dict[Value, list[tuple[Type, Scope]]] = {}
+        # Of a loop that counts: what it counts over.
+        self.ranges: dict[Value, RangeType] = {}
+
+    def type_of(self, value: Value) -> Type:
+        """The attributed type of a value of the Python model."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.types.get(value)
+            if found is not None:
+                return found
+            scope = scope.parent
+        raise KeyError(value)
+
+
+def symbol_part(type_: Type) -> str:
+    """A type as a part of a function's name: a constant by its bare value."""
+    if isinstance(type_, ConstantType):
+        value = type_.value
+        return value.symbol if isinstance(value, FunctionName) else str(value)
+    return str(type_)
+
+
+class Attribution:
+    """The findings about a function at one list of argument types. `symbol` is its name in the Triton model."""
+
+    def __init__(self, func: Op, parameter_types: tuple[Type, ...]) -> None:
+        self.func = func
+        self.parameter_types = parameter_types
+        self.result: Type = void
+        self.symbol = ""
+        self.scope = Scope()
+        # The types that the `return`s give must be brought to `result`; False when some path falls off the end.
+        self.always_returns = False
+
+    def __str__(self) -> str:
+        """The Python model, with the attributed type of each value under its op."""
+
+        def remark(op: Op) -> Iterable[str]:
+            found = self.scope.types.get(op.result)
+            if found is not None and not isinstance(found, Unusable) and op is not self.func:
+                yield f"-> {found}"
+
+        return to_text(self.func, remark=remark)

@@ -1,0 +1,366 @@
+"""Type rules of the calls that work element by element, and of Python's operators on scalars. One method a call."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.types import (
+    ConstantType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    f32,
+    i1,
+    i32,
+    shape_of,
+    shaped,
+    u32,
+    with_element,
+)
+from ziggurat.transforms.attribution.promotion import (
+    common_shape,
+    constant,
+    describe,
+    is_number,
+    is_pointer,
+    promote,
+    promote_types,
+    require_fits,
+    scalar_type,
+)
+
+
+def _true_division(a: Any, b: Any) -> Any:
+    return a / b
+
+
+def _floor_division(a: Any, b: Any) -> Any:
+    return a // b
+
+
+FOLDS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "pow": operator.pow,
+    "and_": operator.and_,
+    "or_": operator.or_,
+    "xor": operator.xor,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+    "minimum": min,
+    "maximum": max,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+COMPARISONS = {
+    "EQUAL": "eq",
+    "NOT_EQUAL": "ne",
+    "LESS_THAN": "lt",
+    "LESS_THAN_OR_EQUAL": "le",
+    "GREATER_THAN": "gt",
+    "GREATER_THAN_OR_EQUAL": "ge",
+}
+
+
+def folded(name: str, *values: Any) -> ConstantType:
+    """The constant that Python computes. Raises `KernelValueError` where Python raises."""
+    try:
+        return constant(FOLDS[name](*values))
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
+        shown = ", ".join(repr(value) for value in values)
+        raise KernelValueError(f"cannot compute {name} of the constants {shown}: {error}") from None
+
+
+class ElementwiseTypes:
+    """Arithmetic, comparisons, casts and functions of numbers."""
+
+    def _constants(self, *types: Type) -> bool:
+        return all(isinstance(type_, ConstantType) for type_ in types)
+
+    def _numbers(self, name: str, *types: Type) -> None:
+        for type_ in types:
+            if not is_number(type_):
+                what = "a pointer" if is_pointer(type_) else describe(type_)
+                raise KernelTypeError(f"zg.{name} takes numbers, got {what}")
+
+    def _arithmetic(self, name: str, a: Type, b: Type) -> Type:
+        if isinstance(a, ConstantType) and isinstance(b, ConstantType):
+            return folded(name, a.value, b.value)
+        self._numbers(name, a, b)
+        element = promote(a, b)
+        if element == i1 and name in ("add", "sub", "mul"):
+            element = i32
+        return shaped(common_shape(f"zg.{name}", a, b), element)
+
+    def _pointer_offset(self, name: str, pointer: Type, offset: Type) -> Type:
+        if is_pointer(offset):
+            raise KernelTypeError(f"zg.{name} of two pointers, {pointer} and {offset}", hint="a pointer moves by integers")
+        if not is_number(offset) or not scalar_type(offset).is_int:
+            raise KernelTypeError(
+                f"zg.{name} moves the pointer {pointer} by {describe(offset)}: an offset is an integer",
+                hint="compute the offset in integers, or cast it with zg.cast(offset, zg.i32)",
+            )
+        shape = common_shape(f"zg.{name}", pointer, offset)
+        element = pointer.element if isinstance(pointer, TensorType) else pointer
+        assert isinstance(element, PtrType)
+        return shaped(shape, element)
+
+    def add(self, a: Type, b: Type) -> Type:
+        if is_pointer(a):
+            return self._pointer_offset("add", a, b)
+        if is_pointer(b):
+            return self._pointer_offset("add", b, a)
+        return self._arithmetic("add", a, b)
+
+    def sub(self, a: Type, b: Type) -> Type:
+        if is_pointer(a):
+            return self._pointer_offset("sub", a, b)
+        return self._arithmetic("sub", a, b)
+
+    def mul(self, a: Type, b: Type) -> Type:
+        return self._arithmetic("mul", a, b)
+
+    def div(self, a: Type, b: Type) -> Type:
+        if isinstance(a, ConstantType) and isinstance(b, ConstantType):
+            return folded("div", a.value, b.value)
+        self._numbers("div", a, b)
+        element = promote(a, b)
+        return shaped(common_shape("zg.div", a, b), element if element.is_float else f32)
+
+    def _integers(self, name: str, a: Type, b: Type, hint: str | None = None) -> Type:
+        if isinstance(a, ConstantType) and isinstance(b, ConstantType):
+            return folded(name, a.value, b.value)
+        self._numbers(name, a, b)
+        for type_ in (a, b):
+            if scalar_type(type_).is_float:
+                raise KernelTypeError(f"zg.{name} takes integers, got {describe(type_)}", hint=hint)
+        return shaped(common_shape(f"zg.{name}", a, b), promote(a, b))
+
+    def floordiv(self, a: Type, b: Type) -> Type:
+        return self._integers("floordiv", a, b, "for floats, zg.floor(zg.div(a, b))")
+
+    def mod(self, a: Type, b: Type) -> Type:
+        return self._arithmetic("mod", a, b)
+
+    def and_(self, a: Type, b: Type) -> Type:
+        return self._integers("and_", a, b)
+
+    def or_(self, a: Type, b: Type) -> Type:
+        return self._integers("or_", a, b)
+
+    def xor(self, a: Type, b: Type) -> Type:
+        return self._integers("xor", a, b)
+
+    def shl(self, a: Type, b: Type) -> Type:
+        return self._integers("shl", a, b)
+
+    def shr(self, a: Type, b: Type) -> Type:
+        return self._integers("shr", a, b)
+
+    def minimum(self, a: Type, b: Type, *_options: Any) -> Type:
+        return self._arithmetic("minimum", a, b)
+
+    def maximum(self, a: Type, b: Type, *_options: Any) -> Type:
+        return self._arithmetic("maximum", a, b)
+
+    def clamp(self, x: Type, low: Type, high: Type, *_options: Any) -> Type:
+        if isinstance(x, ConstantType) and isinstance(low, ConstantType) and isinstance(high, ConstantType):
+            return folded("minimum", folded("maximum", x.value, low.value).value, high.value)
+        self._numbers("clamp", x, low, high)
+        return self._common("clamp", x, low, high)
+
+    def fma(self, a: Type, b: Type, c: Type) -> Type:
+        self._numbers("fma", a, b, c)
+        if self._constants(a, b, c):
+            return self.add(self.mul(a, b), c)
+        result = self._common("fma", a, b, c)
+        if not scalar_type(result).is_float:
+            raise KernelTypeError(f"zg.fma takes floats, got {result}", hint="zg.add(zg.mul(a, b), c)")
+        return result
+
+    def _common(self, name: str, *types: Type) -> Type:
+        """The type of all operands after promotion: those that are typed first, then the literals."""
+        typed = [type_ for type_ in types if not isinstance(type_, ConstantType)]
+        element = scalar_type(typed[0])
+        for type_ in typed[1:]:
+            element = promote_types(element, scalar_type(type_))
+        for type_ in types:
+            if isinstance(type_, ConstantType):
+                element = promote(element, type_)
+        return shaped(common_shape(f"zg.{name}", *types), element)
+
+    def neg(self, x: Type) -> Type:
+        if isinstance(x, ConstantType):
+            return folded("sub", 0, x.value) if not isinstance(x.value, float) else constant(-x.value)
+        self._numbers("neg", x)
+        if scalar_type(x) == i1:
+            raise KernelTypeError(f"zg.neg takes integers or floats, got {x}", hint="zg.invert changes true and false")
+        return x
+
+    def invert(self, x: Type) -> Type:
+        if isinstance(x, ConstantType):
+            return constant(not x.value) if isinstance(x.value, bool) else folded("xor", x.value, -1)
+        self._numbers("invert", x)
+        if scalar_type(x).is_float:
+            raise KernelTypeError(f"zg.invert takes integers, got {x}")
+        return x
+
+    # Comparisons.
+
+    def _comparison(self, name: str, a: Type, b: Type) -> Type:
+        if isinstance(a, ConstantType) and isinstance(b, ConstantType):
+            return folded(name, a.value, b.value)
+        if is_pointer(a) and a == b:
+            return with_element(a, i1)
+        self._numbers("compare", a, b)
+        promote(a, b)
+        return shaped(common_shape("zg.compare", a, b), i1)
+
+    def compare(self, a: Type, b: Type, kind: Any) -> Type:
+        return self._comparison(COMPARISONS[kind.name], a, b)
+
+    def where(self, condition: Type, x: Type, y: Type) -> Type:
+        self._numbers("where", condition)
+        if isinstance(condition, ConstantType) and isinstance(x, ConstantType) and isinstance(y, ConstantType):
+            return x if condition.value else y
+        if is_pointer(x) and is_pointer(y):
+            element = x.element if isinstance(x, TensorType) else x
+            if with_element(x, element) != with_element(y, element) and shape_of(x) == shape_of(y):  # type: ignore[arg-type]
+                raise KernelTypeError(f"zg.where chooses between unlike pointers, {x} and {y}")
+            assert isinstance(element, PtrType)
+            return shaped(common_shape("zg.where", condition, x, y), element)
+        self._numbers("where", x, y)
+        if isinstance(x, ConstantType) and isinstance(y, ConstantType):
+            element = promote_types(scalar_type(x), scalar_type(y))
+        else:
+            element = promote(x, y)
+        return shaped(common_shape("zg.where", condition, x, y), element)
+
+    # Casts.
+
+    def cast(self, x: Type, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Type:
+        if isinstance(dtype, PtrType):
+            return self._pointer_cast(x, dtype)
+        if not isinstance(dtype, ScalarType):
+            raise KernelTypeError(f"zg.cast takes a dtype such as zg.f16, got {dtype!r}")
+        if bitcast:
+            return self.bitcast(x, dtype)
+        if is_pointer(x):
+            if dtype.name != "i64":
+                raise KernelTypeError(f"the pointer {x} casts to zg.i64 or to another pointer, not to {dtype}")
+            return with_element(x, dtype)
+        self._numbers("cast", x)
+        if rounding not in (None, "rtne", "rtz"):
+            raise KernelValueError(f"fp_downcast_rounding is 'rtne' or 'rtz', not {rounding!r}")
+        if rounding is not None and not (dtype.is_float and scalar_type(x).is_float and dtype.bits < scalar_type(x).bits):
+            raise KernelValueError("fp_downcast_rounding is for a cast from a float to a narrower float")
+        if isinstance(x, ConstantType):
+            if dtype.is_int and not isinstance(x.value, float):
+                if dtype != i1:
+                    require_fits(int(x.value), dtype)
+            return dtype
+        return with_element(x, dtype)
+
+    def bitcast(self, x: Type, dtype: Any) -> Type:
+        if isinstance(dtype, PtrType):
+            return self._pointer_cast(x, dtype)
+        if not isinstance(dtype, ScalarType):
+            raise KernelTypeError(f"zg.bitcast takes a dtype such as zg.i32, got {dtype!r}")
+        self._numbers("bitcast", x)
+        if scalar_type(x).bits != dtype.bits:
+            raise KernelTypeError(
+                f"zg.bitcast keeps the width: {scalar_type(x)} has {scalar_type(x).bits} bits, {dtype} has {dtype.bits}",
+                hint="zg.cast converts the value",
+            )
+        return with_element(x if not isinstance(x, ConstantType) else scalar_type(x), dtype)
+
+    def _pointer_cast(self, x: Type, target: PtrType) -> Type:
+        if is_pointer(x) or (not isinstance(x, ConstantType) and is_number(x) and scalar_type(x).name == "i64"):
+            return with_element(x, target)
+        raise KernelTypeError(f"only pointers and i64 cast to {target}, not {describe(x)}")
+
+    # Functions of floats.
+
+    def _float_function(self, name: str, x: Type, fold: Callable[[float], float] | None) -> Type:
+        if isinstance(x, ConstantType) and fold is not None:
+            try:
+                return constant(float(fold(x.value)))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise KernelValueError(f"cannot compute {name} of the constant {x.value!r}: {error}") from None
+        self._numbers(name, x)
+        return x if scalar_type(x).is_float else with_element(x, f32)
+
+    def exp(self, x: Type) -> Type:
+        return self._float_function("exp", x, math.exp)
+
+    def exp2(self, x: Type) -> Type:
+        return self._float_function("exp2", x, math.exp2)
+
+    def log(self, x: Type) -> Type:
+        return self._float_function("log", x, math.log)
+
+    def log2(self, x: Type) -> Type:
+        return self._float_function("log2", x, math.log2)
+
+    def sqrt(self, x: Type) -> Type:
+        return self._float_function("sqrt", x, math.sqrt)
+
+    def rsqrt(self, x: Type) -> Type:
+        return self._float_function("rsqrt", x, lambda value: 1 / math.sqrt(value))
+
+    def sin(self, x: Type) -> Type:
+        return self._float_function("sin", x, math.sin)
+
+    def cos(self, x: Type) -> Type:
+        return self._float_function("cos", x, math.cos)
+
+    def tanh(self, x: Type) -> Type:
+        return self._float_function("tanh", x, math.tanh)
+
+    def erf(self, x: Type) -> Type:
+        return self._float_function("erf", x, math.erf)
+
+    def floor(self, x: Type) -> Type:
+        return self._float_function("floor", x, lambda value: float(math.floor(value)))
+
+    def ceil(self, x: Type) -> Type:
+        return self._float_function("ceil", x, lambda value: float(math.ceil(value)))
+
+    def abs(self, x: Type) -> Type:
+        if isinstance(x, ConstantType):
+            self._numbers("abs", x)
+            return constant(abs(x.value))
+        self._numbers("abs", x)
+        return x
+
+    def umulhi(self, a: Type, b: Type) -> Type:
+        result = self._integers("umulhi", a, b) if not self._constants(a, b) else None
+        if result is None or scalar_type(result).bits not in (32, 64):
+            raise KernelTypeError(f"zg.umulhi takes 32- or 64-bit integers, got {describe(a)} and {describe(b)}")
+        element = scalar_type(result)
+        if element.signed:
+            element = u32 if element.bits == 32 else ScalarType("u64", "int", 64, False)
+        return with_element(result, element)
+
+    def cdiv_constants(self, x: ConstantType, div: ConstantType) -> Type:
+        """`zg.cdiv` of constants, as Python computes it; of run-time values it is a function of the library."""
+        return folded("floordiv", folded("add", x.value, div.value - 1).value, div.value)
+
+    def next_power_of_2(self, n: Any) -> Type:
+        if type(n) is not int:
+            raise KernelTypeError(f"zg.next_power_of_2 takes an integer, got {n!r}")
+        return constant(1 << max(0, n - 1).bit_length())
