@@ -1,0 +1,336 @@
+"""Expressions as ops: each gives one value, and stands at the span of its text."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
+from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.types import pyobject
+from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.language.signature import SIGNATURES, Call
+from ziggurat.frontends.reflection.calls import Default, bind_function, check_builtin, check_call, check_form
+from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, as_constant, builtin_name
+from ziggurat.frontends.reflection.source import Source
+from ziggurat.frontends.reflection.unsupported import unsupported
+
+_BINARY: dict[type[ast.operator], type[py.Binary]] = {
+    ast.Add: py.Add,
+    ast.Sub: py.Sub,
+    ast.Mult: py.Mul,
+    ast.Div: py.Div,
+    ast.FloorDiv: py.FloorDiv,
+    ast.Mod: py.Mod,
+    ast.Pow: py.Pow,
+    ast.BitAnd: py.And,
+    ast.BitOr: py.Or,
+    ast.BitXor: py.Xor,
+    ast.LShift: py.Shl,
+    ast.RShift: py.Shr,
+}
+_COMPARE: dict[type[ast.cmpop], type[py.Binary]] = {
+    ast.Eq: py.Eq,
+    ast.NotEq: py.Ne,
+    ast.Lt: py.Lt,
+    ast.LtE: py.Le,
+    ast.Gt: py.Gt,
+    ast.GtE: py.Ge,
+    ast.Is: py.Is,
+    ast.IsNot: py.IsNot,
+    ast.In: py.In,
+    ast.NotIn: py.NotIn,
+}
+_UNARY: dict[type[ast.unaryop], type[py.Unary]] = {
+    ast.USub: py.Neg,
+    ast.UAdd: py.Pos,
+    ast.Invert: py.Invert,
+    ast.Not: py.Not,
+}
+# The classes that `isinstance` knows; in the model a class is the name of its builtin.
+_CLASSES = (bool, int, float, str, tuple)
+_RANGES = ("range", "static_range")
+
+
+class Expressions:
+    """Reflects expressions at the place of `builder`. `variables` are the ones declared so far."""
+
+    def __init__(self, names: Names, source: Source, builder: Builder, callees: dict[str, Function]) -> None:
+        self.names = names
+        self.source = source
+        self.builder = builder
+        self.callees = callees
+        self.variables: dict[str, Value] = {}
+
+    def expression(self, node: ast.expr) -> Value:
+        """The value of an expression."""
+        handler = self.EXPRESSIONS.get(type(node))
+        if handler is None:
+            raise unsupported(node, self.source)
+        return handler(self, node)
+
+    def add(self, op: Op, node: Any) -> Value:
+        """Place an op that models `node`."""
+        return self.builder.add(op, self.source.span(node))
+
+    def constant(self, value: Any, node: Any) -> Value:
+        return self.add(core.ConstantOp(value, pyobject), node)
+
+    def body(self, node: Any, fill: Callable[[], Value | None]) -> Body:
+        """A body that `fill` adds ops to; it yields what that gives, unless it has ended by a return."""
+        outer = self.builder
+        inner = self.builder = outer.nested((), pyobject)
+        try:
+            value = fill()
+            if not inner.terminated:
+                self.add(core.Yield(() if value is None else (value,)), node)
+            return inner.finish()
+        except BaseException:
+            inner.abandon()
+            raise
+        finally:
+            self.builder = outer
+
+    def part(self, node: ast.expr) -> Body:
+        """A body that yields the value of an expression."""
+        return self.body(node, lambda: self.expression(node))
+
+    # Names and literals.
+
+    def name(self, node: ast.Name) -> Value:
+        variable = self.variables.get(node.id)
+        if variable is not None:
+            return self.add(core.VarLoad(variable), node)
+        if node.id in self.names.locals:
+            # Bound by a statement that is an error already, such as an import: stands for any value.
+            return self.constant(None, node)
+        return self.outside(self.names.outer(node), node)
+
+    def outside(self, value: Any, node: ast.expr) -> Value:
+        """The value of an expression that names an object from outside of the function."""
+        if isinstance(value, Function):
+            return self.add(core.FuncRef(self.symbol(value, node), pyobject), node)
+        good, constant = as_constant(value)
+        if not good:
+            raise self.names.rejected(node, value)
+        return self.constant(constant, node)
+
+    def symbol(self, function: Function, node: ast.AST) -> str:
+        """The symbol of a function that this one refers to."""
+        symbol = function.fn.__qualname__
+        if self.callees.setdefault(symbol, function) is not function:
+            raise KernelSyntaxError(
+                f"two functions that are used here have the same name, '{symbol}'",
+                self.source.span(node),
+                "rename one of them: the functions of a kernel are told apart by their names",
+            )
+        return symbol
+
+    def literal(self, node: ast.Constant) -> Value:
+        value: Any = node.value
+        if value is not None and not isinstance(value, (bool, int, float, str)):
+            raise unsupported(node, self.source, "literal")
+        return self.constant(value, node)
+
+    def attribute(self, node: ast.Attribute) -> Value:
+        value = self.names.static(node)
+        if value is not DYNAMIC:
+            return self.outside(value, node)
+        return self.add(py.Attribute(self.expression(node.value), node.attr), node)
+
+    def pack(self, node: ast.Tuple) -> Value:
+        return self.add(py.Pack(tuple([self.expression(item) for item in node.elts])), node)
+
+    def subscript(self, node: ast.Subscript) -> Value:
+        index = node.slice
+        items = index.elts if isinstance(index, ast.Tuple) else [index]
+        for item in items:
+            whole = isinstance(item, ast.Slice) and item.lower is item.upper is item.step is None
+            if whole or (isinstance(item, ast.Constant) and item.value in (None, ...)):
+                raise unsupported(node, self.source, "expand")
+        for item in items:
+            if isinstance(item, ast.Slice):
+                raise unsupported(item, self.source)
+        if isinstance(index, ast.Tuple):
+            raise unsupported(node, self.source, "many indices")
+        value = self.expression(node.value)
+        return self.add(py.Subscript(value, self.expression(index)), node)
+
+    # Operators.
+
+    def unary(self, node: ast.UnaryOp) -> Value:
+        operand = node.operand
+        value: Any = operand.value if isinstance(operand, ast.Constant) else None
+        if isinstance(node.op, ast.USub) and type(value) in (int, float):
+            return self.constant(-value, node)
+        return self.add(_UNARY[type(node.op)](self.expression(operand)), node)
+
+    def binary(self, node: ast.BinOp) -> Value:
+        for side in (node.left, node.right):
+            if isinstance(side, ast.Constant) and isinstance(side.value, str):
+                raise unsupported(node, self.source, "string")
+        op = self.operator(node.op, node)
+        left = self.expression(node.left)
+        return self.add(op(left, self.expression(node.right)), node)
+
+    def operator(self, operator: ast.operator, node: ast.AST) -> type[py.Binary]:
+        """The op of a binary operator, which stands in `node`."""
+        op = _BINARY.get(type(operator))
+        if op is None:
+            raise unsupported(node, self.source, "matmul")
+        return op
+
+    def compare(self, node: ast.Compare) -> Value:
+        """A comparison; a chain is a `cand`, with all but its last part evaluated once, before it."""
+        left = self.expression(node.left)
+        ops = [_COMPARE[type(op)] for op in node.ops]
+        if len(ops) == 1:
+            return self.add(ops[0](left, self.expression(node.comparators[0])), node)
+        values = [left, *(self.expression(part) for part in node.comparators[:-1])]
+        last = node.comparators[-1]
+
+        def pair(index: int) -> Value:
+            right = values[index + 1] if index + 1 < len(values) else self.expression(last)
+            return self.add(ops[index](values[index], right), node)
+
+        parts = [self.body(node, lambda index=index: pair(index)) for index in range(len(ops))]
+        return self.add(py.CondAnd(tuple(parts)), node)
+
+    def boolean(self, node: ast.BoolOp) -> Value:
+        op = py.CondAnd if isinstance(node.op, ast.And) else py.CondOr
+        return self.add(op(tuple([self.part(value) for value in node.values])), node)
+
+    def conditional(self, node: ast.IfExp) -> Value:
+        condition = self.expression(node.test)
+        return self.add(py.CondExpression(condition, self.part(node.body), self.part(node.orelse)), node)
+
+    # Calls.
+
+    def call(self, node: ast.Call) -> Value:
+        callee = node.func
+        check_form(node, self.source)
+        target = self.names.static(callee)
+        if target is not DYNAMIC:
+            if self.range_name(target) is not None:
+                raise unsupported(node, self.source, "range")
+            return self.call_object(node, target)
+        if isinstance(callee, ast.Attribute):
+            receiver = self.expression(callee.value)
+            return self.invoke(node, f".{callee.attr}", receiver)
+        if isinstance(callee, ast.Name):
+            if callee.id not in self.variables:
+                return self.expression(callee)
+            raise KernelSyntaxError(
+                f"'{callee.id}' is a variable here, and cannot be called",
+                self.source.span(callee),
+                f"rename the variable if you mean the function of that name; {_CALLABLE}",
+            )
+        launched = isinstance(callee, ast.Subscript) and isinstance(self.names.static(callee.value), Function)
+        raise unsupported(node, self.source, "launch" if launched else "callee")
+
+    def call_object(self, node: ast.Call, target: Any) -> Value:
+        """A call of something from outside of the function."""
+        if isinstance(target, Call):
+            check_call(target.signature, node, self.source)
+            return self.invoke(node, f"zg.{target.signature.name}")
+        if isinstance(target, Function):
+            return self.call_function(node, target)
+        name = builtin_name(target)
+        if name == "isinstance":
+            check_builtin(name, node, self.source)
+            value = self.expression(node.args[0])
+            return self.add(py.Invoke((value, self.classes(node.args[1])), f"builtins.{name}"), node)
+        if name in BUILTINS:
+            check_builtin(name, node, self.source)
+            return self.invoke(node, f"builtins.{name}")
+        raise self.not_callable(node, target, name)
+
+    def invoke(self, node: ast.Call, callee: str, *receiver: Value) -> Value:
+        arguments = [*receiver, *map(self.expression, node.args)]
+        arguments += [self.expression(keyword.value) for keyword in node.keywords]
+        keywords = tuple(keyword.arg or "" for keyword in node.keywords)
+        return self.add(py.Invoke(tuple(arguments), callee, keywords=keywords), node)
+
+    def call_function(self, node: ast.Call, function: Function) -> Value:
+        """A call of a user's function. Arguments are evaluated as written, and handed over as the parameters stand."""
+        bound = bind_function(function, node, self.source)
+        values = {id(item): self.expression(item) for item in (*node.args, *(k.value for k in node.keywords))}
+        arguments: list[Value] = []
+        for item in bound:
+            if not isinstance(item, Default):
+                arguments.append(values[id(item)])
+                continue
+            good, constant = as_constant(item.value)
+            if isinstance(item.value, Function):
+                symbol = self.symbol(item.value, node)
+                arguments.append(self.add(core.FuncRef(symbol, pyobject), node))
+            elif good:
+                arguments.append(self.constant(constant, node))
+            else:
+                raise KernelTypeError(
+                    f"the default of '{item.parameter}' of {function.name} is of the type {type(item.value).__name__}, "
+                    "which a kernel cannot use",
+                    self.source.span(node),
+                    f"give the argument '{item.parameter}' here, or make the default a number, a string or None",
+                )
+        return self.add(core.FuncCall(tuple(arguments), self.symbol(function, node), type=pyobject), node)
+
+    def classes(self, node: ast.expr) -> Value:
+        """The second argument of `isinstance`: a class or a tuple of them, as the names of the builtins."""
+        items: Sequence[ast.expr] = node.elts if isinstance(node, ast.Tuple) else [node]
+        found: list[str] = []
+        for item in items:
+            value = self.names.static(item)
+            if not any(value is known for known in _CLASSES):
+                raise KernelTypeError(
+                    f"isinstance() cannot tell '{ast.unparse(item)}' in a kernel",
+                    self.source.span(item),
+                    "it knows bool, int, float, str and tuple, and tuples of these",
+                )
+            found.append(f"builtins.{value.__name__}")
+        return self.constant(tuple(found) if isinstance(node, ast.Tuple) else found[0], node)
+
+    def range_name(self, target: Any) -> str | None:
+        """The name of the range that an object is, or None: `builtins.range`, `zg.range` or `zg.static_range`."""
+        if target is range:
+            return "builtins.range"
+        if isinstance(target, Call) and target.signature.name in _RANGES:  # pyright: ignore[reportUnknownMemberType]
+            return f"zg.{target.signature.name}"
+        return None
+
+    def not_callable(self, node: ast.Call, target: Any, builtin: str | None) -> KernelSyntaxError:
+        """The error for a call of an object that a kernel cannot call."""
+        shown = ast.unparse(node.func)
+        last = shown.rpartition(".")[2]
+        hint = f"did you mean {self.names.prefix()}.{last}? " if last in SIGNATURES else ""
+        if builtin is not None:
+            what = f"the builtin '{shown}'"
+            hint = hint or f"of Python's builtins a kernel can call {', '.join(BUILTINS)}"
+        elif isinstance(target, types.FunctionType) and not target.__module__.startswith("ziggurat"):
+            what = f"'{shown}', which is a plain Python function,"
+            hint += f"decorate {target.__name__} with @zg.function"
+        else:
+            what = f"'{shown}'"
+            hint = hint or f"{_CALLABLE}; what is known beforehand can be computed outside and used by its name"
+        return KernelSyntaxError(f"a kernel cannot call {what}".rstrip(","), self.source.span(node.func), hint.strip())
+
+    EXPRESSIONS: ClassVar[dict[type[ast.expr], Callable[[Any, Any], Value]]] = {
+        ast.Name: name,
+        ast.Constant: literal,
+        ast.Attribute: attribute,
+        ast.Tuple: pack,
+        ast.Subscript: subscript,
+        ast.UnaryOp: unary,
+        ast.BinOp: binary,
+        ast.Compare: compare,
+        ast.BoolOp: boolean,
+        ast.IfExp: conditional,
+        ast.Call: call,
+    }
+
+
+_CALLABLE = "a kernel calls zg's calls, functions decorated with @zg.function, and some builtins"

@@ -1,0 +1,90 @@
+"""From a Python function to its Python code model: parameters, defaults, and the `func`."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import KernelSyntaxError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import Type, constexpr_type, pyobject
+from ziggurat.frontends.language.function import Function, constexpr
+from ziggurat.frontends.reflection.names import KINDS, Names, as_constant
+from ziggurat.frontends.reflection.source import Source, find_source
+from ziggurat.frontends.reflection.statements import Statements
+from ziggurat.frontends.reflection.unsupported import unsupported
+
+
+def reflect(function: Function | Callable[..., Any]) -> Op:
+    """The Python code model of a function: a `func` named by its `__qualname__`, as docs/design/001 describes it.
+
+    Names are resolved in the function's globals and closure as they are now. The functions that the model refers to are
+    left in `function.callees`, by symbol. Raises `KernelSyntaxError`, `KernelNameError` or `KernelTypeError` at the
+    place that is wrong; `KernelErrors` when there are several.
+    """
+    language = function if isinstance(function, Function) else None
+    source = find_source(language.fn if language is not None else function)
+    fn = cast(types.FunctionType, language.fn if language is not None else function)
+    parameters = _parameters(source)
+    names = Names(fn, source)
+    _check_defaults(fn, parameters, source)
+    callees: dict[str, Function] = {}
+    builder = Builder.root([_type(fn, p, names) for p in parameters], pyobject)
+    try:
+        body = Statements(names, source, builder, callees).function_body(parameters)
+    except RecursionError:
+        raise KernelSyntaxError(
+            f"'{fn.__name__}' is nested too deeply to be read",
+            source.span(source.node),
+            "take long expressions apart by assigning their parts to variables",
+        ) from None
+    func = core.Func(fn.__qualname__, body)
+    func.__dict__["location"] = source.span(source.node)
+    if language is not None:
+        language.callees = callees
+    return func
+
+
+def _parameters(source: Source) -> list[ast.arg]:
+    node = source.node
+    arguments = node.args
+    for starred in (arguments.vararg, arguments.kwarg):
+        if starred is not None:
+            raise unsupported(starred, source, "star parameter")
+    type_parameters: Sequence[ast.AST] = getattr(node, "type_params", ())
+    if type_parameters:
+        raise unsupported(type_parameters[0], source, "type parameter")
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def _type(fn: types.FunctionType, parameter: ast.arg, names: Names) -> Type:
+    """`constexpr` where the annotation says so; an annotation may be a string, or be kept as one."""
+    if parameter.annotation is None:
+        return pyobject
+    annotation: Any = fn.__annotations__.get(parameter.arg)
+    if isinstance(annotation, str):
+        path = annotation.strip("'\" ")
+        # What an enclosing function imports is not among the names that are seen here, so the spelling decides, too.
+        if path.rpartition(".")[2] == "constexpr":
+            return constexpr_type
+        annotation = names.find(path)
+    return constexpr_type if annotation is constexpr else pyobject
+
+
+def _check_defaults(fn: types.FunctionType, parameters: Sequence[ast.arg], source: Source) -> None:
+    names = [p.arg for p in parameters]
+    places = names[: fn.__code__.co_argcount]
+    values = fn.__defaults__ or ()
+    defaults = dict(zip(places[len(places) - len(values) :], values, strict=True)) | (fn.__kwdefaults__ or {})
+    for parameter in parameters:
+        value = defaults.get(parameter.arg)
+        if not isinstance(value, Function) and not as_constant(value)[0]:
+            raise KernelSyntaxError(
+                f"the default of '{parameter.arg}' is of the type {type(value).__name__}, which a kernel cannot use",
+                source.span(parameter),
+                KINDS,
+            )

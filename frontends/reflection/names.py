@@ -1,0 +1,178 @@
+"""What the names of a function stand for: its variables, or what its closure, its globals and the builtins hold now."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import enum
+import types
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ziggurat.codemodel.declare import ENUMS
+from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
+from ziggurat.codemodel.types import Type
+from ziggurat.frontends.language.signature import SIGNATURES, Call
+from ziggurat.frontends.reflection.source import Source
+
+# Stands for the meaning of an expression that is known only when the kernel runs.
+DYNAMIC: Final = object()
+_MISSING: Final = object()
+
+KINDS: Final = (
+    "from outside a kernel can use numbers, strings, None, dtypes such as zg.f32, members of zg's enums, "
+    "tuples of these, modules, calls of zg, and functions decorated with @zg.function"
+)
+
+
+class Names:
+    """The names that the function `fn` can see. `locals` are its variables, parameters included."""
+
+    def __init__(self, fn: types.FunctionType, source: Source) -> None:
+        code = fn.__code__
+        self.source = source
+        self.locals = {*code.co_varnames, *code.co_cellvars}
+        self.cells: dict[str, Any] = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
+        self.globals = fn.__globals__
+
+    def static(self, node: ast.expr) -> Any:
+        """The object that an expression names, looking through modules and enums; `DYNAMIC` for any other expression.
+
+        Raises `KernelNameError` for a name that nothing has.
+        """
+        if isinstance(node, ast.Name):
+            return DYNAMIC if node.id in self.locals else self.outer(node)
+        if isinstance(node, ast.Attribute):
+            owner = self.static(node.value)
+            if isinstance(owner, types.ModuleType) or _is_enum(owner):
+                found = getattr(owner, node.attr, _MISSING)
+                if found is _MISSING:
+                    raise self.unknown_member(node, owner)
+                return found
+        return DYNAMIC
+
+    def outer(self, node: ast.Name) -> Any:
+        """What a name that is not a variable stands for."""
+        name = node.id
+        cell = self.cells.get(name)
+        if cell is not None:
+            try:
+                return cell.cell_contents
+            except ValueError:
+                raise KernelNameError(
+                    f"'{name}' has no value yet in the function around this one",
+                    self.source.span(node),
+                    "assign it before the kernel is used",
+                ) from None
+        found = self.globals.get(name, _MISSING)
+        if found is _MISSING:
+            found = getattr(builtins, name, _MISSING)
+        if found is _MISSING:
+            raise self.unknown(node)
+        return found
+
+    def find(self, path: str) -> Any:
+        """What a dotted path of names stands for, or None."""
+        first, *rest = path.split(".")
+        found: Any = self.globals.get(first)
+        for name in rest:
+            found = getattr(found, name, None)
+        return found
+
+    def unknown(self, node: ast.Name) -> KernelNameError:
+        name = node.id
+        hint: str | None = None
+        if name in SIGNATURES:
+            hint = f"did you mean {self.prefix()}.{name}?"
+        else:
+            known = [n for n in (*self.locals, *self.cells, *self.globals) if not n.startswith("__")]
+            hint = suggest(name, known) or suggest(name, [*SIGNATURES], f"{self.prefix()}.")
+            hint = hint or suggest(name, BUILTINS)
+        return KernelNameError(f"name '{name}' is not defined", self.source.span(node), hint)
+
+    def unknown_member(self, node: ast.Attribute, owner: Any) -> KernelNameError:
+        prefix = ast.unparse(node.value)
+        public = [name for name in dir(owner) if not name.startswith("_")]
+        what = "module" if isinstance(owner, types.ModuleType) else "enum"
+        return KernelNameError(
+            f"the {what} '{prefix}' has no '{node.attr}'",
+            self.source.span(node),
+            suggest(node.attr, public, f"{prefix}."),
+        )
+
+    def prefix(self) -> str:
+        """What this function's module calls ziggurat."""
+        for name, value in self.globals.items():
+            if isinstance(value, types.ModuleType) and value.__name__ == "ziggurat":
+                return name
+        return "zg"
+
+    def rejected(self, node: ast.expr, value: object) -> KernelSyntaxError:
+        """The error for an expression that names an object of a kind that has no place in a model."""
+        name, kind = ast.unparse(node), type(value).__name__
+        hint = KINDS
+        if isinstance(value, types.ModuleType):
+            what = "is a module, not a value"
+        elif isinstance(value, Call | types.FunctionType | types.BuiltinFunctionType):
+            what = "is a function, which only can be called here"
+            if not isinstance(value, types.BuiltinFunctionType):
+                hint = "a function to hand on is one decorated with @zg.function"
+        elif isinstance(value, list | dict | set | bytearray):
+            what = f"is a {kind}, which may change after the kernel is compiled"
+        elif isinstance(value, type):
+            what = "is a class"
+        else:
+            what = f"is of the type {kind}, which a kernel cannot use"
+            if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+                hint = f"pass it as an argument, or make it a Python number; {KINDS}"
+        return KernelSyntaxError(f"'{name}' {what}", self.source.span(node), hint)
+
+
+# The builtins that a kernel can call, with the least and the largest number of arguments.
+BUILTINS: Final[dict[str, tuple[int, int]]] = {
+    "range": (1, 3),
+    "min": (1, 1000),
+    "max": (1, 1000),
+    "abs": (1, 1),
+    "len": (1, 1),
+    "int": (1, 1),
+    "float": (1, 1),
+    "bool": (1, 1),
+    "isinstance": (2, 2),
+    "print": (0, 1000),
+}
+
+
+def builtin_name(value: Any) -> str | None:
+    """The name of a builtin, or None where the object is not one."""
+    name = getattr(value, "__name__", None)
+    return name if isinstance(name, str) and getattr(builtins, name, None) is value else None
+
+
+def as_constant(value: Any) -> tuple[bool, Any]:
+    """Whether an object can be a constant of a model, and the constant: NumPy's numbers become Python's."""
+    if value is None or isinstance(value, Type):
+        return True, value
+    if isinstance(value, enum.Enum) and _is_enum(type(value)):
+        return True, value
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return True, value if type(value) is kind else kind(value)
+    if isinstance(value, tuple):
+        items = [as_constant(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return all(good for good, _ in items), tuple(item for _, item in items)
+    if hasattr(value, "dtype") and not hasattr(value, "__setitem__"):  # A number of NumPy; an array has items.
+        number: Any = getattr(value, "item", lambda: None)()  # pyright: ignore[reportUnknownArgumentType]
+        return type(number) in (bool, int, float), number
+    return False, None
+
+
+def _is_enum(value: Any) -> bool:
+    return isinstance(value, type) and ENUMS.get(value.__name__) is value
+
+
+def suggest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
+    """A hint that names the nearest of the known names, or None."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {prefix}{near[0]}?" if near else None

@@ -1,0 +1,147 @@
+"""Where each variable of a function is declared.
+
+Python's variables belong to the function. In the model a variable belongs to the innermost suite that contains all its
+uses: it is declared there by the first assignment to it, where that stands directly in the suite and nothing mentions
+it before; otherwise by a declaration without a value just before the first statement of the suite that mentions it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen
+class Declaration:
+    """A variable, and whether an assignment declares it. `node` is its first mention."""
+
+    name: str
+    by_assignment: bool
+    node: ast.Name
+
+
+class _Suite:
+    """A list of statements under a statement of the parent. `depth` is 0 for the function's own."""
+
+    __slots__ = ("depth", "parent", "statement")
+
+    def __init__(self, parent: _Suite | None, statement: ast.stmt | None) -> None:
+        self.parent = parent
+        self.statement = statement
+        self.depth: int = 0 if parent is None else parent.depth + 1
+
+
+class _Variable:
+    """What is known of a variable so far: a suite with all its mentions, and the first statement there that has one."""
+
+    __slots__ = ("assigned", "direct", "first", "statement", "suite")
+
+    def __init__(self, first: ast.Name, stored: bool, suite: _Suite, statement: ast.stmt) -> None:
+        self.first = first
+        self.assigned = stored  # Some mention is an assignment; otherwise an unsupported statement binds the name.
+        self.direct = stored  # The first mention is an assignment that stands directly in the suite.
+        self.suite = suite
+        self.statement = statement
+
+    def mention(self, suite: _Suite) -> None:
+        while suite is not self.suite:
+            if suite.depth > self.suite.depth:
+                assert suite.parent is not None
+                suite = suite.parent
+            else:
+                assert self.suite.parent is not None and self.suite.statement is not None
+                self.statement = self.suite.statement
+                self.suite = self.suite.parent
+                self.direct = False
+
+
+def declarations(
+    body: Sequence[ast.stmt], parameters: Collection[str], names: Collection[str]
+) -> dict[ast.stmt, list[Declaration]]:
+    """The variables of a function by the statement that declares them, or before which they are declared.
+
+    `names` are the local variables; assigned names count as such as well. Parameters are declared at the entry and left
+    out.
+    """
+    scan = _Scan(parameters, names)
+    scan.statements(body, _Suite(None, None))
+    found: dict[ast.stmt, list[Declaration]] = {}
+    for name, variable in scan.variables.items():
+        if not variable.assigned:
+            continue
+        found.setdefault(variable.statement, []).append(Declaration(name, variable.direct, variable.first))
+    return found
+
+
+# The fields of a node that may hold mentions, in the order of evaluation where that is not the order of the text.
+_ORDER: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Assign: ("value", "targets"),
+    ast.AnnAssign: ("value", "target"),
+    ast.IfExp: ("test", "body", "orelse"),
+    ast.Constant: (),
+}
+_SKIPPED = {"ctx", "op", "ops", "annotation", "type_comment", "kind", "attr", "arg", "id", "is_async", "conversion"}
+
+
+def _fields(cls: type[ast.AST]) -> tuple[str, ...]:
+    fields = _ORDER.get(cls)
+    if fields is None:
+        fields = _ORDER[cls] = tuple(name for name in cls._fields if name not in _SKIPPED)
+    return fields
+
+
+class _Scan:
+    def __init__(self, parameters: Collection[str], names: Collection[str]) -> None:
+        self.parameters = parameters
+        self.names = names
+        self.variables: dict[str, _Variable] = {}
+
+    def statements(self, body: Sequence[ast.stmt], suite: _Suite) -> None:
+        for statement in body:
+            if isinstance(statement, ast.If | ast.While):
+                self.mentions(statement.test, suite, statement)
+                self.suites(statement, suite)
+            elif isinstance(statement, ast.For):
+                self.mentions(statement.iter, suite, statement)
+                inner = _Suite(suite, statement)  # The item is assigned in the loop's suite.
+                self.mentions(statement.target, inner, statement)
+                self.statements(statement.body, inner)
+                self.statements(statement.orelse, suite)
+            elif isinstance(statement, ast.AugAssign):
+                # `x += e` reads x before it writes it: to the placement it is a use.
+                if isinstance(statement.target, ast.Name):
+                    self.mention(statement.target, False, suite, statement)
+                self.mentions(statement, suite, statement)
+            else:
+                self.mentions(statement, suite, statement)
+
+    def suites(self, statement: ast.If | ast.While, suite: _Suite) -> None:
+        self.statements(statement.body, _Suite(suite, statement))
+        if statement.orelse:
+            self.statements(statement.orelse, _Suite(suite, statement))
+
+    def mentions(self, node: ast.AST, suite: _Suite, statement: ast.stmt) -> None:
+        if type(node) is ast.Name:
+            self.mention(node, type(node.ctx) is ast.Store, suite, statement)
+            return
+        for name in _fields(type(node)):
+            value: Any = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                self.mentions(value, suite, statement)
+            elif isinstance(value, list):
+                for item in value:  # pyright: ignore[reportUnknownVariableType]
+                    if isinstance(item, ast.AST):
+                        self.mentions(item, suite, statement)
+
+    def mention(self, node: ast.Name, stored: bool, suite: _Suite, statement: ast.stmt) -> None:
+        name = node.id
+        variable = self.variables.get(name)
+        if variable is not None:
+            variable.assigned |= stored
+            if variable.suite is not suite:
+                variable.mention(suite)
+        elif name not in self.parameters and (stored or name in self.names):
+            self.variables[name] = _Variable(node, stored, suite, statement)

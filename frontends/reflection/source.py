@@ -1,0 +1,153 @@
+"""Finding the source of a function, and its syntax tree with positions that are true in the file.
+
+Only the lines of the function are parsed. The line number that Python keeps in the code object says where they start,
+and the indentation where they end; where that guess is wrong (a string or a bracket that reaches further left), more is
+parsed.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from ziggurat.codemodel.errors import KernelSyntaxError
+from ziggurat.codemodel.location import Location
+
+_DEF = re.compile(r"\s*(async\s+)?def\b")
+_GUESSES = 4  # How many ends of the block are tried before the whole file is parsed.
+
+
+@attrs.frozen
+class Source:
+    """The definition of a function. `offset` is what the lines of the file are ahead of the lines of the tree."""
+
+    file: str
+    node: ast.FunctionDef
+    offset: int = 0
+
+    def span(self, node: Any) -> Location:
+        """Where a node of the tree (or of `ast.arg`, `ast.keyword`) stands in the file."""
+        offset = self.offset
+        return Location(self.file, node.lineno + offset, node.col_offset, node.end_lineno + offset, node.end_col_offset)
+
+
+def find_source(fn: Callable[..., Any]) -> Source:
+    """The definition of `fn`, from its module, script, notebook cell, or string registered in `linecache`.
+
+    Raises `KernelSyntaxError` when `fn` is not a function defined by `def`, or its source is missing or has changed.
+    """
+    if not isinstance(fn, types.FunctionType):
+        name = getattr(fn, "__name__", repr(fn))
+        raise KernelSyntaxError(
+            f"'{name}' is {_kind(fn)}, not a function defined by def",
+            hint="decorate a function that is defined by def, outside of a class or static",
+        )
+    code = fn.__code__
+    start = code.co_firstlineno - 1
+    place = Location(code.co_filename, start + 1)
+    if fn.__name__ == "<lambda>" or code.co_name == "<lambda>":
+        raise KernelSyntaxError("a lambda has no statements to read", place, "write it as a function with def")
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, fn.__globals__)
+    if not lines:
+        raise KernelSyntaxError(
+            f"the source of '{fn.__name__}' cannot be found: there is no text for {code.co_filename!r}",
+            hint="define the function in a file or a notebook cell; a string for exec is found when it is registered: "
+            "linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)",
+        )
+    found = _definition(lines, start, code.co_name, code.co_filename)
+    if found is None or not _matches(found[0], code):
+        raise KernelSyntaxError(
+            f"the source of '{fn.__name__}' is not what it was when the function was made",
+            place,
+            "load the module again (or restart the notebook's kernel)",
+        )
+    node, offset = found
+    source = Source(code.co_filename, node, offset)  # pyright: ignore[reportArgumentType]
+    if not isinstance(node, ast.FunctionDef):
+        raise KernelSyntaxError(
+            f"'{fn.__name__}' is an async function", source.span(node), "a kernel is a plain def; remove async"
+        )
+    return source
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, types.MethodType):
+        return "a bound method"
+    if isinstance(value, type):
+        return "a class"
+    return f"a {type(value).__name__}"
+
+
+def _matches(node: ast.FunctionDef | ast.AsyncFunctionDef, code: types.CodeType) -> bool:
+    arguments = node.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    count = code.co_argcount + code.co_kwonlyargcount
+    # Inside of a class Python changes names such as __x; those are compared by their ends.
+    return len(names) == count and all(
+        actual.endswith(name) for actual, name in zip(code.co_varnames[:count], names, strict=True)
+    )
+
+
+def _definition(
+    lines: Sequence[str], start: int, name: str, file: str
+) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None:
+    """The definition that starts (with its decorators) at this line, and the offset of its line numbers."""
+    if start >= len(lines):
+        return None
+    indented = _indentation(lines[start]) > 0
+    for guess, end in enumerate(_ends(lines, start)):
+        if guess == _GUESSES:
+            break
+        text = "".join(lines[start:end])
+        tree = _parsed(f"if 1:\n{text}" if indented else text, file)
+        if tree is None:
+            continue
+        body = tree.body[0].body if indented and isinstance(tree.body[0], ast.If) else tree.body
+        node = body[0] if body else None
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            return node, start - 1 if indented else start
+        return None
+    tree = _parsed("".join(lines), file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
+            if first == start + 1:
+                return node, 0
+    return None
+
+
+def _parsed(text: str, file: str) -> ast.Module | None:
+    """The tree of a text, or None where it is no Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python has given these when it compiled the text.
+        try:
+            return ast.parse(text, file)
+        except (SyntaxError, ValueError):
+            return None
+
+
+def _ends(lines: Sequence[str], start: int) -> Iterator[int]:
+    """The lines before which the block that starts at `start` may end, by indentation."""
+    count = len(lines)
+    header = start
+    while header < count and not _DEF.match(lines[header]):
+        header += 1
+    indentation = _indentation(lines[start])
+    for index in range(header + 1, count):
+        line = lines[index]
+        text = line.lstrip()
+        if text and text[0] not in "#)]}" and _indentation(line) <= indentation:
+            yield index
+    yield count
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t\f"))

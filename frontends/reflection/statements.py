@@ -1,0 +1,237 @@
+"""Statements as ops. A suite goes on after an error, so that all errors of a function are found."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import BuildError, KernelErrors, ZigguratError
+from ziggurat.codemodel.op import Body, Value
+from ziggurat.codemodel.types import VarType, pyobject
+from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.language.signature import Call
+from ziggurat.frontends.reflection.calls import check_builtin, check_call, check_form
+from ziggurat.frontends.reflection.expressions import Expressions
+from ziggurat.frontends.reflection.names import Names
+from ziggurat.frontends.reflection.scopes import Declaration, declarations
+from ziggurat.frontends.reflection.source import Source
+from ziggurat.frontends.reflection.unsupported import unsupported
+
+_VARIABLE = VarType(pyobject)
+
+
+class Statements(Expressions):
+    """Reflects statements at the place of `builder`. `errors` are the ones met so far."""
+
+    def __init__(self, names: Names, source: Source, builder: Builder, callees: dict[str, Function]) -> None:
+        super().__init__(names, source, builder, callees)
+        self.errors: list[ZigguratError] = []
+        self.loops = 0
+        self.declarations: dict[ast.stmt, list[Declaration]] = {}
+
+    def function_body(self, parameters: Sequence[ast.arg]) -> Body:
+        """The body of the function, whose builder has a value for each parameter.
+
+        Raises what is wrong with the function; several errors together as `KernelErrors`.
+        """
+        node = self.source.node
+        self.declarations = declarations(node.body, {p.arg for p in parameters}, self.names.locals)
+        for parameter, value in zip(parameters, self.builder.parameters, strict=True):
+            self.declare(parameter.arg, parameter, value)
+        self.suite(node.body)
+        if not self.builder.terminated:
+            self.add(core.Return(()), node)
+        if self.errors:
+            errors = sorted(self.errors, key=_place)
+            raise errors[0] if len(errors) == 1 else KernelErrors(errors)
+        return self.builder.finish()
+
+    def suite(self, statements: Sequence[ast.stmt]) -> None:
+        """The statements of a suite, in the current body."""
+        for statement in statements:
+            if self.builder.terminated:
+                self.errors.append(unsupported(statement, self.source, "after return"))
+                return
+            declared = self.declarations.get(statement, ())
+            for declaration in declared:
+                if not declaration.by_assignment:
+                    self.declare(declaration.name, declaration.node)
+            handler = self.STATEMENTS.get(type(statement))
+            try:
+                if handler is None:
+                    raise unsupported(statement, self.source)
+                handler(self, statement)
+            except BuildError:
+                raise
+            except ZigguratError as error:
+                self.errors.append(error)
+                for declaration in declared:  # What the statement should have declared exists all the same.
+                    if declaration.name not in self.variables:
+                        self.declare(declaration.name, declaration.node)
+
+    def nested_suite(self, node: ast.stmt, statements: Sequence[ast.stmt]) -> Body:
+        """A body with the statements of a suite of `node`."""
+        return self.body(node, lambda: self.suite(statements))
+
+    def checked(self, node: ast.expr) -> Value:
+        """The value of an expression in the head of a statement; any value after an error, to go on with the suites."""
+        try:
+            return self.expression(node)
+        except BuildError:
+            raise
+        except ZigguratError as error:
+            self.errors.append(error)
+            return self.constant(None, node)
+
+    # Assignments.
+
+    def declare(self, name: str, node: Any, value: Value | None = None) -> None:
+        self.variables[name] = self.add(core.Var(value, name=name, type=_VARIABLE), node)
+
+    def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
+        """Give `value` to a target; `node` is what the store models."""
+        match target:
+            case ast.Name(id=name):
+                variable = self.variables.get(name)
+                if variable is None:
+                    self.declare(name, node, value)
+                else:
+                    self.add(core.VarStore(variable, value), node)
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                for item in targets:
+                    if isinstance(item, ast.Starred):
+                        raise unsupported(item, self.source, "starred target")
+                for index, item in enumerate(targets):
+                    part = self.add(py.Unpack(value, index, len(targets)), item)
+                    self.assign(item, part, item)
+            case ast.Subscript():
+                raise unsupported(target, self.source, "store subscript")
+            case ast.Attribute():
+                raise unsupported(target, self.source, "store attribute")
+            case _:
+                raise unsupported(target, self.source)
+
+    def assignment(self, node: ast.Assign) -> None:
+        value = self.expression(node.value)
+        for target in node.targets:
+            self.assign(target, value, node)
+
+    def annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is None:
+            raise unsupported(node, self.source, "bare annotation")
+        self.assign(node.target, self.expression(node.value), node)
+
+    def augmented(self, node: ast.AugAssign) -> None:
+        target = node.target
+        if not isinstance(target, ast.Name):
+            form = "store subscript" if isinstance(target, ast.Subscript) else "store attribute"
+            raise unsupported(target, self.source, form)
+        op = self.operator(node.op, node)
+        held = self.name(target)
+        self.assign(target, self.add(op(held, self.expression(node.value)), node), node)
+
+    # Control flow.
+
+    def for_loop(self, node: ast.For) -> None:
+        if node.orelse:
+            self.errors.append(unsupported(node.orelse[0], self.source, "for else"))
+        iterable = self.body(node.iter, lambda: self.iterable(node.iter))
+        outer = self.builder
+        inner = self.builder = outer.nested((pyobject,), pyobject)
+        self.loops += 1
+        try:
+            if isinstance(node.target, ast.Name):
+                self.assign(node.target, inner.parameters[0], node.target)
+            else:
+                self.errors.append(unsupported(node.target, self.source, "for target"))
+            self.suite(node.body)
+            self.add(core.Yield(()), node)
+            suite = inner.finish()
+        finally:
+            self.loops -= 1
+            inner.abandon()
+            self.builder = outer
+        self.add(py.For(iterable, suite), node)
+
+    def iterable(self, node: ast.expr) -> Value:
+        """The range that a `for` runs over."""
+        try:
+            target = self.names.static(node.func) if isinstance(node, ast.Call) else None
+            name = self.range_name(target)
+            if name is None or not isinstance(node, ast.Call):
+                raise unsupported(node, self.source, "iterable")
+            check_form(node, self.source)
+            if isinstance(target, Call):
+                check_call(target.signature, node, self.source)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            else:
+                check_builtin("range", node, self.source)
+            return self.invoke(node, name)
+        except BuildError:
+            raise
+        except ZigguratError as error:
+            self.errors.append(error)
+            return self.constant(None, node)
+
+    def while_loop(self, node: ast.While) -> None:
+        if node.orelse:
+            self.errors.append(unsupported(node.orelse[0], self.source, "while else"))
+        condition = self.body(node.test, lambda: self.checked(node.test))
+        self.loops += 1
+        try:
+            suite = self.nested_suite(node, node.body)
+        finally:
+            self.loops -= 1
+        self.add(py.While(condition, suite), node)
+
+    def if_else(self, node: ast.If) -> None:
+        condition = self.checked(node.test)
+        then = self.nested_suite(node, node.body)
+        self.add(py.If(condition, then, self.nested_suite(node, node.orelse)), node)
+
+    def return_value(self, node: ast.Return) -> None:
+        if self.loops:
+            raise unsupported(node, self.source, "return in loop")
+        value = node.value
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+            self.add(core.Return(()), node)
+        else:
+            self.add(core.Return((self.expression(value),)), node)
+
+    # The rest.
+
+    def assertion(self, node: ast.Assert) -> None:
+        condition = self.expression(node.test)
+        message = None if node.msg is None else self.expression(node.msg)
+        self.add(py.Assert(condition, message), node)
+
+    def expression_statement(self, node: ast.Expr) -> None:
+        value = node.value
+        if isinstance(value, ast.Constant) and (isinstance(value.value, str) or value.value is ...):
+            return  # A docstring, a string used as a comment, or `...` for an empty suite.
+        if isinstance(value, ast.Call) or type(value) not in self.EXPRESSIONS:
+            self.expression(value)
+        else:
+            raise unsupported(node, self.source, "expression")
+
+    def nothing(self, node: ast.Pass) -> None:
+        """`pass` has no op."""
+
+    STATEMENTS: ClassVar[dict[type[ast.stmt], Callable[[Any, Any], None]]] = {
+        ast.Assign: assignment,
+        ast.AnnAssign: annotated,
+        ast.AugAssign: augmented,
+        ast.For: for_loop,
+        ast.While: while_loop,
+        ast.If: if_else,
+        ast.Return: return_value,
+        ast.Assert: assertion,
+        ast.Expr: expression_statement,
+        ast.Pass: nothing,
+    }
+
+
+def _place(error: ZigguratError) -> tuple[int, int]:
+    return (error.location.line, error.location.column) if error.location is not None else (0, 0)

@@ -1,0 +1,102 @@
+"""What Python has and kernels do not: the name of each construct, and what to write instead.
+
+The tables are keyed by the names of the classes of `ast`, so that they hold for every version of Python.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ziggurat.codemodel.errors import KernelSyntaxError
+from ziggurat.frontends.reflection.source import Source
+
+_LOOP_EXIT = "let the condition of a while decide, or mask out the work of the iterations that should not count"
+_OUTSIDE = "do it outside of the kernel; names of the module and of enclosing functions can be used inside"
+_FUNCTION = "define it outside of the kernel with @zg.function and call it"
+_NO_EXCEPTIONS = "kernels have no exceptions; check with zg.device_assert or zg.static_assert"
+_TUPLE = "write a tuple: (a, b)"
+_LOOP = "write a for loop over range(...)"
+_ARGUMENTS = "write the arguments one by one"
+
+# Statements and expressions, by class: (what it is, what to do instead).
+CONSTRUCTS: dict[str, tuple[str, str]] = {
+    "FunctionDef": ("a function inside of a kernel", _FUNCTION),
+    "AsyncFunctionDef": ("an async function", _FUNCTION),
+    "ClassDef": ("a class inside of a kernel", "pass its values as separate arguments, or as a tuple"),
+    "Delete": ("del", "leave it out: a variable ends with its suite"),
+    "AsyncFor": ("async for", "write a plain for loop over range(...)"),
+    "With": ("with", "kernels have no context managers; write its statements without it"),
+    "AsyncWith": ("async with", "kernels have no context managers; write its statements without it"),
+    "Match": ("match", "write if and elif"),
+    "Raise": ("raise", _NO_EXCEPTIONS),
+    "Try": ("try", _NO_EXCEPTIONS),
+    "TryStar": ("try", _NO_EXCEPTIONS),
+    "Import": ("an import inside of a kernel", _OUTSIDE),
+    "ImportFrom": ("an import inside of a kernel", _OUTSIDE),
+    "Global": ("global", "return the value, or store it through a pointer with zg.store"),
+    "Nonlocal": ("nonlocal", "return the value, or store it through a pointer with zg.store"),
+    "Break": ("break", _LOOP_EXIT),
+    "Continue": ("continue", "put the rest of the suite under an if"),
+    "TypeAlias": ("a type alias", _OUTSIDE),
+    "NamedExpr": ("an assignment inside of an expression (:=)", "assign in a statement of its own, before this one"),
+    "Lambda": ("lambda", _FUNCTION),
+    "Dict": ("a dictionary", "use variables, or a tuple"),
+    "Set": ("a set", _TUPLE),
+    "List": ("a list", _TUPLE),
+    "ListComp": ("a comprehension", _LOOP),
+    "SetComp": ("a comprehension", _LOOP),
+    "DictComp": ("a comprehension", _LOOP),
+    "GeneratorExp": ("a generator", _LOOP),
+    "Await": ("await", "leave it out: a kernel does not wait"),
+    "Yield": ("yield", "store results with zg.store, or return them from a @zg.function"),
+    "YieldFrom": ("yield", "store results with zg.store, or return them from a @zg.function"),
+    "FormattedValue": ("an f-string", "write a plain string; zg.device_print takes the values as further arguments"),
+    "JoinedStr": ("an f-string", "write a plain string; zg.device_print takes the values as further arguments"),
+    "TemplateStr": ("a template string", "write a plain string"),
+    "Interpolation": ("a template string", "write a plain string"),
+    "Starred": ("a starred expression", "write the items one by one"),
+    "Slice": ("a slice", "load the part that is needed, or reshape and use zg.split"),
+}
+
+# Forms of constructs that otherwise are supported.
+FORMS: dict[str, tuple[str, str]] = {
+    "for else": ("else after a loop", "put its statements after the loop"),
+    "while else": ("else after a loop", "put its statements after the loop"),
+    "for target": ("a for loop over anything but one variable", "take one variable and compute the others from it"),
+    "return in loop": (
+        "return inside of a loop",
+        "keep the result in a variable and return it after the loop",
+    ),
+    "after return": ("a statement after return", "remove it: it is never run"),
+    "matmul": ("the operator @", "write zg.dot(a, b)"),
+    "string": ("arithmetic on strings", "build the string outside of the kernel"),
+    "expand": ("indexing with None or ':'", "write zg.expand(x, axis) for a new axis of size 1"),
+    "many indices": (
+        "indexing with several indices",
+        "index one after the other for tuples; load elements of an array through pointers with zg.load",
+    ),
+    "store subscript": ("assignment to an item", "write memory with zg.store; a tuple is made anew"),
+    "store attribute": ("assignment to an attribute", "assign to a variable"),
+    "starred target": ("a starred target", "name every item"),
+    "bare annotation": ("a variable without a value", "assign its first value here"),
+    "star argument": ("*arguments in a call", _ARGUMENTS),
+    "keyword arguments": ("**arguments in a call", _ARGUMENTS),
+    "star parameter": ("a parameter that takes any number of arguments", "name every parameter"),
+    "type parameter": ("a function with type parameters", "leave them out: types are found from the arguments"),
+    "literal": ("a literal of this kind", "write a number, a string, True, False, None, or a tuple of these"),
+    "expression": ("an expression whose value is not used", "assign it to a variable, or remove it"),
+    "callee": ("a call of something that is not a name", "call a function by its name"),
+    "launch": ("launching a kernel from a kernel", "call a @zg.function instead, or launch from Python"),
+    "iterable": (
+        "a loop over anything but a range",
+        "write range(...), zg.range(...) or zg.static_range(...); take items of a tuple by their index",
+    ),
+    "range": ("a range outside of the head of a for loop", "write it as in: for i in range(n)"),
+}
+
+
+def unsupported(node: ast.AST, source: Source, form: str | None = None) -> KernelSyntaxError:
+    """The error for a construct at its place: of the node's class, or of a form of it named in `FORMS`."""
+    name = type(node).__name__
+    what, instead = FORMS[form] if form is not None else CONSTRUCTS.get(name, (f"the construct '{name}'", _OUTSIDE))
+    return KernelSyntaxError(f"a kernel cannot use {what}", source.span(node), instead)

@@ -1,0 +1,189 @@
+"""Calls: of the language, of builtins, of methods, of functions; how arguments find their parameters."""
+
+import math
+
+import pytest
+
+import ziggurat.frontends.language as zg
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
+
+
+@zg.function
+def helper(a, b=2, *, c, d=None):
+    return a
+
+
+@zg.function
+def strict(a, /, b):
+    return a
+
+
+@zg.function
+def with_function(a, f=helper):
+    return a
+
+
+@zg.function
+def with_list(a, b=[]):  # noqa: B006
+    return a
+
+
+def plain(a):
+    return a
+
+
+NAMES = {
+    "helper": helper,
+    "strict": strict,
+    "with_function": with_function,
+    "with_list": with_list,
+    "plain": plain,
+    "math": math,
+}
+
+
+def test_language_call_with_keywords(lines):
+    assert lines("zg.load(x, other=0.0, mask=y)") == [
+        "%6 : object = var.load %3;",
+        "%7 : object = constant @0.0;",
+        "%8 : object = var.load %4;",
+        '%9 : object = invoke %6 %7 %8 @"zg.load" @keywords=["other", "mask"];',
+        "return;",
+    ]
+
+
+def test_method_of_a_value(lines):
+    assert lines("a = x.load((0, n), mask=y)")[-3:] == [
+        '%11 : object = invoke %6 %9 %10 @".load" @keywords=["mask"];',
+        '%12 : Var<object> = var %11 @"a";',
+        "return;",
+    ]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["range", "min(x, y)", "max(x, y, n)", "abs(x)", "len(x)", "int(x)", "float('inf')", "bool(x)", "print()"],
+)
+def test_builtins(lines, call):
+    name = call.split("(")[0]
+    text = "\n".join(lines("for i in range(x, y, n):\n    pass" if call == "range" else f"a = {call}"))
+    assert f'@"builtins.{name}"' in text
+
+
+def test_isinstance_takes_classes_by_name(lines):
+    assert lines("a = isinstance(x, int)")[1:3] == [
+        '%7 : object = constant @"builtins.int";',
+        '%8 : object = invoke %6 %7 @"builtins.isinstance";',
+    ]
+    assert '@["builtins.float", "builtins.tuple"]' in lines("a = isinstance(x, (float, tuple))")[1]
+
+
+def test_isinstance_of_another_class(fail):
+    (failure,) = fail("a = isinstance(x, dict)")
+    assert failure.summary == "isinstance() cannot tell 'dict' in a kernel"
+    assert failure.marked == "dict"
+
+
+def test_function_call_in_the_order_of_its_parameters(lines):
+    assert lines("helper(c=x, a=y)", **NAMES) == [
+        "%6 : object = var.load %3;",
+        "%7 : object = var.load %4;",
+        "%8 : object = constant @2;",
+        "%9 : object = constant @null;",
+        '%10 : object = func.call %7 %8 %6 %9 @"helper";',
+        "return;",
+    ]
+
+
+def test_default_that_is_a_function(lines):
+    assert lines("with_function(x)", **NAMES)[1:3] == [
+        '%7 : object = func.ref @"helper";',
+        '%8 : object = func.call %6 %7 @"with_function";',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "marked", "hint"),
+    [
+        ("zg.load()", "zg.load needs its argument 'ptr'", "zg.load()", "zg.load(ptr, mask=None"),
+        (
+            "zg.program_id(1, 2)",
+            "zg.program_id takes at most 1 positional argument(s), got 2",
+            "zg.program_id(1, 2)",
+            "",
+        ),
+        ("zg.load(x, maks=y)", "zg.load has no parameter 'maks'", "maks=y", "did you mean mask?"),
+        ("zg.load(x, ptr=y)", "zg.load got 'ptr' twice", "zg.load(x, ptr=y)", ""),
+        ("abs(x, y)", "abs() takes 1 argument, got 2", "abs(x, y)", ""),
+        ("isinstance(x)", "isinstance() takes 2 arguments, got 1", "isinstance(x)", ""),
+        ("max()", "max() takes at least 1 argument, got 0", "max()", ""),
+        ("max(x, key=y)", "max() takes no keyword arguments in a kernel", "key=y", ""),
+        (
+            "helper(1, 2, 3, c=4)",
+            "helper takes 2 positional argument(s), got 3",
+            "helper(1, 2, 3, c=4)",
+            "helper(a, b=2",
+        ),
+        ("helper(1)", "helper needs its argument 'c'", "helper(1)", "helper(a, b=2"),
+        ("helper(1, e=1)", "helper has no parameter 'e' to give by name", "e=1", "helper(a, b=2"),
+        ("helper(1, a=1, c=1)", "helper got 'a' twice", "a=1", ""),
+        ("strict(a=1, b=2)", "strict has no parameter 'a' to give by name", "a=1", ""),
+        (
+            "with_list(1)",
+            "the default of 'b' of with_list is of the type list, which a kernel cannot use",
+            "with_list(1)",
+            "give the argument 'b' here",
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit(fail, call, message, marked, hint):
+    (failure,) = fail(f"a = {call}", **NAMES)
+    assert isinstance(failure.error, KernelTypeError)
+    assert failure.summary == message
+    assert failure.marked == marked
+    assert hint in failure.hint
+
+
+def test_range_that_does_not_fit(fail):
+    failures = fail("for i in range():\n    pass\nfor j in zg.range(1, stages=2):\n    pass")
+    assert [f.summary for f in failures] == [
+        "range() takes 1 to 3 arguments, got 0",
+        "zg.range has no parameter 'stages'",
+    ]
+    assert [f.marked for f in failures] == ["range()", "stages=2"]
+    assert "did you mean num_stages?" in failures[1].hint
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "hint"),
+    [
+        (
+            "plain(x)",
+            "a kernel cannot call 'plain', which is a plain Python function",
+            "decorate plain with @zg.function",
+        ),
+        ("math.exp(x)", "a kernel cannot call 'math.exp'", "did you mean zg.exp?"),
+        ("sum(x)", "a kernel cannot call the builtin 'sum'", "did you mean zg.sum?"),
+        ("sorted(x)", "a kernel cannot call the builtin 'sorted'", "of Python's builtins a kernel can call range, min"),
+        ("five(x)", "a kernel cannot call 'five'", "functions decorated with @zg.function"),
+        ("x(y)", "'x' is a variable here, and cannot be called", "rename the variable"),
+    ],
+)
+def test_call_of_something_else(fail, call, message, hint):
+    (failure,) = fail(f"a = {call}", five=5, **NAMES)
+    assert isinstance(failure.error, KernelSyntaxError)
+    assert failure.summary == message
+    assert failure.marked == call.split("(")[0]
+    assert hint in failure.hint
+
+
+def test_launch_in_a_kernel(fail):
+    (failure,) = fail("helper[(1,)](x)", **NAMES)
+    assert failure.summary == "a kernel cannot use launching a kernel from a kernel"
+    assert "@zg.function" in failure.hint
+
+
+def test_shadowed_builtin_is_the_users(lines, fail):
+    assert '@"helper"' in lines("a = max(x, c=y)", max=helper)[-3]
+    (failure,) = fail("range = x\nfor i in range(3):\n    pass")
+    assert failure.summary == "a kernel cannot use a loop over anything but a range"

@@ -1,0 +1,134 @@
+"""Every construct that kernels lack: the message, what is marked, and what to do instead."""
+
+import ast
+
+import pytest
+
+from ziggurat.codemodel.errors import KernelSyntaxError
+from ziggurat.frontends.reflection.statements import Statements
+from ziggurat.frontends.reflection.unsupported import CONSTRUCTS, FORMS
+
+# Suite, what the kernel cannot use, what is marked, part of the hint.
+CASES = [
+    ("while x:\n    break", "break", "break", "condition of a while"),
+    ("for i in range(n):\n    continue", "continue", "continue", "under an if"),
+    ("for i in range(n):\n    return x", "return inside of a loop", "return x", "after the loop"),
+    ("while x:\n    if y:\n        return", "return inside of a loop", "return", "after the loop"),
+    ("return x\nn = 1", "a statement after return", "n = 1", "never run"),
+    ("try:\n    x = 1\nfinally:\n    pass", "try", "try:", "zg.device_assert"),
+    ("raise ValueError(x)", "raise", "raise ValueError(x)", "zg.device_assert"),
+    ("with x as f:\n    pass", "with", "with x as f:", "no context managers"),
+    ("del x", "del", "del x", "leave it out"),
+    ("global g\ng = 1", "global", "global g", "zg.store"),
+    ("import math\ny = math.pi", "an import inside of a kernel", "import math", "outside of the kernel"),
+    ("from math import pi\ny = pi", "an import inside of a kernel", "from math import pi", "outside of the kernel"),
+    ("def f(): pass\nf()", "a function inside of a kernel", "def f(): pass", "@zg.function"),
+    ("class C: pass", "a class inside of a kernel", "class C: pass", "tuple"),
+    ("match x:\n    case 1: pass", "match", "match x:", "if and elif"),
+    ("f = lambda a: a", "lambda", "lambda a: a", "@zg.function"),
+    ("y = [i for i in range(3)]", "a comprehension", "[i for i in range(3)]", "for loop"),
+    ("y = {i for i in range(3)}", "a comprehension", "{i for i in range(3)}", "for loop"),
+    ("y = {i: i for i in range(3)}", "a comprehension", "{i: i for i in range(3)}", "for loop"),
+    ("y = max(i for i in range(3))", "a generator", "(i for i in range(3))", "for loop"),
+    ("y = (x := 2) + 1", "an assignment inside of an expression (:=)", "x := 2", "statement of its own"),
+    ("y = f'{x}'", "an f-string", "f'{x}'", "plain string"),
+    ("y = {'a': 1}", "a dictionary", "{'a': 1}", "tuple"),
+    ("y = {1, 2}", "a set", "{1, 2}", "tuple"),
+    ("y = [1, 2]", "a list", "[1, 2]", "(a, b)"),
+    ("y = x[:, None]", "indexing with None or ':'", "x[:, None]", "zg.expand(x, axis)"),
+    ("y = x[None]", "indexing with None or ':'", "x[None]", "zg.expand(x, axis)"),
+    ("y = x[...]", "indexing with None or ':'", "x[...]", "zg.expand(x, axis)"),
+    ("y = x[1:2]", "a slice", "1:2", "load the part"),
+    ("y = x[1, 2]", "indexing with several indices", "x[1, 2]", "zg.load"),
+    ("zg.add(*x)", "*arguments in a call", "*x", "one by one"),
+    ("zg.add(x, **y)", "**arguments in a call", "**y", "one by one"),
+    ("y = (x, *n)", "a starred expression", "*n", "one by one"),
+    ("y = x @ n", "the operator @", "x @ n", "zg.dot(a, b)"),
+    ("x @= n", "the operator @", "x @= n", "zg.dot(a, b)"),
+    ("x.a = 1", "assignment to an attribute", "x.a", "variable"),
+    ("x[0] = 1", "assignment to an item", "x[0]", "zg.store"),
+    ("x[0] += 1", "assignment to an item", "x[0]", "zg.store"),
+    ("x.a += 1", "assignment to an attribute", "x.a", "variable"),
+    ("a, *b = x", "a starred target", "*b", "every item"),
+    ("a, (b, *c) = x", "a starred target", "*c", "every item"),
+    ("a: int", "a variable without a value", "a: int", "first value"),
+    ("for i in range(n):\n    pass\nelse:\n    y = 1", "else after a loop", "y = 1", "after the loop"),
+    ("while x:\n    pass\nelse:\n    y = 1", "else after a loop", "y = 1", "after the loop"),
+    ("for a, b in range(n):\n    pass", "a for loop over anything but one variable", "a, b", "one variable"),
+    ("for i in x:\n    pass", "a loop over anything but a range", "x", "zg.static_range"),
+    ("for i in zg.arange(0, 4):\n    pass", "a loop over anything but a range", "zg.arange(0, 4)", "zg.range"),
+    ("y = range(n)", "a range outside of the head of a for loop", "range(n)", "for i in range(n)"),
+    ("zg.static_range(3)", "a range outside of the head of a for loop", "zg.static_range(3)", "for i in"),
+    ("y = 'a' + x", "arithmetic on strings", "'a' + x", "outside"),
+    ("y = '%d' % x", "arithmetic on strings", "'%d' % x", "outside"),
+    ("y = 2j", "a literal of this kind", "2j", "a number"),
+    ("y = b'a'", "a literal of this kind", "b'a'", "a number"),
+    ("x == 1", "an expression whose value is not used", "x == 1", "assign it"),
+    ("x", "an expression whose value is not used", "x", "assign it"),
+    ("yield x", "yield", "yield x", "zg.store"),
+    ("yield from x", "yield", "yield from x", "zg.store"),
+    ("(x if y else n)(1)", "a call of something that is not a name", "(x if y else n)(1)", "by its name"),
+    ("nonlocal_ = x[0](1)", "a call of something that is not a name", "x[0](1)", "by its name"),
+]
+
+
+@pytest.mark.parametrize(("suite", "what", "marked", "hint"), CASES, ids=[case[0] for case in CASES])
+def test_message(fail, suite, what, marked, hint):
+    (failure,) = fail(suite)
+    assert isinstance(failure.error, KernelSyntaxError)
+    assert failure.summary == f"a kernel cannot use {what}"
+    assert failure.marked == marked
+    assert hint in failure.hint
+
+
+def test_parameters_of_any_number(fail):
+    for parameters, marked in [("x, *rest", "rest"), ("x, **rest", "rest")]:
+        (failure,) = fail("pass", parameters)
+        assert failure.summary == "a kernel cannot use a parameter that takes any number of arguments"
+        assert failure.marked == marked
+
+
+def test_nonlocal(define):
+    from ziggurat.frontends.reflection import reflect
+
+    kernel = define(
+        """
+        def outer():
+            v = 1
+            def kernel():
+                nonlocal v
+                v = 2
+            return kernel
+        kernel = outer()
+        """
+    )
+    with pytest.raises(KernelSyntaxError, match="nonlocal"):
+        reflect(kernel)
+
+
+# Parts of other nodes, which are handled with these.
+_PARTS = {"FormattedValue", "Interpolation"}
+
+
+def test_every_construct_of_python_is_known():
+    supported = {cls.__name__ for cls in (*Statements.STATEMENTS, *Statements.EXPRESSIONS)}
+    every = {cls.__name__ for base in (ast.stmt, ast.expr) for cls in base.__subclasses__()}
+    assert every - supported - set(CONSTRUCTS) == set()
+    assert supported & set(CONSTRUCTS) == set()
+
+
+def test_every_message_is_tested():
+    seen = {case[1] for case in CASES}
+    untested = {what for what, _ in (*CONSTRUCTS.values(), *FORMS.values())} - seen
+    assert untested == {
+        "async for",  # can only stand in an async function, which is an error as a whole
+        "async with",
+        "await",
+        "an async function",
+        "nonlocal",  # has its own test
+        "a type alias",  # newer than Python 3.11
+        "a template string",
+        "a function with type parameters",
+        "a parameter that takes any number of arguments",
+        "launching a kernel from a kernel",
+    }
