@@ -199,8 +199,6 @@ class _Writer:
             self.values[op.result] = value
         elif op.initial is not None:
             state[variable] = self.values[op.initial]
-        else:
-            state.pop(variable, None)
         return True
 
     def _terminator(

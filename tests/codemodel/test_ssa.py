@@ -108,6 +108,25 @@ def test_while_carries_through_both_bodies():
     )
 
 
+def test_a_loop_that_reads_in_its_second_body_makes_the_variable_live():
+    check(
+        """%a : Var<i32> = var %n @"a"; scf.if %c ()void -> { var.store %a %0; scf.yield; } ()void -> { scf.yield; };
+        scf.while ()void -> { scf.condition %c; } ()void -> { %x : i32 = var.load %a; tt.print %x @""; scf.yield; };""",
+        """%x : i32 = scf.if %c ()i32 -> { scf.yield %0; } ()i32 -> { scf.yield %n; };
+        scf.while ()void -> { scf.condition %c; } ()void -> { tt.print %x @""; scf.yield; };""",
+    )
+
+
+def test_what_is_stored_wherever_a_body_goes_on_is_not_live_before():
+    check(
+        """%a : Var<i32> = var %n @"a"; scf.if %c ()void -> { var.store %a %0; scf.yield; } ()void -> { scf.yield; };
+        scf.if %c ()void -> { tt.return; } ()void -> { var.store %a %0; scf.yield; };
+        %r : i32 = var.load %a; tt.print %r @"";""",
+        """scf.if %c ()void -> { scf.yield; } ()void -> { scf.yield; };
+        %r : i32 = scf.if %c ()i32 -> { tt.return; } ()i32 -> { scf.yield %0; }; tt.print %r @"";""",
+    )
+
+
 def test_what_was_carried_keeps_its_place_one():
     check(
         """%a : Var<i32> = var %n @"a"; %1 : i32 = arith.constant @1;
