@@ -31,6 +31,9 @@ from ziggurat.transforms.attribution.promotion import (
     scalar_type,
 )
 
+# The classes that `isinstance` knows, by their names in the Python code model.
+_CLASSES = {f"builtins.{cls.__name__}": cls for cls in (bool, int, float, str, tuple)}
+
 
 def _all_true(type_: Type) -> bool:
     return isinstance(type_, ConstantType) and bool(type_.value)
@@ -201,8 +204,10 @@ class BuiltinTypes(ProgramTypes):
             raise KernelTypeError(f"{name}() takes a scalar, got {describe(x)}", hint="zg.cast converts tensors")
 
     def builtin_isinstance(self, x: Type, cls: Type) -> Type:
-        if isinstance(x, ConstantType) and isinstance(cls, ConstantType) and isinstance(cls.value, type):
-            return constant(isinstance(x.value, cls.value))
+        """Classes are the names of builtins (`builtins.int`), or a tuple of such names."""
+        if isinstance(x, ConstantType) and isinstance(cls, ConstantType):
+            names = cls.value if isinstance(cls.value, tuple) else (cls.value,)
+            return constant(isinstance(x.value, tuple(_CLASSES[name] for name in names)))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         raise KernelTypeError("isinstance() is for constants in a kernel")
 
     def property(self, x: Type, name: str) -> Type:
