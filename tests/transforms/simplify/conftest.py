@@ -1,4 +1,4 @@
-"""What the tests of passes share: before/after in text, a small interpreter of scalar programs, and random ones for it."""
+"""What the tests of passes share: before/after in text, an interpreter of scalar programs, and random ones for it."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class Machine(Interpreter):
 
 @pytest.fixture(scope="session")
 def run() -> Callable[[Op, int, int], Any]:
-    """`run(module, a, b)`: what the function `main` gives, leaves in memory and prints; None where that is undefined."""
+    """`run(module, a, b)`: what the function `main` gives, leaves in memory and prints; None if that is undefined."""
 
     def running(model: Op, a: int, b: int) -> Any:
         machine = Machine(model)
@@ -435,7 +435,7 @@ def write() -> Callable[..., Op]:
 
 @pytest.fixture(scope="session")
 def preserves(run: Any, write: Any) -> Callable[..., None]:
-    """`preserves(step, seed)`: the pass keeps what a random program does, verifies, and repeated changes nothing more."""
+    """`preserves(step, seed)`: the pass keeps what a random program does, verifies, and changes nothing more then."""
 
     def check(step: Pass, seed: int, *, idempotent: bool = True, leaves: bool = True) -> None:
         model = write(random.Random(seed), leaves)

@@ -387,6 +387,6 @@ def _seconds(run: Any) -> float:
 
 @BOTH
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_random_programs_do_the_same(step: Any, seed: int, preserves: Any) -> None:
     preserves(step, seed)

@@ -1,0 +1,228 @@
+"""Constant folding: what can be computed now is, and what an operation leaves as it is goes.
+
+Numbers are computed in `evaluate.py`, exactly as the ops mean them, and never where an op is undefined; identities are
+in `identities.py`. This file has tuples, and the control flow that constants decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.transforms.simplify.evaluate import Number, evaluate
+from ziggurat.transforms.simplify.identities import constant, constant_of, same_number, simpler
+
+
+def fold(op: Op) -> Op:
+    """Compute what constants determine, to a fixpoint. What becomes unused stays; `dce` removes it.
+
+        %1 : i32 = arith.constant @4;                    %1 : i32 = arith.constant @4;
+        %2 : i32 = arith.constant @16;                   %2 : i32 = arith.constant @16;
+        %3 : i32 = arith.muli %1 %2;                     %3 : i32 = arith.constant @64;
+        %4 : tensor<x8, i32> = tt.splat %3;              %4 : tensor<x8, i32> = arith.constant @64;
+        %5 : i1 = arith.cmpi %1 %2 @slt;                 %5 : i1 = arith.constant @true;
+        %6 : i32 = scf.if %5                             %6 : i32 = arith.addi %0 %3;
+            ()i32 -> {                                   tt.return %6;
+                %7 : i32 = arith.addi %0 %3;
+                scf.yield %7;
+            }
+            ()i32 -> { scf.yield %1; };
+        tt.return %6;
+
+    Loop-carried values that no iteration changes become the initial ones, and results of `scf.if` that are the same on
+    both sides become that value. Gives `op` itself where there is nothing to fold.
+    """
+    while True:
+        folder = _Folder()
+        made = transform(op, folder, pass_name="fold")
+        if not folder.changed:
+            return op
+        op = made
+
+
+class _Folder:
+    """The transformer. `changed` says whether it had anything to say."""
+
+    def __init__(self) -> None:
+        self.changed = False
+
+    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        outcome = _folded(builder, op, operands)
+        if outcome is not None:
+            self.changed = True
+        return outcome
+
+
+def _folded(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    if isinstance(op, arith.ConstantOp):
+        return None
+    if isinstance(op, scf.If):
+        return _fold_if(builder, op, operands)
+    if isinstance(op, scf.For):
+        return _fold_for(builder, op, operands)
+    if isinstance(op, scf.While):
+        return _fold_while(builder, op, operands)
+    if isinstance(op, core.TupleLoad):
+        return _component(builder, operands[0], op.index)
+    if isinstance(op, tt.Load | tt.Store):
+        return _masked(builder, op, operands)
+    if isinstance(op, tt.Assume | tt.Assert | cf.AssertOp):
+        return DROP if constant_of(operands[0]) is True else None
+    return _computed(builder, op, operands) or simpler(builder, op, operands)
+
+
+def _computed(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+    """The constant that an elementwise op on constants gives."""
+    if not operands or op.bodies:
+        return None
+    numbers: list[Number] = []
+    for value in operands:
+        number = constant_of(value)
+        if number is None:
+            return None
+        numbers.append(number)
+    result = evaluate(op, tuple(numbers))
+    return None if result is None else constant(builder, result, op.result.type)
+
+
+# Control flow.
+
+
+def _fold_if(builder: Rewriter, op: scf.If, operands: tuple[Value, ...]) -> Outcome:
+    condition = constant_of(operands[0])
+    if condition is not None:
+        chosen = op.then if condition else op.otherwise
+        terminator = chosen.entry.terminator
+        if len(chosen.blocks) == 1 and isinstance(terminator, scf.Yield):
+            builder.rewrite_ops(chosen.entry.ops[:-1])
+            return _packed(builder, [builder[value] for value in terminator.values])
+    same = _same_on_both_sides(op)
+    if len(same) == 1 and same[0] is not None and op.result.uses:
+        builder.copy(op, operands)
+        return _again(builder, builder.mapping.get(same[0]) or same[0])
+    return None
+
+
+def _fold_for(builder: Rewriter, op: scf.For, operands: tuple[Value, ...]) -> Outcome:
+    if _never_runs(operands[0], operands[1], operands[2]):
+        return _packed(builder, operands[3:])
+    return _with_unchanged(builder, op, operands, operands[3:], 1)
+
+
+def _fold_while(builder: Rewriter, op: scf.While, operands: tuple[Value, ...]) -> Outcome:
+    terminator = op.before.entry.terminator
+    once = isinstance(terminator, scf.Condition) and constant_of(terminator.condition) is False
+    if once and len(op.before.blocks) == 1:
+        builder.mapping.values.update(zip(op.before.parameters, operands, strict=True))
+        builder.rewrite_ops(op.before.entry.ops[:-1])
+        return _packed(builder, [builder[value] for value in terminator.operands[1:]])
+    return _with_unchanged(builder, op, operands, operands, 0)
+
+
+def _never_runs(start: Value, stop: Value, step: Value) -> bool:
+    """Whether a loop surely runs no iteration."""
+    by = constant_of(step)
+    if not by:
+        return False
+    if start is stop:
+        return True
+    first, last = constant_of(start), constant_of(stop)
+    return first is not None and last is not None and (first >= last if by > 0 else first <= last)
+
+
+def _with_unchanged(
+    builder: Rewriter, op: scf.For | scf.While, operands: Sequence[Value], initial: Sequence[Value], leading: int
+) -> Outcome:
+    """The loop with the carried values that no iteration changes replaced inside by the initial ones.
+
+    They are still carried; `dce` takes them out. `leading` is the number of parameters before the carried ones.
+    """
+    unchanged = [index for index in range(len(initial)) if _is_unchanged(op, index, leading)]
+    known = {body.parameters[leading + i]: initial[i] for i in unchanged for body in op.bodies}
+    result_known = bool(unchanged) and len(initial) == 1
+    if not any(parameter.uses for parameter in known) and not (result_known and op.result.uses):
+        return None
+    bodies = [builder.rewrite_body(body, known=known) for body in op.bodies]
+    made = builder.add(op.SPEC.copy(op, tuple(operands), (), bodies, op.result.type), op.location)
+    return initial[0] if result_known else made
+
+
+def _is_unchanged(op: scf.For | scf.While, index: int, leading: int) -> bool:
+    """Whether each body hands on the carried value that it gets, or the initial one."""
+    return all(
+        terminator.values[index] in (body.parameters[leading + index], op.initial[index])
+        for body in op.bodies
+        for block in body.blocks
+        if isinstance(terminator := block.terminator, scf.Yield | scf.Condition)
+    )
+
+
+def _same_on_both_sides(op: scf.If) -> list[Value | None]:
+    """For each value of a branch, the one that both sides give, if they do. Of equal constants, either."""
+    sides = [
+        block.terminator.values
+        for body in op.bodies
+        for block in body.blocks
+        if isinstance(block.terminator, scf.Yield)
+    ]
+    found: list[Value | None] = []
+    for values in zip(*sides, strict=True):
+        first = values[0]
+        number = constant_of(first)
+        if all(value is first for value in values) or (
+            number is not None and all(same_number(constant_of(value), number) for value in values)
+        ):
+            found.append(first)
+        else:
+            found.append(None)
+    return found
+
+
+def _again(builder: Rewriter, value: Value) -> Value:
+    """A value seen from here: a constant that stands in a body is made anew."""
+    number = constant_of(value)
+    return value if number is None else constant(builder, number, value.type)
+
+
+def _packed(builder: Rewriter, values: Sequence[Value]) -> Outcome:
+    """Values as an `scf` op gives them."""
+    if not values:
+        return DROP
+    return values[0] if len(values) == 1 else builder.add(core.MakeTuple(tuple(values)))
+
+
+def _component(builder: Rewriter, source: Value, index: int) -> Value | None:
+    """Component `index` of a tuple in the new model, where it is a known value."""
+    if not isinstance(source, OpResult):
+        return None
+    op = source.op
+    if isinstance(op, core.MakeTuple):
+        return op.components[index]
+    if isinstance(op, core.TupleWith):
+        if op.index == index:
+            return op.value
+        return _component(builder, op.tuple, index) or builder.add(core.TupleLoad(op.tuple, index))
+    if isinstance(op, scf.For | scf.While) and len(op.initial) > 1:
+        return op.initial[index] if _is_unchanged(op, index, 1 if isinstance(op, scf.For) else 0) else None
+    if isinstance(op, scf.If):
+        same = _same_on_both_sides(op)
+        if len(same) > 1 and (value := same[index]) is not None:
+            return _again(builder, value)
+    return None
+
+
+def _masked(builder: Rewriter, op: tt.Load | tt.Store, operands: tuple[Value, ...]) -> Outcome:
+    """An access whose mask is known: it happens everywhere, or nowhere."""
+    if op.mask is None:
+        return None
+    place = 1 if isinstance(op, tt.Load) else 2
+    mask = constant_of(operands[place])
+    if mask is None:
+        return None
+    if mask:
+        return builder.add(op.SPEC.make(operands[:place], (), dict(op.attributes), (), op.result.type), op.location)
+    if isinstance(op, tt.Store):
+        return DROP
+    return operands[2] if op.other is not None else builder.add(tt.Poison(type=op.result.type))
