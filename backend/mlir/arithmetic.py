@@ -1,0 +1,127 @@
+"""Arithmetic and functions of floats: the arith and math dialects, most of whose ops MLIR has under the same names."""
+
+from __future__ import annotations
+
+from ziggurat.backend.mlir.casts import addresses, cast, convert_float, scalar_type
+from ziggurat.backend.mlir.emitter import Emitter, Names, emits
+from ziggurat.backend.mlir.types import mlir_type
+from ziggurat.codemodel.dialects import arith, math, tt
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import ScalarType, Type, f32, f64, i32, shape_of, with_element
+
+
+@emits(arith.ConstantOp)
+def constant(e: Emitter, op: arith.ConstantOp) -> Names:
+    return (e.constant(op.value, op.type),)
+
+
+@emits(
+    arith.AddI, arith.SubI, arith.MulI, arith.AndI, arith.OrI, arith.XOrI, arith.ShlI,
+    arith.DivSI, arith.RemSI, arith.ShrSI, arith.MaxSI, arith.MinSI,
+    arith.DivUI, arith.RemUI, arith.ShrUI, arith.MaxUI, arith.MinUI,
+)  # fmt: skip
+def of_integers(e: Emitter, op: arith.IntBinary) -> Names:
+    return (e.value(f"{op.NAME} {e.name(op.lhs)}, {e.name(op.rhs)}", f" : {mlir_type(op.result.type)}"),)
+
+
+def _wide(scalar: ScalarType, exact_16: bool) -> ScalarType:
+    # NVIDIA's part of Triton has no arithmetic on fp8, and no division or tanh of 16-bit floats. In f32 a single op
+    # of these is exact enough that rounding its result gives the right one.
+    return f32 if scalar.is_fp8 or (scalar.bits == 16 and not exact_16) else scalar
+
+
+def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = True) -> Names:
+    """An op that takes floats of one type and gives one of the same, computed in a wider type where it must be."""
+    type_ = op.result.type
+    wide = with_element(type_, _wide(scalar_type(type_), exact_16))
+    operands = ", ".join(convert_float(e, name, type_, wide) for name in e.names(op.operands))
+    name = e.value(f"{text or op.NAME} {operands}", f" : {mlir_type(wide)}")
+    return (convert_float(e, name, wide, type_),)
+
+
+@emits(
+    arith.AddF, arith.SubF, arith.MulF, arith.RemF, arith.NegF,
+    arith.MaximumF, arith.MinimumF, arith.MaxNumF, arith.MinNumF,
+    math.Exp, math.Exp2, math.Log, math.Log2, math.Sqrt, math.Rsqrt, math.Sin, math.Cos, math.Erf,
+    math.Floor, math.Ceil, math.AbsF, math.Fma,
+)  # fmt: skip
+def of_floats(e: Emitter, op: Op) -> Names:
+    return float_op(e, op)
+
+
+@emits(arith.DivF)
+def divide(e: Emitter, op: arith.DivF) -> Names:
+    return float_op(e, op, exact_16=False)
+
+
+@emits(math.Tanh)
+def tanh(e: Emitter, op: math.Tanh) -> Names:
+    """MLIR has the op, Triton no code for it; its own way is the function of NVIDIA's libdevice."""
+    type_ = op.result.type
+    wide = type_ if scalar_type(type_) == f64 else with_element(type_, f32)
+    name = convert_float(e, e.name(op.operand), type_, wide)
+    symbol = "__nv_tanh" if scalar_type(wide) == f64 else "__nv_tanhf"
+    text = mlir_type(wide)
+    found = e.value(
+        f"tt.extern_elementwise {name}",
+        f" : ({text}) -> {text}",
+        libname='""',
+        libpath='""',
+        pure="true",
+        symbol=f'"{symbol}"',
+    )
+    return (convert_float(e, found, wide, type_),)
+
+
+@emits(math.AbsI)
+def magnitude(e: Emitter, op: math.AbsI) -> Names:
+    name = e.name(op.operand)
+    if not scalar_type(op.result.type).signed:
+        return (name,)
+    return (e.value(f"{op.NAME} {name}", f" : {mlir_type(op.result.type)}"),)
+
+
+@emits(tt.MulHiUI)
+def upper_half(e: Emitter, op: tt.MulHiUI) -> Names:
+    """Triton's op is for 32 and 64 bits; the product of narrower numbers fits in 32."""
+    lhs, rhs, type_ = e.name(op.lhs), e.name(op.rhs), op.result.type
+    bits = scalar_type(type_).bits
+    if bits >= 32:
+        return (e.value(f"{op.NAME} {lhs}, {rhs}", f" : {mlir_type(type_)}"),)
+    wide = with_element(type_, i32)
+    text = mlir_type(wide)
+    lhs, rhs = (cast(e, "arith.extui", name, type_, wide) for name in (lhs, rhs))
+    product = e.value(f"arith.muli {lhs}, {rhs}", f" : {text}")
+    upper = e.value(f"arith.shrui {product}, {e.constant(bits, wide)}", f" : {text}")
+    return (cast(e, "arith.trunci", upper, wide, type_),)
+
+
+@emits(arith.CmpI)
+def compare_integers(e: Emitter, op: arith.CmpI) -> Names:
+    (lhs, type_), (rhs, _) = (addresses(e, e.name(value), value.type) for value in (op.lhs, op.rhs))
+    return (compare(e, op.predicate.value, lhs, rhs, type_),)
+
+
+def compare(e: Emitter, predicate: str, lhs: str, rhs: str, type_: Type) -> str:
+    """A comparison of two integers, or of each of two tensors."""
+    return e.value(f"arith.cmpi {predicate}, {lhs}, {rhs}", f" : {mlir_type(type_)}")
+
+
+@emits(arith.CmpF)
+def compare_floats(e: Emitter, op: arith.CmpF) -> Names:
+    type_ = op.lhs.type
+    wide = with_element(type_, _wide(scalar_type(type_), True))
+    lhs, rhs = (convert_float(e, e.name(value), type_, wide) for value in (op.lhs, op.rhs))
+    return (e.value(f"arith.cmpf {op.predicate.value}, {lhs}, {rhs}", f" : {mlir_type(wide)}"),)
+
+
+@emits(arith.Select)
+def select(e: Emitter, op: arith.Select) -> Names:
+    return (choose(e, *e.names(op.operands), op.result.type, each=bool(shape_of(op.condition.type))),)
+
+
+def choose(e: Emitter, condition: str, then: str, otherwise: str, type_: Type, *, each: bool | None = None) -> str:
+    """`arith.select`: of tensors by one condition, or `each` by its own (the default for tensors)."""
+    by_each = bool(shape_of(type_)) if each is None else each
+    condition_type = f"tensor<{'x'.join(map(str, (*shape_of(type_), 'i1')))}>, " if by_each else ""
+    return e.value(f"arith.select {condition}, {then}, {otherwise}", f" : {condition_type}{mlir_type(type_)}")

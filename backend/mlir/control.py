@@ -1,0 +1,210 @@
+"""Functions' calls and returns, tuples, branches, and structured control flow.
+
+MLIR's structured ops hold bodies of one block each, and a function is left from its own blocks only. A loop or a
+branch of ours that does not fit in that is written as blocks (`unstructured.py`).
+"""
+
+from __future__ import annotations
+
+from ziggurat.backend.mlir.counting import step_sign, trip_count
+from ziggurat.backend.mlir.emitter import Emitter, Names, emits
+from ziggurat.backend.mlir.tensors import listed
+from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types, result_list
+from ziggurat.backend.mlir.unstructured import for_as_blocks, if_as_blocks, needs_blocks, while_as_blocks
+from ziggurat.codemodel.dialects import cf, core, scf, tt
+from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.op import Body, Op, Successor, Value
+from ziggurat.codemodel.types import ScalarType
+
+# Tuples: the components' names, one after the other.
+
+
+@emits(core.MakeTuple)
+def make_tuple(e: Emitter, op: core.MakeTuple) -> Names:
+    return e.names(op.components)
+
+
+def _place(tuple_: Value, index: int) -> slice:
+    components = [len(leaves(type_)) for type_ in getattr(tuple_.type, "components", ())]
+    start = sum(components[:index])
+    return slice(start, start + components[index])
+
+
+@emits(core.TupleLoad)
+def load_component(e: Emitter, op: core.TupleLoad) -> Names:
+    return e.values[op.tuple][_place(op.tuple, op.index)]
+
+
+@emits(core.TupleWith)
+def replace_component(e: Emitter, op: core.TupleWith) -> Names:
+    names, place = e.values[op.tuple], _place(op.tuple, op.index)
+    return (*names[: place.start], *e.values[op.value], *names[place.stop :])
+
+
+# Calls and returns.
+
+
+@emits(tt.Call)
+def call(e: Emitter, op: tt.Call) -> Names:
+    if op.callee not in e.symbols:
+        raise TargetError(f"tt.call of '{op.callee}', which the module does not have")
+    results = mlir_types(op.type)
+    types = f" : ({listed(op.arguments)}) -> {result_list(results)}"
+    return e.line(f"{op.NAME} {e.symbols[op.callee]}({', '.join(e.names(op.arguments))})", types, len(results))
+
+
+@emits(tt.Return, core.Return)
+def leave(e: Emitter, op: tt.Return | core.Return) -> Names:
+    return _return(e, e.names(op.values), listed(op.values))
+
+
+def _return(e: Emitter, names: Names, types: str) -> Names:
+    return e.line(f"tt.return {', '.join(names)} : {types}" if names else "tt.return")
+
+
+@emits(core.Unreachable)
+def unreachable(e: Emitter, op: core.Unreachable) -> Names:
+    """MLIR's Triton has no such terminator: the block goes where its body leads to, with values of which nothing is
+    known."""
+    body = op.parent.parent if op.parent is not None else None
+    owner = body.parent if body is not None else None
+    if isinstance(owner, scf.If) and body not in e.exits:
+        return e.line(*_handing("scf.yield", e.poison(owner.result.type), ", ".join(mlir_types(owner.result.type))))
+    if body not in e.exits and not isinstance(owner, tt.Func):
+        raise TargetError(f"unreachable in the body of {owner.NAME if owner else 'no op'}")
+    return _return(e, e.poison(e.result_type), ", ".join(mlir_types(e.result_type)))
+
+
+def _handing(op: str, names: Names, types: str) -> tuple[str, str]:
+    return (f"{op} {', '.join(names)}", f" : {types}") if names else (op, "")
+
+
+# Branches.
+
+
+def _target(e: Emitter, successor: Successor) -> str:
+    label, names = e.labels[successor.block], e.names(successor.arguments)
+    return f"{label}({', '.join(names)} : {listed(successor.arguments)})" if names else label
+
+
+@emits(cf.Br, core.Branch)
+def branch(e: Emitter, op: cf.Br | core.Branch) -> Names:
+    return e.line(f"cf.br {_target(e, op.target)}")
+
+
+@emits(cf.CondBr, core.CondBranch)
+def conditional_branch(e: Emitter, op: cf.CondBr | core.CondBranch) -> Names:
+    return e.line(f"cf.cond_br {e.name(op.condition)}, {_target(e, op.then)}, {_target(e, op.otherwise)}")
+
+
+# Structured control flow.
+
+
+@emits(scf.Yield, core.Yield)
+def hand_over(e: Emitter, op: scf.Yield | core.Yield) -> Names:
+    exit_ = e.exits.get(_body_of(op))
+    if exit_ is not None:
+        exit_(op)
+        return ()
+    names = e.names(op.values)
+    if not names and not isinstance(op.parent_op, scf.While):
+        return ()  # Understood, but for a while loop.
+    return e.line(*_handing("scf.yield", names, listed(op.values)))
+
+
+@emits(scf.Condition)
+def condition(e: Emitter, op: scf.Condition) -> Names:
+    exit_ = e.exits.get(_body_of(op))
+    if exit_ is not None:
+        exit_(op)
+        return ()
+    return e.line(*_handing(f"scf.condition({e.name(op.condition)})", e.names(op.values), listed(op.values)))
+
+
+def _body_of(op: Op) -> Body:
+    assert op.parent is not None
+    return op.parent.parent
+
+
+@emits(scf.If)
+def if_(e: Emitter, op: scf.If) -> Names:
+    if needs_blocks(op):
+        return if_as_blocks(e, op)
+    types = mlir_types(op.result.type)
+    arrow = f" -> ({', '.join(types)})" if types else ""
+    names = e.opening(f"scf.if {e.name(op.condition)}{arrow}", len(types))
+    e.region(op.then)
+    if types or len(op.otherwise.entry.ops) > 1:
+        e.closing("} else {", last=False)
+        e.region(op.otherwise)
+    e.closing("}")
+    return names
+
+
+@emits(scf.While)
+def while_(e: Emitter, op: scf.While) -> Names:
+    if needs_blocks(op):
+        return while_as_blocks(e, op)
+    types = mlir_types(op.result.type)
+    first = e.names(op.initial)
+    parameters = [name for name, _ in e.parameters(op.before.entry)]
+    carried = ", ".join(f"{parameter} = {name}" for parameter, name in zip(parameters, first, strict=True))
+    head = f"scf.while ({carried}) : ({', '.join(types)}) -> {result_list(types)}" if types else "scf.while : () -> ()"
+    names = e.opening(head, len(types))
+    e.region(op.before)
+    e.closing("} do {", last=False)
+    e.region(op.after, label=True)
+    e.closing("}")
+    return names
+
+
+_LICM_OFF = "#llvm.loop_annotation<licm = <disable = true, versioningDisable = true>>"
+
+
+def _options(op: scf.For) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    if op.disable_licm:
+        found["llvm.loop_annotation"] = _LICM_OFF
+    if op.disallow_acc_multi_buffer:
+        found["tt.disallow_acc_multi_buffer"] = None
+    if op.flatten:
+        found["tt.flatten"] = None
+    if op.loop_unroll_factor is not None:
+        found["tt.loop_unroll_factor"] = f"{op.loop_unroll_factor} : i32"
+    if op.num_stages is not None:
+        found["tt.num_stages"] = f"{op.num_stages} : i32"
+    if op.warp_specialize:
+        found["tt.warp_specialize"] = None
+    return found
+
+
+@emits(scf.For)
+def for_(e: Emitter, op: scf.For) -> Names:
+    if needs_blocks(op):
+        return for_as_blocks(e, op)
+    type_ = op.start.type
+    assert isinstance(type_, ScalarType)
+    text = mlir_type(type_)
+    start, stop, step = (e.name(value) for value in (op.start, op.stop, op.step))
+    sign = step_sign(op.step)
+    counted = sign != 1
+    if counted:
+        bounds = (e.constant(0, type_), trip_count(e, (start, stop, step), sign, type_), e.constant(1, type_))
+    else:
+        bounds = (start, stop, step)
+    unsigned = "unsigned " if counted or not type_.signed else ""
+    first = e.names(op.initial)
+    (index, _), *parameters = e.parameters(op.body.entry)
+    head = f"scf.for {unsigned}{index} = {bounds[0]} to {bounds[1]} step {bounds[2]}"
+    types = mlir_types(op.result.type)
+    if types:
+        carried = ", ".join(f"{parameter} = {name}" for (parameter, _), name in zip(parameters, first, strict=True))
+        head += f" iter_args({carried}) -> ({', '.join(types)})"
+    names = e.opening(f"{head} : {text}", len(types))
+    if counted:
+        with e.nested():
+            moved = e.value(f"arith.muli {index}, {step}", f" : {text}")
+            e.values[op.body.parameters[0]] = (e.value(f"arith.addi {start}, {moved}", f" : {text}"),)
+    e.region(op.body)
+    e.closing("}", **_options(op))
+    return names

@@ -1,0 +1,65 @@
+"""Numbers, strings, symbols and locations in MLIR's spelling."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.types import ScalarType
+
+# The type that holds a float of ours, and the integer of its size.
+_FLOATS: dict[str, tuple[type, type]] = {
+    "f16": (np.float16, np.uint16),
+    "bf16": (ml_dtypes.bfloat16, np.uint16),
+    "f32": (np.float32, np.uint32),
+    "f64": (np.float64, np.uint64),
+    "f8e4m3": (ml_dtypes.float8_e4m3fn, np.uint8),
+    "f8e5m2": (ml_dtypes.float8_e5m2, np.uint8),
+}
+_BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
+
+
+def number(value: object, scalar: ScalarType) -> str:
+    """A constant of a scalar type, without the type. Integers are signed, as MLIR prints them.
+
+    A float is rounded to the type and written in decimal, exactly; what is not finite is written by its bits.
+    """
+    if scalar.is_float:
+        assert isinstance(value, float)
+        return _float(value, scalar)
+    if scalar.bits == 1:
+        return "true" if value else "false"
+    assert isinstance(value, int)
+    return str(value - (1 << scalar.bits) if value >> (scalar.bits - 1) == 1 else value)
+
+
+def _float(value: float, scalar: ScalarType) -> str:
+    kind, bits = _FLOATS[scalar.name]
+    with np.errstate(all="ignore"):
+        rounded = np.array(value, np.float64).astype(kind)
+    exact = float(rounded)
+    if not np.isfinite(exact):
+        return f"0x{int(rounded.view(bits)):0{scalar.bits // 4}X}"
+    mantissa, mark, exponent = repr(exact).partition("e")
+    if "." not in mantissa:  # MLIR reads 1e-05 as the integer 1 and a word.
+        mantissa += ".0"
+    return mantissa + mark + exponent
+
+
+def quoted(text: str) -> str:
+    """A string literal. What is not printable ASCII is written as the bytes of its UTF-8."""
+    plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in text.encode())
+    return f'"{"".join(plain)}"'
+
+
+def symbol(name: str) -> str:
+    """A reference to a symbol, quoted where it must be."""
+    return f"@{name}" if _BARE_SYMBOL.fullmatch(name) else f"@{quoted(name)}"
+
+
+def location(place: Location | None) -> str:
+    """What follows an op to say where it came from; nothing when that is not known."""
+    return "" if place is None else f" loc({quoted(place.file)}:{place.line}:{place.column + 1})"

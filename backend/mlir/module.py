@@ -1,0 +1,102 @@
+"""Writing a module of Triton functions as MLIR."""
+
+from __future__ import annotations
+
+import re
+
+# The emitters register themselves when these are imported.
+from ziggurat.backend.mlir import arithmetic, casts, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from ziggurat.backend.mlir.emitter import Emitter
+from ziggurat.backend.mlir.literals import location, quoted, symbol
+from ziggurat.backend.mlir.tensors import power_of_two
+from ziggurat.backend.mlir.types import mlir_types, result_list
+from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1, void
+
+
+def to_mlir(op: Op, *, locations: bool = False) -> str:
+    """The text of a Triton model (a `module`, or one `tt.func`) in MLIR, in the syntax of Triton 3.9.
+
+    A function that gives nothing and is not called is a kernel: `public`, and its name made one that PTX allows. All
+    others are `private`. With `locations` each op says where it came from.
+
+    Raises `TargetError` for what is not a Triton model, and for the few things that Triton's MLIR does not have.
+    """
+    functions = _functions(op)
+    called = {inner.callee for function in functions for inner in function.walk() if isinstance(inner, tt.Call)}
+    kernels = {f.sym_name for f in functions if f.body.yield_type == void and f.sym_name not in called}
+    e = Emitter(_symbols(functions, kernels), locations)
+    e.line("module {")
+    with e.nested():
+        for function in functions:
+            _function(e, function, function.sym_name in kernels, location(function.location) if locations else "")
+    e.line("}")
+    return str(e)
+
+
+def _functions(op: Op) -> list[tt.Func]:
+    ops = op.body.entry.ops if isinstance(op, core.Module) else (op,)
+    found: list[tt.Func] = []
+    for inner in ops:
+        if isinstance(inner, tt.Func):
+            found.append(inner)
+        elif not isinstance(inner, core.Unreachable):
+            raise TargetError(f"to_mlir writes Triton models; {inner.NAME} is not a function of one", inner.location)
+    return found
+
+
+def _symbols(functions: list[tt.Func], kernels: set[str]) -> dict[str, str]:
+    """How each function is referred to. Triton hands a kernel's name on to PTX, which allows letters, digits and
+    `_`."""
+    taken = {f.sym_name for f in functions}
+    found: dict[str, str] = {}
+    for function in functions:
+        name = function.sym_name
+        if name in kernels:
+            plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
+            if not plain or plain[0].isdigit():
+                plain = f"kernel_{plain}".rstrip("_")
+            stem, count = plain, 1
+            while plain != name and plain in taken:
+                count += 1
+                plain = f"{stem}_{count}"
+            taken.add(plain)
+            name = plain
+        found[function.sym_name] = symbol(name)
+    return found
+
+
+def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
+    e.restart()
+    e.restart_blocks()
+    e.result_type = function.body.yield_type
+    name = e.symbols[function.sym_name]
+    if name != symbol(function.sym_name):
+        e.note(f"this is {quoted(function.sym_name)}")
+    divisibility = function.divisibility or tuple(1 for _ in function.body.parameters)
+    e.parameters(function.body.entry)
+    parameters: list[str] = []
+    for parameter, divisor in zip(function.body.parameters, divisibility, strict=True):
+        known = _divisibility(parameter.type, divisor)
+        for text, type_ in zip(e.values[parameter], mlir_types(parameter.type), strict=True):
+            parameters.append(f"{text}: {type_}{known}")
+    results = mlir_types(function.body.yield_type)
+    arrow = f" -> {result_list(results)}" if results else ""
+    visibility = "public" if kernel else "private"
+    noinline = "true" if function.noinline else "false"
+    e.opening(f"tt.func {visibility} {name}({', '.join(parameters)}){arrow} attributes {{noinline = {noinline}}}")
+    e.fresh("^bb")  # The entry block's, which is not written.
+    with e.nested():
+        e.blocks(function.body)
+    e.closing("}")
+    e.lines[-1].place = place
+
+
+def _divisibility(type_: Type, divisor: int) -> str:
+    """What a parameter is known to be divisible by, as Triton reckons: for pointers in bytes, and in powers of two."""
+    if not isinstance(type_, PtrType) and not (isinstance(type_, ScalarType) and type_.is_int and type_ != i1):
+        return ""
+    known = power_of_two(divisor) if divisor > 0 else 1
+    return f" {{tt.divisibility = {known} : i32}}" if known > 1 else ""

@@ -1,0 +1,283 @@
+"""Programs and tensors: making and shaping them, dot, reductions and scans, and what is known or said of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.backend.mlir.arithmetic import compare
+from ziggurat.backend.mlir.casts import cast, scalar_type
+from ziggurat.backend.mlir.emitter import Emitter, Names, emits
+from ziggurat.backend.mlir.literals import quoted
+from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types, result_list
+from ziggurat.codemodel.dialects import cf, tt
+from ziggurat.codemodel.dialects.tt import InputPrecision
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import (
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    element_of,
+    i1,
+    i32,
+    shape_of,
+    with_element,
+)
+
+
+@emits(tt.GetProgramId, tt.GetNumPrograms)
+def grid(e: Emitter, op: tt.Grid) -> Names:
+    return (e.value(f"{op.NAME} {'xyz'[op.axis]}", " : i32"),)
+
+
+@emits(tt.MakeRange)
+def make_range(e: Emitter, op: tt.MakeRange) -> Names:
+    return (e.value(op.NAME, f" : {mlir_type(op.result.type)}", end=f"{op.end} : i32", start=f"{op.start} : i32"),)
+
+
+def _shaping(e: Emitter, op: str, name: str, source: Type, target: Type, **attributes: str | None) -> str:
+    return e.value(f"{op} {name}", f" : {mlir_type(source)} -> {mlir_type(target)}", **attributes)
+
+
+@emits(tt.Splat, tt.Broadcast)
+def repeat(e: Emitter, op: tt.Splat | tt.Broadcast) -> Names:
+    return (_shaping(e, op.NAME, e.name(op.value), op.value.type, op.type),)
+
+
+@emits(tt.ExpandDims)
+def expand_dims(e: Emitter, op: tt.ExpandDims) -> Names:
+    return (_shaping(e, op.NAME, e.name(op.value), op.value.type, op.result.type, axis=f"{op.axis} : i32"),)
+
+
+@emits(tt.Reshape)
+def reshape(e: Emitter, op: tt.Reshape) -> Names:
+    name = e.name(op.value) + (" allow_reorder" if op.allow_reorder else "")
+    return (_shaping(e, op.NAME, name, op.value.type, op.type),)
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return f"array<i32: {', '.join(map(str, values))}>" if values else "array<i32>"
+
+
+@emits(tt.Trans)
+def trans(e: Emitter, op: tt.Trans) -> Names:
+    return (_shaping(e, op.NAME, e.name(op.value), op.value.type, op.result.type, order=_numbers(op.order)),)
+
+
+def _tensor(type_: Type, shape: Sequence[int]) -> TensorType:
+    element = element_of(type_)
+    assert isinstance(element, ScalarType | PtrType)
+    return TensorType(tuple(shape), element)
+
+
+def _join(e: Emitter, lhs: str, rhs: str, type_: TensorType) -> tuple[str, TensorType]:
+    joined = _tensor(type_, (*type_.shape, 2))
+    return e.value(f"tt.join {lhs}, {rhs}", f" : {mlir_type(type_)} -> {mlir_type(joined)}"), joined
+
+
+@emits(tt.Join)
+def join(e: Emitter, op: tt.Join) -> Names:
+    """Triton joins tensors only: scalars are made tensors of one element first."""
+    lhs, rhs, type_ = e.name(op.lhs), e.name(op.rhs), op.lhs.type
+    if isinstance(type_, TensorType):
+        return (_join(e, lhs, rhs, type_)[0],)
+    one = _tensor(type_, (1,))
+    name, joined = _join(e, *(_shaping(e, "tt.splat", scalar, type_, one) for scalar in (lhs, rhs)), one)
+    return (_shaping(e, "tt.reshape", name, joined, op.result.type),)
+
+
+@emits(tt.Split)
+def split(e: Emitter, op: tt.Split) -> Names:
+    """Triton gives tensors only: a tensor of two elements becomes two scalars by way of tensors of one."""
+    name, source = e.name(op.value), op.value.type
+    shape = shape_of(source)
+    if len(shape) == 1:
+        row = _tensor(source, (1, 2))
+        name, source = _shaping(e, "tt.reshape", name, source, row), row
+    half = _tensor(source, shape_of(source)[:-1])
+    halves = e.line(f"tt.split {name}", f" : {mlir_type(source)} -> {mlir_type(half)}", 2)
+    if len(shape) > 1:
+        return halves
+    return tuple(e.value(f"tt.unsplat {part}", f" : {mlir_type(half)}") for part in halves)
+
+
+@emits(tt.Cat)
+def cat(e: Emitter, op: tt.Cat) -> Names:
+    """Triton's own `tt.cat` may reorder the elements, so this is a join whose new axis is moved to the front."""
+    type_ = op.lhs.type
+    assert isinstance(type_, TensorType)
+    name, joined = _join(e, e.name(op.lhs), e.name(op.rhs), type_)
+    front = _tensor(type_, (2, *type_.shape))
+    order = (type_.rank, *range(type_.rank))
+    name = _shaping(e, "tt.trans", name, joined, front, order=_numbers(order))
+    return (_shaping(e, "tt.reshape", name, front, op.result.type),)
+
+
+@emits(tt.Gather)
+def gather(e: Emitter, op: tt.Gather) -> Names:
+    types = f"({mlir_type(op.source.type)}, {mlir_type(op.index.type)}) -> {mlir_type(op.result.type)}"
+    return (e.value(f"{op.NAME} {e.name(op.source)}[{e.name(op.index)}]", f" : {types}", axis=f"{op.axis} : i32"),)
+
+
+@emits(tt.Histogram)
+def histogram(e: Emitter, op: tt.Histogram) -> Names:
+    """Triton looks at the low bits of i32 numbers only: those out of range are masked off before."""
+    name, type_ = e.name(op.value), op.value.type
+    scalar = scalar_type(type_)
+    condition = mlir_type(with_element(type_, i1))
+    mask = e.name(op.mask) if op.mask is not None else None
+    end = scalar.limits[1] + 1
+    if scalar.signed or op.bins < end:
+        inside = compare(e, "ult", name, e.constant(min(op.bins, end), type_), type_)
+        mask = inside if mask is None else e.value(f"arith.andi {mask}, {inside}", f" : {condition}")
+    wide = with_element(type_, i32)
+    if scalar.bits != 32:
+        name = cast(e, "arith.trunci" if scalar.bits > 32 else "arith.extui", name, type_, wide)
+    operands = name if mask is None else f"{name}, {mask}"
+    return (e.value(f"{op.NAME} {operands}", f" : {mlir_type(wide)} -> {mlir_type(op.result.type)}"),)
+
+
+# Computing.
+
+
+@emits(tt.Dot)
+def dot(e: Emitter, op: tt.Dot) -> Names:
+    scalar = scalar_type(op.a.type)
+    a, b, c = e.names((op.a, op.b, op.c))
+    if scalar.is_int and not scalar.signed:
+        return (_unsigned_dot(e, op, a, b, c),)
+    return (_dot(e, op, a, b, c),)
+
+
+def _dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
+    precision = op.input_precision
+    if precision is InputPrecision.DEFAULT:
+        precision = InputPrecision.TF32  # What Triton chooses on Hopper. It is for f32 operands only.
+    text = "" if precision is InputPrecision.IEEE else f", inputPrecision = {precision.value}"
+    attributes: dict[str, str | None] = {}
+    if op.max_num_imprecise_acc:
+        attributes["maxNumImpreciseAcc"] = f"{op.max_num_imprecise_acc} : i32"
+    types = f" : {mlir_type(op.a.type)} * {mlir_type(op.b.type)} -> {mlir_type(op.result.type)}"
+    return e.value(f"{op.NAME} {a}, {b}, {c}{text}", types, **attributes)
+
+
+def _unsigned_dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
+    """Triton multiplies bytes as signed ones. So of each operand the low seven bits and the highest are multiplied
+    apart: (a + 128 a') (b + 128 b') = a b + 128 (a b' + a' b) + 16384 a' b'."""
+    low: list[str] = []
+    high: list[str] = []
+    for name, type_ in ((a, op.a.type), (b, op.b.type)):
+        text = f" : {mlir_type(type_)}"
+        low.append(e.value(f"arith.andi {name}, {e.constant(127, type_)}", text))
+        high.append(e.value(f"arith.shrui {name}, {e.constant(7, type_)}", text))
+    type_ = op.result.type
+    text = f" : {mlir_type(type_)}"
+    factor = e.constant(128, type_)
+    top = _dot(e, op, high[0], high[1], e.constant(0, type_))
+    middle = e.value(f"arith.muli {top}, {factor}", text)
+    middle = _dot(e, op, high[0], low[1], middle)
+    middle = _dot(e, op, low[0], high[1], middle)
+    scaled = e.value(f"arith.muli {middle}, {factor}", text)
+    return _dot(e, op, low[0], low[1], e.value(f"arith.addi {scaled}, {c}", text))
+
+
+@emits(tt.Reduce, tt.Scan)
+def combine(e: Emitter, op: tt.Combining) -> Names:
+    properties = f"axis = {op.axis} : i32"
+    if isinstance(op, tt.Scan):
+        properties += f", reverse = {'true' if op.reverse else 'false'}"
+    results = mlir_types(op.result.type)
+    operands = ", ".join(e.names(op.values))
+    names = e.line(f'"{op.NAME}"({operands}) <{{{properties}}}> ({{', results=len(results))
+    e.lines[-1].place = ""
+    e.region(op.combine, label=True)
+    types = ", ".join(mlir_type(value.type) for value in op.values)
+    e.line("})", f" : ({types}) -> {result_list(results)}")
+    return names
+
+
+@emits(tt.ReduceReturn, tt.ScanReturn)
+def combined(e: Emitter, op: tt.ReduceReturn | tt.ScanReturn) -> Names:
+    return e.line(f"{op.NAME} {', '.join(e.names(op.values))}", f" : {listed(op.values)}")
+
+
+def listed(values: Sequence[Value]) -> str:
+    """The MLIR types of some values, Tuples laid out."""
+    return ", ".join(text for value in values for text in mlir_types(value.type))
+
+
+@emits(tt.InlineAsm)
+def inline_asm(e: Emitter, op: tt.InlineAsm) -> Names:
+    results = mlir_types(op.type)
+    operands = f" {', '.join(e.names(op.values))} : {listed(op.values)}" if op.values else ""
+    return e.line(
+        f"{op.NAME} {quoted(op.asm)}",
+        f"{operands} -> {', '.join(results)}",
+        len(results),
+        constraints=quoted(op.constraints),
+        packed_element=f"{op.pack} : i32",
+        pure="true" if op.is_pure else "false",
+    )
+
+
+# What is known of values, and talking to the host.
+
+_HINTS = {
+    tt.MultipleOf: "tt.divisibility",
+    tt.MaxContiguous: "tt.contiguity",
+    tt.MaxConstancy: "tt.constancy",
+}
+
+
+def power_of_two(value: int) -> int:
+    """The largest power of two that divides a number, up to 2³⁰: the form in which Triton knows divisibility."""
+    return min(value & -value or 1 << 30, 1 << 30)
+
+
+@emits(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
+def hint(e: Emitter, op: tt.Hint) -> Names:
+    """An attribute of the op that gives the value, where that op runs only together with the hint: stands in the same
+    block."""
+    (name,) = e.values[op.value]
+    numbers = ", ".join(map(str, op.values))
+    if isinstance(op, tt.MultipleOf):  # Triton reckons with powers of two.
+        numbers = ", ".join(str(power_of_two(value)) for value in op.values)
+    if not e.hint(name, _HINTS[type(op)], f"dense<[{numbers}]> : tensor<{len(op.values)}xi32>"):
+        e.note(f"{op.NAME} {list(op.values)} of {name} is dropped: no op of this block gives the value")
+    return (name,)
+
+
+@emits(tt.Assume)
+def assume(e: Emitter, op: tt.Assume) -> Names:
+    return e.line(f"llvm.intr.assume {e.name(op.condition)}", " : i1")
+
+
+@emits(tt.Print)
+def device_print(e: Emitter, op: tt.Print) -> Names:
+    """Triton prints the prefix as it is; its front end sets it off with a blank and a colon."""
+    values = [value for value in op.values if mlir_types(value.type)]
+    prefix = f" {op.prefix.strip().removesuffix(':')}: " if values and op.prefix.strip() else op.prefix
+    signs = [
+        int(isinstance(element, ScalarType) and element.signed)
+        for value in values
+        for element in map(element_of, leaves(value.type))
+    ]
+    operands = f" : {', '.join(e.names(values))} : {listed(values)}" if values else ""
+    hexadecimal = "true" if op.hex else "false"
+    return e.line(f"{op.NAME} {quoted(prefix)}", operands, hex=hexadecimal, isSigned=_numbers(signs))
+
+
+@emits(tt.Assert, cf.AssertOp)
+def device_assert(e: Emitter, op: tt.Assert | cf.AssertOp) -> Names:
+    """Triton has no code for `cf.assert`, and its own is the same thing."""
+    return e.line(f"tt.assert {e.name(op.condition)}, {quoted(op.message)}", f" : {mlir_type(op.condition.type)}")
+
+
+@emits(tt.Barrier)
+def barrier(e: Emitter, op: tt.Barrier) -> Names:
+    return e.line("ttg.barrier all")
+
+
+@emits(tt.Poison)
+def poison(e: Emitter, op: tt.Poison) -> Names:
+    return e.poison(op.type)

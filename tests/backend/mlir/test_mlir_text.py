@@ -1,0 +1,186 @@
+"""The MLIR text of Triton models, without Triton: golden texts, names, types, numbers, and what cannot be written."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ziggurat.codemodel.dialects  # noqa: F401
+from ziggurat.backend.mlir import to_mlir
+from ziggurat.backend.mlir.emitter import EMITTERS
+from ziggurat.backend.mlir.literals import number, quoted, symbol
+from ziggurat.codemodel.declare import OPS
+from ziggurat.codemodel.dialects import core, py, tt
+from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import SCALARS, f8e4m3, f16, f32, i1, i8, u8, u32
+
+MODELS = {file.stem: file for file in sorted((Path(__file__).parent / "models").glob("*.txt"))}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_golden(name: str, golden: Callable[[str, object], None]):
+    golden(f"{name}.mlir", to_mlir(parse(MODELS[name].read_text(encoding="utf-8"))))
+
+
+def test_only_ops_of_other_models_have_no_emitter():
+    """The Python model is not written as MLIR; `module` and `tt.func` are what everything else stands in."""
+    other = {name for name, cls in OPS.items() if cls.__module__ == py.__name__}
+    of_python = {"func", "func.call", "func.ref", "constant", "var", "var.load", "var.store"}
+    framing = {core.Module.NAME, tt.Func.NAME}
+    assert {name for name, cls in OPS.items() if cls not in EMITTERS} == other | of_python | framing
+
+
+def single(body: str, *, parameters: str = "%0 : ptr<f32>, %1 : i32", result: str = "void") -> str:
+    """The lines that one function's body is written as."""
+    text = to_mlir(parse(f'tt.func @"f" ({parameters}){result} -> {{ {body} }};'))
+    return "\n".join(line.strip() for line in text.splitlines()[2:-2])
+
+
+def test_divisibility_is_stated_only_where_it_is_known():
+    text = to_mlir(parse(MODELS["hints"].read_text(encoding="utf-8")))
+    assert (
+        "(%arg0: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %arg1: i32, %arg2: i64, %arg3: f32)" in text
+    )  # 48 as the power of two in it; nothing for 0, for an odd number and for a float
+
+
+def test_names_are_legal_where_they_go():
+    model = parse(
+        """module ()void -> {
+            tt.func @"f<x2, i32>" (%0 : i32)i32 -> { tt.return %0; };
+            tt.func @"k<i32>" (%0 : i32)void -> { %1 : i32 = tt.call %0 @"f<x2, i32>"; tt.return; };
+            tt.func @"k_i32" (%0 : i32)void -> { tt.return; };
+            tt.func @"2·x" (%0 : i32)void -> { tt.return; };
+            tt.func @"void.helper" (%0 : i32)void -> { tt.return; };
+            tt.func @"user" (%0 : i32)void -> { tt.call %0 @"void.helper"; tt.return; };
+            unreachable;
+        };"""
+    )
+    text = to_mlir(model)
+    assert 'tt.func private @"f<x2, i32>"(' in text
+    assert 'tt.call @"f<x2, i32>"(%arg0) : (i32) -> i32' in text
+    assert "tt.func public @k_i32_2(" in text
+    assert "tt.func public @k_i32(" in text
+    assert "tt.func public @kernel_2_x(" in text
+    assert "tt.func private @void.helper(" in text
+    assert "tt.call @void.helper(%arg0) : (i32) -> ()" in text
+
+
+def test_casts_between_signs_are_nothing():
+    body = "%2 : u32 = arith.bitcast %1; %3 : u64 = arith.extui %2; %4 : i64 = arith.bitcast %3; tt.return %4;"
+    assert single(body, result="i64") == "%0 = arith.extui %arg1 : i32 to i64\ntt.return %0 : i64"
+
+
+def test_nested_tuples_are_laid_out():
+    body = """%2 : Tuple<i32, i32> = tuple %1 %1;
+        %3 : Tuple<ptr<f32>, i32> = tuple %0 %1;
+        %4 : Tuple<Tuple<ptr<f32>, i32>, i32> = tuple %3 %1;
+        %5 : Tuple<ptr<f32>, i32> = tuple.load %4 @0;
+        %6 : i32 = tuple.load %4 @1;
+        %7 : i32 = arith.addi %6 %1;
+        %8 : Tuple<Tuple<ptr<f32>, i32>, i32> = tuple.with %4 %7 @1;
+        tt.return %8;"""
+    text = single(body, result="Tuple<Tuple<ptr<f32>, i32>, i32>")
+    assert text == "%0 = arith.addi %arg1, %arg1 : i32\ntt.return %arg0, %arg1, %0 : !tt.ptr<f32>, i32, i32"
+
+
+def test_locations():
+    text = 'tt.func @"f" ()void -> { %0 : i32 = tt.get_program_id @loc="3:4:3:9:a\\"b.py" @0; tt.return; };'
+    assert '%0 = tt.get_program_id x : i32 loc("a\\22b.py":3:5)' in to_mlir(parse(text), locations=True)
+    assert "loc(" not in to_mlir(parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('func @"f" ()object -> { return; };', "func is not a function of one"),
+        (
+            'tt.func @"f" ()void -> { %0 : Var<i32> = var @"x"; tt.return; };',
+            "var is not an op of one",
+        ),
+        (
+            'tt.func @"f" (%0 : f64)void -> { %1 : f32 = arith.truncf %0 @rounding=rtz; tt.return; };',
+            "no conversion from f64 to f32 that rounds toward zero",
+        ),
+        (
+            'tt.func @"f" (%0 : ptr<f16>, %1 : f16)void -> { %2 : f16 = tt.atomic_rmw %0 %1 @fmax; tt.return; };',
+            "no atomic fmax for f16",
+        ),
+        ('tt.func @"f" ()void -> { tt.call @"g"; tt.return; };', "tt.call of 'g'"),
+        ('tt.func @"f" (%0 : object)void -> { tt.return; };', "type object has no form"),
+    ],
+)
+def test_what_cannot_be_written_is_an_error(text: str, message: str):
+    with pytest.raises(TargetError, match=message):
+        to_mlir(parse(text))
+
+
+def test_numbers():
+    assert number(float("inf"), f16) == "0x7C00"
+    assert number(-float("inf"), f32) == "0xFF800000"
+    assert number(float("nan"), f8e4m3) == "0x7F"
+    assert number(1e300, f32) == "0x7F800000"
+    assert number(1e-05, SCALARS["f64"]) == "1.0e-05"
+    assert number(-0.0, f32) == "-0.0"
+    assert number(255, u8) == "-1"
+    assert number(-128, i8) == "-128"
+    assert number(2**32 - 1, u32) == "-1"
+    assert number(True, i1) == "true"
+    assert quoted('a"\\\n∞') == '"a\\22\\5C\\0A\\E2\\88\\9E"'
+    assert symbol("a.b$c") == "@a.b$c"
+    assert symbol("1a") == '@"1a"'
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["f16", "bf16", "f32", "f64", "f8e5m2"]))
+def test_a_finite_float_is_written_exactly(value: float, name: str):
+    kinds = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+    with np.errstate(all="ignore"):
+        rounded = np.array(value).astype(kinds.get(name, ml_dtypes.float8_e5m2))
+    text = number(value, SCALARS[name])
+    if text.startswith("0x"):
+        assert not np.isfinite(float(rounded))
+    else:
+        assert struct.pack("d", float(text)) == struct.pack("d", float(rounded))
+        assert "." in text  # MLIR reads it as an integer else
+
+
+@given(st.integers(), st.sampled_from([t for t in SCALARS.values() if t.kind == "int"]))
+def test_an_integer_is_written_as_its_bits(value: int, scalar):
+    low, high = scalar.limits
+    value = low + value % (high - low + 1)
+    written = int(number(value, scalar))
+    assert (written - value) % (1 << scalar.bits) == 0
+    assert -(1 << (scalar.bits - 1)) <= written < 1 << (scalar.bits - 1)
+
+
+def test_every_single_op_kernel_can_be_written(single_op_kernels: dict[str, Op]):
+    written = {op for model in single_op_kernels.values() for op in map(type, model.walk())}
+    for model in single_op_kernels.values():
+        assert "tt.func public @kernel(" in to_mlir(model)
+    for file in MODELS.values():
+        written |= set(map(type, parse(file.read_text(encoding="utf-8")).walk()))
+    # Blocks and branches, and what only stands between them, have tests of their own.
+    apart = {"cf.br", "cf.cond_br", "cf.assert", "branch", "cbranch", "return", "yield"}
+    assert {op.NAME for op in EMITTERS} - {op.NAME for op in written} == apart
+
+
+def test_blocks_and_branches():
+    body = """%2 : i32 = arith.constant @0; %3 : i1 = arith.cmpi %1 %2 @slt; cf.cond_br %3 ^a(%1, %2) ^b;
+        ^a(%4 : i32, %5 : i32): cf.assert %3 @"why"; cf.br ^b;
+        ^b: tt.return;"""
+    assert single(body).splitlines()[2:] == [
+        "cf.cond_br %1, ^bb1(%arg1, %0 : i32, i32), ^bb2",
+        "^bb1(%arg2: i32, %arg3: i32):",
+        'tt.assert %1, "why" : i1',
+        "cf.br ^bb2",
+        "^bb2:",
+        "tt.return",
+    ]

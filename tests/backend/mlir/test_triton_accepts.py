@@ -1,0 +1,74 @@
+"""What the C++ Triton says to our MLIR: it parses it and compiles it to PTX for sm_90. No GPU is needed.
+
+Triton is a large install that need not share our interpreter: `ZIGGURAT_TRITON_PYTHON` names a Python that has it.
+What it said is recorded in docs/triton-interchange.md.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ziggurat.backend.mlir import to_mlir
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.parser import parse
+
+HERE = Path(__file__).parent
+MODELS = {file.stem: file for file in sorted((HERE / "models").glob("*.txt"))}
+
+
+@pytest.fixture(scope="module")
+def triton_python() -> str:
+    named = os.environ.get("ZIGGURAT_TRITON_PYTHON")
+    if named:
+        return named
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("Triton is not installed here, and ZIGGURAT_TRITON_PYTHON names no Python that has it")
+    return sys.executable
+
+
+def compiled(
+    python: str, models: Mapping[str, Op], folder: Path, *, locations: bool = False
+) -> dict[str, dict[str, Any]]:
+    """What Triton says to each model; where it crashed, only that."""
+    files = {name: folder / f"{index}.ttir" for index, name in enumerate(models)}
+    for name, file in files.items():
+        file.write_text(to_mlir(models[name], locations=locations), encoding="utf-8")
+    rest, found = list(files), {}
+    while rest:
+        command = [python, str(HERE / "compile_with_triton.py"), *(str(files[name]) for name in rest)]
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        said = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+        found.update(zip(rest, said, strict=False))
+        rest = rest[len(said) :]
+        if rest:
+            found[rest.pop(0)] = {"parsed": False, "compiled": False, "error": run.stderr[-2000:]}
+    return found
+
+
+def failures(found: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    return {name: said["error"] for name, said in found.items() if not said["compiled"]}
+
+
+@pytest.mark.parametrize("locations", [False, True])
+def test_kernels_compile(triton_python: str, tmp_path: Path, locations: bool):
+    models = {name: parse(file.read_text(encoding="utf-8")) for name, file in MODELS.items()}
+    found = compiled(triton_python, models, tmp_path, locations=locations)
+    assert not failures(found)
+    assert all(".target sm_90" in said["ptx"] for said in found.values())
+    assert "wgmma.mma_async" in found["matmul"]["ptx"]
+    assert re.search(r"ld\.global[\w.:]*\.v4\.b32", found["softmax"]["ptx"])  # the stated divisibility is made use of
+    assert "atom.global" in found["atomics"]["ptx"]
+
+
+def test_every_op_compiles(triton_python: str, tmp_path: Path, single_op_kernels: dict[str, Op]):
+    assert not failures(compiled(triton_python, single_op_kernels, tmp_path))
