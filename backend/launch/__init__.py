@@ -1,1 +1,1 @@
-"""."""
+"""Launching: from what the user passes to what a kernel takes."""

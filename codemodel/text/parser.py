@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
+import ziggurat.codemodel.dialects  # noqa: F401  # pyright: ignore[reportUnusedImport]  # It declares the ops.
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS, Field, convert_attribute
 from ziggurat.codemodel.errors import BuildError, ParseError
@@ -48,6 +49,14 @@ def parse(text: str, file: str = "<text>") -> Op:
     Raises `ParseError` with line, column and caret. Run `verify` on the result to check its types.
     """
     return _Parser(text, file).model()
+
+
+def parse_values(text: str, file: str = "<text>") -> list[Any]:
+    """The constants and types, separated by commas, that `text` holds: `ptr<f32>, i32, 64`.
+
+    Raises `ParseError` with line, column and caret.
+    """
+    return _Parser(text, file).value_list()
 
 
 class _Parser:
@@ -122,6 +131,19 @@ class _Parser:
         if self.token.kind != "end":
             self.fail("expected the end of the text: a model is one op")
         return op
+
+    def value_list(self) -> list[Any]:
+        values: list[Any] = []
+        while self.token.kind != "end":
+            if values:
+                self.expect(",")
+            start = self.token.start
+            value = self.attribute_value()
+            try:
+                values.append(convert_attribute(value, object, "value"))
+            except BuildError as error:
+                self.fail(error.summary, start)
+        return values
 
     def op(self, builder: Builder, scope: _Scope, root: bool = False) -> Op:
         start = self.position
@@ -231,7 +253,8 @@ class _Parser:
         parts = text.split(":", 4)
         numbers = [int(part) for part in parts[:4] if part.isdecimal()]
         if len(numbers) == 4:
-            return Location(parts[4] if len(parts) > 4 else self.file, *numbers)
+            line, column, end_line, end_column = numbers
+            return Location(parts[4] if len(parts) > 4 else self.file, line, column, end_line, end_column)
         # Babylon's form: line:column[:file].
         parts = text.split(":", 2)
         if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):

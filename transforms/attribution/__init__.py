@@ -2,6 +2,7 @@
 
 from ziggurat.transforms.attribution.attribute import attribute
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
+from ziggurat.transforms.attribution.link import link
 from ziggurat.transforms.attribution.promotion import constant
 
-__all__ = ["Attribution", "Scope", "attribute", "constant"]
+__all__ = ["Attribution", "Scope", "attribute", "constant", "link"]

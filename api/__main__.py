@@ -1,0 +1,7 @@
+"""`python -m ziggurat`."""
+
+import sys
+
+from ziggurat.command import main
+
+sys.exit(main())

@@ -1,0 +1,133 @@
+"""What a kernel is compiled for: an argument's type, or its value, and what is known of it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import (
+    ConstantType,
+    PtrType,
+    ScalarType,
+    Type,
+    constexpr_type,
+)
+from ziggurat.frontends.language import Function
+from ziggurat.transforms.attribution import constant
+
+
+@attrs.frozen
+class Divisible:
+    """An argument of a type whose value (of a pointer: the address in bytes) is known to be divisible by a number."""
+
+    type: Type
+    by: int = 16
+
+
+def divisible(type_: Type, by: int = 16) -> Divisible:
+    """`type_` for an argument that is known to be divisible: `zg.divisible(zg.i32)`, `zg.divisible(zg.ptr(zg.f32), 16)`."""
+    if not isinstance(type_, ScalarType | PtrType) or (isinstance(type_, ScalarType) and not type_.is_int):
+        raise LaunchError(f"zg.divisible speaks of integers and pointers, not of {type_}")
+    if type(by) is not int or by < 1 or by & (by - 1):
+        raise LaunchError(f"zg.divisible: a power of two, got {by!r}")
+    return Divisible(type_, by)
+
+
+def ptr(pointee: ScalarType) -> PtrType:
+    """The type of a pointer: `zg.ptr(zg.f32)`."""
+    if not isinstance(pointee, ScalarType):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LaunchError(f"zg.ptr takes a dtype such as zg.f32, got {pointee!r}")
+    return PtrType(pointee)
+
+
+@attrs.frozen
+class Signature:
+    """What a kernel is compiled for: the attributed type of each parameter, and the divisibility of those that have a value."""
+
+    types: tuple[Type, ...]
+    divisibility: tuple[int, ...]
+
+
+def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Signature:
+    """The signature that types and values, in the order of the parameters or by name, stand for.
+
+    A constexpr parameter takes its value; another takes a type, or a value that is then compiled in. Raises `LaunchError` that
+    names the parameter.
+    """
+    bound = bind(function, arguments, keywords)
+    constexprs = constexpr_names(function)
+    types: list[Type] = []
+    divisibility: list[int] = []
+    for name, given in bound.items():
+        if isinstance(given, Divisible):
+            types.append(given.type)
+            divisibility.append(given.by)
+        elif isinstance(given, Type) and name not in constexprs:
+            if not isinstance(given, ScalarType | PtrType):
+                raise LaunchError(
+                    f"'{name}' of '{function.name}': a parameter is a scalar or a pointer, not {given}",
+                    hint="zg.i32, zg.f32 …, or zg.ptr(zg.f32)",
+                )
+            types.append(given)
+            divisibility.append(1)
+        else:
+            types.append(constant_of(function, name, given))
+    return Signature(tuple(types), tuple(divisibility))
+
+
+def constant_of(function: Function, name: str, given: Any) -> ConstantType:
+    """The attributed type of an argument that is compiled in."""
+    from ziggurat.frontends.reflection.names import as_constant
+
+    if isinstance(given, list):
+        given = tuple(given)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    known, value = as_constant(given)
+    if not known:
+        raise LaunchError(
+            f"'{name}' of '{function.name}' is compiled in, so it is a number, a string, a dtype, None or a tuple of these; "
+            f"got {type(given).__name__}",
+            hint="give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument" if given is not None else None,
+        )
+    return constant(value)
+
+
+def constexpr_names(function: Function) -> set[str]:
+    """The names of the parameters that are known at compile time."""
+    parameters = function.model.bodies[0].parameters
+    names = list(function.signature.parameters)
+    return {name for name, p in zip(names, parameters, strict=True) if p.type == constexpr_type}
+
+
+def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by parameter, defaults filled in. Raises `LaunchError` in words for the caller."""
+    names = list(function.signature.parameters)
+    if len(arguments) > len(names):
+        raise LaunchError(
+            f"'{function.name}' takes {len(names)} argument(s), got {len(arguments)}", hint=f"{function.name}{function.signature}"
+        )
+    bound = dict(zip(names, arguments, strict=False))
+    for name, value in keywords.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            raise LaunchError(
+                f"'{function.name}' has no parameter '{name}'",
+                hint=f"did you mean '{near[0]}'?" if near else f"{function.name}{function.signature}",
+            )
+        if name in bound:
+            raise LaunchError(f"'{function.name}' got '{name}' twice")
+        bound[name] = value
+    missing: list[str] = []
+    for name, parameter in function.signature.parameters.items():
+        if name not in bound:
+            if parameter.default is parameter.empty:
+                missing.append(name)
+            else:
+                bound[name] = parameter.default
+    if missing:
+        listed = ", ".join(f"'{name}'" for name in missing)
+        raise LaunchError(f"'{function.name}' needs {listed}", hint=f"{function.name}{function.signature}")
+    return {name: bound[name] for name in names}

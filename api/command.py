@@ -1,0 +1,89 @@
+"""The command line: `python -m ziggurat`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.text.html import to_html
+from ziggurat.codemodel.text.parser import parse_values
+from ziggurat.codemodel.text.writer import to_text
+from ziggurat.kernels import Kernel
+
+STAGES = ("python", "triton", "mlir")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status. What the user got wrong is printed without a traceback."""
+    options = _parser().parse_args(arguments)
+    try:
+        print(options.run(options), end="")
+    except ZigguratError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 0
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m ziggurat", description="Kernels as code models.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    show = commands.add_parser("show", help="print a kernel's code model at a tier")
+    show.add_argument("kernel", metavar="FILE.py:NAME", help="where the kernel is")
+    show.add_argument("types", nargs="?", default="", help='argument types and values: "ptr<f32>, i32, 64"')
+    show.add_argument("--stage", choices=STAGES, default="triton", help="which tier (default: triton)")
+    show.add_argument("--locations", action="store_true", help="with the place that each op came from")
+    show.add_argument("--types", dest="attributed", action="store_true", help="of the Python model: with attributed types")
+    show.add_argument("--html", action="store_true", help="as HTML with colours")
+    show.set_defaults(run=_show)
+    docs = commands.add_parser("docs", help="print the reference of the language")
+    docs.set_defaults(run=_docs)
+    return parser
+
+
+def _show(options: argparse.Namespace) -> str:
+    kernel = _find(options.kernel)
+    arguments = parse_values(options.types, "argument types")
+    if options.stage == "python" and options.attributed:
+        return str(kernel.attribution(*arguments))
+    model: Any = kernel.model if options.stage == "python" else kernel.triton(*arguments)
+    if options.stage == "mlir":
+        from ziggurat.backend.mlir import to_mlir
+
+        return to_mlir(model)
+    return to_html(model) + "\n" if options.html else to_text(model, locations=options.locations)
+
+
+def _docs(options: argparse.Namespace) -> str:
+    from ziggurat.frontends.language.reference import reference
+
+    return reference()
+
+
+def _find(place: str) -> Kernel:
+    path, colon, name = place.rpartition(":")
+    if not colon or not path:
+        raise LaunchError(f"'{place}' does not name a kernel", hint="write FILE.py:NAME")
+    file = Path(path)
+    if not file.is_file():
+        raise LaunchError(f"there is no file '{path}'")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise LaunchError(f"'{path}' is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(file.stem, module)
+    sys.path.insert(0, str(file.resolve().parent))
+    spec.loader.exec_module(module)
+    kernel = getattr(module, name, None)
+    if not isinstance(kernel, Kernel):
+        known = [key for key, value in vars(module).items() if isinstance(value, Kernel)]
+        raise LaunchError(
+            f"there is no kernel '{name}' in '{path}'", hint=f"it has {', '.join(known)}" if known else "it has none"
+        )
+    return kernel

@@ -1,0 +1,160 @@
+"""Kernels: what `@zg.kernel` makes of a Python function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, overload
+
+from ziggurat.arguments import Signature, bind, constant_of, constexpr_names, signature_of
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import PtrType, Type, i1
+from ziggurat.frontends.language import Function
+from ziggurat.pipeline import triton_model
+from ziggurat.transforms.attribution import Attribution, attribute, link
+
+Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], int | tuple[int, ...]]
+
+
+class Kernel(Function):
+    """A kernel: a function that is run once for each program of a grid.
+
+    `kernel.model` is its Python code model, `kernel.triton(types…)` its Triton code model for argument types, and
+    `kernel[grid](arguments…)` runs it.
+    """
+
+    def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
+        super().__init__(fn)
+        self.do_not_specialize = frozenset(do_not_specialize)
+        unknown = self.do_not_specialize - set(self.signature.parameters)
+        if unknown:
+            raise LaunchError(f"'{self.name}' has no parameter '{min(unknown)}' (in do_not_specialize)")
+        self._models: dict[Signature, core.Module] = {}
+
+    @functools.cached_property
+    def module(self) -> core.Module:
+        """The Python code models of the kernel and of the functions it reaches, in one module, callees first."""
+        return link(self)
+
+    def attribution(self, *arguments: Any, **keywords: Any) -> Attribution:
+        """Which type each value of the Python model has for these arguments. Its `str` shows the model with the types."""
+        return attribute(self, signature_of(self, arguments, keywords).types)
+
+    def triton(self, *arguments: Any, **keywords: Any) -> core.Module:
+        """The Triton code model for argument types: `zg.i32`, `zg.ptr(zg.f32)`, `zg.divisible(zg.i32, 16)`.
+
+        A constexpr parameter takes its value; so may another, and is compiled in. Models are kept: the same arguments give the
+        same model. Raises `LaunchError` when the arguments do not fit the parameters, and the errors of the kernel.
+        """
+        return self._model(signature_of(self, arguments, keywords))
+
+    def _model(self, signature: Signature) -> core.Module:
+        model = self._models.get(signature)
+        if model is None:
+            model = self._models[signature] = triton_model(self, signature.types, signature.divisibility)
+        return model
+
+    def __getitem__(self, grid: Grid) -> Callable[..., None]:
+        """`kernel[grid](arguments…)` runs the kernel once for each program of the grid.
+
+        `grid` has one to three sizes, or is a function that computes them from the constexpr arguments, a dict by name.
+        """
+        return functools.partial(self._launch, grid)
+
+    def _launch(self, grid: Grid, *arguments: Any, strict: bool = False, **keywords: Any) -> None:
+        """Run the kernel on arrays in memory. With `strict`, what is undefined is filled with NaN or extreme numbers."""
+        from ziggurat.backend.reference.run import run
+
+        bound = bind(self, arguments, keywords)
+        signature, names, values = self._specialized(bound)
+        sizes = self._grid(grid, bound)
+        if 0 in sizes:
+            return
+        model = self._model(signature)
+        run(model, None, sizes, values, names=names, strict=strict)
+
+    def _specialized(self, bound: Mapping[str, Any]) -> tuple[Signature, list[str], list[Any]]:
+        """The signature of a launch, and the names and values of the run-time arguments."""
+        from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array, number_type
+
+        constexprs = constexpr_names(self)
+        types: list[Type] = []
+        divisibility: list[int] = []
+        names: list[str] = []
+        values: list[Any] = []
+        for name, given in bound.items():
+            if name in constexprs:
+                types.append(constant_of(self, name, given))
+                continue
+            if is_array(given):
+                value: Any = as_array(given, name)
+                type_: Type = PtrType(ELEMENTS[value.dtype])
+                number = address(value)
+            else:
+                scalar = number_type(given)
+                if scalar is None:
+                    raise LaunchError(
+                        f"'{name}' of '{self.name}' takes an array or a number, got {type(given).__name__}",
+                        hint=f"annotate it as zg.constexpr to pass other values: {name}: zg.constexpr",
+                    )
+                value, type_ = given, scalar
+                number = int(given) if scalar.is_int else 1
+            known = name not in self.do_not_specialize and number % 16 == 0
+            types.append(type_)
+            divisibility.append(16 if known and type_ != i1 else 1)
+            names.append(name)
+            values.append(value)
+        return Signature(tuple(types), tuple(divisibility)), names, values
+
+    def _grid(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
+        if callable(grid):
+            grid = grid({name: bound[name] for name in constexpr_names(self)})
+        sizes: Sequence[Any] = (grid,) if isinstance(grid, int) else tuple(grid)
+        if not 1 <= len(sizes) <= 3 or not all(isinstance(size, int) and size >= 0 for size in sizes):
+            raise LaunchError(
+                f"the grid of '{self.name}' has one to three sizes, each zero or more; got {grid!r}",
+                hint=f"{self.name}[(zg.cdiv(n, BLOCK),)](…)",
+            )
+        return tuple(sizes)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        raise LaunchError(f"'{self.name}' is a kernel: it is run over a grid", hint=f"{self.name}[grid](…)")
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}{self.signature}>"
+
+
+@overload
+def kernel(fn: Callable[..., Any], /) -> Kernel: ...
+
+
+@overload
+def kernel(*, do_not_specialize: Iterable[str] = ()) -> Callable[[Callable[..., Any]], Kernel]: ...
+
+
+def kernel(fn: Callable[..., Any] | None = None, /, *, do_not_specialize: Iterable[str] = ()) -> Any:
+    """Decorator: a function to be run once for each program of a grid.
+
+    `do_not_specialize` names parameters for whose values (divisible by 16 or not) no model of their own is made.
+    """
+    if fn is None:
+        return lambda given: Kernel(given, do_not_specialize)
+    return Kernel(fn, do_not_specialize)
+
+
+def trace(fn: Callable[..., Any], *arguments: Any) -> core.Module:
+    """The Triton code model of a kernel that is built by running `fn` on symbolic values.
+
+    `arguments` are types, for which `fn` gets symbols, and constants, which it gets as they are. The calls it makes are
+    appended to the kernel.
+    """
+    from ziggurat.arguments import Divisible
+    from ziggurat.frontends.tracing import trace_function
+    from ziggurat.transforms.attribution import constant
+
+    plain = [argument.type if isinstance(argument, Divisible) else argument for argument in arguments]
+    divisibility = [a.by if isinstance(a, Divisible) else 1 for a in arguments if isinstance(a, Divisible | Type)]
+    made = trace_function(fn, plain)
+    types = [argument if isinstance(argument, Type) else constant(argument) for argument in plain]
+    return triton_model(made, types, divisibility)

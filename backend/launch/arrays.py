@@ -1,0 +1,134 @@
+"""Arrays of any library as NumPy arrays over the same memory, without importing that library."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import (
+    ScalarType,
+    bf16,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+
+ELEMENTS: dict[np.dtype[Any], ScalarType] = {
+    np.dtype(np.bool_): i1,
+    np.dtype(np.int8): i8,
+    np.dtype(np.int16): i16,
+    np.dtype(np.int32): i32,
+    np.dtype(np.int64): i64,
+    np.dtype(np.uint8): u8,
+    np.dtype(np.uint16): u16,
+    np.dtype(np.uint32): u32,
+    np.dtype(np.uint64): u64,
+    np.dtype(np.float16): f16,
+    np.dtype(np.float32): f32,
+    np.dtype(np.float64): f64,
+    np.dtype(ml_dtypes.bfloat16): bf16,
+    np.dtype(ml_dtypes.float8_e4m3fn): f8e4m3,
+    np.dtype(ml_dtypes.float8_e5m2): f8e5m2,
+}
+
+# Torch's dtypes that NumPy lacks, with the integer type of their width.
+_TORCH_SMALL = {
+    "torch.bfloat16": ("int16", ml_dtypes.bfloat16),
+    "torch.float8_e4m3fn": ("uint8", ml_dtypes.float8_e4m3fn),
+    "torch.float8_e5m2": ("uint8", ml_dtypes.float8_e5m2),
+}
+
+
+def is_array(thing: object) -> bool:
+    """True of what has elements in memory: NumPy arrays, and objects with the array or the DLPack protocol."""
+    if isinstance(thing, np.generic):
+        return False
+    return isinstance(thing, np.ndarray) or any(
+        hasattr(thing, name) for name in ("__array_interface__", "__dlpack__", "__cuda_array_interface__", "__array__")
+    )
+
+
+def as_array(thing: Any, name: str) -> np.ndarray[Any, Any]:
+    """A NumPy array over the memory of `thing`; never a copy. `name` is the parameter's, for messages.
+
+    Raises `LaunchError` for arrays that are not in the memory of this machine, and for element types that kernels lack.
+    """
+    array = _view(thing, name)
+    if array.dtype not in ELEMENTS:
+        known = ", ".join(str(dtype) for dtype in ELEMENTS)
+        raise LaunchError(f"'{name}' is an array of {array.dtype}, which kernels do not have", hint=f"they have {known}")
+    return array
+
+
+def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
+    if isinstance(thing, np.ndarray):
+        return thing  # pyright: ignore[reportUnknownVariableType]
+    if hasattr(thing, "__cuda_array_interface__") or _on_gpu(thing):
+        raise LaunchError(
+            f"'{name}' is an array on a GPU, and kernels run on the CPU here", hint="copy it to the CPU first: .cpu() or .get()"
+        )
+    small = _TORCH_SMALL.get(str(getattr(thing, "dtype", None)))
+    torch = sys.modules.get("torch")
+    if small is not None and torch is not None:
+        integer, dtype = small
+        return thing.detach().view(getattr(torch, integer)).numpy().view(dtype)
+    if torch is not None and isinstance(thing, torch.Tensor):
+        return thing.detach().numpy()
+    if hasattr(thing, "__array_interface__"):
+        return np.asarray(thing)
+    try:
+        return np.from_dlpack(thing)
+    except (BufferError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+        raise LaunchError(f"'{name}' cannot be seen as a NumPy array: {error}") from None
+
+
+def _on_gpu(thing: Any) -> bool:
+    device = getattr(thing, "__dlpack_device__", None)
+    if device is None:
+        return False
+    try:
+        kind = int(device()[0])
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    # DLPack's device types 1 and 3 are memory that the CPU reads.
+    return kind not in (1, 3)
+
+
+def number_type(value: Any) -> ScalarType | None:
+    """The type of a number given to a launch: of Python ints the lowest of i32, i64, u64 that holds it; of floats f32.
+
+    None of what is no number. Raises `LaunchError` for an int beyond 64 bits.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return i1
+    if isinstance(value, np.generic):
+        return ELEMENTS.get(value.dtype)
+    if isinstance(value, int):
+        for scalar in (i32, i64, u64):
+            low, high = scalar.limits
+            if low <= value <= high:
+                return scalar
+        raise LaunchError(f"the integer {value} does not fit in 64 bits")
+    if isinstance(value, float):
+        return f32
+    return None
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    """The address of the first element."""
+    return int(array.__array_interface__["data"][0])

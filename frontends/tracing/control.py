@@ -1,0 +1,130 @@
+"""Control flow of a kernel under construction: loops and branches whose parts are Python functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import VarType, pyobject
+from ziggurat.frontends.tracing.symbols import Symbol
+from ziggurat.frontends.tracing.trace import Trace, caller_location, current_trace, require_callable, variable
+
+
+def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any], **options: Any) -> Any:
+    """Build a loop that counts: `body(index, *carried)` gives the next carried values.
+
+    `initial` is a value or a tuple of values, and so is what the body and the loop give; with None nothing is carried.
+    `options` are those of `zg.range`. Returns the carried values after the last iteration.
+    """
+    trace = current_trace("zg.for_")
+    require_callable(body, "the body of zg.for_")
+    carried = _declare(trace, initial)
+    with trace.nested() as inner:
+        bounds = [trace.value(bound) for bound in (start, stop, step)]
+        values = [*bounds, *(trace.value(value) for value in options.values())]
+        item = trace.record(py.Invoke(values, "zg.range", keywords=tuple(options)))
+        inner.add(core.Yield([item.value]))
+        iterable = inner.finish()
+    with trace.nested([pyobject]) as inner:
+        result = body(Symbol(trace, inner.parameters[0]), *_load(trace, carried))
+        _store(trace, carried, initial, result, "the body of zg.for_")
+        inner.add(core.Yield([]))
+        suite = inner.finish()
+    trace.builder.add(py.For(iterable, suite), caller_location())
+    return _packed(initial, _load(trace, carried))
+
+
+def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any) -> Any:
+    """Build a loop: while `condition(*carried)` holds, `body(*carried)` gives the next carried values.
+
+    Returns the carried values for which the condition does not hold.
+    """
+    trace = current_trace("zg.while_")
+    require_callable(condition, "the condition of zg.while_")
+    require_callable(body, "the body of zg.while_")
+    carried = _declare(trace, initial)
+    with trace.nested() as inner:
+        holds = trace.value(condition(*_load(trace, carried)))
+        inner.add(core.Yield([holds]))
+        first = inner.finish()
+    with trace.nested() as inner:
+        result = body(*_load(trace, carried))
+        _store(trace, carried, initial, result, "the body of zg.while_")
+        inner.add(core.Yield([]))
+        second = inner.finish()
+    trace.builder.add(py.While(first, second), caller_location())
+    return _packed(initial, _load(trace, carried))
+
+
+def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | None = None) -> Any:
+    """Build a branch: `then()` where the condition holds, `otherwise()` where not. Both give as many values.
+
+    A condition that is a Python bool chooses while tracing. Returns a value, a tuple of values, or None, as the parts do.
+    """
+    trace = current_trace("zg.if_")
+    require_callable(then, "the first part of zg.if_")
+    if not isinstance(condition, Symbol):
+        chosen = then if condition else otherwise
+        return chosen() if chosen is not None else None
+    test = trace.value(condition)
+    outer = trace.builder
+    variables: list[Value] = []
+    outline: Any = None
+    bodies: list[Any] = []
+    for index, part in enumerate((then, otherwise)):
+        with trace.nested() as inner:
+            result = part() if part is not None else None
+            if index == 0:
+                # The variables stand before the branch, but how many there are is known only here.
+                outline = result
+                for place in range(len(_items(result))):
+                    made = core.Var(None, name=f"result_{place}", type=VarType(pyobject))
+                    variables.append(outer.add(made, caller_location()))
+            _store(trace, variables, outline, result, "the parts of zg.if_")
+            inner.add(core.Yield([]))
+            bodies.append(inner.finish())
+    trace.builder.add(py.If(test, *bodies), caller_location())
+    return _packed(outline, _load(trace, variables))
+
+
+def _items(values: Any) -> tuple[Any, ...]:
+    if values is None:
+        return ()
+    return tuple(values) if isinstance(values, tuple | list) else (values,)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _packed(like: Any, values: Sequence[Symbol]) -> Any:
+    """Values in the form in which they were given: one, a tuple, or None."""
+    if like is None:
+        return None
+    return tuple(values) if isinstance(like, tuple | list) else values[0]
+
+
+def _declare(trace: Trace, initial: Any) -> list[Value]:
+    given = [trace.value(value) for value in _items(initial)]
+    return [variable(trace, f"carried_{index}", value) for index, value in enumerate(given)]
+
+
+def _load(trace: Trace, variables: Sequence[Value]) -> list[Symbol]:
+    return [trace.record(core.VarLoad(var)) for var in variables]
+
+
+def _store(trace: Trace, variables: Sequence[Value], like: Any, result: Any, what: str) -> None:
+    items = _items(result)
+    if len(items) != len(variables) or isinstance(result, tuple | list) != isinstance(like, tuple | list):
+        raise KernelTypeError(
+            f"{what} give{'' if 'parts' in what else 's'} {_count(result)}, expected {_count(like)}",
+            caller_location(),
+            "return the values in the form of the initial ones",
+        )
+    for var, value in zip(variables, [trace.value(item) for item in items], strict=True):
+        trace.builder.add(core.VarStore(var, value), caller_location())
+
+
+def _count(values: Any) -> str:
+    if values is None:
+        return "nothing"
+    return f"a tuple of {len(values)}" if isinstance(values, tuple | list) else "one value"  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,227 @@
+"""Tracing: a Python function is run once on symbolic values, and the calls it makes become the Python code model.
+
+It is a second way to the same model as reflection: for straight-line code both give the same Triton model. Python's own `if` and `for`
+run while tracing, so they choose and unroll; control flow of the kernel is built by `for_`, `if_` and `while_`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import Type, VarType, constexpr_type, pyobject
+from ziggurat.frontends.language import Function
+from ziggurat.frontends.language.signature import Signature, active_recorder
+from ziggurat.frontends.reflection.names import as_constant
+from ziggurat.frontends.tracing.symbols import ConstantFloat, ConstantInt, Symbol, constant_argument, expect_no_kernel
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+_ROOMS = tuple(str(Path(_ROOT) / room) for room in ("api", "codemodel", "frontends", "transforms"))
+_INSTALLED = str(Path(_ROOT) / "ziggurat")
+
+
+class Trace:
+    """A trace that is going on: the builder it appends to, and the functions its calls refer to."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.callees: dict[str, Function] = {}
+
+    # What symbols ask for.
+
+    def record(self, op: Op) -> Symbol:
+        """See `Tape`."""
+        return Symbol(self, self.builder.add(op, caller_location()))
+
+    def fail(self, message: str, hint: str) -> NoReturn:
+        """See `Tape`."""
+        raise KernelTypeError(message, caller_location(), hint)
+
+    def value(self, thing: Any) -> Value:
+        """See `Tape`."""
+        if isinstance(thing, Symbol):
+            if thing.tape is not self:
+                self.fail("a value of another trace is used here", "values live in the kernel in which they were made")
+            return thing.value
+        if isinstance(thing, ConstantInt | ConstantFloat):
+            return thing.parameter
+        if isinstance(thing, tuple | list):
+            items: Sequence[Any] = thing  # pyright: ignore[reportUnknownVariableType]
+            if any(isinstance(item, Symbol) for item in items):
+                return self.builder.add(py.Pack([self.value(item) for item in items]), caller_location())
+            thing = tuple(items)
+        if isinstance(thing, Function):
+            return self.builder.add(core.FuncRef(self.link(thing), pyobject), caller_location())
+        known, constant = as_constant(thing)
+        if not known:
+            self.fail(
+                f"a {type(thing).__name__} cannot be a value of a kernel",
+                "kernels take numbers, strings, None, dtypes, tuples of these, and functions decorated with @zg.function",
+            )
+        return self.builder.add(core.ConstantOp(constant, pyobject), caller_location())
+
+    # What calls of the language ask for.
+
+    def call(self, signature: Signature, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """See `Recorder`."""
+        try:
+            bound = signature.bind(arguments, keywords)
+        except KernelTypeError as error:
+            error.location = caller_location()
+            raise
+        values = [self.value(argument) for argument in (*arguments, *keywords.values())]
+        op = py.Invoke(values, f"zg.{signature.name}", keywords=tuple(keywords))
+        made = self.record(op)
+        return self.results(made, _result_count(signature.name, bound))
+
+    def call_function(self, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """See `Recorder`."""
+        try:
+            bound = function.signature.bind(*arguments, **keywords)
+        except TypeError as error:
+            raise KernelTypeError(f"'{function.name}': {error}", caller_location()) from None
+        bound.apply_defaults()
+        symbol = self.link(function)
+        values = [self.value(argument) for argument in bound.arguments.values()]
+        made = self.record(core.FuncCall(values, symbol, pyobject))
+        return self.results(made, _returned_count(function.model))
+
+    def link(self, function: Function) -> str:
+        """The symbol by which the model refers to a function."""
+        base = function.fn.__qualname__
+        symbol, count = base, 0
+        while self.callees.setdefault(symbol, function) is not function:
+            count += 1
+            symbol = f"{base}_{count}"
+        return symbol
+
+    def results(self, made: Symbol, count: int | None) -> Any:
+        """A symbol, or a tuple of as many symbols as a call is known to give."""
+        if count is None:
+            return made
+        return tuple(self.record(py.Unpack(made.value, index, count)) for index in range(count))
+
+    # Control flow.
+
+    @contextmanager
+    def nested(self, parameters: Sequence[Type] = ()) -> Iterator[Builder]:
+        """Record into a new body until the end of the `with`."""
+        outer = self.builder
+        self.builder = inner = outer.nested(parameters, pyobject)
+        try:
+            yield inner
+        except BaseException:
+            inner.abandon()
+            raise
+        finally:
+            self.builder = outer
+
+
+def current_trace(what: str) -> Trace:
+    """The trace that is going on. Raises where there is none."""
+    recorder = active_recorder.get()
+    if not isinstance(recorder, Trace):
+        expect_no_kernel(what)
+    return recorder
+
+
+def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function:
+    """Run `fn` on symbols for arguments that are types, and on the values themselves for constants.
+
+    The result has the Python model, and the functions that it calls. `arguments` are in the order of the parameters.
+    """
+    name = getattr(fn, "__name__", "kernel")
+    types = [pyobject if isinstance(argument, Type) else constexpr_type for argument in arguments]
+    builder = Builder.root(types, pyobject)
+    trace = Trace(builder)
+    given = [
+        Symbol(trace, parameter) if isinstance(argument, Type) else constant_argument(argument, parameter)
+        for argument, parameter in zip(arguments, builder.parameters, strict=True)
+    ]
+    with recording(trace):
+        body = fn.fn if isinstance(fn, Function) else fn
+        result = body(*given)
+    if result is not None:
+        raise KernelTypeError(f"the traced function '{name}' returns a value: a kernel returns nothing", hint="zg.store")
+    return finished(trace, fn, name)
+
+
+def finished(trace: Trace, fn: Callable[..., Any], name: str) -> Function:
+    """Close a trace: the function that it made."""
+    trace.builder.add(core.Return([]))
+    made = Function(fn, name)
+    made.__dict__["model"] = core.Func(name, trace.builder.finish())
+    made.callees = trace.callees
+    return made
+
+
+@contextmanager
+def recording(trace: Trace) -> Iterator[None]:
+    """Calls of the language are recorded until the end of the `with`."""
+    token = active_recorder.set(trace)
+    try:
+        yield
+    finally:
+        active_recorder.reset(token)
+
+
+def caller_location() -> Location | None:
+    """The place in the source, outside of this package, that is being run."""
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_ROOMS) and not file.startswith(_INSTALLED):
+            break
+        frame = frame.f_back
+    if frame is None:
+        return None
+    code = frame.f_code
+    positions = list(code.co_positions())
+    at = positions[frame.f_lasti // 2] if frame.f_lasti // 2 < len(positions) else (frame.f_lineno,) * 4
+    line, end_line, column, end_column = at
+    first = line or frame.f_lineno
+    return Location(code.co_filename, first, column or 0, end_line or first, end_column or 0)
+
+
+def _result_count(name: str, bound: Mapping[str, Any]) -> int | None:
+    """How many results a call gives as a tuple; None where it gives one value."""
+    if name == "split":
+        return 2
+    if name in ("philox", "rand4x", "randn4x", "randint4x"):
+        return 4
+    if name in ("max", "min") and bound["return_indices"]:
+        return 2
+    if name in ("reduce", "associative_scan") and isinstance(bound["x"], tuple | list):
+        return len(bound["x"])
+    if name == "inline_asm_elementwise" and isinstance(bound["dtype"], tuple | list):
+        return len(bound["dtype"])
+    return None
+
+
+def _returned_count(model: Op) -> int | None:
+    """How many values a function returns as a tuple, by its first return."""
+    for op in model.walk():
+        if isinstance(op, core.Return) and op.values:
+            source = getattr(op.values[0], "op", None)
+            return len(source.components) if isinstance(source, py.Pack) else None
+    return None
+
+
+def variable(trace: Trace, name: str, initial: Value | None) -> Value:
+    """Declare a variable of the model."""
+    return trace.builder.add(core.Var(initial, name=name, type=VarType(pyobject)), caller_location())
+
+
+def require_callable(thing: Any, what: str) -> None:
+    """A part of a control structure is a function."""
+    if not callable(thing):
+        raise KernelSyntaxError(f"{what} is a function, got {thing!r}", caller_location())

@@ -1,0 +1,101 @@
+"""Common subexpressions: what was computed already is not computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ziggurat.codemodel.dominance import DominatorTree
+from ziggurat.codemodel.op import Block, Body, Op, Value, attribute_key
+from ziggurat.codemodel.traits import Commutative, Isolated
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.transforms.simplify.effects import is_pure, is_read, may_write
+
+
+def cse(op: Op) -> Op:
+    """Use the result of an equal pure op that has surely run before, instead of computing it again.
+
+        %2 : i32 = arith.addi %0 %1;                  %2 : i32 = arith.addi %0 %1;
+        %3 : i32 = arith.addi %1 %0;                  scf.if %c
+        scf.if %c                                         ()void -> {
+            ()void -> {                                       tt.print %2 @"";
+                %4 : i32 = arith.addi %0 %1;                  scf.yield;
+                tt.print %4 @"";                          }
+                scf.yield;                                …
+            }
+            …
+
+    The operands of a commutative op are equal in either order. A read of memory is shared with one before it in the same
+    block, when nothing between them may write memory. Gives `op` itself where there is nothing to share.
+    """
+    sharing = _Sharing()
+    made = transform(op, sharing, pass_name="cse")
+    return made if sharing.changed else op
+
+
+Key = tuple[Hashable, ...]
+
+
+class _Sharing:
+    """The transformer. For each block of the old model, what it has computed so far, by what was computed."""
+
+    def __init__(self) -> None:
+        self.changed = False
+        self._known: dict[Block, dict[Key, Value]] = {}
+        self._read: dict[Block, dict[Key, Value]] = {}
+        self._trees: dict[Body, DominatorTree] = {}
+
+    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        block = op.parent
+        assert block is not None
+        if is_pure(op):
+            if op.captured_values():
+                return None
+            key = _key(op, operands)
+            found = self._find(block, key)
+            if found is None:
+                found = self._known.setdefault(block, {})[key] = builder.copy(op, operands)
+                return found
+        elif is_read(op):
+            reads = self._read.setdefault(block, {})
+            key = _key(op, operands)
+            found = reads.get(key)
+            if found is None:
+                found = reads[key] = builder.copy(op, operands)
+                return found
+        else:
+            if may_write(op):
+                self._read.pop(block, None)
+            return None
+        self.changed = True
+        return found
+
+    def _find(self, block: Block, key: Key) -> Value | None:
+        """An equal op in the block or in one that dominates it."""
+        here: Block | None = block
+        while here is not None:
+            found = self._known.get(here, {}).get(key)
+            if found is not None:
+                return found
+            here = self._above(here)
+        return None
+
+    def _above(self, block: Block) -> Block | None:
+        """The next block whose ops have surely run: the dominator, or the block that the body stands in."""
+        body = block.parent
+        if block is not body.blocks[0]:
+            tree = self._trees.get(body)
+            if tree is None:
+                tree = self._trees[body] = DominatorTree(body)
+            return tree.parent[block]
+        owner = body.parent
+        return None if owner is None or isinstance(owner, Isolated) else owner.parent
+
+
+def _key(op: Op, operands: tuple[Value, ...]) -> Key:
+    if isinstance(op, Commutative):
+        first, second, *rest = operands
+        operands = (first, second, *rest) if id(first) <= id(second) else (second, first, *rest)
+    fields = op.__dict__
+    attributes = tuple(attribute_key(fields[field.name]) for field in op.SPEC.attributes)
+    bodies = op.structure()[-1] if op.bodies else ()
+    return (op.NAME, op.result.type, operands, attributes, bodies)

@@ -1,0 +1,79 @@
+"""What ops do to memory and to control, for passes that move or share them. The memory model is in `demand.py`."""
+
+from __future__ import annotations
+
+from ziggurat.codemodel.dialects import arith, cf, core, py, scf, tt
+from ziggurat.codemodel.op import Op, OpResult
+from ziggurat.codemodel.traits import (
+    BlockTerminator,
+    BodyTerminator,
+    Constant,
+    Loop,
+    MayTrap,
+    MemoryRead,
+    MemoryWrite,
+    Pure,
+    Returns,
+)
+
+# What does not write memory, besides pure ops and reads.
+_SILENT = (
+    *(BodyTerminator, BlockTerminator, Loop, core.Var, core.VarLoad, core.VarStore),
+    *(scf.If, py.If, py.CondExpression, py.CondAnd, py.CondOr, py.Assert),
+    *(tt.Print, tt.Assert, tt.Assume, cf.AssertOp),
+)
+_DIVISIONS = (arith.DivSI, arith.RemSI, arith.DivUI, arith.RemUI)
+
+
+def is_pure(op: Op) -> bool:
+    """Whether the op may be repeated, and shared with an equal one."""
+    return isinstance(op, Pure) or (isinstance(op, tt.InlineAsm) and op.is_pure)
+
+
+def may_trap(op: Op) -> bool:
+    """Whether the op, or one inside it, is undefined for some operands. A division by a constant is not, but by 0 or -1."""
+    return any(isinstance(inner, MayTrap) and not _is_safe(inner) for inner in op.walk())
+
+
+def _is_safe(op: Op) -> bool:
+    if not isinstance(op, _DIVISIONS):
+        return False
+    divisor = op.rhs
+    return (
+        isinstance(divisor, OpResult) and isinstance(divisor.op, arith.ConstantOp) and divisor.op.value not in (0, -1)
+    )
+
+
+def is_read(op: Op) -> bool:
+    """Whether the op reads global memory and does nothing else."""
+    if isinstance(op, tt.Load):
+        return not op.volatile
+    return isinstance(op, MemoryRead) and not isinstance(op, MemoryWrite)
+
+
+def may_write(op: Op) -> bool:
+    """Whether the op, or one inside it, may write global memory. What is not known may; a call, too."""
+    return not all(is_pure(inner) or is_read(inner) or isinstance(inner, _SILENT) for inner in op.walk())
+
+
+def may_stop(op: Op) -> bool:
+    """Whether control may not get past the op: it may fail, leave the function, or not end."""
+    return any(map(_stops, op.walk()))
+
+
+def _stops(op: Op) -> bool:
+    if isinstance(op, scf.For):
+        return not is_nonzero(op.step)
+    if isinstance(op, Returns | core.Unreachable | scf.While | py.While | py.For | py.Assert | tt.Assert | cf.AssertOp):
+        return True
+    if any(len(body.blocks) > 1 for body in op.bodies):
+        return True
+    return not (is_pure(op) or isinstance(op, MemoryRead | MemoryWrite | BodyTerminator) or isinstance(op, _SILENT))
+
+
+def is_nonzero(value: object) -> bool:
+    """Whether a value is an integer constant other than zero."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, Constant):
+        return False
+    number = value.op.attributes["value"]
+    return type(number) is int and number != 0
