@@ -1,10 +1,18 @@
 """Building models. A `Builder` is a place in a body under construction; ops are added there, checked as they come.
 
-f = Builder.root([i32, i32], i32)
-x, y = f.parameters
-total = f.add(arith.AddI(x, y))
-f.add(core.Return([total]))
-func = core.Func("sum", f.finish())
+>>> from ziggurat.codemodel.dialects import arith, core
+>>> from ziggurat.codemodel.types import i32
+>>> f = Builder.root([i32, i32], i32)
+>>> x, y = f.parameters
+>>> total = f.add(arith.AddI(x, y))
+>>> f.add(core.Return([total])).op
+<return %free_0>
+>>> print(core.Func("sum", f.finish()))
+func @"sum" (%0 : i32, %1 : i32)i32 -> {
+    %2 : i32 = arith.addi %0 %1;
+    return %2;
+};
+<BLANKLINE>
 """
 
 from __future__ import annotations
@@ -130,7 +138,7 @@ class Builder:
         elif fields["location"] is None:
             fields["location"] = self.location
         fields["parent"] = block
-        block._ops.append(op)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        block._ops.append(op)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
         return op.result
 
     def finish(self) -> Body:

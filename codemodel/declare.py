@@ -12,8 +12,9 @@
 
     MakeRange(0, 64)            # in the text: %1 : tensor<x64, i32> = tt.make_range @start=0 @end=64;
 
-Fields are declared in the order of the constructor: operands, attributes, successors, bodies, the result type. Operands
-that may be absent come after those that may not. When an op has several `operands()` fields, they have equal lengths.
+Fields are declared in the order of the constructor: operands, attributes, successors, bodies, the result type; last the
+attributes that have defaults, which are given by name. Operands that may be absent come after those that may not. When
+an op has several `operands()` fields, they have equal lengths.
 """
 
 from __future__ import annotations
@@ -53,9 +54,11 @@ def _field(field: Field, **arguments: Any) -> Any:
     return attrs.field(metadata={_KEY: field}, **arguments)
 
 
-def operand(*, optional: bool = False) -> Any:
-    """A value. An optional one is None where absent."""
-    return _field(Field("operand", optional=optional), default=None if optional else attrs.NOTHING)
+def operand(*, default: Any = REQUIRED) -> Any:
+    """A value. With `default=None` it may be absent, and is None then."""
+    if default is REQUIRED:
+        return _field(Field("operand"))
+    return _field(Field("operand", optional=True), default=None)
 
 
 def operands() -> Any:
@@ -63,16 +66,16 @@ def operands() -> Any:
     return _field(Field("operands"))
 
 
-def attribute(kind: Any, default: Any = REQUIRED, *, unnamed: bool = False, keyword: bool = False) -> Any:
+def attribute(kind: Any, default: Any = REQUIRED, *, unnamed: bool = False, kw_only: bool = False) -> Any:
     """A constant of the op. `kind` is int, float, bool, str, object, Type, an enum class, or a list of one: `[int]`.
 
     `object` admits any constant: numbers, strings, None, types, enums, and tuples of them. An attribute equal to its
-    default is not printed, and such attributes, like those declared `keyword`, are given by keyword to the constructor.
+    default is not printed, and such attributes, like those declared `kw_only`, are given by keyword to the constructor.
     `unnamed` prints as `@value` instead of `@name=value`; at most one field of an op is.
     """
     field = Field("attribute", kind=kind, default=default, unnamed=unnamed)
     if default is REQUIRED:
-        return _field(field, kw_only=keyword)
+        return _field(field, kw_only=kw_only)
     return _field(field, default=default, kw_only=True)
 
 
@@ -91,9 +94,9 @@ def bodies() -> Any:
     return _field(Field("bodies"))
 
 
-def result_type(*, keyword: bool = False) -> Any:
+def result_type(*, kw_only: bool = False) -> Any:
     """The type of the result, where it does not follow from the operands."""
-    return _field(Field("type"), kw_only=keyword)
+    return _field(Field("type"), kw_only=kw_only)
 
 
 class OpSpec:
@@ -165,11 +168,11 @@ class OpSpec:
 
     def _gather_operands(self, op: Op) -> tuple[Value, ...]:
         fields = op.__dict__
-        operands: list[Value] = []
+        operands: list[Any] = []
         absent = False
         lengths: set[int] = set()
         for field in self.operands:
-            value = fields[field.name]
+            value: Any = fields[field.name]
             if field.role == "operands":
                 value = fields[field.name] = _several(op, field, value)
                 lengths.add(len(value))
@@ -191,7 +194,7 @@ class OpSpec:
         if not self.bodies:
             fields["bodies"] = ()
         else:
-            found: list[Body] = []
+            found: list[Any] = []
             for field in self.bodies:
                 if field.role == "bodies":
                     fields[field.name] = _several(op, field, fields[field.name])
@@ -339,7 +342,7 @@ def convert_attribute(value: Any, kind: Any, what: str) -> Any:
     Raises `BuildError` when it cannot be one.
     """
     if isinstance(kind, list):
-        inner: Any = kind[0]
+        inner: Any = kind[0]  # pyright: ignore[reportUnknownVariableType]
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise BuildError(f"{what} must be a sequence, got {value!r}")
         return tuple(convert_attribute(item, inner, what) for item in value)  # pyright: ignore[reportUnknownVariableType]

@@ -23,7 +23,7 @@ from typing import Final
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, fill
+from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Successor, Value, fill
 from ziggurat.codemodel.traits import Isolated
 from ziggurat.codemodel.types import Type
 
@@ -115,14 +115,21 @@ class Rewriter(Builder):
         isolated: bool = False,
         parameter_types: Sequence[Type] | None = None,
         yield_type: Type | None = None,
+        known: Mapping[BlockParameter, Value] | None = None,
     ) -> Body:
-        """A new body made from an old one by the transformers; its parameter and yield types may be replaced."""
+        """A new body made from an old one by the transformers; its parameter and yield types may be replaced.
+
+        `known` has values visible here for old parameters that are to be replaced inside; the new body still takes
+        them.
+        """
         types = [p.type for p in body.parameters] if parameter_types is None else parameter_types
         yields = body.yield_type if yield_type is None else yield_type
         start = Builder.root(types, yields) if isolated else self.nested(types, yields)
         inner = Rewriter.over(start, self.transformers, self.pass_name)
         inner.mapping.parent = self.mapping
         for old, new in zip(body.parameters, inner.parameters, strict=False):
+            inner[old] = new
+        for old, new in (known or {}).items():
             inner[old] = new
         inner.rewrite_blocks(body)
         return inner.finish()

@@ -255,8 +255,10 @@ class ConstantType(Type):
             leaf = value.syntax()
         else:
             # A string stands for itself, unless it would be read as something else.
-            plain = isinstance(value, str) and value.isprintable() and _read_value(value) == value
-            leaf = TypeSyntax(value if plain else repr(value), quoted=True)
+            text = repr(value)
+            if isinstance(value, str) and value.isprintable() and _read_value(value) == value:
+                text = value
+            leaf = TypeSyntax(text, quoted=True)
         return TypeSyntax("constant", (self.type.syntax(), leaf))
 
     __str__ = Type.__str__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.codemodel.declare import attribute, body, operand, operands, operation, result_type, successor
@@ -33,10 +34,10 @@ class Func(Op, Isolated, Symbol):
 class FuncCall(Op):
     """Call a function of the same module by its symbol. `keywords` names the last operands."""
 
-    arguments: tuple[Value, ...] = operands()
+    arguments: Sequence[Value] = operands()
     callee: str = attribute(str, unnamed=True)
-    keywords: tuple[str, ...] = attribute([str], default=())
     type: Type = result_type()
+    keywords: tuple[str, ...] = attribute([str], default=())
 
 
 @operation("func.ref")
@@ -51,7 +52,7 @@ class FuncRef(Op, Pure):
 class Return(Op, Returns):
     """Leave the function with at most one value."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
     def check(self) -> None:
         require(len(self.values) <= 1, "return takes at most one value; several make a tuple")
@@ -61,7 +62,7 @@ class Return(Op, Returns):
 class Yield(Op, BodyTerminator):
     """Hand at most one value to the op that owns this body."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
     def check(self) -> None:
         require(len(self.values) <= 1, "yield takes at most one value; several make a tuple")
@@ -84,9 +85,9 @@ class ConstantOp(Op, Pure, Constant):
 class Var(Op):
     """Declare a variable. Without an operand it has no value until the first `var.store`."""
 
-    initial: Value | None = operand(optional=True)
+    initial: Value | None = operand(default=None)
+    type: Type = result_type(kw_only=True)
     name: str = attribute(str, default="", unnamed=True)
-    type: Type = result_type(keyword=True)
 
     def check(self) -> None:
         type_ = self.type
@@ -133,7 +134,7 @@ class VarStore(Op):
 class MakeTuple(Op, Pure):
     """The operands as one value."""
 
-    components: tuple[Value, ...] = operands()
+    components: Sequence[Value] = operands()
 
     def infer_type(self) -> Type:
         if self.components and all(value.type == pyobject for value in self.components):

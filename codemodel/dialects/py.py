@@ -6,6 +6,8 @@ bodies.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, template
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Loop, Pure
@@ -201,7 +203,7 @@ class Attribute(Op, Pure):
 class Pack(Op, Pure):
     """`(a, b, …)`: a Python tuple."""
 
-    components: tuple[Value, ...] = operands()
+    components: Sequence[Value] = operands()
 
     def infer_type(self) -> Type:
         return pyobject
@@ -211,7 +213,7 @@ class Pack(Op, Pure):
 class Invoke(Op):
     """Call a function of the language (`zg.load`) or a builtin (`min`). `keywords` names the last operands."""
 
-    arguments: tuple[Value, ...] = operands()
+    arguments: Sequence[Value] = operands()
     callee: str = attribute(str, unnamed=True)
     keywords: tuple[str, ...] = attribute([str], default=())
 
@@ -266,7 +268,7 @@ class CondExpression(Op):
 class CondAnd(Op):
     """`a and b and …`: bodies are run until one gives a false value."""
 
-    parts: tuple[Body, ...] = bodies()
+    parts: Sequence[Body] = bodies()
 
     def infer_type(self) -> Type:
         return pyobject
@@ -276,7 +278,7 @@ class CondAnd(Op):
 class CondOr(Op):
     """`a or b or …`: bodies are run until one gives a true value."""
 
-    parts: tuple[Body, ...] = bodies()
+    parts: Sequence[Body] = bodies()
 
     def infer_type(self) -> Type:
         return pyobject
@@ -287,4 +289,4 @@ class Assert(Op):
     """`assert condition, message`."""
 
     condition: Value = operand()
-    message: Value | None = operand(optional=True)
+    message: Value | None = operand(default=None)

@@ -46,7 +46,7 @@ def _same(found: Sequence[Type], expected: Sequence[Type], what: str) -> None:
 class Yield(Op, BodyTerminator):
     """Hand values to the op that owns the body."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
 
 @operation("scf.for")
@@ -60,14 +60,14 @@ class For(Op, Loop):
     start: Value = operand()
     stop: Value = operand()
     step: Value = operand()
-    initial: tuple[Value, ...] = operands()
+    initial: Sequence[Value] = operands()
+    body: Body = body()
     num_stages: int | None = attribute(object, default=None)
     loop_unroll_factor: int | None = attribute(object, default=None)
     disallow_acc_multi_buffer: bool = attribute(bool, default=False)
     flatten: bool = attribute(bool, default=False)
     warp_specialize: bool = attribute(bool, default=False)
     disable_licm: bool = attribute(bool, default=False)
-    body: Body = body()
 
     def infer_type(self) -> Type:
         return packed([value.type for value in self.initial])
@@ -121,7 +121,7 @@ class While(Op, Loop):
     Both bodies take the loop-carried values. The result is the values at the end, packed.
     """
 
-    initial: tuple[Value, ...] = operands()
+    initial: Sequence[Value] = operands()
     before: Body = body()
     after: Body = body()
 
@@ -143,7 +143,7 @@ class Condition(Op, BodyTerminator):
     """Go on with the values while the condition holds; otherwise they are the result of the loop."""
 
     condition: Value = operand()
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
     def check(self) -> None:
         require(self.condition.type == i1, f"scf.condition takes an i1, not {self.condition.type}")

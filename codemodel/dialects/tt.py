@@ -7,6 +7,7 @@ here.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from ziggurat.codemodel.declare import attribute, body, operand, operands, operation, result_type, template
 from ziggurat.codemodel.dialects.arith import same_types, scalar_of
@@ -61,9 +62,9 @@ class Func(Op, Isolated, Symbol):
     """
 
     sym_name: str = attribute(str, unnamed=True)
+    body: Body = body()
     divisibility: tuple[int, ...] = attribute([int], default=())
     noinline: bool = attribute(bool, default=False)
-    body: Body = body()
 
     def check(self) -> None:
         if self.divisibility:
@@ -76,7 +77,7 @@ class Func(Op, Isolated, Symbol):
 class Call(Op):
     """Call a function of the module by its symbol."""
 
-    arguments: tuple[Value, ...] = operands()
+    arguments: Sequence[Value] = operands()
     callee: str = attribute(str, unnamed=True)
     type: Type = result_type()
 
@@ -85,7 +86,7 @@ class Call(Op):
 class Return(Op, Returns):
     """Leave the function with its values."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
 
 @template
@@ -176,8 +177,8 @@ class Reshape(Op, Pure):
     """The same elements in row-major order in another shape. With `allow_reorder` in any order."""
 
     value: Value = operand()
-    allow_reorder: bool = attribute(bool, default=False)
     type: Type = result_type()
+    allow_reorder: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         source = tensor_of(self, self.value)
@@ -266,8 +267,8 @@ class Histogram(Op, Pure):
     """How often each of 0 … `bins` - 1 stands in a 1-D tensor of integers, as i32. Other numbers do not count."""
 
     value: Value = operand()
-    mask: Value | None = operand(optional=True)
-    bins: int = attribute(int, keyword=True)
+    mask: Value | None = operand(default=None)
+    bins: int = attribute(int, kw_only=True)
 
     def infer_type(self) -> Type:
         source = tensor_of(self, self.value)
@@ -377,8 +378,8 @@ class Load(Op, MemoryRead):
     """
 
     ptr: Value = operand()
-    mask: Value | None = operand(optional=True)
-    other: Value | None = operand(optional=True)
+    mask: Value | None = operand(default=None)
+    other: Value | None = operand(default=None)
     cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
     eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
     volatile: bool = attribute(bool, default=False)
@@ -399,7 +400,7 @@ class Store(Op, MemoryWrite):
 
     ptr: Value = operand()
     value: Value = operand()
-    mask: Value | None = operand(optional=True)
+    mask: Value | None = operand(default=None)
     cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
     eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
 
@@ -415,8 +416,8 @@ class AtomicRMW(Op, MemoryRead, MemoryWrite):
 
     ptr: Value = operand()
     value: Value = operand()
-    mask: Value | None = operand(optional=True)
-    kind: AtomicKind = attribute(AtomicKind, unnamed=True, keyword=True)
+    mask: Value | None = operand(default=None)
+    kind: AtomicKind = attribute(AtomicKind, unnamed=True, kw_only=True)
     sem: MemSemantic = attribute(MemSemantic, default=MemSemantic.ACQ_REL)
     scope: MemScope = attribute(MemScope, default=MemScope.GPU)
 
@@ -472,10 +473,10 @@ class MakeTensorDescriptor(Op, Pure):
     """Describe a tensor in global memory: its shape in i32, its strides in elements in i64; moved in blocks."""
 
     base: Value = operand()
-    shape: tuple[Value, ...] = operands()
-    strides: tuple[Value, ...] = operands()
-    padding: Padding = attribute(Padding, default=Padding.ZERO)
+    shape: Sequence[Value] = operands()
+    strides: Sequence[Value] = operands()
     type: Type = result_type()
+    padding: Padding = attribute(Padding, default=Padding.ZERO)
 
     def check(self) -> None:
         type_ = self.type
@@ -489,7 +490,7 @@ class MakeTensorDescriptor(Op, Pure):
         require(all(v.type == i64 for v in self.strides), "the strides of a descriptor are i64")
 
 
-def _described(op: Op, value: Value, indices: tuple[Value, ...]) -> DescriptorType:
+def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType:
     type_ = value.type
     require(isinstance(type_, DescriptorType), f"{op.NAME} takes a descriptor, not {type_}")
     assert isinstance(type_, DescriptorType)
@@ -503,7 +504,7 @@ class DescriptorLoad(Op, MemoryRead):
     """Read the block at these offsets; outside of the tensor it holds the descriptor's padding."""
 
     descriptor: Value = operand()
-    offsets: tuple[Value, ...] = operands()
+    offsets: Sequence[Value] = operands()
     cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
     eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
 
@@ -518,7 +519,7 @@ class DescriptorStore(Op, MemoryWrite):
 
     descriptor: Value = operand()
     value: Value = operand()
-    offsets: tuple[Value, ...] = operands()
+    offsets: Sequence[Value] = operands()
 
     def check(self) -> None:
         type_ = _described(self, self.descriptor, self.offsets)
@@ -632,7 +633,7 @@ class MulHiUI(Op, Pure):
 class Combining(Op, Pure):
     """Tensors of one shape, combined along an axis by a body that takes two of each element and gives one of each."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
     axis: int = attribute(int)
     combine: Body = body()
 
@@ -674,7 +675,7 @@ class Reduce(Combining):
 class ReduceReturn(Op, BodyTerminator):
     """The combined elements."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
 
 @operation("tt.scan")
@@ -692,19 +693,19 @@ class Scan(Combining):
 class ScanReturn(Op, BodyTerminator):
     """The combined elements."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
 
 @operation("tt.elementwise_inline_asm")
 class InlineAsm(Op):
     """PTX on the elements of tensors of one shape, `pack` elements at a time, as Triton's inline_asm_elementwise."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
     asm: str = attribute(str)
     constraints: str = attribute(str)
+    type: Type = result_type()
     is_pure: bool = attribute(bool, default=True)
     pack: int = attribute(int, default=1)
-    type: Type = result_type()
 
 
 # What is known of values, and talking to the host.
@@ -754,7 +755,7 @@ class Assume(Op):
 class Print(Op):
     """Print the values, each element with its program."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
     prefix: str = attribute(str, unnamed=True)
     hex: bool = attribute(bool, default=False)
 

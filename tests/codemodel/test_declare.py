@@ -126,7 +126,7 @@ def declare(name: str, **fields: Any) -> type[Op]:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (lambda: {"a": operands(), "b": operand(optional=True)}, "do not go with `operands()`"),
+        (lambda: {"a": operands(), "b": operand(default=None)}, "do not go with `operands()`"),
         (lambda: {"a": bodies(), "b": body()}, "`bodies()` does not go with other bodies"),
         (lambda: {"a": bodies(), "b": bodies()}, "`bodies()` does not go with other bodies"),
         (lambda: {"a": attribute(int, unnamed=True), "b": attribute(int, unnamed=True)}, "more than one attribute is"),
@@ -144,7 +144,7 @@ def test_declarations_that_cannot_be_told_apart_are_refused(fields: Any, message
 
 def test_operands_that_may_be_absent_come_last():
     with pytest.raises(ValueError, match="an operand that may be absent comes before one that may not"):
-        declare("test.bad", a=operand(optional=True), b=attrs.field(kw_only=True, metadata=operand().metadata))
+        declare("test.bad", a=operand(default=None), b=attrs.field(kw_only=True, metadata=operand().metadata))
 
 
 def test_a_name_is_declared_once():
