@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.arguments import divisible, ptr
+from ziggurat.building import KernelBuilder, build, trace
 from ziggurat.codemodel import dialects as dialects
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import (
@@ -155,7 +156,7 @@ from ziggurat.frontends.language import (
     xor_sum,
     zeros,
 )
-from ziggurat.kernels import Kernel, kernel, trace
+from ziggurat.kernels import Kernel, kernel
 
 if TYPE_CHECKING:
     from ziggurat.backend.mlir import to_mlir
@@ -193,6 +194,7 @@ __all__ = [
     "Function",
     "InternalError",
     "Kernel",
+    "KernelBuilder",
     "KernelErrors",
     "KernelNameError",
     "KernelRuntimeError",
@@ -225,6 +227,7 @@ __all__ = [
     "bf16",
     "bitcast",
     "broadcast",
+    "build",
     "cast",
     "cat",
     "cdiv",

@@ -141,20 +141,3 @@ def kernel(fn: Callable[..., Any] | None = None, /, *, do_not_specialize: Iterab
     if fn is None:
         return lambda given: Kernel(given, do_not_specialize)
     return Kernel(fn, do_not_specialize)
-
-
-def trace(fn: Callable[..., Any], *arguments: Any) -> core.Module:
-    """The Triton code model of a kernel that is built by running `fn` on symbolic values.
-
-    `arguments` are types, for which `fn` gets symbols, and constants, which it gets as they are. The calls it makes are
-    appended to the kernel.
-    """
-    from ziggurat.arguments import Divisible
-    from ziggurat.frontends.tracing import trace_function
-    from ziggurat.transforms.attribution import constant
-
-    plain = [argument.type if isinstance(argument, Divisible) else argument for argument in arguments]
-    divisibility = [a.by if isinstance(a, Divisible) else 1 for a in arguments if isinstance(a, Divisible | Type)]
-    made = trace_function(fn, plain)
-    types = [argument if isinstance(argument, Type) else constant(argument) for argument in plain]
-    return triton_model(made, types, divisibility)

@@ -134,12 +134,8 @@ def current_trace(what: str) -> Trace:
     return recorder
 
 
-def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function:
-    """Run `fn` on symbols for arguments that are types, and on the values themselves for constants.
-
-    The result has the Python model, and the functions that it calls. `arguments` are in the order of the parameters.
-    """
-    name = getattr(fn, "__name__", "kernel")
+def begin(arguments: Sequence[Any]) -> tuple[Trace, tuple[Any, ...]]:
+    """A trace of a kernel with these arguments, and what stands for them: symbols for types, constants themselves."""
     types = [pyobject if isinstance(argument, Type) else constexpr_type for argument in arguments]
     builder = Builder.root(types, pyobject)
     trace = Trace(builder)
@@ -147,6 +143,16 @@ def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function
         Symbol(trace, parameter) if isinstance(argument, Type) else constant_argument(argument, parameter)
         for argument, parameter in zip(arguments, builder.parameters, strict=True)
     ]
+    return trace, tuple(given)
+
+
+def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function:
+    """Run `fn` on symbols for arguments that are types, and on the values themselves for constants.
+
+    The result has the Python model, and the functions that it calls. `arguments` are in the order of the parameters.
+    """
+    name = getattr(fn, "__name__", "kernel")
+    trace, given = begin(arguments)
     with recording(trace):
         body = fn.fn if isinstance(fn, Function) else fn
         result = body(*given)

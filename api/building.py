@@ -1,0 +1,91 @@
+"""Kernels built by programs: traced from a function, or call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ziggurat.arguments import Divisible
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.types import Type
+from ziggurat.frontends.language import Function
+from ziggurat.pipeline import triton_model
+from ziggurat.transforms.attribution import constant
+
+
+def trace(fn: Callable[..., Any], *arguments: Any) -> core.Module:
+    """The Triton code model of a kernel that is built by running `fn` on symbolic values.
+
+    `arguments` are types, for which `fn` gets symbols, and constants, which it gets as they are. The calls it makes are
+    appended to the kernel.
+    """
+    from ziggurat.frontends.tracing import trace_function
+
+    return _triton(trace_function(fn, _plain(arguments)), arguments)
+
+
+class KernelBuilder:
+    """A kernel under construction; see `build`. `arguments` are its arguments, `python` and `triton` its models when done."""
+
+    def __init__(self, name: str, arguments: Sequence[Any], given: tuple[Any, ...]) -> None:
+        self.name = name
+        self.arguments = given
+        self._types = tuple(arguments)
+        self._made: Function | None = None
+
+    def _finish(self, made: Function) -> None:
+        self._made = made
+
+    def _function(self) -> Function:
+        if self._made is None:
+            raise BuildError(f"the kernel '{self.name}' is not finished", hint="its models are there after the 'with' block")
+        return self._made
+
+    @property
+    def python(self) -> core.Func:
+        """The Python code model."""
+        model = self._function().model
+        assert isinstance(model, core.Func)
+        return model
+
+    @property
+    def triton(self) -> core.Module:
+        """The Triton code model."""
+        return _triton(self._function(), self._types)
+
+
+@contextmanager
+def build(name: str, *arguments: Any) -> Iterator[KernelBuilder]:
+    """Build a kernel call by call: calls of the language in the `with` block are appended to it.
+
+        with zg.build("double", zg.ptr(zg.f32), 64) as kernel:
+            x, size = kernel.arguments
+            at = zg.add(x, zg.arange(0, size))
+            zg.store(at, zg.mul(zg.load(at), 2))
+        print(kernel.triton)
+
+    `arguments` are as of `zg.trace`.
+    """
+    from ziggurat.frontends.tracing import begin, finished, recording
+
+    started, given = begin(_plain(arguments))
+    kernel = KernelBuilder(name, arguments, given)
+    with recording(started):
+        yield kernel
+
+    def built() -> None:
+        """The kernel, which has no source of its own."""
+
+    kernel._finish(finished(started, built, name))  # pyright: ignore[reportPrivateUsage]
+
+
+def _plain(arguments: Sequence[Any]) -> list[Any]:
+    return [argument.type if isinstance(argument, Divisible) else argument for argument in arguments]
+
+
+def _triton(made: Function, arguments: Sequence[Any]) -> core.Module:
+    divisibility = [a.by if isinstance(a, Divisible) else 1 for a in arguments if isinstance(a, Divisible | Type)]
+    types = [argument if isinstance(argument, Type) else constant(argument) for argument in _plain(arguments)]
+    return triton_model(made, types, divisibility)
