@@ -24,8 +24,8 @@ def cse(op: Op) -> Op:
             }
             …
 
-    The operands of a commutative op are equal in either order. A read of memory is shared with one before it in the same
-    block, when nothing between them may write memory. Gives `op` itself where there is nothing to share.
+    The operands of a commutative op are equal in either order. A read of memory is shared with one before it in the
+    same block, when nothing between them may write memory. Gives `op` itself where there is nothing to share.
     """
     sharing = _Sharing()
     made = transform(op, sharing, pass_name="cse")

@@ -31,7 +31,7 @@ def is_pure(op: Op) -> bool:
 
 
 def may_trap(op: Op) -> bool:
-    """Whether the op, or one inside it, is undefined for some operands. A division by a constant is not, but by 0 or -1."""
+    """Whether the op, or one inside it, is undefined for some operands. A division by a constant, not 0 or -1, is not."""
     return any(isinstance(inner, MayTrap) and not _is_safe(inner) for inner in op.walk())
 
 
@@ -68,7 +68,7 @@ def _stops(op: Op) -> bool:
         return True
     if any(len(body.blocks) > 1 for body in op.bodies):
         return True
-    return not (is_pure(op) or isinstance(op, MemoryRead | MemoryWrite | BodyTerminator) or isinstance(op, _SILENT))
+    return not (is_pure(op) or isinstance(op, (MemoryRead, MemoryWrite, *_SILENT)))
 
 
 def is_nonzero(value: object) -> bool:

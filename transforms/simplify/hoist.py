@@ -18,9 +18,9 @@ def hoist(op: Op) -> Op:
             scf.yield;                                    scf.yield;
         };                                            };
 
-    Pure ops move that are defined for all operands: a loop may run no iteration, and then they run all the same. A read moves
-    only when nothing in the loop may write memory, and the read surely happens: the loop runs at least once, and nothing
-    before the read may fail, leave the function, or not end. Ops inside an `scf.if` stay there, and loops with
+    Pure ops move that are defined for all operands: a loop may run no iteration, and then they run all the same. A read
+    moves only when nothing in the loop may write memory, and the read surely happens: the loop runs at least once, and
+    nothing before the read may fail, leave the function, or not end. Ops inside an `scf.if` stay there, and loops with
     `disable_licm` keep theirs. Gives `op` itself where there is nothing to move.
     """
     while True:
