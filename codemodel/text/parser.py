@@ -8,7 +8,6 @@ of 2024 is read as well (`legacy.py`).
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import re
 from collections.abc import Iterator
@@ -35,6 +34,13 @@ _TOKEN = re.compile(
       | (?P<punct>[@=():;,<>{}\[\]])""",
     re.VERBOSE,
 )
+
+
+# No name or number is longer; Python refuses to read a number of thousands of digits.
+_LONGEST = 1000
+_DEEPEST = 200
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "'": "'", "\\": "\\"}
 
 
 class _Token(NamedTuple):
@@ -80,6 +86,8 @@ class _Parser:
             kind = found.lastgroup
             assert kind is not None
             if kind != "space":
+                if found.end() - position > _LONGEST and kind != "string":
+                    self.fail(f"a token is longer than {_LONGEST} characters", position)
                 yield _Token(kind, found[0], position)
             position = found.end()
         yield _Token("end", "end of text", end)
@@ -88,12 +96,10 @@ class _Parser:
         at = self.tokens[self.position].start if start is None else start
         line = self.text.count("\n", 0, at) + 1
         column = at - (self.text.rfind("\n", 0, at) + 1)
-        lines = self.text.splitlines()
-        source = lines[line - 1] if line <= len(lines) else ""
-        caret = " " * column + "^"
+        source = self.text.split("\n")[line - 1].rstrip("\r")
+        caret = "".join("\t" if character == "\t" else " " for character in source[:column]) + "^"
         error = ParseError(f"{self.file}:{line}:{column + 1}: {message}\n    {source}\n    {caret}", hint=hint)
-        error.location = None
-        error.line, error.column = line, column + 1  # type: ignore[attr-defined]
+        error.line, error.column = line, column + 1
         raise error
 
     # Tokens.
@@ -158,6 +164,8 @@ class _Parser:
         op_name = self.take_kind("ident", "the name of an op")
         cls = OPS.get(op_name.text)
         if cls is None:
+            import difflib
+
             near = difflib.get_close_matches(op_name.text, OPS, 1)
             hint = f"did you mean '{near[0]}'?" if near else None
             self.fail(f"unknown op '{op_name.text}'", op_name.start, hint)
