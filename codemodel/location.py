@@ -28,8 +28,8 @@ class Location:
         return self if self.by == name else attrs.evolve(self, by=name)
 
     def called_from(self, caller: Location | None) -> Location:
-        """This place, reached through a call at `caller`."""
-        return attrs.evolve(self, caller=caller)
+        """This place, reached through a call at `caller`: where it is in a helper called by another, the outer call."""
+        return attrs.evolve(self, caller=caller if self.caller is None else self.caller.called_from(caller))
 
     def source_line(self) -> str | None:
         """The text of the first line of the span, or None where the source cannot be read."""

@@ -23,6 +23,7 @@ from typing import Final
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Successor, Value, fill
 from ziggurat.codemodel.traits import Isolated
 from ziggurat.codemodel.types import Type
@@ -63,21 +64,31 @@ class ValueMap:
 
 
 class Rewriter(Builder):
-    """The builder that a transformer writes to, which also knows the map from old values to new ones."""
+    """The builder that a transformer writes to, which also knows the map from old values to new ones.
 
-    __slots__ = ("mapping", "pass_name", "transformers")
+    `caller` is the place of the call that the ops rewritten here are the inlined callee of, if they are.
+    """
 
+    __slots__ = ("caller", "mapping", "pass_name", "transformers")
+
+    caller: Location | None
     mapping: ValueMap
     transformers: tuple[Transformer, ...]
     pass_name: str | None
 
     @staticmethod
-    def over(builder: Builder, transformers: Sequence[Transformer] = (), pass_name: str | None = None) -> Rewriter:
+    def over(
+        builder: Builder,
+        transformers: Sequence[Transformer] = (),
+        pass_name: str | None = None,
+        caller: Location | None = None,
+    ) -> Rewriter:
         """A rewriter that appends at the place of `builder`."""
         made = Rewriter(builder._draft, builder.block, builder._parent_draft, builder.location)  # pyright: ignore[reportPrivateUsage]
         made.mapping = ValueMap()
         made.transformers = tuple(transformers)
         made.pass_name = pass_name
+        made.caller = caller
         return made
 
     def __getitem__(self, value: Value) -> Value:
@@ -104,9 +115,12 @@ class Rewriter(Builder):
         if op.successors:
             blocks = self.mapping.blocks
             successors = [Successor(blocks[s.block], [self[v] for v in s.arguments]) for s in op.successors]
-        if op.location is None:
+        place = op.location
+        if self.caller is not None:
+            place = self.caller if place is None else place.called_from(self.caller)
+        if place is None:
             self.location = None  # What had no place gets none.
-        return self.add(rebuilt(op, operands, bodies, successors, type_), op.location)
+        return self.add(rebuilt(op, operands, bodies, successors, type_), place)
 
     def rewrite_body(
         self,
@@ -125,7 +139,7 @@ class Rewriter(Builder):
         types = [p.type for p in body.parameters] if parameter_types is None else parameter_types
         yields = body.yield_type if yield_type is None else yield_type
         start = Builder.root(types, yields) if isolated else self.nested(types, yields)
-        inner = Rewriter.over(start, self.transformers, self.pass_name)
+        inner = Rewriter.over(start, self.transformers, self.pass_name, self.caller)
         inner.mapping.parent = self.mapping
         for old, new in zip(body.parameters, inner.parameters, strict=False):
             inner[old] = new
@@ -155,6 +169,8 @@ class Rewriter(Builder):
         """Append the counterpart of one old op, asking the transformers in order."""
         operands = tuple([self[value] for value in op.operands])
         place = op.location
+        if self.caller is not None:
+            place = self.caller if place is None else place.called_from(self.caller)
         self.location = place if place is None or self.pass_name is None else place.made_by(self.pass_name)
         outcome: Outcome = None
         for transformer in self.transformers:

@@ -31,7 +31,7 @@ def is_pure(op: Op) -> bool:
 
 
 def may_trap(op: Op) -> bool:
-    """Whether the op, or one inside it, is undefined for some operands. A division by a constant, not 0 or -1, is not."""
+    """Whether the op, or one inside it, is undefined for some operands. A division by 2 is not."""
     return any(isinstance(inner, MayTrap) and not _is_safe(inner) for inner in op.walk())
 
 

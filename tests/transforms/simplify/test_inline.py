@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import i32
+from ziggurat.transforms.simplify.inline import inline, inline_call
+
+
+def test_calls_are_inlined_to_any_depth(becomes: Any) -> None:
+    becomes(
+        inline,
+        """
+        module ()void -> {
+            tt.func @"twice" (%0 : i32)i32 -> { %1 : i32 = arith.addi %0 %0; tt.return %1; };
+            tt.func @"both" (%0 : i32, %1 : i32)Tuple<i32, i32> -> {
+                %2 : i32 = tt.call %1 @"twice";
+                tt.return %0 %2;
+            };
+            tt.func @"say" (%0 : i32)void -> { tt.print %0 @""; tt.return; };
+            tt.func @"kernel" (%0 : i32, %1 : i32)void -> {
+                scf.for %0 %1 %1 (%i : i32)void -> {
+                    %2 : Tuple<i32, i32> = tt.call %0 %i @"both";
+                    %3 : i32 = tuple.load %2 @1;
+                    tt.call %3 @"say";
+                    scf.yield;
+                };
+                %4 : i32 = tt.call %1 @"twice";
+                tt.call %4 @"say";
+                tt.return;
+            };
+            unreachable;
+        };""",
+        """
+        module ()void -> {
+            tt.func @"kernel" (%0 : i32, %1 : i32)void -> {
+                scf.for %0 %1 %1 (%i : i32)void -> {
+                    %a : i32 = arith.addi %i %i;
+                    %2 : Tuple<i32, i32> = tuple %0 %a;
+                    %3 : i32 = tuple.load %2 @1;
+                    tt.print %3 @"";
+                    scf.yield;
+                };
+                %4 : i32 = arith.addi %1 %1;
+                tt.print %4 @"";
+                tt.return;
+            };
+            unreachable;
+        };""",
+    )
+
+
+def test_what_stays_a_call() -> None:
+    model = parse(
+        """
+        module ()void -> {
+            tt.func @"kept" @noinline=true (%0 : i32)i32 -> { tt.return %0; };
+            tt.func @"itself" (%0 : i32)i32 -> { %1 : i32 = tt.call %0 @"itself"; tt.return %1; };
+            tt.func @"early" (%0 : i32, %c : i1)i32 -> {
+                scf.if %c
+                    ()void -> { tt.return %0; }
+                    ()void -> { scf.yield; };
+                tt.return %0;
+            };
+            tt.func @"kernel" (%0 : i32, %c : i1)void -> {
+                %1 : i32 = tt.call %0 @"kept";
+                %2 : i32 = tt.call %0 @"itself";
+                %3 : i32 = tt.call %0 %c @"early";
+                tt.return;
+            };
+            unreachable;
+        };"""
+    )
+    assert inline(model) is model
+
+
+def test_functions_of_several_blocks(becomes: Any) -> None:
+    becomes(
+        inline,
+        """
+        module ()void -> {
+            tt.func @"pick" (%0 : i32, %c : i1)i32 -> {
+                cf.cond_br %c ^a ^b;
+              ^a:
+                tt.return %0;
+              ^b:
+                %1 : i32 = arith.addi %0 %0;
+                tt.return %1;
+            };
+            tt.func @"kernel" (%0 : i32, %c : i1)void -> {
+                scf.if %c
+                    ()void -> { %1 : i32 = tt.call %0 %c @"pick"; tt.print %1 @"not here"; scf.yield; }
+                    ()void -> { scf.yield; };
+                %2 : i32 = tt.call %0 %c @"pick";
+                %3 : i32 = tt.call %2 %c @"pick";
+                tt.print %3 @"";
+                tt.return;
+            };
+            unreachable;
+        };""",
+        """
+        module ()void -> {
+            tt.func @"pick" (%0 : i32, %c : i1)i32 -> {
+                cf.cond_br %c ^a ^b;
+              ^a:
+                tt.return %0;
+              ^b:
+                %1 : i32 = arith.addi %0 %0;
+                tt.return %1;
+            };
+            tt.func @"kernel" (%0 : i32, %c : i1)void -> {
+                scf.if %c
+                    ()void -> { %1 : i32 = tt.call %0 %c @"pick"; tt.print %1 @"not here"; scf.yield; }
+                    ()void -> { scf.yield; };
+                cf.cond_br %c ^a ^b;
+              ^a:
+                cf.br ^rest(%0);
+              ^b:
+                %2 : i32 = arith.addi %0 %0;
+                cf.br ^rest(%2);
+              ^rest(%3 : i32):
+                cf.cond_br %c ^c ^d;
+              ^c:
+                cf.br ^last(%3);
+              ^d:
+                %4 : i32 = arith.addi %3 %3;
+                cf.br ^last(%4);
+              ^last(%5 : i32):
+                tt.print %5 @"";
+                tt.return;
+            };
+            unreachable;
+        };""",
+    )
+
+
+def test_functions_of_the_core(becomes: Any) -> None:
+    becomes(
+        inline,
+        """
+        module ()void -> {
+            func @"nothing" (%0 : object)object -> { %1 : object = invoke %0 @"zg.device_print"; return; };
+            func @"main" (%0 : object)object -> {
+                %1 : object = func.call %0 @"nothing";
+                return %1;
+            };
+            unreachable;
+        };""",
+        """
+        module ()void -> {
+            func @"main" (%0 : object)object -> {
+                %1 : object = invoke %0 @"zg.device_print";
+                %2 : object = constant @null;
+                return %2;
+            };
+            unreachable;
+        };""",
+    )
+
+
+def test_places_tell_the_calls_that_led_there() -> None:
+    model = parse(
+        """
+        module ()void -> {
+            tt.func @"inner" (%0 : i32)i32 -> {
+                %1 : i32 = arith.addi %0 %0 @loc="2:0:2:5:k.py";
+                tt.return %1;
+            };
+            tt.func @"outer" (%0 : i32)i32 -> { %1 : i32 = tt.call %0 @loc="5:0:5:5:k.py" @"inner"; tt.return %1; };
+            tt.func @"kernel" (%0 : i32)void -> {
+                %1 : i32 = tt.call %0 @loc="9:0:9:5:k.py" @"outer";
+                tt.print %1 @"";
+                tt.return;
+            };
+            unreachable;
+        };"""
+    )
+    made = inline(model)
+    assert isinstance(made, core.Module)
+    place = made.functions()["kernel"].bodies[0].entry.ops[0].location
+    lines: list[int] = []
+    while place is not None:
+        lines.append(place.line)
+        place = place.caller
+    assert lines == [2, 5, 9]
+
+
+def test_inline_call_is_for_builders_too() -> None:
+    function = parse('tt.func @"twice" (%0 : i32)i32 -> { %1 : i32 = arith.addi %0 %0; tt.return %1; };')
+    builder = Builder.root([i32], i32)
+    once = inline_call(builder, function, builder.parameters)
+    assert once is not None
+    twice = inline_call(builder, function, [once])
+    assert twice is not None
+    builder.add(tt.Return([twice]))
+    made = tt.Func("four", body=builder.finish())
+    expected = """
+        tt.func @"four" (%0 : i32)i32 -> {
+            %1 : i32 = arith.addi %0 %0;
+            %2 : i32 = arith.addi %1 %1;
+            tt.return %2;
+        };"""
+    assert made == parse(expected)
+
+
+def test_inline_call_wants_fitting_arguments() -> None:
+    function = parse('tt.func @"f" (%0 : i32)i32 -> { tt.return %0; };')
+    with pytest.raises(BuildError, match=r"takes \(i32\), not \(\)"):
+        inline_call(Builder.root(), function, [])
+
+
+@given(seed=st.integers(0, 1 << 32))
+@settings(max_examples=60)
+def test_random_programs_do_the_same(seed: int, preserves: Any) -> None:
+    preserves(inline, seed)

@@ -1,0 +1,186 @@
+"""Inlining: a call becomes the body of the function that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import cf, core, tt
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Block, Op, Successor, Value
+from ziggurat.codemodel.traits import Returns
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer, transform
+from ziggurat.codemodel.types import void
+from ziggurat.transforms.simplify.demand import callees, reachable_roots
+
+
+def inline(op: Op) -> Op:
+    """Replace the calls in a module by the bodies of their functions, to any depth.
+
+        tt.func @"twice" (%0 : i32)i32 -> {                   tt.func @"kernel" (%0 : i32)void -> {
+            %1 : i32 = arith.addi %0 %0;                          %1 : i32 = arith.addi %0 %0;
+            tt.return %1;                                         tt.print %1 @"";
+        };                                                        tt.return;
+        tt.func @"kernel" (%0 : i32)void -> {                 };
+            %1 : i32 = tt.call %0 @"twice";
+            tt.print %1 @"";
+            tt.return;
+        };
+
+    Functions that are left without a call go. Calls stay of functions with `noinline`, of recursive ones, and of those
+    with a `return` inside a loop or a branch (`lower_structured` turns it into blocks). A function of several blocks is
+    inlined where the call stands directly in a function, whose blocks can be split. The place of an inlined op says
+    from where it was called. Gives `op` itself where it is no module, or there is nothing to inline.
+    """
+    if not isinstance(op, core.Module):
+        return op
+    functions = op.functions()
+    inlining = _Inlining(functions)
+    roots = reachable_roots(op)
+    made = transform(op, inlining)
+    if not inlining.changed:
+        return op
+    return _without_uncalled(made, {function.attributes["sym_name"] for function in roots})
+
+
+def inline_call(
+    builder: Builder,
+    function: Op,
+    arguments: Sequence[Value],
+    *,
+    location: Location | None = None,
+    transformers: Sequence[Transformer] = (),
+) -> Value | None:
+    """Append what a `tt.func` or a `func` does to these arguments, at the place of the builder.
+
+    Gives its result, packed into a Tuple where it returns several values, or None where it returns none. A function of
+    several blocks makes the builder go on in a new block. `location` is the place of the call, `transformers` are asked
+    about the ops of the function. Raises `BuildError` when the arguments do not fit or the function cannot be inlined
+    here.
+    """
+    body = function.bodies[0]
+    expected, given = [p.type for p in body.parameters], [value.type for value in arguments]
+    if expected != given:
+        raise BuildError(f"inline_call: the function takes ({_listed(expected)}), not ({_listed(given)})")
+    if not _can_inline(function, splittable=_is_splittable(builder)):
+        raise BuildError("inline_call: the function returns from a loop or a branch, or its blocks have no place here")
+    if len(body.blocks) == 1:
+        inner = Rewriter.over(builder, transformers, caller=location)
+        inner.mapping.values.update(zip(body.parameters, arguments, strict=True))
+        inner.rewrite_ops(body.entry.ops[:-1])
+        values = [inner[value] for value in body.entry.terminator.operands]
+        builder.move_to(inner.block)
+    else:
+        types = next(
+            ([v.type for v in b.terminator.operands] for b in body.blocks if isinstance(b.terminator, Returns)), []
+        )
+        rest = builder.new_block(types)
+        leave = _Leaving(rest, cf.Br if isinstance(function, tt.Func) else core.Branch)
+        inner = Rewriter.over(builder, (leave, *transformers), caller=location)
+        inner.mapping.values.update(zip(body.parameters, arguments, strict=True))
+        inner.rewrite_blocks(body)
+        builder.move_to(rest)
+        values = list(rest.parameters)
+    if len(values) > 1:
+        return builder.add(core.MakeTuple(values), location)
+    return values[0] if values else None
+
+
+class _Leaving:
+    """The transformer that makes branches of the returns of a function that is being inlined."""
+
+    def __init__(self, rest: Block, branch: type[cf.Br] | type[core.Branch]) -> None:
+        self.rest = rest
+        self.branch = branch
+
+    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, Returns):
+            return None
+        builder.add(self.branch(Successor(self.rest, operands)))
+        return DROP
+
+
+class _Inlining:
+    """The transformer. It is asked about the ops of the functions that it inlines as well."""
+
+    def __init__(self, functions: Mapping[str, Op]) -> None:
+        self.changed = False
+        self.functions = functions
+        self.recursive = _recursive(functions)
+
+    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, tt.Call | core.FuncCall) or (isinstance(op, core.FuncCall) and op.keywords):
+            return None
+        function = self.functions.get(op.callee)
+        if function is None or op.callee in self.recursive:
+            return None
+        if function.attributes.get("noinline") or not _can_inline(function, splittable=_is_splittable(builder)):
+            return None
+        self.changed = True
+        location = builder.location
+        value = inline_call(builder, function, operands, location=location, transformers=(self,))
+        builder.location = location
+        if value is not None:
+            return value
+        if op.result.type == void:
+            return DROP
+        # A Python function that returns nothing gives None.
+        return builder.add(core.ConstantOp(None, type=op.result.type))
+
+
+def _can_inline(function: Op, *, splittable: bool) -> bool:
+    body = function.bodies[0]
+    if len(body.blocks) > 1 and not splittable:
+        return False
+    ends = [block.terminator for block in body.blocks]
+    if len(ends) == 1 and not isinstance(ends[0], Returns):
+        return False
+    at_the_end = sum(isinstance(op, Returns) for op in ends)
+    return at_the_end == sum(isinstance(op, Returns) for op in body.walk())
+
+
+def _is_splittable(builder: Builder) -> bool:
+    """Whether the builder stands directly in a function."""
+    return builder.body.ancestor is None
+
+
+def _recursive(functions: Mapping[str, Op]) -> set[str]:
+    """The functions that may call themselves, directly or through others."""
+    calls = {
+        name: {callee for inner in function.walk() for callee in callees(inner) if callee in functions}
+        for name, function in functions.items()
+    }
+    found: set[str] = set()
+    for name in functions:
+        reached: set[str] = set()
+        work = list(calls[name])
+        while work:
+            callee = work.pop()
+            if callee not in reached:
+                reached.add(callee)
+                work.extend(calls[callee])
+        if name in reached:
+            found.add(name)
+    return found
+
+
+def _without_uncalled(module: Op, roots: set[str]) -> Op:
+    """The module without the functions that the roots do not reach."""
+    assert isinstance(module, core.Module)
+    functions = module.functions()
+    reached: set[str] = set()
+    work = list(roots)
+    while work:
+        name = work.pop()
+        if name in functions and name not in reached:
+            reached.add(name)
+            work.extend(callee for inner in functions[name].walk() for callee in callees(inner))
+    if len(reached) == len(functions):
+        return module
+    unreached = {function.result for name, function in functions.items() if name not in reached}
+    return transform(module, lambda builder, op, operands: DROP if op.result in unreached else None)
+
+
+def _listed(types: Sequence[object]) -> str:
+    return ", ".join(map(str, types))
