@@ -47,8 +47,8 @@ def remove_unused(op: Op) -> Op:
         %5 : tensor<x4, i32> = tt.splat %4;
         tt.return %3;
 
-    Loops and branches keep the values they carry, and modules their functions. The steps from Python to Triton models
-    use it.
+    Loops and branches keep the values they carry, and the `tuple.load`s that take them apart; modules keep their
+    functions. The steps from Python to Triton models use it: the article's models are of this form.
     """
     return _swept(op, Demand(op, structure=False))
 

@@ -32,13 +32,15 @@ from ziggurat.codemodel.traits import (
 from ziggurat.codemodel.types import void
 
 # How the ops of a class come to stay: because another one needs them, because of their effect, or it depends.
-_ON_USE, _VOLATILE_READ, _ASM, _EFFECT, _CALL, _WITH_OWNER, _STORE, _FOR, _IF = range(9)
+_ON_USE, _VOLATILE_READ, _ASM, _EFFECT, _CALL, _WITH_OWNER, _STORE, _FOR, _IF, _COMPONENT = range(10)
 _KINDS: dict[type[Op], int] = {}
 
 
 def _kind_of(cls: type[Op]) -> int:
     if issubclass(cls, tt.Load):
         kind = _VOLATILE_READ
+    elif issubclass(cls, core.TupleLoad):
+        kind = _COMPONENT
     elif issubclass(cls, tt.InlineAsm):
         kind = _ASM
     elif issubclass(cls, core.VarStore):
@@ -93,7 +95,8 @@ class Demand:
     their values are needed: by the result, or by an op inside the loop that is needed itself. A value that is only used
     to compute its own next value is not.
 
-    With `structure` false, only single ops go: `scf` ops keep all their values, and modules all their functions.
+    With `structure` false, only single ops go: `scf` ops keep all their values, with the `tuple.load`s that take them
+    apart, and modules all their functions.
     """
 
     __slots__ = ("_effective", "_functions", "_stack", "_stores", "kept", "slots", "structure")
@@ -144,6 +147,13 @@ class Demand:
                             self._enter(op.bodies)
                     elif kind == _CALL:
                         if not self.structure or self._has_effects(op.__dict__["callee"]):
+                            self._keep_with_owners(op)
+                    elif kind == _COMPONENT:
+                        if (
+                            not self.structure
+                            and isinstance(source := op.operands[0], OpResult)
+                            and slot_count(source.op)
+                        ):
                             self._keep_with_owners(op)
                     elif kind == _ASM and not op.__dict__["is_pure"]:
                         self._keep_with_owners(op)

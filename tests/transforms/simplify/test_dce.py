@@ -142,8 +142,34 @@ def test_cyclically_dead_carried_values_go(becomes: Any) -> None:
     )
 
 
-def test_remove_unused_keeps_carried_values(becomes: Any) -> None:
-    becomes(remove_unused, CYCLE, CYCLE.replace("%13 : i32 = tuple.load %5 @2;", ""))
+def test_remove_unused_keeps_carried_values_and_their_unpacking(becomes: Any) -> None:
+    becomes(remove_unused, CYCLE.replace("tt.return", "%14 : i32 = arith.addi %12 %13; tt.return"), CYCLE)
+
+
+@BOTH
+def test_unused_components_of_a_call_go(step: Any, becomes: Any) -> None:
+    becomes(
+        step,
+        """
+        module ()void -> {
+            tt.func @"two" (%0 : i32)Tuple<i32, i32> -> { tt.print %0 @"x"; tt.return %0 %0; };
+            tt.func @"f" (%0 : i32)void -> {
+                %1 : Tuple<i32, i32> = tt.call %0 @"two";
+                %2 : i32 = tuple.load %1 @1;
+                tt.return;
+            };
+            unreachable;
+        };""",
+        """
+        module ()void -> {
+            tt.func @"two" (%0 : i32)Tuple<i32, i32> -> { tt.print %0 @"x"; tt.return %0 %0; };
+            tt.func @"f" (%0 : i32)void -> {
+                %1 : Tuple<i32, i32> = tt.call %0 @"two";
+                tt.return;
+            };
+            unreachable;
+        };""",
+    )
 
 
 def test_two_of_three_carried_values_are_renumbered(becomes: Any) -> None:
