@@ -55,7 +55,10 @@ class BuildError(ZigguratError):
 
 
 class ParseError(ZigguratError):
-    """The text of a model is malformed."""
+    """The text of a model is malformed. `line` and `column` of the place both count from 1."""
+
+    line: int = 0
+    column: int = 0
 
 
 class VerifyError(ZigguratError):

@@ -65,10 +65,7 @@ def tanh(e: Emitter, op: math.Tanh) -> Names:
     found = e.value(
         f"tt.extern_elementwise {name}",
         f" : ({text}) -> {text}",
-        libname='""',
-        libpath='""',
-        pure="true",
-        symbol=f'"{symbol}"',
+        {"libname": '""', "libpath": '""', "pure": "true", "symbol": f'"{symbol}"'},
     )
     return (convert_float(e, found, wide, type_),)
 
@@ -117,7 +114,8 @@ def compare_floats(e: Emitter, op: arith.CmpF) -> Names:
 
 @emits(arith.Select)
 def select(e: Emitter, op: arith.Select) -> Names:
-    return (choose(e, *e.names(op.operands), op.result.type, each=bool(shape_of(op.condition.type))),)
+    condition, then, otherwise = e.names(op.operands)
+    return (choose(e, condition, then, otherwise, op.result.type, each=bool(shape_of(op.condition.type))),)
 
 
 def choose(e: Emitter, condition: str, then: str, otherwise: str, type_: Type, *, each: bool | None = None) -> str:

@@ -7,7 +7,7 @@ branch of ours that does not fit in that is written as blocks (`unstructured.py`
 from __future__ import annotations
 
 from ziggurat.backend.mlir.counting import step_sign, trip_count
-from ziggurat.backend.mlir.emitter import Emitter, Names, emits
+from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
 from ziggurat.backend.mlir.tensors import listed
 from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types, result_list
 from ziggurat.backend.mlir.unstructured import for_as_blocks, if_as_blocks, needs_blocks, while_as_blocks
@@ -161,8 +161,8 @@ def while_(e: Emitter, op: scf.While) -> Names:
 _LICM_OFF = "#llvm.loop_annotation<licm = <disable = true, versioningDisable = true>>"
 
 
-def _options(op: scf.For) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+def _options(op: scf.For) -> Attributes:
+    found: Attributes = {}
     if op.disable_licm:
         found["llvm.loop_annotation"] = _LICM_OFF
     if op.disallow_acc_multi_buffer:
@@ -206,5 +206,5 @@ def for_(e: Emitter, op: scf.For) -> Names:
             moved = e.value(f"arith.muli {index}, {step}", f" : {text}")
             e.values[op.body.parameters[0]] = (e.value(f"arith.addi {start}, {moved}", f" : {text}"),)
     e.region(op.body)
-    e.closing("}", **_options(op))
+    e.closing("}", attributes=_options(op))
     return names

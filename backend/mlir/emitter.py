@@ -8,7 +8,7 @@ and u32) returns the names of its operand.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -20,6 +20,7 @@ from ziggurat.codemodel.op import Block, Body, Op, Value
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, VoidType, element_of
 
 Names = tuple[str, ...]
+Attributes = dict[str, str | None]  # The text of each; None for one that is only there or not.
 Emission = Callable[["Emitter", Any], Names]
 EMITTERS: dict[type[Op], Emission] = {}
 E_ = TypeVar("E_", bound=Emission)
@@ -45,7 +46,7 @@ class Line:
     indent: int
     before: str
     after: str = ""
-    attributes: dict[str, str | None] = attrs.field(factory=dict)
+    attributes: Attributes = attrs.field(factory=lambda: Attributes())
     place: str = ""
 
     def __str__(self) -> str:
@@ -105,20 +106,20 @@ class Emitter:
 
     # Lines.
 
-    def line(self, before: str, after: str = "", results: int = 0, **attributes: str | None) -> Names:
+    def line(self, before: str, after: str = "", results: int = 0, attributes: Attributes | None = None) -> Names:
         """Write a line and return the names of its results. Attributes are printed between the two parts."""
         base = self.fresh("%") if results else ""
         names = (base,) if results == 1 else tuple(f"{base}#{index}" for index in range(results))
         head = f"{base}:{results} = " if results > 1 else f"{base} = " if results else ""
-        line = Line(self._indent, head + before, after, {**attributes}, self._place)
+        line = Line(self._indent, head + before, after, {**(attributes or {})}, self._place)
         self.lines.append(line)
         for name in names:
             self._defined[name] = (line, self._block)
         return names
 
-    def value(self, before: str, after: str = "", **attributes: str | None) -> str:
+    def value(self, before: str, after: str = "", attributes: Attributes | None = None) -> str:
         """Write a line that has one result, and return its name."""
-        return self.line(before, after, 1, **attributes)[0]
+        return self.line(before, after, 1, attributes)[0]
 
     def opening(self, before: str, results: int = 0) -> Names:
         """Write the first line of an op with a region; hints on its results are not possible."""
@@ -128,9 +129,9 @@ class Emitter:
             del self._defined[name]
         return names
 
-    def closing(self, text: str, after: str = "", *, last: bool = True, **attributes: str | None) -> None:
+    def closing(self, text: str, *, last: bool = True, attributes: Attributes | None = None) -> None:
         """Write the line that ends a region, and the op unless it goes on."""
-        self.line(text, after, **attributes)
+        self.line(text, attributes=attributes)
         if not last:
             self.lines[-1].place = ""
 
@@ -215,7 +216,7 @@ class Emitter:
         self.lines.append(Line(self._indent + shift, f"{name}({listed}):" if listed else f"{name}:"))
 
     @contextlib.contextmanager
-    def nested(self) -> Iterator[None]:
+    def nested(self) -> Generator[None]:
         """Lines written inside stand further right."""
         self._indent += 1
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +12,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import ScalarType
 
 # The type that holds a float of ours, and the integer of its size.
-_FLOATS: dict[str, tuple[type, type]] = {
+_FLOATS: dict[str, tuple[Any, Any]] = {
     "f16": (np.float16, np.uint16),
     "bf16": (ml_dtypes.bfloat16, np.uint16),
     "f32": (np.float32, np.uint32),
@@ -39,7 +40,7 @@ def number(value: object, scalar: ScalarType) -> str:
 def _float(value: float, scalar: ScalarType) -> str:
     kind, bits = _FLOATS[scalar.name]
     with np.errstate(all="ignore"):
-        rounded = np.array(value, np.float64).astype(kind)
+        rounded: Any = np.array(value, np.float64).astype(kind)
     exact = float(rounded)
     if not np.isfinite(exact):
         return f"0x{int(rounded.view(bits)):0{scalar.bits // 4}X}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ziggurat.backend.mlir.arithmetic import choose, compare
 from ziggurat.backend.mlir.casts import cast, is_boolean, same_bits, scalar_type
-from ziggurat.backend.mlir.emitter import Emitter, Names, emits
+from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
 from ziggurat.backend.mlir.types import mlir_type
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, Padding
@@ -23,7 +23,7 @@ def add_pointer(e: Emitter, op: tt.AddPtr) -> Names:
     return (e.value(f"{op.NAME} {e.name(op.ptr)}, {offset}", f" : {mlir_type(op.result.type)}, {mlir_type(type_)}"),)
 
 
-def cache_policy(cache: CacheModifier, eviction: EvictionPolicy) -> dict[str, str | None]:
+def cache_policy(cache: CacheModifier, eviction: EvictionPolicy) -> Attributes:
     """The attribute of an access that says how it is cached; none where nothing is said."""
     if cache is CacheModifier.NONE and eviction is EvictionPolicy.NORMAL:
         return {}
@@ -56,7 +56,7 @@ def load(e: Emitter, op: tt.Load) -> Names:
     attributes = cache_policy(op.cache, op.eviction)
     if op.volatile:
         attributes["isVolatile"] = "true"
-    name = e.value(f"{op.NAME} {', '.join(operands)}", f" : {mlir_type(ptr_type)}", **attributes)
+    name = e.value(f"{op.NAME} {', '.join(operands)}", f" : {mlir_type(ptr_type)}", attributes=attributes)
     return (compare(e, "ne", name, e.constant(0, wide), wide) if boolean else name,)
 
 
@@ -70,7 +70,7 @@ def store(e: Emitter, op: tt.Store) -> Names:
     if op.mask is not None:
         operands.append(e.name(op.mask))
     attributes = cache_policy(op.cache, op.eviction)
-    return e.line(f"{op.NAME} {', '.join(operands)}", f" : {mlir_type(ptr_type)}", **attributes)
+    return e.line(f"{op.NAME} {', '.join(operands)}", f" : {mlir_type(ptr_type)}", attributes=attributes)
 
 
 def _read_modify_write(
@@ -130,17 +130,17 @@ def compare_and_swap(e: Emitter, op: tt.AtomicCAS) -> Names:
 
 @emits(tt.MakeTensorDescriptor)
 def make_descriptor(e: Emitter, op: tt.MakeTensorDescriptor) -> Names:
-    attributes: dict[str, str | None] = {"padding": "2 : i32"} if op.padding is Padding.NAN else {}
+    attributes: Attributes = {"padding": "2 : i32"} if op.padding is Padding.NAN else {}
     shape, strides = ", ".join(e.names(op.shape)), ", ".join(e.names(op.strides))
     types = f" : {mlir_type(op.base.type)}, {mlir_type(op.type)}"
-    return (e.value(f"{op.NAME} {e.name(op.base)}, [{shape}], [{strides}]", types, **attributes),)
+    return (e.value(f"{op.NAME} {e.name(op.base)}, [{shape}], [{strides}]", types, attributes=attributes),)
 
 
 @emits(tt.DescriptorLoad)
 def load_block(e: Emitter, op: tt.DescriptorLoad) -> Names:
     place = f"{e.name(op.descriptor)}[{', '.join(e.names(op.offsets))}]"
     types = f" : {mlir_type(op.descriptor.type)} -> {mlir_type(op.result.type)}"
-    return (e.value(f"{op.NAME} {place}", types, **cache_policy(op.cache, op.eviction)),)
+    return (e.value(f"{op.NAME} {place}", types, cache_policy(op.cache, op.eviction)),)
 
 
 @emits(tt.DescriptorStore)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ziggurat.backend.mlir.arithmetic import compare
 from ziggurat.backend.mlir.casts import cast, scalar_type
-from ziggurat.backend.mlir.emitter import Emitter, Names, emits
+from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
 from ziggurat.backend.mlir.literals import quoted
 from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types, result_list
 from ziggurat.codemodel.dialects import cf, tt
@@ -32,11 +32,13 @@ def grid(e: Emitter, op: tt.Grid) -> Names:
 
 @emits(tt.MakeRange)
 def make_range(e: Emitter, op: tt.MakeRange) -> Names:
-    return (e.value(op.NAME, f" : {mlir_type(op.result.type)}", end=f"{op.end} : i32", start=f"{op.start} : i32"),)
+    return (
+        e.value(op.NAME, f" : {mlir_type(op.result.type)}", {"end": f"{op.end} : i32", "start": f"{op.start} : i32"}),
+    )
 
 
-def _shaping(e: Emitter, op: str, name: str, source: Type, target: Type, **attributes: str | None) -> str:
-    return e.value(f"{op} {name}", f" : {mlir_type(source)} -> {mlir_type(target)}", **attributes)
+def _shaping(e: Emitter, op: str, name: str, source: Type, target: Type, attributes: Attributes | None = None) -> str:
+    return e.value(f"{op} {name}", f" : {mlir_type(source)} -> {mlir_type(target)}", attributes)
 
 
 @emits(tt.Splat, tt.Broadcast)
@@ -46,7 +48,7 @@ def repeat(e: Emitter, op: tt.Splat | tt.Broadcast) -> Names:
 
 @emits(tt.ExpandDims)
 def expand_dims(e: Emitter, op: tt.ExpandDims) -> Names:
-    return (_shaping(e, op.NAME, e.name(op.value), op.value.type, op.result.type, axis=f"{op.axis} : i32"),)
+    return (_shaping(e, op.NAME, e.name(op.value), op.value.type, op.result.type, {"axis": f"{op.axis} : i32"}),)
 
 
 @emits(tt.Reshape)
@@ -61,7 +63,7 @@ def _numbers(values: Sequence[int]) -> str:
 
 @emits(tt.Trans)
 def trans(e: Emitter, op: tt.Trans) -> Names:
-    return (_shaping(e, op.NAME, e.name(op.value), op.value.type, op.result.type, order=_numbers(op.order)),)
+    return (_shaping(e, op.NAME, e.name(op.value), op.value.type, op.result.type, {"order": _numbers(op.order)}),)
 
 
 def _tensor(type_: Type, shape: Sequence[int]) -> TensorType:
@@ -82,7 +84,8 @@ def join(e: Emitter, op: tt.Join) -> Names:
     if isinstance(type_, TensorType):
         return (_join(e, lhs, rhs, type_)[0],)
     one = _tensor(type_, (1,))
-    name, joined = _join(e, *(_shaping(e, "tt.splat", scalar, type_, one) for scalar in (lhs, rhs)), one)
+    lhs, rhs = (_shaping(e, "tt.splat", scalar, type_, one) for scalar in (lhs, rhs))
+    name, joined = _join(e, lhs, rhs, one)
     return (_shaping(e, "tt.reshape", name, joined, op.result.type),)
 
 
@@ -109,14 +112,14 @@ def cat(e: Emitter, op: tt.Cat) -> Names:
     name, joined = _join(e, e.name(op.lhs), e.name(op.rhs), type_)
     front = _tensor(type_, (2, *type_.shape))
     order = (type_.rank, *range(type_.rank))
-    name = _shaping(e, "tt.trans", name, joined, front, order=_numbers(order))
+    name = _shaping(e, "tt.trans", name, joined, front, {"order": _numbers(order)})
     return (_shaping(e, "tt.reshape", name, front, op.result.type),)
 
 
 @emits(tt.Gather)
 def gather(e: Emitter, op: tt.Gather) -> Names:
     types = f"({mlir_type(op.source.type)}, {mlir_type(op.index.type)}) -> {mlir_type(op.result.type)}"
-    return (e.value(f"{op.NAME} {e.name(op.source)}[{e.name(op.index)}]", f" : {types}", axis=f"{op.axis} : i32"),)
+    return (e.value(f"{op.NAME} {e.name(op.source)}[{e.name(op.index)}]", f" : {types}", {"axis": f"{op.axis} : i32"}),)
 
 
 @emits(tt.Histogram)
@@ -154,11 +157,11 @@ def _dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
     if precision is InputPrecision.DEFAULT:
         precision = InputPrecision.TF32  # What Triton chooses on Hopper. It is for f32 operands only.
     text = "" if precision is InputPrecision.IEEE else f", inputPrecision = {precision.value}"
-    attributes: dict[str, str | None] = {}
+    attributes: Attributes = {}
     if op.max_num_imprecise_acc:
         attributes["maxNumImpreciseAcc"] = f"{op.max_num_imprecise_acc} : i32"
     types = f" : {mlir_type(op.a.type)} * {mlir_type(op.b.type)} -> {mlir_type(op.result.type)}"
-    return e.value(f"{op.NAME} {a}, {b}, {c}{text}", types, **attributes)
+    return e.value(f"{op.NAME} {a}, {b}, {c}{text}", types, attributes)
 
 
 def _unsigned_dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
@@ -214,15 +217,17 @@ def inline_asm(e: Emitter, op: tt.InlineAsm) -> Names:
         f"{op.NAME} {quoted(op.asm)}",
         f"{operands} -> {', '.join(results)}",
         len(results),
-        constraints=quoted(op.constraints),
-        packed_element=f"{op.pack} : i32",
-        pure="true" if op.is_pure else "false",
+        {
+            "constraints": quoted(op.constraints),
+            "packed_element": f"{op.pack} : i32",
+            "pure": "true" if op.is_pure else "false",
+        },
     )
 
 
 # What is known of values, and talking to the host.
 
-_HINTS = {
+_HINTS: dict[type[tt.Hint], str] = {
     tt.MultipleOf: "tt.divisibility",
     tt.MaxContiguous: "tt.contiguity",
     tt.MaxConstancy: "tt.constancy",
@@ -263,8 +268,8 @@ def device_print(e: Emitter, op: tt.Print) -> Names:
         for element in map(element_of, leaves(value.type))
     ]
     operands = f" : {', '.join(e.names(values))} : {listed(values)}" if values else ""
-    hexadecimal = "true" if op.hex else "false"
-    return e.line(f"{op.NAME} {quoted(prefix)}", operands, hex=hexadecimal, isSigned=_numbers(signs))
+    attributes: Attributes = {"hex": "true" if op.hex else "false", "isSigned": _numbers(signs)}
+    return e.line(f"{op.NAME} {quoted(prefix)}", operands, attributes=attributes)
 
 
 @emits(tt.Assert, cf.AssertOp)

@@ -63,6 +63,8 @@ def upgrade_op(builder: Builder, op_name: str, operands: list[Value], type_: Typ
         if element == i1 and isinstance(element, ScalarType | PtrType):
             return operands, with_element(type_, element)
     if op_name == "tt.dot" and len(operands) == 2 and isinstance(type_, TensorType):
-        zero = OPS["arith.constant"].SPEC.make([], [], {"value": 0.0}, [], type_)
+        scalar = element_of(type_)
+        value = 0.0 if isinstance(scalar, ScalarType) and scalar.is_float else 0
+        zero = OPS["arith.constant"].SPEC.make([], [], {"value": value}, [], type_)
         return [*operands, builder.add(zero)], type_
     return operands, type_

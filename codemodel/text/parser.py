@@ -7,9 +7,10 @@ of 2024 is read as well (`legacy.py`).
 
 from __future__ import annotations
 
-import ast
+import enum
 import math
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
@@ -21,7 +22,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 from ziggurat.codemodel.text.legacy import upgrade_attributes, upgrade_op
 from ziggurat.codemodel.traits import Isolated
-from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type, void
+from ziggurat.codemodel.types import LEGACY_NAMES, Type, TypeSyntax, TypeSyntaxError, read_type, void
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:[ \t\r\n]+|//[^\n]*)+)
@@ -40,6 +41,7 @@ _TOKEN = re.compile(
 _LONGEST = 1000
 _DEEPEST = 200
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_FRACTION = re.compile(r"^(?!-?0[xX]).*[.eE]")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "'": "'", "\\": "\\"}
 
 
@@ -73,6 +75,8 @@ class _Parser:
         self.position = 0
         self.types: dict[TypeSyntax, Type] = {}
         self.depth = 0
+        # Set when a type is spelt as in 2024. A symbol such as `double` means itself otherwise.
+        self.legacy = False
 
     def _tokenize(self) -> Iterator[_Token]:
         text, position, end = self.text, 0, len(self.text)
@@ -175,20 +179,25 @@ class _Parser:
         successors: list[Successor] = []
         while self.token.kind == "block":
             successors.append(self.successor(scope))
-        attributes, location = self.attributes(cls)
+        attributes, starts, location = self.attributes(cls)
         bodies: list[Body] = []
         while self.peek("(") or self.token.kind == "block":
             bodies.append(self.body(builder, scope, issubclass(cls, Isolated)))
         self.expect(";")
-        upgrade_attributes(op_name.text, attributes, type_)
+        if self.legacy or op_name.text == "arith.constant":
+            upgrade_attributes(op_name.text, attributes, type_)
+        at = op_name.start
         try:
             for field_name, value in attributes.items():
+                at = starts[field_name]
                 field = cls.SPEC.by_name[field_name]
                 attributes[field_name] = convert_attribute(value, field.kind, f"attribute '{field_name}'")
-            operands, type_ = upgrade_op(builder, op_name.text, operands, type_)
+            at = op_name.start
+            if self.legacy:
+                operands, type_ = upgrade_op(builder, op_name.text, operands, type_)
             op = cls.SPEC.make(operands, successors, attributes, bodies, type_)
         except BuildError as error:
-            self.fail(error.summary, op_name.start, error.hint)
+            self.fail(error.summary, at, error.hint)
         op.__dict__["location"] = location
         if root:
             return op
@@ -222,17 +231,19 @@ class _Parser:
             self.fail(f"undeclared block '{token.text}'", token.start)
         return Successor(block, arguments)
 
-    def attributes(self, cls: type[Op]) -> tuple[dict[str, Any], Location | None]:
+    def attributes(self, cls: type[Op]) -> tuple[dict[str, Any], dict[str, int], Location | None]:
+        """The attributes as they are spelt, where each stands, and the location."""
         spec = cls.SPEC
         found: dict[str, Any] = {}
+        starts: dict[str, int] = {}
         location: Location | None = None
         maker: str | None = None
         while self.peek("@"):
             start = self.token.start
             self.position += 1
-            following = self.tokens[self.position + 1]
+            named = self.token.kind == "ident" and self.tokens[self.position + 1].text == "="
             field: Field | None
-            if self.token.kind == "ident" and following.text == "=" and following.kind == "punct":
+            if named:
                 key = self.token.text
                 self.position += 2
                 if key in ("loc", "by") and key not in spec.by_name:
@@ -252,25 +263,27 @@ class _Parser:
                     self.fail(f"{cls.NAME} has no unnamed attribute", start)
             if field.name in found:
                 self.fail(f"attribute '{field.name}' is given twice", start)
-            found[field.name] = self.attribute_value()
+            starts[field.name] = self.token.start
+            found[field.name] = self.attribute_value(words=_is_enum(field.kind))
         if location is not None and maker is not None:
             location = location.made_by(maker)
-        return found, location
+        return found, starts, location
 
     def location(self, text: str, start: int) -> Location:
         parts = text.split(":", 4)
-        numbers = [int(part) for part in parts[:4] if part.isdecimal()]
+        numbers = [int(part) for part in parts[:4] if _is_place(part)]
         if len(numbers) == 4:
             line, column, end_line, end_column = numbers
             return Location(parts[4] if len(parts) > 4 else self.file, line, column, end_line, end_column)
         # Babylon's form: line:column[:file].
         parts = text.split(":", 2)
-        if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+        if len(parts) < 2 or not (_is_place(parts[0]) and _is_place(parts[1])):
             self.fail(f"malformed location {text!r}", start)
         line, column = int(parts[0]), int(parts[1])
         return Location(parts[2] if len(parts) > 2 else self.file, line, column, line, column)
 
-    def attribute_value(self) -> Any:
+    def attribute_value(self, *, words: bool = False) -> Any:
+        """A constant as it is spelt. With `words`, a word is one even if it could be a number (`nan`)."""
         token = self.token
         if token.kind == "string":
             self.position += 1
@@ -280,34 +293,44 @@ class _Parser:
             if token.text == "-inf":
                 return -math.inf
             try:
-                return int(token.text, 0)
+                return float(token.text) if _FRACTION.search(token.text) else int(token.text, 0)
             except ValueError:
-                return float(token.text)
+                self.fail(f"malformed number '{token.text}'", token.start)
         if token.kind == "ident":
             constants: dict[str, Any] = {"null": None, "true": True, "false": False, "inf": math.inf, "nan": math.nan}
-            if token.text in constants:
+            if token.text in constants and not words:
                 self.position += 1
                 return constants[token.text]
             return self.type_syntax()
         if self.take("["):
+            self.deeper("values")
             items: list[Any] = []
             while not self.take("]"):
                 if items:
                     self.expect(",")
-                items.append(self.attribute_value())
+                items.append(self.attribute_value(words=words))
+            self.depth -= 1
             return tuple(items)
         self.fail(f"expected an attribute value, got '{token.text}'")
 
+    def deeper(self, what: str) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.fail(f"{what} are nested too deeply ({_DEEPEST})")
+
     def string(self, token: _Token) -> str:
-        try:
-            return ast.literal_eval(token.text)
-        except (SyntaxError, ValueError):
-            self.fail("malformed string", token.start)
+        def character(found: re.Match[str]) -> str:
+            code = found[1] or found[2] or found[3]
+            if code is None and found[4] in _ESCAPED:
+                return _ESCAPED[found[4]]
+            if code is None or int(code, 16) > sys.maxunicode:
+                self.fail(f"unknown escape '{found[0]}' in a string", token.start + 1 + found.start())
+            return chr(int(code, 16))
+
+        return _ESCAPE.sub(character, token.text[1:-1])
 
     def body(self, builder: Builder, scope: _Scope, isolated: bool) -> Body:
-        self.depth += 1
-        if self.depth > 200:
-            self.fail("bodies are nested too deeply (200)")
+        self.deeper("bodies")
         if self.token.kind == "block":  # Babylon names the entry block; nothing refers to it.
             self.position += 1
         self.expect("(")
@@ -325,9 +348,11 @@ class _Parser:
         self.declare_blocks(inner, inner_scope)
         while not self.peek("}"):
             if self.token.kind == "block":
-                block = inner_scope.blocks[self.token.text]
                 if not inner.terminated:
                     self.fail("the block before this one has no terminator")
+                block = inner_scope.blocks.get(self.token.text)
+                if block is None:
+                    self.fail(f"block '{self.token.text}' cannot be declared here")
                 inner.move_to(block)
                 self.position += 1
                 if self.take("("):
@@ -399,15 +424,15 @@ class _Parser:
             self.position += 1
             return TypeSyntax(self.string(token), quoted=True)
         name = self.take_kind("ident", "a type").text
+        if name in LEGACY_NAMES or name == "java.type":
+            self.legacy = True
         if name == "java.type" and self.peek(":"):  # Babylon's later spelling: java.type:"int".
             self.position += 1
             quoted = self.take_kind("string", "a quoted Java type")
             return TypeSyntax("java.type", (TypeSyntax(self.string(quoted)),))
         arguments: list[TypeSyntax] = []
         if self.take("<"):
-            self.depth += 1
-            if self.depth > 200:
-                self.fail("types are nested too deeply (200)")
+            self.deeper("types")
             while True:
                 arguments.append(self.type_syntax())
                 if not self.take(","):
@@ -416,6 +441,15 @@ class _Parser:
                 self.fail(f"expected ',' or '>' in a type, got '{self.token.text}'")
             self.depth -= 1
         return TypeSyntax(name, tuple(arguments))
+
+
+def _is_place(text: str) -> bool:
+    return text.isdecimal() and len(text) < 10
+
+
+def _is_enum(kind: Any) -> bool:
+    inner = kind[0] if isinstance(kind, list) else kind
+    return isinstance(inner, type) and issubclass(inner, enum.Enum)
 
 
 class _Scope:
