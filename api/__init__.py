@@ -28,7 +28,7 @@ from ziggurat.codemodel.errors import (
     VerifyError,
     ZigguratError,
 )
-from ziggurat.codemodel.op import Block, Body, Op, Value
+from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.transform import DROP, transform
@@ -157,6 +157,7 @@ from ziggurat.frontends.language import (
     zeros,
 )
 from ziggurat.kernels import Kernel, kernel
+from ziggurat.running import run
 
 if TYPE_CHECKING:
     from ziggurat.backend.mlir import to_mlir
@@ -186,6 +187,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Block",
+    "BlockParameter",
     "Body",
     "BuildError",
     "Builder",
@@ -204,6 +206,7 @@ __all__ = [
     "LaunchError",
     "MemoryAccessError",
     "Op",
+    "OpResult",
     "ParseError",
     "Value",
     "VerifyError",
@@ -306,6 +309,7 @@ __all__ = [
     "reduce",
     "reshape",
     "rsqrt",
+    "run",
     "shl",
     "shr",
     "sigmoid",

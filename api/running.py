@@ -1,0 +1,25 @@
+"""Running any Triton model, however it was made, on arrays in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ziggurat.codemodel.op import Op
+
+
+def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = False) -> None:
+    """Run a Triton model once for each program of a grid, on NumPy arrays and numbers.
+
+    It is what `kernel[grid](arguments…)` does, for models that were traced, parsed or transformed:
+    `zg.run(model, (16,), x, y, n)`. `model` is a `module` with one function that no other calls, or a lone `tt.func`.
+    There is one argument for each of its parameters: for a pointer an array (NumPy's, or one with the array or the
+    DLPack protocol) of that element type, which is read and written in place; otherwise a number. With `strict`, what
+    is undefined is filled with NaN or extreme numbers.
+
+    Raises `LaunchError` when the grid or the arguments do not fit, `KernelRuntimeError` when a program fails.
+    """
+    from ziggurat.backend.launch.arrays import as_array, is_array
+    from ziggurat.backend.reference.run import run as run_on_arrays
+
+    values = [as_array(given, f"arg{index}") if is_array(given) else given for index, given in enumerate(arguments)]
+    run_on_arrays(model, None, (grid,) if isinstance(grid, int) else tuple(grid), values, strict=strict)
