@@ -144,7 +144,8 @@ class ElementwiseBuilder:
 
     def fma(self, result: Type, a: Operand, b: Operand, c: Operand) -> Value:
         element = scalar_type(result)
-        wide = with_element(result, f32) if element.bits < 32 else result
+        # In the 16-bit types themselves: rounded to f32 first, f16 would be rounded twice.
+        wide = with_element(result, f32) if element.is_fp8 else result
         made = self.emit.add(math.Fma(*(self.emit.convert(x, wide) for x in (a, b, c))))
         return self.emit.cast(made, element)
 
@@ -169,10 +170,11 @@ class ElementwiseBuilder:
             signed, _ = _INT_PREDICATES[name]
             return self.emit.add(arith.CmpI(a.value, b.value, signed))
         element = promote(a.type, b.type)
-        if element.is_fp8:
-            element = f32
         type_ = with_element(result, element)
         left, right = self.emit.convert(a, type_), self.emit.convert(b, type_)
+        if element.is_fp8:
+            # Promoted first, as all operands are; then compared in f32.
+            left, right = self.emit.cast(left, f32), self.emit.cast(right, f32)
         if element.is_float:
             return self.emit.add(arith.CmpF(left, right, _FLOAT_PREDICATES[name]))
         signed, unsigned = _INT_PREDICATES[name]

@@ -1,0 +1,235 @@
+"""Kernels run through `@zg.kernel` on NumPy arrays, against what a test computed with NumPy.
+
+Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and after
+the simplifications. All ways have to give the same bits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.reference.run import run
+
+Array = np.ndarray[Any, Any]
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "i1": np.dtype(np.bool_), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64), "u8": np.dtype(np.uint8), "u16": np.dtype(np.uint16), "u32": np.dtype(np.uint32),
+    "u64": np.dtype(np.uint64), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}  # fmt: skip
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+_numbers = itertools.count()
+
+
+def make(source: str, decorate: Callable[..., Any] = zg.kernel, **names: Any) -> Any:
+    """What a decorator makes of the one function in a source text. `names` are its globals, beside `zg`."""
+    source = textwrap.dedent(source).strip() + "\n"
+    file = f"<kernel {next(_numbers)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    space: dict[str, Any] = {"zg": zg, "K": zg.CompareKind, **names}
+    before = set(space)
+    exec(compile(source, file, "exec"), space)
+    (function,) = (space[name] for name in space if name not in before and callable(space[name]))
+    return decorate(function)
+
+
+def bits(array: Array) -> Array:
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+def same(actual: Array, expected: Array, ulp: float = 0, tolerance: float = 0) -> Array:
+    """Where two arrays of a dtype agree: NaN with NaN, zeros by their sign, numbers within so many units in the last place."""
+    assert actual.dtype == expected.dtype and actual.shape == expected.shape
+    equal = bits(actual) == bits(expected)
+    if actual.dtype.kind in "biu":
+        return equal
+    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    equal |= np.isnan(a) & np.isnan(b)
+    if ulp:
+        with np.errstate(all="ignore"):
+            bits_of_fraction = {2: 10, 4: 23, 8: 52}[actual.itemsize]
+            if NAMES[actual.dtype] == "bf16":
+                bits_of_fraction = 7
+            tiny = float(ml_dtypes.finfo(actual.dtype).smallest_subnormal)
+            _, exponent = np.frexp(b)
+            unit = np.maximum(np.ldexp(1.0, exponent - 1 - bits_of_fraction), tiny)
+            equal |= np.abs(a - b) <= ulp * unit
+    if tolerance:
+        equal |= np.abs(a - b) <= tolerance
+    return equal
+
+
+def assert_same(actual: Array, expected: Array, what: str, ulp: float = 0, tolerance: float = 0) -> None:
+    __tracebackhide__ = True
+    good = same(actual, expected, ulp, tolerance)
+    if not good.all():
+        places = [tuple(map(int, place)) for place in np.argwhere(~good)[:5]]
+        shown = "; ".join(f"{place}: {actual[place]!r}, expected {expected[place]!r}" for place in places)
+        pytest.fail(f"{what}: {(~good).sum()} of {good.size} differ: {shown}", pytrace=False)
+
+
+def simplified(model: Any) -> Any:
+    from ziggurat.transforms.simplify.cse import cse
+    from ziggurat.transforms.simplify.dce import dce
+    from ziggurat.transforms.simplify.fold import fold
+    from ziggurat.transforms.simplify.hoist import hoist
+
+    for step in (fold, cse, hoist, dce):
+        model = step(model)
+        zg.verify(model)
+    return model
+
+
+def copied(arguments: Sequence[Any]) -> list[Any]:
+    """Copies of the arrays, with their strides; one array given twice stays one."""
+    made: dict[int, Any] = {}
+    for argument in arguments:
+        if isinstance(argument, np.ndarray) and id(argument) not in made:
+            made[id(argument)] = argument.copy(order="K")
+    return [made.get(id(argument), argument) for argument in arguments]
+
+
+def launched(kernel: Any, grid: Any, arguments: Sequence[Any], thorough: bool = True, **constants: Any) -> Any:
+    """Run a kernel, and its model in other ways. The constants come last among its parameters."""
+    before = copied(arguments)
+    kernel[grid](*arguments, **constants)
+    model = next(reversed(kernel._models.values()))
+    if not thorough:
+        return model
+    zg.verify(model)
+    assert zg.parse(str(model)) == model
+    sizes = (grid,) if isinstance(grid, int) else grid
+    for what, other, batch in (("one by one", model, 1), ("simplified", simplified(model), None)):
+        again = copied(before)
+        run(other, None, sizes, again, batch=batch)
+        for index, (first, second) in enumerate(zip(arguments, again, strict=True)):
+            if isinstance(first, np.ndarray):
+                assert_same(second, first, f"{what}, argument {index}")
+    return model
+
+
+def described(inputs: Mapping[str, Array]) -> str:
+    return ", ".join(f"{name}: {NAMES[array.dtype]} {array.shape[1:]}" for name, array in inputs.items())
+
+
+def _offsets(shape: Sequence[int]) -> str:
+    n = int(np.prod(shape))
+    lanes = f"zg.arange(0, {n})" if len(shape) == 1 else f"zg.reshape(zg.arange(0, {n}), {tuple(shape)})"
+    return f"zg.add(pid * {n}, {lanes})" if shape else "pid"
+
+
+def computed(
+    body: str,
+    inputs: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    *,
+    ulp: float = 0,
+    tolerance: float = 0,
+    thorough: bool = True,
+    **names: Any,
+) -> Any:
+    """Run `body`, lines over the names of the inputs, and compare the names that it is expected to give.
+
+    The first axis of all arrays is that of the programs: program p gets row p of each input, as a tensor (or as a scalar
+    where there is no other axis). The results have exactly the dtype and the shape of what is expected.
+    """
+    inputs = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+    expected = {name: np.ascontiguousarray(array) for name, array in expected.items()}
+    pointers = [f"{name}_ptr" for name in (*inputs, *(f"{out}_out" for out in expected))]
+    lines = [f"def kernel({', '.join(pointers)}):", "    pid = zg.program_id(0)"]
+    for name, array in inputs.items():
+        lines.append(f"    {name} = zg.load(zg.add({name}_ptr, {_offsets(array.shape[1:])}))")
+    lines += textwrap.indent(textwrap.dedent(body).strip(), "    ").splitlines()
+    for name, array in expected.items():
+        shape = array.shape[1:]
+        message = f"{name} is {NAMES[array.dtype]} {shape}"
+        lines.append(f"    zg.static_assert({name}.dtype == zg.{NAMES[array.dtype]}, '{message}')")
+        lines.append(f"    zg.static_assert({name}.shape == {shape}, '{message}')")
+        lines.append(f"    zg.store(zg.add({name}_out_ptr, {_offsets(shape)}), {name})")
+    kernel = make("\n".join(lines), **names)
+    results = {name: np.zeros_like(array) for name, array in expected.items()}
+    programs = next(iter(expected.values())).shape[0]
+    model = launched(kernel, (programs,), [*inputs.values(), *results.values()], thorough)
+    for name, array in expected.items():
+        line = next((line.strip() for line in body.splitlines() if f"{name} =" in line), body)
+        assert_same(results[name], array, f"{line} of {described(inputs)}", ulp, tolerance)
+    return model
+
+
+def telling(name: str) -> Array:
+    """Telling values of a dtype: all of the 8-bit ones, of others the extremes and some between."""
+    dtype = DTYPES[name]
+    if name == "i1":
+        return np.array([False, True])
+    if dtype.itemsize == 1:
+        return np.arange(256, dtype=np.uint8).view(dtype)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        some = [0, 1, 2, 3, 7, 10, 100, info.max // 3, info.max - 1, info.max, info.min]
+        return np.array([*some, *([-1, -2, -3, -7, -100, info.min + 1] if info.min else [])], dtype)
+    info = ml_dtypes.finfo(dtype)
+    sizes = [float(x) for x in (info.smallest_subnormal, info.smallest_normal, info.max, info.eps)]
+    some = [0.0, 1.0, 1.5, 2.0, 3.0, 0.1, 7.25, 100.0, *sizes, 1 + sizes[3], 0.75 * sizes[2], np.inf, np.nan]
+    return np.array([*some, *(-x for x in some)], np.float64).astype(dtype)
+
+
+def padded(*arrays: Array, programs: int = 2) -> list[Array]:
+    """Arrays as rows for so many programs, of a power of two each, filled up with the first elements."""
+    count = max(len(array) for array in arrays)
+    width = 1 << max(0, -(-count // programs) - 1).bit_length()
+    return [np.resize(array, programs * width).reshape(programs, width) for array in arrays]
+
+
+@pytest.fixture(scope="session")
+def compute() -> Callable[..., Any]:
+    """See `computed`."""
+    return computed
+
+
+@pytest.fixture(scope="session")
+def launch() -> Callable[..., Any]:
+    """See `launched`."""
+    return launched
+
+
+@pytest.fixture(scope="session")
+def kernel() -> Callable[..., Any]:
+    """See `make`."""
+    return make
+
+
+@pytest.fixture(scope="session")
+def values() -> Callable[[str], Array]:
+    """See `telling`."""
+    return telling
+
+
+@pytest.fixture(scope="session")
+def rows() -> Callable[..., list[Array]]:
+    """See `padded`."""
+    return padded
+
+
+@pytest.fixture(scope="session")
+def dtypes() -> Mapping[str, np.dtype[Any]]:
+    """NumPy's dtypes by the names of ours."""
+    return DTYPES
+
+
+@pytest.fixture(autouse=True)
+def quiet_numpy():
+    """What overflows here is meant to."""
+    with np.errstate(all="ignore"):
+        yield
