@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 
 import attrs
 
+from ziggurat.codemodel.layout import Layout, parse_layout
+
 
 @attrs.frozen
 class TypeSyntax:
@@ -193,10 +195,14 @@ class PtrType(Type):
 
 @attrs.frozen(str=False, cache_hash=True)
 class TensorType(Type):
-    """`tensor<x32, x64, f32>`: a block of constant shape, of scalars or of pointers."""
+    """`tensor<x32, x64, f32>`: a block of constant shape, of scalars or of pointers.
+
+    In a GPU model it also says who holds which element: `tensor<x64, f32, "1 | 2 4 8 16 32 | 0 0">`; see `layout.py`.
+    """
 
     shape: tuple[int, ...]
     element: ScalarType | PtrType
+    layout: Layout | None = None
 
     @property
     def rank(self) -> int:
@@ -208,7 +214,44 @@ class TensorType(Type):
         return math.prod(self.shape)
 
     def syntax(self) -> TypeSyntax:
-        return TypeSyntax("tensor", (*(TypeSyntax(f"x{d}") for d in self.shape), self.element.syntax()))
+        layout = () if self.layout is None else (TypeSyntax(str(self.layout), quoted=True),)
+        return TypeSyntax("tensor", (*(TypeSyntax(f"x{d}") for d in self.shape), self.element.syntax(), *layout))
+
+    __str__ = Type.__str__
+
+    def without_layout(self) -> TensorType:
+        """The type as it is in a Triton model."""
+        return self if self.layout is None else TensorType(self.shape, self.element)
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class SharedType(Type):
+    """`shared<n3, x128, x64, f16, "1 2 4 …">`: `count` (here 3) buffers in shared memory, each for a tensor of this shape.
+
+    `offsets` are the bases that map the bits of an element's place in the buffer to the bits of its row-major number: a
+    swizzle is such a map.
+    """
+
+    shape: tuple[int, ...]
+    element: ScalarType
+    offsets: tuple[int, ...]
+    count: int = 1
+
+    @property
+    def numel(self) -> int:
+        """Number of elements of one buffer."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Size of all buffers."""
+        return self.numel * self.element.bytes * self.count
+
+    def syntax(self) -> TypeSyntax:
+        count = () if self.count == 1 else (TypeSyntax(f"n{self.count}"),)
+        dims = (TypeSyntax(f"x{d}") for d in self.shape)
+        bases = TypeSyntax(" ".join(map(str, self.offsets)), quoted=True)
+        return TypeSyntax("shared", (*count, *dims, self.element.syntax(), bases))
 
     __str__ = Type.__str__
 
@@ -285,12 +328,24 @@ def shape_of(type_: Type) -> tuple[int, ...]:
 
 def with_element(type_: Type, element: ScalarType | PtrType) -> Type:
     """`type_` with another element type and the same shape."""
-    return TensorType(type_.shape, element) if isinstance(type_, TensorType) else element
+    return TensorType(type_.shape, element, type_.layout) if isinstance(type_, TensorType) else element
 
 
-def shaped(shape: tuple[int, ...], element: ScalarType | PtrType) -> Type:
+def shaped(shape: tuple[int, ...], element: ScalarType | PtrType, layout: Layout | None = None) -> Type:
     """The tensor of this shape, or the scalar itself for the empty shape."""
-    return TensorType(shape, element) if shape else element
+    return TensorType(shape, element, layout) if shape else element
+
+
+def admits(expected: Type, actual: Type) -> bool:
+    """True when the types are equal, but that a tensor whose layout is not said may have any."""
+    if expected == actual:
+        return True
+    if isinstance(expected, TupleType) and isinstance(actual, TupleType):
+        pairs = zip(expected.components, actual.components, strict=False)
+        return len(expected.components) == len(actual.components) and all(admits(e, a) for e, a in pairs)
+    if isinstance(expected, TensorType) and isinstance(actual, TensorType):
+        return expected.layout is None and expected == actual.without_layout()
+    return False
 
 
 TypeReader = Callable[[TypeSyntax], Type]
@@ -375,11 +430,34 @@ def read_shape(syntax: TypeSyntax) -> tuple[tuple[int, ...], TypeSyntax]:
 
 
 def _read_tensor(syntax: TypeSyntax) -> Type:
+    layout: Layout | None = None
+    if syntax.arguments and syntax.arguments[-1].quoted:
+        try:
+            layout = parse_layout(syntax.arguments[-1].name)
+        except ValueError as error:
+            raise TypeSyntaxError(str(error)) from None
+        syntax = TypeSyntax(syntax.name, syntax.arguments[:-1])
     shape, element = read_shape(syntax)
     type_ = read_type(element)
+    if layout is not None and not layout.covers(math.prod(shape)):
+        raise TypeSyntaxError(f"the layout '{layout}' does not cover the shape {list(shape)}")
     if not isinstance(type_, ScalarType | PtrType):
         raise TypeSyntaxError(f"a tensor holds scalars or pointers, not '{element}'")
-    return TensorType(shape, type_)
+    return TensorType(shape, type_, layout)
+
+
+def _read_shared(syntax: TypeSyntax) -> Type:
+    arguments = list(syntax.arguments)
+    count = 1
+    if arguments and arguments[0].name.startswith("n") and arguments[0].name[1:].isdecimal():
+        count = int(arguments.pop(0).name[1:])
+    if not arguments or not arguments[-1].quoted:
+        raise TypeSyntaxError(f"'shared' ends in the bases of its offsets, in quotes, in '{syntax}'")
+    words = arguments.pop().name.split()
+    shape, element = read_shape(TypeSyntax("shared", tuple(arguments)))
+    if not all(word.isdecimal() for word in words) or 1 << len(words) != math.prod(shape):
+        raise TypeSyntaxError(f"'shared' has one base for each bit of an offset, in '{syntax}'")
+    return SharedType(shape, _scalar(element), tuple(map(int, words)), count)
 
 
 def _read_descriptor(syntax: TypeSyntax) -> Type:
@@ -426,6 +504,7 @@ register_type("Var", lambda syntax: VarType(read_type(_exactly(1, syntax)[0])))
 register_type("Tuple", lambda syntax: TupleType(tuple(map(read_type, syntax.arguments))))
 register_type("ptr", lambda syntax: PtrType(_scalar(_exactly(1, syntax)[0])))
 register_type("tensor", _read_tensor)
+register_type("shared", _read_shared)
 register_type("descriptor", _read_descriptor)
 register_type("func", _read_function)
 register_type("constant", _read_constant)

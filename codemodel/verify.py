@@ -33,7 +33,7 @@ from ziggurat.codemodel.errors import BuildError, VerifyError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Value
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Isolated, Returns, Symbol, Terminator
-from ziggurat.codemodel.types import Type, constexpr_type, pyobject, void
+from ziggurat.codemodel.types import admits, Type, constexpr_type, pyobject, void
 
 
 @attrs.frozen(eq=False)
@@ -252,7 +252,7 @@ class _Verifier:
         try:
             field = op.SPEC.result_type
             type_: Type = op.infer_type() if field is None else op.__dict__[field]
-            if type_ != op.result.type:
+            if not admits(type_, op.result.type):
                 messages[f"the result is of type {op.result.type}; it should be {type_}"] = None
         except Exception as error:
             messages[_reason(error)] = None

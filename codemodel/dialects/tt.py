@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.declare import attribute, body, operand, operands, operation, result_type, template
 from ziggurat.codemodel.dialects.arith import same_types, scalar_of
 from ziggurat.codemodel.dialects.scf import packed
+from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import BodyTerminator, Isolated, MemoryRead, MemoryWrite, Pure, Returns, Symbol
 from ziggurat.codemodel.types import (
@@ -169,7 +170,7 @@ class ExpandDims(Op, Pure):
     def infer_type(self) -> Type:
         source = tensor_of(self, self.value)
         axis_of(self, self.axis, source.rank + 1)
-        return TensorType((*source.shape[: self.axis], 1, *source.shape[self.axis :]), source.element)
+        return TensorType((*source.shape[: self.axis], 1, *source.shape[self.axis :]), source.element, source.layout)
 
 
 @operation("tt.reshape")
@@ -200,7 +201,8 @@ class Trans(Op, Pure):
             sorted(self.order) == list(range(source.rank)),
             f"tt.trans: {list(self.order)} does not permute {source.rank} axes",
         )
-        return TensorType(tuple(source.shape[axis] for axis in self.order), source.element)
+        layout = None if source.layout is None else source.layout.transposed(source.shape, self.order)
+        return TensorType(tuple(source.shape[axis] for axis in self.order), source.element, layout)
 
 
 @operation("tt.join")
@@ -216,7 +218,8 @@ class Join(Op, Pure):
         assert isinstance(source, TensorType | ScalarType | PtrType)
         element = element_of(source)
         assert isinstance(element, ScalarType | PtrType)
-        return TensorType((*shape_of(source), 2), element)
+        layout = source.layout.joined() if isinstance(source, TensorType) and source.layout is not None else None
+        return TensorType((*shape_of(source), 2), element, layout)
 
 
 @operation("tt.split")
@@ -228,7 +231,9 @@ class Split(Op, Pure):
     def infer_type(self) -> Type:
         source = tensor_of(self, self.value)
         require(source.shape[-1] == 2, f"tt.split takes a tensor whose last axis has size 2, not {source}")
-        half = shaped(source.shape[:-1], source.element)
+        layout = None if source.layout is None else source.layout.split()
+        require(source.layout is None or layout is not None, "tt.split takes both halves from the same thread")
+        half = shaped(source.shape[:-1], source.element, layout)
         return TupleType((half, half))
 
 
@@ -242,7 +247,10 @@ class Cat(Op, Pure):
     def infer_type(self) -> Type:
         same_types(self, self.lhs, self.rhs)
         source = tensor_of(self, self.lhs)
-        return TensorType((2 * source.shape[0], *source.shape[1:]), source.element)
+        layout = source.layout
+        if layout is not None:
+            layout = Layout((*layout.registers, source.numel), layout.lanes, layout.warps)
+        return TensorType((2 * source.shape[0], *source.shape[1:]), source.element, layout)
 
 
 @operation("tt.gather")
@@ -259,7 +267,7 @@ class Gather(Op, Pure):
         others = all(a == b for i, (a, b) in enumerate(zip(source.shape, index.shape, strict=False)) if i != self.axis)
         require(source.rank == index.rank and others, f"tt.gather from {source} by {index} along axis {self.axis}")
         scalar_of(self, self.index, "int")
-        return TensorType(index.shape, source.element)
+        return TensorType(index.shape, source.element, index.layout)
 
 
 @operation("tt.histogram")
@@ -664,11 +672,11 @@ class Reduce(Combining):
     """The elements along the axis combined to one. The result lacks the axis; of a single axis, it is a scalar."""
 
     def infer_type(self) -> Type:
-        shape = tensor_of(self, self.values[0]).shape if self.values else ()
-        rest = (*shape[: self.axis], *shape[self.axis + 1 :])
-        return packed(
-            [shaped(rest, element) for element in self.elements() if isinstance(element, ScalarType | PtrType)]
-        )
+        elements = self.elements()
+        first = tensor_of(self, self.values[0])
+        rest = (*first.shape[: self.axis], *first.shape[self.axis + 1 :])
+        layout = None if first.layout is None else first.layout.dropped(first.shape, self.axis)
+        return packed([shaped(rest, e, layout) for e in elements if isinstance(e, ScalarType | PtrType)])
 
 
 @operation("tt.reduce.return")

@@ -1,0 +1,312 @@
+"""The GPU dialect: what a Triton model becomes when every tensor has a layout.
+
+Tensors carry the layout in their type (`layout.py`), and the ops of arith, math, scf and tt work on them as they are. This dialect adds
+what a machine has: conversions between layouts, buffers in shared memory, asynchronous copies, barriers, and the matrix units.
+Names of instructions are those of the PTX manual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, result_type
+from ziggurat.codemodel.op import Body, Op, Value, require
+from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
+    SharedType,
+    TensorType,
+    Type,
+    i1,
+    i32,
+    i64,
+    with_element,
+)
+
+
+def laid_out(op: Op, type_: Type) -> TensorType:
+    """A tensor type with a layout."""
+    good = isinstance(type_, TensorType) and type_.layout is not None
+    require(good, f"{op.NAME} takes a tensor with a layout, not {type_}")
+    assert isinstance(type_, TensorType)
+    return type_
+
+
+def buffer_of(op: Op, value: Value) -> SharedType:
+    """The type of a buffer in shared memory."""
+    require(isinstance(value.type, SharedType), f"{op.NAME} takes a buffer in shared memory, not {value.type}")
+    assert isinstance(value.type, SharedType)
+    return value.type
+
+
+@operation("gpu.module")
+class Module(Op, Isolated):
+    """A kernel for a target such as "sm_90a", run by `num_warps` warps a program, with `shared` bytes of shared memory."""
+
+    target: str = attribute(str)
+    num_warps: int = attribute(int)
+    body: Body = body()
+    shared: int = attribute(int, default=0)
+
+
+# Layouts.
+
+
+@operation("gpu.convert_layout")
+class ConvertLayout(Op, Pure):
+    """The same tensor held by other threads."""
+
+    value: Value = operand()
+    type: Type = result_type()
+
+    def check(self) -> None:
+        source, target = laid_out(self, self.value.type), laid_out(self, self.type)
+        require(
+            source.without_layout() == target.without_layout(), f"gpu.convert_layout of {source} to {target}"
+        )
+
+
+# Shared memory.
+
+
+@operation("gpu.local_alloc")
+class LocalAlloc(Op):
+    """A buffer in shared memory, alive until its last use; `offset` is its place in bytes, -1 until allocation."""
+
+    type: Type = result_type()
+    offset: int = attribute(int, default=-1)
+    alignment: int = attribute(int, default=16)
+
+    def check(self) -> None:
+        require(isinstance(self.type, SharedType), f"gpu.local_alloc gives a buffer, not {self.type}")
+
+
+@operation("gpu.local_view")
+class LocalView(Op, Pure):
+    """One of the buffers of an allocation."""
+
+    buffer: Value = operand()
+    index: Value = operand()
+
+    def infer_type(self) -> Type:
+        type_ = buffer_of(self, self.buffer)
+        require(self.index.type == i32, f"gpu.local_view counts in i32, not {self.index.type}")
+        return SharedType(type_.shape, type_.element, type_.offsets)
+
+
+@operation("gpu.local_trans")
+class LocalTrans(Op, Pure):
+    """The same buffer with its axes permuted; only the map of offsets changes."""
+
+    buffer: Value = operand()
+    order: Sequence[int] = attribute([int])
+    type: Type = result_type()
+
+    def check(self) -> None:
+        source = buffer_of(self, self.buffer)
+        require(sorted(self.order) == list(range(len(source.shape))), f"gpu.local_trans by {list(self.order)}")
+
+
+@operation("gpu.local_load")
+class LocalLoad(Op):
+    """The tensor in a buffer, in the given layout."""
+
+    buffer: Value = operand()
+    type: Type = result_type()
+
+    def check(self) -> None:
+        source, target = buffer_of(self, self.buffer), laid_out(self, self.type)
+        require(source.shape == target.shape, f"gpu.local_load of {source} as {target}")
+
+
+@operation("gpu.local_store")
+class LocalStore(Op):
+    """Write a tensor to a buffer."""
+
+    buffer: Value = operand()
+    value: Value = operand()
+
+    def check(self) -> None:
+        target, source = buffer_of(self, self.buffer), laid_out(self, self.value.type)
+        require(source.shape == target.shape, f"gpu.local_store of {source} to {target}")
+
+
+@operation("gpu.local_atomic_add")
+class LocalAtomicAdd(Op):
+    """Add one to the counters of a buffer that the indices name, where the mask holds: a histogram."""
+
+    buffer: Value = operand()
+    index: Value = operand()
+    mask: Value | None = operand(default=None)
+
+    def check(self) -> None:
+        buffer_of(self, self.buffer)
+        laid_out(self, self.index.type)
+
+
+# Barriers.
+
+
+@operation("gpu.barrier")
+class Barrier(Op):
+    """bar.sync: all threads of the program get here before one goes on, and see each other's writes to shared memory."""
+
+
+@operation("gpu.fence_async")
+class FenceAsync(Op):
+    """fence.proxy.async: writes to shared memory by this thread are seen by the copy engine and the matrix units."""
+
+
+# Asynchronous copies.
+
+
+@operation("gpu.async_copy")
+class AsyncCopy(Op, MemoryRead):
+    """cp.async: begin to copy what the pointers point to into a buffer; where the mask is false, zeros."""
+
+    ptr: Value = operand()
+    buffer: Value = operand()
+    mask: Value | None = operand(default=None)
+
+    def check(self) -> None:
+        target = buffer_of(self, self.buffer)
+        pointers = laid_out(self, self.ptr.type)
+        good = isinstance(pointers.element, PtrType) and pointers.element.pointee == target.element
+        require(good and pointers.shape == target.shape, f"gpu.async_copy of {pointers} to {target}")
+        if self.mask is not None:
+            require(self.mask.type == with_element(pointers, i1), f"the mask of gpu.async_copy is {self.mask.type}")
+
+
+@operation("gpu.async_commit")
+class AsyncCommit(Op):
+    """cp.async.commit_group: the copies begun since the last commit are a group."""
+
+
+@operation("gpu.async_wait")
+class AsyncWait(Op):
+    """cp.async.wait_group: go on when at most `pending` of this thread's groups are under way."""
+
+    pending: int = attribute(int, unnamed=True)
+
+
+# Mbarriers: objects in shared memory that count arrivals and bytes, phase by phase.
+
+
+@operation("gpu.mbarrier_init")
+class MbarrierInit(Op):
+    """Make `count` mbarriers in a buffer of i64, each for this number of arrivals a phase. By one thread."""
+
+    buffer: Value = operand()
+    arrivals: int = attribute(int)
+
+    def check(self) -> None:
+        require(buffer_of(self, self.buffer).element == i64, "mbarriers are i64")
+
+
+@operation("gpu.mbarrier_expect")
+class MbarrierExpect(Op):
+    """mbarrier.arrive.expect_tx: arrive, and let the phase end only when so many bytes have come. By one thread."""
+
+    barrier: Value = operand()
+    predicate: Value | None = operand(default=None)
+    bytes: int = attribute(int, kw_only=True)
+
+
+@operation("gpu.mbarrier_arrive")
+class MbarrierArrive(Op):
+    """mbarrier.arrive by one thread of each warp group."""
+
+    barrier: Value = operand()
+    predicate: Value | None = operand(default=None)
+
+
+@operation("gpu.mbarrier_wait")
+class MbarrierWait(Op):
+    """mbarrier.try_wait.parity until the phase of this parity has ended."""
+
+    barrier: Value = operand()
+    parity: Value = operand()
+
+    def check(self) -> None:
+        require(self.parity.type == i32, f"a parity is i32, not {self.parity.type}")
+
+
+@operation("gpu.tma_load")
+class TmaLoad(Op, MemoryRead):
+    """cp.async.bulk.tensor: begin to copy a block of a described tensor into a buffer; counts its bytes on an mbarrier."""
+
+    descriptor: Value = operand()
+    buffer: Value = operand()
+    barrier: Value = operand()
+    offsets: Sequence[Value] = operands()
+
+    def check(self) -> None:
+        require(isinstance(self.descriptor.type, DescriptorType), f"{self.NAME} takes a descriptor")
+
+
+@operation("gpu.tma_store")
+class TmaStore(Op, MemoryWrite):
+    """cp.async.bulk.tensor: begin to copy a buffer to a block of a described tensor."""
+
+    descriptor: Value = operand()
+    buffer: Value = operand()
+    offsets: Sequence[Value] = operands()
+
+
+@operation("gpu.tma_store_wait")
+class TmaStoreWait(Op):
+    """cp.async.bulk.wait_group.read: go on when at most `pending` stores still read their buffers."""
+
+    pending: int = attribute(int, unnamed=True)
+
+
+# Matrix units.
+
+
+@operation("gpu.wgmma")
+class Wgmma(Op):
+    """wgmma.mma_async: begin a · b + c. `a` is a buffer or a tensor in the layout of an operand; `b` is a buffer.
+
+    The result is complete after a `gpu.wgmma_wait` that takes it; until then only another wgmma may have it as its c.
+    """
+
+    a: Value = operand()
+    b: Value = operand()
+    c: Value = operand()
+    accumulate: bool = attribute(bool, default=True)
+
+    def infer_type(self) -> Type:
+        laid_out(self, self.c.type)
+        return self.c.type
+
+    def check(self) -> None:
+        buffer_of(self, self.b)
+
+
+@operation("gpu.wgmma_wait")
+class WgmmaWait(Op):
+    """wgmma.wait_group: the value when at most `pending` groups are under way."""
+
+    value: Value = operand()
+    pending: int = attribute(int, unnamed=True)
+
+    def infer_type(self) -> Type:
+        return self.value.type
+
+
+@operation("gpu.warp_id")
+class WarpId(Op, Pure):
+    """The number of this warp in the program, the same in all of its lanes."""
+
+    def infer_type(self) -> Type:
+        return i32
+
+
+@operation("gpu.warp_specialize")
+class WarpSpecialize(Op):
+    """Each role is run by warps of its own: `warps[i]` of them with `registers[i]` registers a thread."""
+
+    roles: Sequence[Body] = bodies()
+    warps: Sequence[int] = attribute([int])
+    registers: Sequence[int] = attribute([int])

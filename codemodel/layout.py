@@ -1,0 +1,242 @@
+"""Layouts: which thread holds which element of a tensor, as linear maps over F2.
+
+Sizes are powers of two, so the row-major number of an element is a string of bits, and so are the number of a register of a thread, of
+a lane of a warp, and of a warp of a program. A layout maps the latter to the former linearly: each bit of register, lane and
+warp has a *basis*, a number; the element held in (register, lane, warp) is the xor of the bases of the bits that are set.
+
+    blocked = Layout((1, 2), (4, 8, 16, 32, 64), (128, 256))      # 512 elements: 4 in a row to each thread of 4 warps
+    blocked.element(register=3, lane=1, warp=0)                   # 7
+
+A basis of zero says that both values of the bit hold the same element: a copy. The other bases are independent. Reshaping does not
+change a layout; transposing permutes the bits of its bases; dropping an axis removes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import xor
+
+import attrs
+
+LANE_BITS = 5
+
+
+def bits_of(size: int) -> int:
+    """The number of bits that number `size` things, a power of two."""
+    return size.bit_length() - 1
+
+
+def combine(bases: Sequence[int], index: int) -> int:
+    """The xor of the bases of the bits that are set in `index`."""
+    return reduce(xor, (basis for bit, basis in enumerate(bases) if index >> bit & 1), 0)
+
+
+def independent(bases: Iterable[int]) -> bool:
+    """True when no basis is the xor of others."""
+    reduced: list[int] = []
+    for basis in bases:
+        for other in reduced:
+            basis = min(basis, basis ^ other)
+        if basis == 0:
+            return False
+        reduced.append(basis)
+    return True
+
+
+@attrs.frozen(cache_hash=True)
+class Layout:
+    """The bases of the register bits, of the five lane bits, and of the warp bits, each list from the lowest bit."""
+
+    registers: tuple[int, ...]
+    lanes: tuple[int, ...]
+    warps: tuple[int, ...]
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.lanes) != LANE_BITS:
+            raise ValueError(f"a layout has {LANE_BITS} lane bits, not {len(self.lanes)}")
+        if not independent(basis for basis in self.bases if basis):
+            raise ValueError(f"the bases of a layout are independent or zero: {self}")
+
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """All bases: of registers, lanes, warps."""
+        return (*self.registers, *self.lanes, *self.warps)
+
+    @property
+    def num_warps(self) -> int:
+        return 1 << len(self.warps)
+
+    @property
+    def num_registers(self) -> int:
+        """How many elements, copies counted, each thread holds."""
+        return 1 << len(self.registers)
+
+    @property
+    def numel(self) -> int:
+        """How many elements the threads hold together, copies not counted."""
+        return 1 << sum(1 for basis in self.bases if basis)
+
+    def element(self, register: int, lane: int = 0, warp: int = 0) -> int:
+        """The number of the element that is held there."""
+        return combine(self.registers, register) ^ combine(self.lanes, lane) ^ combine(self.warps, warp)
+
+    def covers(self, numel: int) -> bool:
+        """True when every one of `numel` elements is held, and no other."""
+        return self.numel == numel and all(basis < numel for basis in self.bases)
+
+    @property
+    def free(self) -> tuple[int, int, int]:
+        """Masks of the register, lane and warp bits that only tell copies apart."""
+        return tuple(  # type: ignore[return-value]
+            sum(1 << bit for bit, basis in enumerate(bases) if basis == 0)
+            for bases in (self.registers, self.lanes, self.warps)
+        )
+
+    def inverse(self, numel: int) -> tuple[tuple[int, int, int], ...]:
+        """For each bit of the element's number, the (register, lane, warp) to xor together to find it, copies aside.
+
+        Raises `ValueError` where the layout does not cover `numel` elements.
+        """
+        if not self.covers(numel):
+            raise ValueError(f"{self} does not cover {numel} elements")
+        counts = (len(self.registers), len(self.lanes))
+        rows: list[tuple[int, int]] = []  # (combination of element bits, the inputs that give it), echelon by leading bit.
+        for position, basis in enumerate(self.bases):
+            if basis:
+                rows.append((basis, 1 << position))
+        solved: dict[int, tuple[int, int]] = {}
+        for basis, inputs in rows:
+            for lead in sorted(solved, reverse=True):
+                if basis >> lead & 1:
+                    basis ^= solved[lead][0]
+                    inputs ^= solved[lead][1]
+            lead = bits_of(1 << (basis.bit_length() - 1))
+            for other in list(solved):
+                if solved[other][0] >> lead & 1:
+                    solved[other] = (solved[other][0] ^ basis, solved[other][1] ^ inputs)
+            solved[lead] = (basis, inputs)
+        found: list[tuple[int, int, int]] = []
+        for bit in range(bits_of(numel)):
+            inputs = solved[bit][1]
+            register = inputs & ((1 << counts[0]) - 1)
+            lane = inputs >> counts[0] & ((1 << counts[1]) - 1)
+            found.append((register, lane, inputs >> (counts[0] + counts[1])))
+        return tuple(found)
+
+    def locate(self, element: int, numel: int) -> tuple[int, int, int]:
+        """A (register, lane, warp) that holds the element."""
+        register = lane = warp = 0
+        for bit, (r, l, w) in enumerate(self.inverse(numel)):
+            if element >> bit & 1:
+                register, lane, warp = register ^ r, lane ^ l, warp ^ w
+        return register, lane, warp
+
+    def map(self, image: Callable[[int], int]) -> Layout:
+        """The layout whose bases are the images of this one's under a linear map of element numbers."""
+        return Layout(
+            tuple(map(image, self.registers)), tuple(map(image, self.lanes)), tuple(map(image, self.warps))
+        )
+
+    # What becomes of a layout when its tensor is given another shape.
+
+    def transposed(self, shape: Sequence[int], order: Sequence[int]) -> Layout:
+        """Of the tensor whose axis i is axis `order[i]` of one of this shape."""
+        return self.map(_bit_map(shape, [shape[axis] for axis in order], {axis: at for at, axis in enumerate(order)}))
+
+    def dropped(self, shape: Sequence[int], axis: int) -> Layout:
+        """Of the tensor without an axis: what differed along it are copies."""
+        rest = [*shape[:axis], *shape[axis + 1 :]]
+        kept = {a: a if a < axis else a - 1 for a in range(len(shape)) if a != axis}
+        return self.map(_bit_map(shape, rest, kept))
+
+    def narrowed(self, shape: Sequence[int], axis: int) -> Layout:
+        """Of the tensor whose size along an axis is 1: what differed along it are copies."""
+        narrow = [1 if a == axis else size for a, size in enumerate(shape)]
+        return self.map(_bit_map(shape, narrow, {a: a for a in range(len(shape)) if a != axis}))
+
+    def joined(self) -> Layout:
+        """Of two such tensors side by side along a new last axis, held in the lowest register bit."""
+        wide = self.map(lambda basis: basis << 1)
+        return Layout((1, *wide.registers), wide.lanes, wide.warps)
+
+    def split(self) -> Layout | None:
+        """Of a half along the last axis of size 2; None where the halves are not both in each thread."""
+        if 1 not in self.registers or any(basis & 1 for basis in self.bases if basis != 1):
+            return None
+        rest = tuple(basis >> 1 for basis in self.registers if basis != 1)
+        return Layout(rest, tuple(b >> 1 for b in self.lanes), tuple(b >> 1 for b in self.warps))
+
+    def contiguous(self, shape: Sequence[int], axis: int) -> int:
+        """How many neighbours along an axis the lowest registers hold, in order."""
+        offset = bits_of(math.prod(shape[axis + 1 :]))
+        count = 0
+        while (
+            count < len(self.registers)
+            and count < bits_of(shape[axis])
+            and self.registers[count] == 1 << (offset + count)
+        ):
+            count += 1
+        return 1 << count
+
+    def picture(self, shape: Sequence[int]) -> str:
+        """Who holds what, as a table: `w0 l3 r1` for each element of a tensor of one or two axes."""
+        rows, columns = (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
+        cells = [["w{2} l{1} r{0}".format(*self.locate(i * columns + j, rows * columns)) for j in range(columns)] for i in range(rows)]
+        width = max(len(cell) for row in cells for cell in row)
+        return "\n".join("  ".join(cell.ljust(width) for cell in row).rstrip() for row in cells)
+
+    def __str__(self) -> str:
+        return " | ".join(" ".join(map(str, bases)) for bases in (self.registers, self.lanes, self.warps))
+
+
+def parse_layout(text: str) -> Layout:
+    """A layout from its text: the bases of registers, lanes and warps, `1 2 | 4 8 16 32 64 | 128`. Raises `ValueError`."""
+    parts = text.split("|")
+    if len(parts) != 3:
+        raise ValueError(f"a layout has three lists of bases, separated by '|': {text!r}")
+    lists = [tuple(int(word) for word in part.split()) for part in parts]
+    return Layout(lists[0], lists[1], lists[2])
+
+
+def _bit_map(shape: Sequence[int], target: Sequence[int], axes: dict[int, int]) -> Callable[[int], int]:
+    """The map of element numbers that moves axis a of `shape` to axis `axes[a]` of `target`, and forgets the others."""
+
+    def image(element: int) -> int:
+        result = 0
+        offset = 0
+        for axis in reversed(range(len(shape))):
+            bits = bits_of(shape[axis])
+            part = element >> offset & ((1 << bits) - 1)
+            offset += bits
+            at = axes.get(axis)
+            if at is not None:
+                result |= part << bits_of(math.prod(target[at + 1 :]))
+        return result
+
+    return image
+
+
+def blocked(shape: Sequence[int], order: Sequence[int], vector: int, num_warps: int) -> Layout:
+    """Each thread holds `vector` neighbours along `order[0]`; lanes, then warps go on along the axes in order.
+
+    What is left over of the tensor is held in further registers; where there are more threads than elements, in copies.
+    """
+    free: list[int] = []
+    for axis in order:
+        offset = bits_of(math.prod(shape[axis + 1 :]))
+        free += [1 << (offset + bit) for bit in range(bits_of(shape[axis]))]
+    count = min(bits_of(vector), bits_of(shape[order[0]]) if order else 0)
+    registers, rest = free[:count], free[count:]
+    lanes, rest = rest[:LANE_BITS], rest[LANE_BITS:]
+    warp_bits = bits_of(num_warps)
+    warps, rest = rest[:warp_bits], rest[warp_bits:]
+    lanes += [0] * (LANE_BITS - len(lanes))
+    warps += [0] * (warp_bits - len(warps))
+    return Layout((*registers, *rest), tuple(lanes), tuple(warps))
+
+
+def replicated(numel: int, num_warps: int) -> Layout:
+    """Every thread holds all elements."""
+    return Layout(tuple(1 << bit for bit in range(bits_of(numel))), (0,) * LANE_BITS, (0,) * bits_of(num_warps))
