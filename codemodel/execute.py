@@ -1,0 +1,284 @@
+"""Running a Python code model on plain Python values: what the core ops and the Python constructs mean.
+
+This is how a source and its model are compared: run the function, run its model, and expect the same.
+
+    execute(reflect(fn), (6, 3))
+    execute(module, (6, 3), symbol="main", host={"zg.cdiv": lambda a, b: -(-a // b)})
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError, ZigguratError
+from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meanings, Returned, Yielded
+from ziggurat.codemodel.op import Body, Op
+
+Host = Mapping[str, Callable[..., Any]]
+
+python = Meanings("python")
+
+# What `invoke @"builtins.…"` calls.
+BUILTINS: Final = ("range", "min", "max", "abs", "len", "int", "float", "bool", "isinstance", "print", "sum", "tuple")
+
+_UNSET: Final = object()
+
+
+class Cell:
+    """The box of a variable."""
+
+    __slots__ = ("held", "name")
+
+    def __init__(self, name: str, held: Any) -> None:
+        self.name = name
+        self.held = held
+
+
+class PythonInterpreter(Interpreter):
+    """Runs the Python level. `functions` are those of the module by symbol, `host` what `invoke` calls by name."""
+
+    def __init__(self, functions: Mapping[str, Op], host: Host) -> None:
+        super().__init__(python)
+        self.functions = functions
+        self.host = host
+
+    def fail(self, op: Op, error: Exception) -> NoReturn:
+        """Python's own exceptions become a `KernelRuntimeError` at the op, with the exception as its cause."""
+        if not isinstance(error, ZigguratError):
+            raise KernelRuntimeError(f"{type(error).__name__}: {error}", op.location) from error
+        super().fail(op, error)
+
+    def call_symbol(self, symbol: str, arguments: Sequence[Any]) -> Any:
+        """Call a function of the module. Gives what it returns, or None."""
+        function = self.functions.get(symbol)
+        if function is None:
+            raise KernelNameError(f"the model has no function '{symbol}'")
+        body = function.bodies[0]
+        if len(arguments) != len(body.parameters):
+            raise KernelRuntimeError(f"'{symbol}' takes {len(body.parameters)} argument(s), got {len(arguments)}")
+        values = self.call(body, arguments)
+        return values[0] if values else None
+
+    def evaluate(self, body: Body, arguments: Sequence[Any] = ()) -> tuple[Any, Exit | None]:
+        """Run a body that gives a value. The second part is not None where it left the function instead."""
+        outcome = self.run_body(body, arguments)
+        if isinstance(outcome, Yielded):
+            return (outcome.values[0] if outcome.values else None), None
+        return None, outcome
+
+    def invoke(self, name: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Call a function of the host, a builtin, or a method of the first operand."""
+        function = self.host.get(name)
+        if function is None:
+            owner, _, rest = name.partition(".")
+            if owner == "builtins" and rest in BUILTINS:
+                function = getattr(builtins, rest)
+            elif owner == "" and positional:
+                function, positional = getattr(positional[0], rest), positional[1:]
+            else:
+                raise KernelNameError(f"'{name}' has no meaning on the host")
+        assert function is not None
+        return function(*positional, **keywords)
+
+
+def execute(model: Op, arguments: Sequence[Any] = (), *, symbol: str | None = None, host: Host | None = None) -> Any:
+    """Run a `func`, or the function `symbol` of a `module`, on Python values; gives what it returns.
+
+    `host` says by name what `invoke` calls (`zg.cdiv`); Python's builtins are known. A module of one function needs no
+    symbol.
+
+    Raises `KernelNameError` for a name without meaning or a variable without value, `KernelRuntimeError` where the
+    program fails; both with the location of the op.
+    """
+    functions: Mapping[str, Op]
+    functions = model.functions() if isinstance(model, core.Module) else {model.attributes["sym_name"]: model}
+    if symbol is None:
+        if len(functions) != 1:
+            raise KernelNameError(f"say which function to run: {', '.join(functions)}")
+        symbol = next(iter(functions))
+    return PythonInterpreter(functions, host or {}).call_symbol(symbol, arguments)
+
+
+# Functions, values and variables.
+
+
+@python.of(core.FuncCall)
+def _call(interpreter: PythonInterpreter, op: core.FuncCall, operands: tuple[Any, ...]) -> Any:
+    if op.keywords:
+        raise KernelRuntimeError(f"the keywords of the call of '{op.callee}' are not resolved")
+    return interpreter.call_symbol(op.callee, operands)
+
+
+@python.of(core.FuncRef)
+def _reference(interpreter: PythonInterpreter, op: core.FuncRef, operands: tuple[Any, ...]) -> Any:
+    def call(*arguments: Any) -> Any:
+        return interpreter.call_symbol(op.callee, arguments)
+
+    return call
+
+
+@python.of(core.ConstantOp)
+def _constant(interpreter: Interpreter, op: core.ConstantOp, operands: tuple[Any, ...]) -> Any:
+    return op.value
+
+
+@python.of(core.Var)
+def _var(interpreter: Interpreter, op: core.Var, operands: tuple[Any, ...]) -> Any:
+    return Cell(op.name, operands[0] if operands else _UNSET)
+
+
+@python.of(core.VarLoad)
+def _load(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
+    cell = operands[0]
+    if cell.held is _UNSET:
+        raise KernelNameError(f"the variable '{cell.name}' has no value here")
+    return cell.held
+
+
+@python.of(core.VarStore)
+def _store(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> None:
+    operands[0].held = operands[1]
+
+
+@python.of(core.MakeTuple, py.Pack)
+def _tuple(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
+    return operands
+
+
+@python.of(core.TupleLoad)
+def _component(interpreter: Interpreter, op: core.TupleLoad, operands: tuple[Any, ...]) -> Any:
+    return operands[0][op.index]
+
+
+@python.of(core.TupleWith)
+def _replaced(interpreter: Interpreter, op: core.TupleWith, operands: tuple[Any, ...]) -> Any:
+    return (*operands[0][: op.index], operands[1], *operands[0][op.index + 1 :])
+
+
+@python.of(py.Unpack)
+def _unpack(interpreter: Interpreter, op: py.Unpack, operands: tuple[Any, ...]) -> Any:
+    parts = tuple(operands[0])
+    if len(parts) != op.count:
+        raise KernelRuntimeError(f"{len(parts)} value(s) are unpacked into {op.count} names")
+    return parts[op.index]
+
+
+@python.of(py.Attribute)
+def _attribute(interpreter: Interpreter, op: py.Attribute, operands: tuple[Any, ...]) -> Any:
+    return getattr(operands[0], op.name)
+
+
+@python.of(py.Invoke)
+def _invoke(interpreter: PythonInterpreter, op: py.Invoke, operands: tuple[Any, ...]) -> Any:
+    count = len(operands) - len(op.keywords)
+    return interpreter.invoke(op.callee, operands[:count], dict(zip(op.keywords, operands[count:], strict=True)))
+
+
+def _operator(cls: type[Op], function: Callable[..., Any]) -> None:
+    def meaning(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
+        return function(*operands)
+
+    python.of(cls)(meaning)
+
+
+def _contains(item: Any, container: Any) -> bool:
+    return item in container
+
+
+def _lacks(item: Any, container: Any) -> bool:
+    return item not in container
+
+
+_OPERATORS: dict[type[Op], Any] = {
+    py.Add: operator.add, py.Sub: operator.sub, py.Mul: operator.mul, py.Div: operator.truediv,
+    py.FloorDiv: operator.floordiv, py.Mod: operator.mod, py.Pow: operator.pow,
+    py.And: operator.and_, py.Or: operator.or_, py.Xor: operator.xor,
+    py.Shl: operator.lshift, py.Shr: operator.rshift, py.Eq: operator.eq, py.Ne: operator.ne,
+    py.Lt: operator.lt, py.Le: operator.le, py.Gt: operator.gt, py.Ge: operator.ge, py.Is: operator.is_,
+    py.IsNot: operator.is_not, py.In: _contains, py.NotIn: _lacks, py.Neg: operator.neg,
+    py.Pos: operator.pos, py.Invert: operator.invert, py.Not: operator.not_, py.Subscript: operator.getitem,
+}  # fmt: skip
+for _cls, _function in _OPERATORS.items():
+    _operator(_cls, _function)
+
+
+# Control flow.
+
+
+@python.of(core.Return)
+def _return(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Exit:
+    return Returned(operands)
+
+
+@python.of(core.Yield)
+def _yield(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Exit:
+    return Yielded(operands)
+
+
+@python.of(core.Unreachable)
+def _unreachable(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Exit:
+    raise KernelRuntimeError("control got to a place that is marked unreachable")
+
+
+@python.of(core.Branch)
+def _branch(interpreter: Interpreter, op: core.Branch, operands: tuple[Any, ...]) -> Exit:
+    return Jump(op.target)
+
+
+@python.of(core.CondBranch)
+def _cond_branch(interpreter: Interpreter, op: core.CondBranch, operands: tuple[Any, ...]) -> Exit:
+    return Jump(op.then if operands[0] else op.otherwise)
+
+
+@python.of(py.For)
+def _for(interpreter: PythonInterpreter, op: py.For, operands: tuple[Any, ...]) -> Exit | None:
+    iterable, leaving = interpreter.evaluate(op.iterable)
+    if leaving is not None:
+        return leaving
+    for item in iterable:
+        outcome = interpreter.run_body(op.suite, (item,))
+        if not isinstance(outcome, Yielded):
+            return outcome
+    return None
+
+
+@python.of(py.While)
+def _while(interpreter: PythonInterpreter, op: py.While, operands: tuple[Any, ...]) -> Exit | None:
+    while True:
+        holds, leaving = interpreter.evaluate(op.condition)
+        if leaving is not None:
+            return leaving
+        if not holds:
+            return None
+        outcome = interpreter.run_body(op.suite)
+        if not isinstance(outcome, Yielded):
+            return outcome
+
+
+@python.of(py.If, py.CondExpression)
+def _if(interpreter: PythonInterpreter, op: py.If | py.CondExpression, operands: tuple[Any, ...]) -> Any:
+    value, leaving = interpreter.evaluate(op.then if operands[0] else op.otherwise)
+    return value if leaving is None else leaving
+
+
+@python.of(py.CondAnd, py.CondOr)
+def _shortcut(interpreter: PythonInterpreter, op: py.CondAnd | py.CondOr, operands: tuple[Any, ...]) -> Any:
+    stops_at = isinstance(op, py.CondOr)
+    value: Any = None
+    for part in op.parts:
+        value, leaving = interpreter.evaluate(part)
+        if leaving is not None:
+            return leaving
+        if bool(value) == stops_at:
+            break
+    return value
+
+
+@python.of(py.Assert)
+def _assert(interpreter: Interpreter, op: py.Assert, operands: tuple[Any, ...]) -> None:
+    if not operands[0]:
+        raise KernelRuntimeError(f"assertion failed: {operands[1]}" if len(operands) > 1 else "assertion failed")
