@@ -384,7 +384,10 @@ class Rounding(enum.Enum):
 
 @operation("arith.truncf")
 class TruncF(Cast):
-    """To a narrower float. Values too large become infinite, in f8e4m3 NaN."""
+    """To a narrower float. Values too large become infinite.
+
+    In f8e4m3 and f8e5m2 they, and infinities, become the largest number, as in PTX's `cvt.satfinite`. NaN stays NaN.
+    """
 
     rounding: Rounding = attribute(Rounding, default=Rounding.NEAREST)
 
