@@ -1,0 +1,165 @@
+"""What pointers, loads, stores and descriptors mean in the memory of a launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.memory import Access, Target
+from ziggurat.backend.reference.tensors import full
+from ziggurat.backend.reference.values import (
+    Array,
+    Descriptor,
+    element_dtype,
+    over,
+    undefined,
+    undefined_element,
+)
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects.tt import Padding
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of
+
+Operands = tuple[Any, ...]
+
+
+def pointee(value: Value) -> ScalarType:
+    """What a pointer, or each of a tensor of pointers, points to."""
+    element = element_of(value.type)
+    assert isinstance(element, PtrType)
+    return element.pointee
+
+
+@triton.of(tt.AddPtr)
+def _addptr(machine: Machine, op: tt.AddPtr, operands: Operands) -> Array:
+    ptr, offset = operands
+    size = pointee(op.ptr).bytes
+    offset = offset.astype(np.int64, copy=False)
+    return ptr + (offset * size if size > 1 else offset)
+
+
+@triton.of(tt.Bitcast, tt.IntToPtr, tt.PtrToInt)
+def _same_address(machine: Machine, op: Op, operands: Operands) -> Array:
+    return operands[0]
+
+
+def fetch(target: Target, dtype: np.dtype[Any], lanes_only: bool) -> Array:
+    """The elements of a target; with `lanes_only` those of its lanes, one after the other."""
+    # A byte of memory that holds an i1 may be any number.
+    view = target.region.view(np.dtype(np.uint8) if dtype == np.bool_ else dtype)
+    index = target.index[target.lanes] if lanes_only and target.lanes is not None else target.index
+    found = view.take(index) if len(view) else np.zeros(index.shape, view.dtype)
+    return found != 0 if dtype == np.bool_ else found
+
+
+def load_elements(machine: Machine, addresses: Array, mask: Array | None, fallback: Any, access: Access) -> Array:
+    """Read memory; where the mask is false the element is that of `fallback`, an array or a number."""
+    dtype = access.dtype
+    size = dtype.itemsize
+    if mask is not None:
+        if mask.all():
+            mask = None
+        else:
+            addresses, mask = np.broadcast_arrays(addresses, mask)
+    result: Array | None = None
+    for target in machine.memory.locate(addresses, mask, access):
+        machine.order.reads(target, size, machine.frame.programs)
+        if target.lanes is None:
+            return fetch(target, dtype, False)
+        if result is None:
+            shape = np.broadcast_shapes(addresses.shape, np.shape(fallback))
+            result = np.empty(shape, dtype)
+            result[...] = fallback
+        lanes = np.broadcast_to(target.lanes, result.shape)
+        if result.shape == target.lanes.shape:
+            result[lanes] = fetch(target, dtype, True)
+        else:
+            index = np.broadcast_to(target.index, result.shape)
+            result[lanes] = fetch(Target(target.region, index, lanes), dtype, True)
+    if result is None:
+        result = np.empty(np.broadcast_shapes(addresses.shape, np.shape(fallback)), dtype)
+        result[...] = fallback
+    return result
+
+
+def store_elements(machine: Machine, addresses: Array, values: Array, mask: Array | None, access: Access) -> None:
+    """Write memory where the mask is true, in the order of the programs and of their elements."""
+    if mask is not None and mask.all():
+        mask = None
+    shape = np.broadcast_shapes(addresses.shape, values.shape, () if mask is None else mask.shape)
+    addresses, values = np.broadcast_to(addresses, shape), np.broadcast_to(values, shape)
+    mask = None if mask is None else np.broadcast_to(mask, shape)
+    for target in machine.memory.locate(addresses, mask, access):
+        machine.order.writes(target, access.dtype.itemsize, machine.frame.programs)
+        view = target.region.view(access.dtype)
+        if target.lanes is None:
+            machine.memory.write(view, target.index, values)
+        else:
+            machine.memory.write(view, target.index[target.lanes], values[target.lanes])
+
+
+@triton.of(tt.Load)
+def _load(machine: Machine, op: tt.Load, operands: Operands) -> Array:
+    mask = operands[1] if op.mask is not None else None
+    fallback = operands[2] if op.other is not None else undefined_element(pointee(op.ptr), machine.strict)
+    dtype = element_dtype(op.result.type)
+    return load_elements(machine, operands[0], mask, fallback, machine.access("reads", op, dtype))
+
+
+@triton.of(tt.Store)
+def _store(machine: Machine, op: tt.Store, operands: Operands) -> None:
+    mask = operands[2] if op.mask is not None else None
+    dtype = element_dtype(op.value.type)
+    store_elements(machine, operands[0], operands[1], mask, machine.access("writes", op, dtype))
+
+
+# Descriptors.
+
+
+@triton.of(tt.MakeTensorDescriptor)
+def _descriptor(machine: Machine, op: tt.MakeTensorDescriptor, operands: Operands) -> Descriptor:
+    rank = len(op.shape)
+    nan = op.padding is Padding.NAN
+    return Descriptor(operands[0], tuple(operands[1 : 1 + rank]), tuple(operands[1 + rank :]), nan)
+
+
+def _block(descriptor: Descriptor, offsets: Operands, type_: DescriptorType) -> tuple[Array, Array]:
+    """The addresses of the elements of a block, and which of them are inside of the tensor."""
+    rank = len(type_.block)
+    addresses: Array = over(descriptor.base, rank)
+    inside: Array = np.ones((1,) * (rank + 1), np.bool_)
+    for axis, (size, offset) in enumerate(zip(type_.block, offsets, strict=True)):
+        steps = np.arange(size, dtype=np.int64).reshape(-1, *(1,) * (rank - 1 - axis))
+        index = over(offset, rank).astype(np.int64) + steps
+        inside = inside & (index >= 0) & (index < over(descriptor.shape[axis], rank))
+        addresses = addresses + index * over(descriptor.strides[axis], rank) * type_.element.bytes
+    return addresses, inside
+
+
+@triton.of(tt.DescriptorLoad)
+def _descriptor_load(machine: Machine, op: tt.DescriptorLoad, operands: Operands) -> Array:
+    descriptor: Descriptor = operands[0]
+    type_ = op.descriptor.type
+    assert isinstance(type_, DescriptorType)
+    addresses, inside = _block(descriptor, operands[1:], type_)
+    dtype = element_dtype(type_.element)
+    padding = dtype.type(np.nan if descriptor.nan and type_.element.is_float else 0)
+    return load_elements(machine, addresses, inside, padding, machine.access("reads", op, dtype))
+
+
+@triton.of(tt.DescriptorStore)
+def _descriptor_store(machine: Machine, op: tt.DescriptorStore, operands: Operands) -> None:
+    descriptor: Descriptor = operands[0]
+    type_ = op.descriptor.type
+    assert isinstance(type_, DescriptorType)
+    addresses, inside = _block(descriptor, operands[2:], type_)
+    values = full(op.value, operands[1])
+    store_elements(machine, addresses, values, inside, machine.access("writes", op, element_dtype(type_.element)))
+
+
+@triton.of(tt.Poison)
+def _poison(machine: Machine, op: tt.Poison, operands: Operands) -> Any:
+    return undefined(op.type, machine.strict)

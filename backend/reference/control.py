@@ -1,0 +1,203 @@
+"""What control flow means for programs that run together: scf, cf, calls, and the core ops that move values about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ziggurat.backend.reference.frames import Frame
+from ziggurat.backend.reference.machine import AllLeft, Fork, Machine
+from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.values import Array, chosen, element_dtype, same_value, uniform
+from ziggurat.codemodel.dialects import cf, core, scf, tt
+from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
+from ziggurat.codemodel.interpret import Exit, Jump, Yielded
+from ziggurat.codemodel.op import Op
+
+Operands = tuple[Any, ...]
+Parts = list[tuple[Frame, tuple[Any, ...]]]
+
+
+def packed(values: Sequence[Any]) -> Any:
+    """Several values as one, as `scf.packed` does it for their types."""
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _rejoin(machine: Machine, parts: Parts) -> Any:
+    """Go on with the programs of all parts. Gives their values, packed."""
+    if not parts:
+        return AllLeft()
+    machine.frame, values = machine.frame.merge(parts)
+    return packed(values)
+
+
+# Moving values.
+
+
+@triton.of(core.MakeTuple)
+def _tuple(machine: Machine, op: Op, operands: Operands) -> Any:
+    return operands
+
+
+@triton.of(core.TupleLoad)
+def _tuple_load(machine: Machine, op: core.TupleLoad, operands: Operands) -> Any:
+    return operands[0][op.index]
+
+
+@triton.of(core.TupleWith)
+def _tuple_with(machine: Machine, op: core.TupleWith, operands: Operands) -> Any:
+    return (*operands[0][: op.index], operands[1], *operands[0][op.index + 1 :])
+
+
+# Leaving.
+
+
+@triton.of(core.Return, tt.Return)
+def _return(machine: Machine, op: Op, operands: Operands) -> Exit:
+    return machine.leave(operands)
+
+
+@triton.of(core.Yield, scf.Yield, scf.Condition, tt.ReduceReturn, tt.ScanReturn)
+def _yield(machine: Machine, op: Op, operands: Operands) -> Exit:
+    return Yielded(operands)
+
+
+@triton.of(core.Unreachable)
+def _unreachable(machine: Machine, op: Op, operands: Operands) -> Exit:
+    raise KernelRuntimeError(f"{machine.program(0)} got to a place that is marked unreachable")
+
+
+@triton.of(cf.Br, core.Branch)
+def _branch(machine: Machine, op: cf.Br | core.Branch, operands: Operands) -> Exit:
+    return Jump(op.target)
+
+
+@triton.of(cf.CondBr, core.CondBranch)
+def _cond_branch(machine: Machine, op: cf.CondBr | core.CondBranch, operands: Operands) -> Exit:
+    condition: Array = operands[0]
+    if uniform(condition):
+        return Jump(op.then if condition[0] else op.otherwise)
+    return Fork(condition, op.then, op.otherwise)
+
+
+@triton.of(tt.Call)
+def _call(machine: Machine, op: tt.Call, operands: Operands) -> Any:
+    function = machine.functions.get(op.callee)
+    if function is None:
+        raise KernelNameError(f"the module has no function '{op.callee}'")
+    return packed(machine.call(function.bodies[0], operands))
+
+
+# Branches and loops.
+
+
+@triton.of(scf.If)
+def _if(machine: Machine, op: scf.If, operands: Operands) -> Any:
+    condition: Array = operands[0]
+    frame = machine.frame
+    if uniform(condition):
+        sides = [(op.then if condition[0] else op.otherwise, frame)]
+    else:
+        then, otherwise = np.flatnonzero(condition), np.flatnonzero(~condition)
+        sides = [(op.then, frame.part(then)), (op.otherwise, frame.part(otherwise))]
+    parts: Parts = []
+    for body, programs in sides:
+        left, values = machine.run_in(body, (), programs)
+        if left is not None:
+            parts.append((left, values))
+    return _rejoin(machine, parts)
+
+
+def _bounds(machine: Machine, values: Array) -> list[int]:
+    return [int(values[0])] if uniform(values) else [int(value) for value in values]
+
+
+@triton.of(scf.For)
+def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
+    start, stop, step = (_bounds(machine, value) for value in operands[:3])
+    carried = tuple(operands[3:])
+    frame = machine.frame
+    count = max(len(start), len(stop), len(step))
+    starts, stops, steps = (v * count if len(v) == 1 else v for v in (start, stop, step))
+    if 0 in steps:
+        raise KernelRuntimeError(f"{machine.program(steps.index(0))}: the step of the loop is zero")
+    dtype = element_dtype(op.start.type)
+    if count == 1:
+        active: Frame | None = frame
+        for index in range(starts[0], stops[0], steps[0]):
+            survivors, carried = machine.run_in(op.body, (np.full(1, index, dtype), *carried), active)
+            if survivors is None:
+                return AllLeft()
+            active = frame if len(survivors) == len(frame) else frame.part(frame.places(survivors))
+        return _rejoin(machine, [(active, carried)])
+    # In Python's integers: a difference of two i64 may not fit into one.
+    trips = [max(0, -((a - b) // c)) for a, b, c in zip(starts, stops, steps, strict=True)]
+    parts: Parts = []
+    active, rounds, round_ = frame, np.array([min(trip, 1 << 62) for trip in trips]), 0
+    first, width = np.array(starts, dtype), np.array(steps, dtype)
+    while True:
+        places = frame.places(active)
+        going = rounds[places] > round_
+        if not going.all():
+            ending = np.flatnonzero(~going)
+            if len(ending):
+                parts.append((active.part(ending), tuple(chosen(value, ending) for value in carried)))
+            staying = np.flatnonzero(going)
+            if not len(staying):
+                break
+            places = places[staying]
+            active = frame.part(places)
+            carried = tuple(chosen(value, staying) for value in carried)
+        index = first[places] + width[places] * np.asarray(round_).astype(dtype)
+        survivors, carried = machine.run_in(op.body, (index, *carried), active)
+        if survivors is None:
+            break
+        active = frame.part(frame.places(survivors))
+        round_ += 1
+    return _rejoin(machine, parts)
+
+
+@triton.of(scf.While)
+def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
+    frame = active = machine.frame
+    carried = tuple(operands)
+    parts: Parts = []
+    rounds = 0
+    while True:
+        before: tuple[Any, ...] | None = carried
+        changes = machine.memory.changes
+        survivors, values = machine.run_in(op.before, carried, active)
+        if survivors is None:
+            break
+        condition, carried = values[0], values[1:]
+        if uniform(condition):
+            if not condition[0]:
+                parts.append((survivors, carried))
+                break
+            active = _within(frame, survivors)
+        else:
+            ending, staying = np.flatnonzero(~condition), np.flatnonzero(condition)
+            parts.append((survivors.part(ending), tuple(chosen(value, ending) for value in carried)))
+            active = frame.part(frame.places(survivors)[staying])
+            carried = tuple(chosen(value, staying) for value in carried)
+            before = None
+        survivors, carried = machine.run_in(op.after, carried, active)
+        if survivors is None:
+            break
+        parted = len(survivors) != len(active)
+        active = _within(frame, survivors)
+        rounds += 1
+        quiet = not parted and changes == machine.memory.changes
+        if quiet and before is not None and all(map(same_value, before, carried)):
+            machine.stuck("the loop waits for something that no program which runs before this one has done")
+        if rounds > machine.limit:
+            machine.stuck(f"the loop has not ended after {machine.limit} rounds")
+    return _rejoin(machine, parts)
+
+
+def _within(frame: Frame, survivors: Frame) -> Frame:
+    return frame if len(survivors) == len(frame) else frame.part(frame.places(survivors))

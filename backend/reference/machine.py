@@ -1,0 +1,206 @@
+"""Runs the Triton model for many programs at once: where they diverge they part, where they meet they are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.reference.frames import Frame
+from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.memory import Access, Memory
+from ziggurat.backend.reference.order import Order, OutOfOrder
+from ziggurat.backend.reference.origins import Origins
+from ziggurat.backend.reference.values import Array
+from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
+from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Returned, Step, Yielded
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
+
+
+class AllLeft(Exit):
+    """No program remains in this frame: all have returned from the function."""
+
+
+@attrs.frozen
+class Fork(Exit):
+    """Programs go to one block or to another, as the condition says for each."""
+
+    condition: Array
+    then: Successor
+    otherwise: Successor
+
+
+class Activation:
+    """A call in progress. `returned` has the frames of the programs that have returned, with their values."""
+
+    __slots__ = ("returned",)
+
+    def __init__(self) -> None:
+        self.returned: list[tuple[Frame, tuple[Any, ...]]] = []
+
+
+class Machine(Interpreter):
+    """An interpreter whose values are those of all running programs.
+
+    `frame` has the programs that run now; the meaning of an op may leave a narrower one there. `limit` bounds the
+    rounds of a loop that does not count. `strict` fills what is not defined with poison and checks hints.
+    """
+
+    def __init__(
+        self, functions: Mapping[str, Op], memory: Memory, origins: Origins, order: Order, strict: bool, limit: int
+    ) -> None:
+        super().__init__(triton)
+        self.functions = functions
+        self.memory = memory
+        self.origins = origins
+        self.order = order
+        self.strict = strict
+        self.limit = limit
+        self.printed: list[tuple[int, str]] = []
+        self.frame = Frame(np.zeros(0, np.int32), np.zeros(0, np.int32))
+        self._activation = Activation()
+        self._depth = 0
+        self._shared: dict[Body, dict[Block, list[Value]]] = {}
+
+    @property
+    def alone(self) -> bool:
+        """True while programs run one at a time, in order."""
+        return not self.order.on
+
+    def lookup(self, value: Value) -> Any:
+        return self.frame.lookup(value)
+
+    def bind(self, value: Value, held: Any) -> None:
+        self.frame.bind(value, held)
+
+    def release(self, value: Value) -> None:
+        self.frame.release(value)
+
+    def access(self, verb: str, op: Op, dtype: np.dtype[Any]) -> Access:
+        """An access by an op whose first operand is a pointer or a descriptor."""
+        return Access(verb, dtype, self.origins.of(op.operands[0]), self.frame.programs)
+
+    def program(self, place: int) -> str:
+        """How messages call the program at a place of the frame."""
+        return self.memory.program(int(self.frame.programs[place]))
+
+    def stuck(self, message: str) -> None:
+        """Control does not get on. Together that may be for want of order; alone it is an error."""
+        if not self.alone:
+            raise OutOfOrder
+        raise KernelRuntimeError(f"{self.program(0)}: {message}")
+
+    # Bodies and calls.
+
+    def run_in(self, body: Body, arguments: Sequence[Any], frame: Frame) -> tuple[Frame | None, tuple[Any, ...]]:
+        """Run a body for the programs of `frame`. Gives those that came to its end, and what they yield there.
+
+        The frame is None where all have returned from the function.
+        """
+        outer = self.frame
+        try:
+            if len(body.blocks) == 1:
+                self.frame = frame.child()
+                outcome = self.run_block(body.entry, arguments)
+                if isinstance(outcome, AllLeft):
+                    return None, ()
+                if not isinstance(outcome, Yielded):
+                    raise InternalError(f"a body is left by {outcome!r}")
+                return self.frame, outcome.values
+            return self._run_blocks(body, arguments, frame)
+        finally:
+            self.frame = outer
+
+    def _run_blocks(self, body: Body, arguments: Sequence[Any], frame: Frame) -> tuple[Frame | None, tuple[Any, ...]]:
+        """Run a body of several blocks: always the first of those that programs wait at, so that they meet."""
+        home = frame.child()
+        shared = self._shared_values(body)
+        waiting: dict[Block, list[tuple[Array, tuple[Any, ...]]]] = {
+            body.entry: [(np.arange(len(home)), tuple(arguments))]
+        }
+        done: list[tuple[Frame, tuple[Any, ...]]] = []
+        rounds = 0
+        places_of = {block: index for index, block in enumerate(body.blocks)}
+
+        def send(successor: Successor, programs: Frame) -> None:
+            values = tuple(programs.lookup(value) for value in successor.arguments)
+            waiting.setdefault(successor.block, []).append((home.places(programs), values))
+
+        while waiting:
+            block = min(waiting, key=places_of.__getitem__)
+            arrivals = waiting.pop(block)
+            places = np.sort(np.concatenate([where for where, _ in arrivals]))
+            active = home if len(places) == len(home) else home.part(places)
+            _, values = active.merge([(_at(home, where), given) for where, given in arrivals])
+            self.frame = active.child()
+            outcome = self.run_block(block, values)
+            left = self.frame
+            if not isinstance(outcome, AllLeft):
+                here = home.places(left)
+                for value in shared.get(block, ()):
+                    home.bind_some(value, here, left.lookup(value))
+            match outcome:
+                case Jump(successor):
+                    send(successor, left)
+                case Fork(condition, then, otherwise):
+                    for side, successor in ((condition, then), (~condition, otherwise)):
+                        if side.any():
+                            whole = side.shape[0] == 1
+                            send(successor, left if whole else left.part(np.flatnonzero(side)))
+                case Yielded(values):
+                    done.append((left, values))
+                case _:
+                    pass
+            rounds += 1
+            if rounds > self.limit:
+                self.stuck(f"control goes around in circles: {self.limit} blocks were run")
+        return frame.merge(done) if done else (None, ())
+
+    def _shared_values(self, body: Body) -> dict[Block, list[Value]]:
+        """For each block the values declared there that other blocks use."""
+        found = self._shared.get(body)
+        if found is None:
+            found = {block: list[Value]() for block in body.blocks}
+            users: dict[Value, set[Block]] = {}
+            for block in body.blocks:
+                for op in block.ops:
+                    for inner in op.walk():
+                        for value in inner.all_operands():
+                            users.setdefault(value, set()).add(block)
+            for block in body.blocks:
+                for value in (*block.parameters, *(op.result for op in block.ops)):
+                    if users.get(value, set[Block]()) - {block}:
+                        found[block].append(value)
+            self._shared[body] = found
+        return found
+
+    def call(self, body: Body, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Call a function for the programs of the frame. All of them return."""
+        outer = self._activation
+        self._activation = activation = Activation()
+        frame = self.frame.isolated()
+        self._depth += 1
+        try:
+            if self._depth > 64:
+                raise KernelRuntimeError("calls are nested too deeply (64)")
+            self.run_in(body, arguments, frame)
+        finally:
+            self._activation = outer
+            self._depth -= 1
+        _, values = frame.merge(activation.returned)
+        return values
+
+    def leave(self, values: tuple[Any, ...]) -> Exit:
+        """The programs of the frame return from the function."""
+        self._activation.returned.append((self.frame, values))
+        return AllLeft()
+
+    def perform(self, step: Step) -> Any:
+        outcome = super().perform(step)
+        return AllLeft() if isinstance(outcome, Returned) else outcome
+
+
+def _at(home: Frame, places: Array) -> Frame:
+    return home if len(places) == len(home) else home.part(places)

@@ -1,0 +1,7 @@
+"""The table of what the ops of the Triton model mean in NumPy; the other files of this package fill it."""
+
+from __future__ import annotations
+
+from ziggurat.codemodel.interpret import Meanings
+
+triton = Meanings("triton in NumPy")

@@ -1,0 +1,142 @@
+"""What `tt.reduce` and `tt.scan` mean: any combining body, run on whole arrays.
+
+A reduction combines neighbours, then neighbours of these, and so on: the order of the elements is kept, and the result
+does not depend on how programs are batched. A scan combines each element with the one 1, 2, 4 … before it. Where the
+order of combining makes no difference, NumPy's own reductions are used; and for sums and products of f32 and f64 a scan
+goes from one element to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ziggurat.backend.reference.arithmetic import float_binary, scalar_type
+from ziggurat.backend.reference.control import packed
+from ziggurat.backend.reference.frames import Frame
+from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.tensors import full
+from ziggurat.backend.reference.values import Array
+from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.op import Body, Op
+from ziggurat.codemodel.traits import Commutative
+
+Operands = tuple[Any, ...]
+Columns = list[Array]  # One array of shape (P, *rest, n) for each operand; the last axis is combined.
+Combine = Callable[[Columns, Columns], Columns]
+
+_ORDERLESS: dict[type[Op], np.ufunc] = {
+    arith.AddI: np.add, arith.MulI: np.multiply, arith.AndI: np.bitwise_and, arith.OrI: np.bitwise_or,
+    arith.XOrI: np.bitwise_xor, arith.MaxSI: np.maximum, arith.MaxUI: np.maximum, arith.MinSI: np.minimum,
+    arith.MinUI: np.minimum,
+}  # fmt: skip
+_EXTREMES: dict[type[Op], np.ufunc] = {
+    arith.MaximumF: np.maximum, arith.MinimumF: np.minimum, arith.MaxNumF: np.fmax, arith.MinNumF: np.fmin,
+}  # fmt: skip
+_SUMS: dict[type[Op], np.ufunc] = {arith.AddF: np.add, arith.MulF: np.multiply}
+
+
+def single_op(machine: Machine, body: Body) -> Op | None:
+    """The op that a combining body applies to its two parameters, itself or through a call; None if it is no such."""
+    while True:
+        ops = body.entry.ops
+        if len(body.blocks) != 1 or len(ops) != 2 or len(body.parameters) != 2:
+            return None
+        op, end = ops
+        if end.operands != (op.result,) or not isinstance(
+            end, tt.ReduceReturn | tt.ScanReturn | tt.Return | core.Yield
+        ):
+            return None
+        straight = op.operands == body.parameters
+        if not straight and not (isinstance(op, Commutative) and op.operands == body.parameters[::-1]):
+            return None
+        if not isinstance(op, tt.Call):
+            return op
+        function = machine.functions.get(op.callee)
+        if function is None:
+            return None
+        body = function.bodies[0]
+
+
+def _combiner(machine: Machine, op: tt.Combining) -> Combine:
+    """The combining body as a function of arrays of equal shapes."""
+    single = single_op(machine, op.combine)
+    if isinstance(single, arith.FloatBinary):
+        scalar = scalar_type(single.result.type)
+        return lambda a, b: [float_binary(type(single), a[0], b[0], scalar)]
+    frames: dict[int, Frame] = {}
+
+    def combine(a: Columns, b: Columns) -> Columns:
+        shape = a[0].shape
+        count = a[0].size // shape[0]
+        frame = machine.frame
+        elements = frames.get(count)
+        if elements is None:
+            # What is the same for all programs is combined once: for the first of them.
+            running = frame if shape[0] == len(frame) else frame.part(np.zeros(1, np.int64))
+            elements = frames[count] = running.elements(count)
+        left, values = machine.run_in(op.combine, [x.reshape(-1) for x in (*a, *b)], elements)
+        if left is None:
+            raise InternalError("the body of a reduction returns from the function", str(op))
+        return [np.broadcast_to(value, a[0].size).reshape(shape) for value in values]
+
+    return combine
+
+
+def _columns(op: tt.Combining, operands: Operands) -> Columns:
+    arrays = [full(value, array) for value, array in zip(op.values, operands, strict=True)]
+    count = max(array.shape[0] for array in arrays)
+    arrays = [np.broadcast_to(array, (count, *array.shape[1:])) for array in arrays]
+    return [np.moveaxis(array, op.axis + 1, -1) for array in arrays]
+
+
+@triton.of(tt.Reduce)
+def _reduce(machine: Machine, op: tt.Reduce, operands: Operands) -> Any:
+    columns = _columns(op, operands)
+    single = single_op(machine, op.combine)
+    function = _ORDERLESS.get(type(single)) if single is not None else None
+    if function is not None and columns[0].dtype != np.bool_:
+        return function.reduce(columns[0], axis=-1, dtype=columns[0].dtype)
+    function = _EXTREMES.get(type(single)) if single is not None else None
+    if function is not None and columns[0].dtype.itemsize >= 4:
+        result = function.reduce(columns[0], axis=-1)
+        if (result != 0).all():  # Which zero it is depends on the order: then the tree decides.
+            return result
+    combine = _combiner(machine, op)
+    while (size := columns[0].shape[-1]) > 1:
+        even = size & ~1
+        combined = combine([c[..., 0:even:2] for c in columns], [c[..., 1:even:2] for c in columns])
+        if size != even:
+            combined = [np.concatenate([a, c[..., -1:]], axis=-1) for a, c in zip(combined, columns, strict=True)]
+        columns = combined
+    return packed([column[..., 0] for column in columns])
+
+
+@triton.of(tt.Scan)
+def _scan(machine: Machine, op: tt.Scan, operands: Operands) -> Any:
+    columns = _columns(op, operands)
+    if op.reverse:
+        columns = [column[..., ::-1] for column in columns]
+    single = single_op(machine, op.combine)
+    function = (_ORDERLESS | _SUMS).get(type(single)) if single is not None else None
+    dtype = columns[0].dtype
+    if (
+        function is not None
+        and dtype != np.bool_
+        and (dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize >= 4))
+    ):
+        columns = [function.accumulate(columns[0], axis=-1, dtype=dtype)]
+    else:
+        combine = _combiner(machine, op)
+        distance = 1
+        while distance < columns[0].shape[-1]:
+            combined = combine([c[..., :-distance] for c in columns], [c[..., distance:] for c in columns])
+            columns = [np.concatenate([c[..., :distance], a], axis=-1) for c, a in zip(columns, combined, strict=True)]
+            distance *= 2
+    if op.reverse:
+        columns = [column[..., ::-1] for column in columns]
+    return packed([np.moveaxis(column, -1, op.axis + 1) for column in columns])

@@ -1,0 +1,205 @@
+"""Running a kernel of the Triton model on NumPy arrays: the reference for what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ziggurat.backend.reference import (
+    access,
+    arithmetic,
+    atomics,
+    control,
+    functions,
+    host,
+    reductions,
+    tensors,
+)
+from ziggurat.backend.reference.frames import Frame
+from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.memory import Argument, Memory
+from ziggurat.backend.reference.order import Order, OutOfOrder
+from ziggurat.backend.reference.origins import Origins, needs_order
+from ziggurat.backend.reference.values import DTYPES, Array, is_array
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, TupleType, Type
+
+MEANINGS = (access, arithmetic, atomics, control, functions, host, reductions, tensors)  # They fill the table.
+
+BATCH_ELEMENTS = 1 << 18  # Elements of the largest tensor in a batch: temporaries of 1 to 2 MB stay in the cache.
+LOOP_LIMIT = 1 << 20
+
+
+def run(
+    module: Op,
+    symbol: str | None,
+    grid: tuple[int, ...],
+    arguments: Sequence[object],
+    *,
+    names: Sequence[str] | None = None,
+    strict: bool = False,
+    batch: int | None = None,
+    loop_limit: int = LOOP_LIMIT,
+) -> None:
+    """Run the kernel `symbol` of a module, or a lone `tt.func`, once for each program of a grid of 1 to 3 axes.
+
+    There is one argument for each parameter: a NumPy array of the pointer's type, with any strides, or a number. The
+    arrays are changed in place. What happens is what would happen if the programs ran one after the other, the first
+    axis of the grid counting fastest; up to `batch` of them run together where that is the same thing. `names` are
+    those of the parameters in messages. `strict` fills what is not defined with NaN or extreme numbers and checks hints
+    and assumptions. A loop that does not count and goes on for more than `loop_limit` rounds is an error.
+
+    Raises `LaunchError` when grid or arguments do not fit, `MemoryAccessError` for an access outside of the arrays,
+    `KernelRuntimeError` for any other failure of a program; these with the location of the op. What programs before the
+    failing one did stays done.
+    """
+    functions_, kernel = _kernel(module, symbol)
+    sizes = _grid(grid)
+    names = _names(kernel, names)
+    arrays, values = _arguments(kernel, arguments, names)
+    memory = Memory(arrays, sizes)
+    origins = Origins(kernel, functions_)
+    order = Order(needs_order(kernel, origins, memory))
+    machine = Machine(functions_, memory, origins, order, strict, loop_limit)
+    total = sizes[0] * sizes[1] * sizes[2]
+    if batch is None:
+        batch = max(1, BATCH_ELEMENTS // _largest_tensor(origins.reached))
+    with np.errstate(all="ignore"):
+        _run_all(machine, kernel, values, total, max(1, batch))
+
+
+def _run_all(machine: Machine, kernel: Op, values: list[Any], total: int, batch: int) -> None:
+    """Run the programs in batches; from the first batch whose programs depend on each other, one by one."""
+    start = 0
+    while start < total:
+        stop = min(start + batch, total)
+        machine.order.on = stop - start > 1
+        if not machine.order.on:
+            _run_some(machine, kernel, values, start, stop)
+        else:
+            machine.memory.record()
+            try:
+                _run_some(machine, kernel, values, start, stop, print_now=False)
+            except (OutOfOrder, KernelRuntimeError):
+                # Also a failure is repeated in order, so that the first failing program is named, and those before it
+                # have done their work.
+                machine.memory.take_back()
+                machine.printed.clear()
+                batch = 1
+                continue
+            machine.memory.keep()
+            _flush(machine)
+        start = stop
+
+
+def _run_some(machine: Machine, kernel: Op, values: list[Any], start: int, stop: int, print_now: bool = True) -> None:
+    programs = np.arange(start, stop, dtype=np.int32)
+    machine.frame = Frame(programs, programs)
+    try:
+        machine.call(kernel.bodies[0], values)
+    finally:
+        if print_now:
+            _flush(machine)
+
+
+def _flush(machine: Machine) -> None:
+    """Print what programs have said, in the order of the programs."""
+    for _, line in sorted(machine.printed, key=lambda item: item[0]):
+        print(line)
+    machine.printed.clear()
+
+
+def _kernel(module: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
+    if isinstance(module, core.Module):
+        functions_ = module.functions()
+        if symbol is None:
+            kernels = [op for op in functions_.values() if not _called(functions_, op)]
+            if len(kernels) != 1:
+                raise LaunchError(f"say which function to run: {', '.join(functions_)}")
+            return functions_, kernels[0]
+        if symbol not in functions_:
+            raise LaunchError(f"the module has no function '{symbol}'; it has {', '.join(functions_) or 'none'}")
+        return functions_, functions_[symbol]
+    return {module.attributes["sym_name"]: module}, module
+
+
+def _called(functions_: Mapping[str, Op], function: Op) -> bool:
+    name = function.attributes["sym_name"]
+    return any(op.attributes.get("callee") == name for other in functions_.values() for op in other.walk())
+
+
+def _grid(grid: tuple[int, ...]) -> tuple[int, int, int]:
+    sizes = tuple(int(size) for size in grid)
+    if not 1 <= len(sizes) <= 3 or any(size < 0 for size in sizes):
+        raise LaunchError(f"a grid has one to three sizes that are not negative, not {grid}")
+    x, y, z = (*sizes, 1, 1)[:3]
+    if x * y * z >= 1 << 31:
+        raise LaunchError(f"the grid {grid} has {x * y * z} programs; at most {(1 << 31) - 1} can be launched")
+    return x, y, z
+
+
+def _names(kernel: Op, names: Sequence[str] | None) -> list[str]:
+    count = len(kernel.bodies[0].parameters)
+    if names is None:
+        return [f"arg{index}" for index in range(count)]
+    if len(names) != count:
+        raise LaunchError(f"the kernel has {count} parameters, but {len(names)} names are given")
+    return list(names)
+
+
+def _arguments(kernel: Op, arguments: Sequence[object], names: list[str]) -> tuple[list[Argument], list[Any]]:
+    parameters = kernel.bodies[0].parameters
+    if len(arguments) != len(parameters):
+        raise LaunchError(f"the kernel takes {len(parameters)} argument(s), got {len(arguments)}")
+    arrays: list[Argument] = []
+    values: list[Any] = []
+    for index, (parameter, given, name) in enumerate(zip(parameters, arguments, names, strict=True)):
+        type_ = parameter.type
+        if isinstance(type_, PtrType):
+            argument = Argument(index, name, _array(given, type_, name))
+            arrays.append(argument)
+            values.append(np.full(1, argument.address, np.int64))
+        elif isinstance(type_, ScalarType):
+            values.append(_number(given, type_, name))
+        else:
+            raise LaunchError(f"{name} is of type {type_}, which cannot be passed to a kernel")
+    return arrays, values
+
+
+def _array(given: object, type_: PtrType, name: str) -> Array:
+    if not is_array(given):
+        raise LaunchError(f"{name} is {type_}: it takes a NumPy array, not {type(given).__name__}")
+    expected = DTYPES[type_.pointee]
+    if given.dtype != expected or not given.dtype.isnative:
+        raise LaunchError(f"{name} is {type_}: it takes an array of {expected}, not of {given.dtype}")
+    return given
+
+
+def _number(given: object, type_: ScalarType, name: str) -> Array:
+    if isinstance(given, np.generic):
+        number: Any = given
+        given = number.item() if number.dtype.kind in "biuf" else float(number)
+    fits = isinstance(given, (int, float)) if type_.is_float else isinstance(given, int)
+    if not fits:
+        raise LaunchError(f"{name} is {type_}: it takes a number of that type, not {given!r}")
+    assert isinstance(given, (int, float))
+    if type_.is_float:
+        return arithmetic.rounded(np.full(1, given, np.float64), type_)
+    low, high = type_.limits
+    if not low <= given <= high:
+        raise LaunchError(f"{name} is {type_}: {given} does not fit")
+    return np.full(1, given, DTYPES[type_])
+
+
+def _largest_tensor(functions_: Sequence[Op]) -> int:
+    return max((_numel(op.result.type) for function in functions_ for op in function.walk()), default=1)
+
+
+def _numel(type_: Type) -> int:
+    if isinstance(type_, TupleType):
+        return max(map(_numel, type_.components), default=1)
+    return type_.numel if isinstance(type_, TensorType) else 1

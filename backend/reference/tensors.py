@@ -1,0 +1,167 @@
+"""What making, shaping and multiplying tensors means in NumPy. Inner axes may have size 1: see `values.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ziggurat.backend.reference.arithmetic import scalar_type
+from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.rounding import rounded, tf32, widened
+from ziggurat.backend.reference.values import DTYPES, Array, expand, over
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects.tt import InputPrecision
+from ziggurat.codemodel.errors import KernelRuntimeError
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import f32, shape_of
+
+Operands = tuple[Any, ...]
+
+
+@triton.of(tt.GetProgramId)
+def _program_id(machine: Machine, op: tt.GetProgramId, operands: Operands) -> Array:
+    x, y, z = machine.memory.grid
+    linear = machine.frame.programs.astype(np.int64)
+    if (x, y, z)[op.axis] == 1:
+        return np.zeros(1, np.int32)
+    place = (linear % x, linear // x % y, linear // (x * y))[op.axis]
+    return place.astype(np.int32)
+
+
+@triton.of(tt.GetNumPrograms)
+def _num_programs(machine: Machine, op: tt.GetNumPrograms, operands: Operands) -> Array:
+    return np.full(1, machine.memory.grid[op.axis], np.int32)
+
+
+@triton.of(tt.MakeRange)
+def _range(machine: Machine, op: tt.MakeRange, operands: Operands) -> Array:
+    return np.arange(op.start, op.end, dtype=np.int32)[np.newaxis]
+
+
+@triton.of(tt.Splat)
+def _splat(machine: Machine, op: tt.Splat, operands: Operands) -> Array:
+    return over(operands[0], len(shape_of(op.type)))
+
+
+@triton.of(tt.Broadcast)
+def _broadcast(machine: Machine, op: tt.Broadcast, operands: Operands) -> Array:
+    return operands[0]
+
+
+@triton.of(tt.ExpandDims)
+def _expand_dims(machine: Machine, op: tt.ExpandDims, operands: Operands) -> Array:
+    return np.expand_dims(operands[0], op.axis + 1)
+
+
+def full(value: Value, array: Array) -> Array:
+    """The array of a tensor value with all its inner axes at their sizes."""
+    return expand(array, shape_of(value.type))
+
+
+@triton.of(tt.Reshape)
+def _reshape(machine: Machine, op: tt.Reshape, operands: Operands) -> Array:
+    shape = shape_of(op.type)
+    if operands[0].size == operands[0].shape[0]:
+        return over(operands[0].reshape(-1), len(shape))
+    array = full(op.value, operands[0])
+    return array.reshape(array.shape[0], *shape)
+
+
+@triton.of(tt.Trans)
+def _trans(machine: Machine, op: tt.Trans, operands: Operands) -> Array:
+    return operands[0].transpose(0, *(axis + 1 for axis in op.order))
+
+
+@triton.of(tt.Join)
+def _join(machine: Machine, op: tt.Join, operands: Operands) -> Array:
+    return np.stack(np.broadcast_arrays(*operands), axis=-1)
+
+
+@triton.of(tt.Split)
+def _split(machine: Machine, op: tt.Split, operands: Operands) -> tuple[Array, Array]:
+    return operands[0][..., 0], operands[0][..., -1]
+
+
+@triton.of(tt.Cat)
+def _cat(machine: Machine, op: tt.Cat, operands: Operands) -> Array:
+    parts = [full(value, array) for value, array in zip(op.operands, operands, strict=True)]
+    count = max(part.shape[0] for part in parts)
+    return np.concatenate([np.broadcast_to(part, (count, *part.shape[1:])) for part in parts], axis=1)
+
+
+@triton.of(tt.Gather)
+def _gather(machine: Machine, op: tt.Gather, operands: Operands) -> Array:
+    source, index = full(op.source, operands[0]), full(op.index, operands[1])
+    size = source.shape[op.axis + 1]
+    wrong = (index < 0) | (index >= size)
+    if wrong.any():
+        place = np.argwhere(wrong)[0]
+        found = int(index[tuple(place)])
+        raise KernelRuntimeError(
+            f"{machine.program(int(place[0]))} gathers at index {found} along an axis of size {size}"
+        )
+    count = max(source.shape[0], index.shape[0])
+    source, index = (np.broadcast_to(array, (count, *array.shape[1:])) for array in (source, index))
+    return np.take_along_axis(source, index.astype(np.int64), axis=op.axis + 1)
+
+
+@triton.of(tt.Histogram)
+def _histogram(machine: Machine, op: tt.Histogram, operands: Operands) -> Array:
+    array = full(op.value, operands[0]).astype(np.int64)
+    counts = (array >= 0) & (array < op.bins)
+    if op.mask is not None:
+        counts = counts & full(op.mask, operands[1])
+    rows: Array = np.broadcast_to(np.arange(counts.shape[0])[:, np.newaxis], counts.shape)
+    numbers = np.broadcast_to(array, counts.shape)[counts] + rows[counts] * op.bins
+    found = np.bincount(numbers, minlength=counts.shape[0] * op.bins)
+    return found.reshape(-1, op.bins).astype(np.int32)
+
+
+@triton.of(tt.Dot)
+def _dot(machine: Machine, op: tt.Dot, operands: Operands) -> Array:
+    a, b, c = (full(value, array) for value, array in zip((op.a, op.b, op.c), operands, strict=True))
+    source, target = scalar_type(op.a.type), scalar_type(op.c.type)
+    if not source.is_float:
+        # In f64 the sum of products of 8-bit integers is exact, and the matrix product fast.
+        product = _product(a.astype(np.float64), b.astype(np.float64))
+        return product.astype(np.int64).astype(DTYPES[target]) + c
+    a, b = widened(a), widened(b)
+    precision = op.input_precision
+    if source != f32 or precision in (InputPrecision.DEFAULT, InputPrecision.IEEE):
+        product = _product(a, b)
+    elif precision is InputPrecision.TF32:
+        product = _product(tf32(a), tf32(b))
+    else:
+        a_big, b_big = tf32(a), tf32(b)
+        a_small, b_small = tf32(a - a_big), tf32(b - b_big)
+        product = _product(a_small, b_big) + _product(a_big, b_small) + _product(a_big, b_big)
+    return rounded(product + widened(c), target)
+
+
+def _product(a: Array, b: Array) -> Array:
+    # Contiguous copies, so that the order of summation does not depend on how the operands came about.
+    return np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
+
+
+@triton.of(tt.MulHiUI)
+def _mulhi(machine: Machine, op: tt.MulHiUI, operands: Operands) -> Array:
+    a, b = operands
+    bits = a.dtype.itemsize * 8
+    if a.dtype == np.bool_:
+        return np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_)
+    if bits < 64:
+        return ((a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(bits)).astype(a.dtype)
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    a_high, a_low, b_high, b_low = a >> half, a & low, b >> half, b & low
+    middle = a_high * b_low + (a_low * b_low >> half)
+    other = a_low * b_high + (middle & low)
+    return a_high * b_high + (middle >> half) + (other >> half)
+
+
+@triton.of(tt.InlineAsm)
+def _asm(machine: Machine, op: Op, operands: Operands) -> Any:
+    raise KernelRuntimeError(
+        "inline assembly cannot be interpreted", hint="run the kernel on a GPU, or write the operation in the language"
+    )

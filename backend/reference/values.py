@@ -1,0 +1,171 @@
+"""What the values of a Triton model are while it runs: NumPy arrays with a leading axis for the programs of a batch.
+
+A scalar is an array of shape (P,), a tensor of shape S one of shape (P, *S). Any axis may have size 1 instead where the
+value is the same along it, so a splat or a broadcast costs nothing and what is the same for all programs is held once;
+`expand` gives an inner axis its size where that matters. Pointers are addresses in int64. A Tuple is a Python tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
+
+import attrs
+import ml_dtypes
+import numpy as np
+
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    bf16,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+DTYPES: dict[ScalarType, np.dtype[Any]] = {
+    i1: np.dtype(np.bool_), i8: np.dtype(np.int8), i16: np.dtype(np.int16), i32: np.dtype(np.int32),
+    i64: np.dtype(np.int64), u8: np.dtype(np.uint8), u16: np.dtype(np.uint16), u32: np.dtype(np.uint32),
+    u64: np.dtype(np.uint64), f16: np.dtype(np.float16), bf16: np.dtype(ml_dtypes.bfloat16), f32: np.dtype(np.float32),
+    f64: np.dtype(np.float64), f8e4m3: np.dtype(ml_dtypes.float8_e4m3fn), f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
+}  # fmt: skip
+
+ADDRESS = np.dtype(np.int64)
+GARBAGE_ADDRESS = (
+    0x5EED_BAD0_0000  # No argument lives here: user space of x86-64 and of AArch64 ends below what is mapped.
+)
+
+
+@attrs.frozen(eq=False)
+class Descriptor:
+    """A value of a descriptor type: base addresses, and for each axis the sizes and the strides in elements."""
+
+    base: Array
+    shape: tuple[Array, ...]
+    strides: tuple[Array, ...]
+    nan: bool
+
+
+def is_array(value: object) -> TypeGuard[Array]:
+    """True for a NumPy array."""
+    return isinstance(value, np.ndarray)
+
+
+def element_dtype(type_: Type) -> np.dtype[Any]:
+    """The dtype that holds a scalar, a pointer, or the elements of a tensor of them."""
+    element = type_.element if isinstance(type_, TensorType) else type_
+    if isinstance(element, PtrType):
+        return ADDRESS
+    assert isinstance(element, ScalarType), f"{type_} has no elements"
+    return DTYPES[element]
+
+
+def expand(array: Array, shape: Sequence[int]) -> Array:
+    """A view in which every inner axis has its size; the leading one is left as it is."""
+    return np.broadcast_to(array, (array.shape[0], *shape))
+
+
+def over(array: Array, rank: int) -> Array:
+    """A scalar of each program as a tensor of `rank` axes, all of size 1."""
+    return array.reshape(array.shape[0], *(1,) * rank)
+
+
+def uniform(array: Array) -> bool:
+    """True when a scalar is the same for all programs."""
+    return array.shape[0] == 1 or bool((array == array[0]).all())
+
+
+def transformed(value: Any, function: Callable[[Array], Array]) -> Any:
+    """The value with a function applied to each array that it consists of."""
+    if is_array(value):
+        return function(value)
+    if isinstance(value, tuple):
+        return tuple(transformed(part, function) for part in value)  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, Descriptor):
+        base, shape, strides = (transformed(v, function) for v in (value.base, value.shape, value.strides))
+        return Descriptor(base, shape, strides, value.nan)
+    return value
+
+
+def chosen(value: Any, index: Array) -> Any:
+    """The value for some of the programs, given by their places."""
+    return transformed(value, lambda array: array if array.shape[0] == 1 else array[index])
+
+
+def merged(count: int, parts: Sequence[tuple[Array, Any]]) -> Any:
+    """The value for `count` programs, put together from parts: the places of some programs, and their value."""
+    first = parts[0][1]
+    if len(parts) == 1 and len(parts[0][0]) == count:
+        return first
+    if isinstance(first, tuple):
+        size = len(first)  # pyright: ignore[reportUnknownArgumentType]
+        return tuple(merged(count, [(places, value[i]) for places, value in parts]) for i in range(size))
+    if isinstance(first, Descriptor):
+        fields = merged(count, [(places, (v.base, v.shape, v.strides)) for places, v in parts])
+        return Descriptor(*fields, first.nan)
+    if not is_array(first):
+        return first
+    inner = np.broadcast_shapes(*(value.shape[1:] for _, value in parts))
+    whole = np.empty((count, *inner), first.dtype)
+    for places, value in parts:
+        whole[places] = value
+    return whole
+
+
+def same_value(first: Any, second: Any) -> bool:
+    """True when two values of one type are equal in every bit."""
+    if first is second:
+        return True
+    if isinstance(first, tuple):
+        return all(map(same_value, first, second))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(first, Descriptor):
+        return same_value((first.base, first.shape, first.strides), (second.base, second.shape, second.strides))
+    if is_array(first):
+        shape = np.broadcast_shapes(first.shape, second.shape)
+        wide = [np.ascontiguousarray(np.broadcast_to(a, shape)) for a in (first, second)]
+        return wide[0].tobytes() == wide[1].tobytes()
+    return first == second
+
+
+def undefined(type_: Type, strict: bool) -> Any:
+    """A value that is not defined: zeros; in strict mode NaN, or numbers so extreme that using them shows."""
+    if isinstance(type_, TupleType):
+        return tuple(undefined(component, strict) for component in type_.components)
+    if isinstance(type_, DescriptorType):
+        rank = len(type_.block)
+        address = np.full(1, GARBAGE_ADDRESS if strict else 0, ADDRESS)
+        return Descriptor(address, (np.zeros(1, np.int32),) * rank, (np.zeros(1, np.int64),) * rank, False)
+    rank = type_.rank if isinstance(type_, TensorType) else 0
+    element = type_.element if isinstance(type_, TensorType) else type_
+    return np.full((1,) * (rank + 1), undefined_element(element, strict), element_dtype(element))
+
+
+def undefined_element(element: Type, strict: bool) -> Any:
+    """What stands for one element that is not defined."""
+    dtype = element_dtype(element)
+    if not strict:
+        return np.zeros((), dtype)[()]
+    if isinstance(element, PtrType):
+        return GARBAGE_ADDRESS
+    assert isinstance(element, ScalarType)
+    if element.is_float:
+        return dtype.type(np.nan)
+    low, high = element.limits
+    return high if low == 0 else low

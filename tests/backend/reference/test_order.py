@@ -1,0 +1,202 @@
+"""Programs that depend on each other through memory behave as if they ran one after the other."""
+
+import numpy as np
+import pytest
+
+import ziggurat.backend.reference.run as running
+from ziggurat.backend.reference.memory import Argument, Memory
+from ziggurat.backend.reference.origins import Origins, needs_order
+from ziggurat.codemodel import dialects  # noqa: F401
+from ziggurat.codemodel.errors import KernelRuntimeError
+from ziggurat.codemodel.text.parser import parse
+
+START = """
+tt.func @"k" (%x : ptr<i32>, %y : ptr<i32>)void -> {
+    %pid : i32 = tt.get_program_id @0;
+    %0 : i32 = arith.constant @0;
+    %1 : i32 = arith.constant @1;
+    %next : i32 = arith.addi %pid %1;
+    %here : ptr<i32> = tt.addptr %x %pid;
+    %there : ptr<i32> = tt.addptr %x %next;
+    %out : ptr<i32> = tt.addptr %y %pid;
+"""
+
+
+def model(body):
+    return parse(START + body + "\n    tt.return;\n};")
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """How many programs ran together, each time: [8] for one batch, [8, 1, 1, …] where it fell back."""
+    sizes = []
+    plain = running._run_some
+
+    def watched(machine, kernel, values, start, stop, print_now=True):
+        sizes.append(stop - start)
+        return plain(machine, kernel, values, start, stop, print_now)
+
+    monkeypatch.setattr(running, "_run_some", watched)
+    return sizes
+
+
+def both_ways(body, batches, count=8, size=16):
+    """Run in one batch and one by one; give the arrays, which must agree, and the first way's sizes of runs."""
+    results = []
+    for batch in (count, 1):
+        batches.clear()
+        x, y = np.arange(size, dtype=np.int32), np.zeros(size, np.int32)
+        running.run(model(body), None, (count,), [x, y], batch=batch)
+        results.append((x.tolist(), y.tolist()))
+        if batch == count:
+            sizes = list(batches)
+    assert results[0] == results[1]
+    return *results[0], sizes
+
+
+TOGETHER, FELL_BACK = [8], [8] + [1] * 8
+
+PASS_ON = "%v : i32 = tt.load %here; %w : i32 = arith.addi %v %1; tt.store %there %w;"
+LOOK_AHEAD = "%v : i32 = tt.load %there; tt.store %here %v;"
+SHARED_SUM = "%v : i32 = tt.load %x; %w : i32 = arith.addi %v %next; tt.store %x %w;"
+IN_PLACE = "%v : i32 = tt.load %here; %w : i32 = arith.addi %v %1; tt.store %here %w;"
+ALL_WRITE = "tt.store %x %pid; tt.store %out %pid;"
+WRITE_TWICE = "tt.store %here %0; tt.store %there %next;"
+WRITE_BACK = "tt.store %there %0; tt.store %here %next;"
+
+
+@pytest.mark.parametrize(
+    ("body", "sizes"),
+    [
+        (PASS_ON, FELL_BACK),
+        (LOOK_AHEAD, TOGETHER),  # Each reads what a later program has not yet written: that is in order.
+        (SHARED_SUM, FELL_BACK),
+        (IN_PLACE, TOGETHER),
+        (ALL_WRITE, TOGETHER),
+        (WRITE_TWICE, FELL_BACK),  # The second store of a program comes before the first of the next.
+        (WRITE_BACK, TOGETHER),  # Here it comes after it, as it does one by one.
+        ("tt.store %x %pid; %v : i32 = tt.load %x; tt.store %out %v;", FELL_BACK),
+        ("%v : i32 = tt.load %x; tt.store %out %v;", TOGETHER),
+        ("%o : i32 = tt.atomic_rmw %x %pid @add; %v : i32 = tt.load %x; tt.store %out %v;", FELL_BACK),
+        ("%o : i32 = tt.atomic_rmw %x %pid @add; %p : i32 = tt.atomic_rmw %x %1 @add;", TOGETHER),
+        ("%o : i32 = tt.atomic_rmw %x %pid @add; %p : i32 = tt.atomic_rmw %x %1 @max;", FELL_BACK),
+        ("%o : i32 = tt.atomic_rmw %x %pid @add; tt.store %out %o;", TOGETHER),
+        ("%o : i32 = tt.atomic_rmw %x %pid @add; %p : i32 = tt.atomic_rmw %x %1 @add; tt.store %out %p;", FELL_BACK),
+    ],
+)
+def test_dependences(batches, body, sizes):
+    assert both_ways(body, batches)[2] == sizes
+
+
+def test_a_chain_of_programs(batches):
+    x, _, _ = both_ways(PASS_ON, batches)
+    assert x[:9] == list(range(9))
+    x, _, _ = both_ways(SHARED_SUM, batches)
+    assert x[0] == 36
+
+
+def test_commuting_atomics_in_a_loop_stay_together(batches):
+    loop = """
+    %8 : i32 = arith.constant @8;
+    scf.for %0 %8 %1 (%i : i32)void -> {
+        %p : ptr<i32> = tt.addptr %x %i;
+        %o : i32 = tt.atomic_rmw %p %next @add;
+        scf.yield;
+    };"""
+    x, _, sizes = both_ways(loop, batches)
+    assert x[:8] == [36 + i for i in range(8)]
+    assert sizes == TOGETHER
+
+
+def test_kinds_that_alternate_do_not_commute(batches):
+    loop = """
+    %2 : i32 = arith.constant @2;
+    scf.for %0 %2 %1 (%i : i32)void -> {
+        %o : i32 = tt.atomic_rmw %x %next @add;
+        %c : i1 = arith.cmpi %pid %1 @eq;
+        scf.if %c ()void -> { %q : i32 = tt.atomic_rmw %x %0 @and; scf.yield; } ()void -> { scf.yield; };
+        scf.yield;
+    };"""
+    assert both_ways(loop, batches)[2] == FELL_BACK
+
+
+LOCK = """
+    %lock : i32 = scf.while %1 (%held : i32)i32 -> {
+        %old : i32 = tt.atomic_cas %LOCK %0 %1;
+        %busy : i1 = arith.cmpi %old %0 @ne;
+        scf.condition %busy %old;
+    } (%held : i32)i32 -> {
+        scf.yield %held;
+    };
+    %v : i32 = tt.load %COUNT;
+    %w : i32 = arith.addi %v %next;
+    tt.store %COUNT %w;
+    %free : i32 = tt.atomic_rmw %LOCK %0 @xchg;"""
+
+
+def lock(release):
+    text = LOCK.replace("%LOCK", "%y").replace("%COUNT", "%x")
+    return text if release else text[: text.rindex("%free")]
+
+
+def test_a_lock(batches):
+    x, y, sizes = both_ways(lock(True), batches)
+    assert (x[0], y[0]) == (36, 0)
+    assert sizes == FELL_BACK
+
+
+def test_a_lock_that_is_not_released_is_an_error():
+    x, y = np.zeros(16, np.int32), np.zeros(16, np.int32)
+    with pytest.raises(KernelRuntimeError, match=r"program \(1, 0, 0\): the loop waits for something"):
+        running.run(model(lock(False)), None, (4,), [x, y])
+    assert (x[0], y[0]) == (1, 1)
+
+
+def test_waiting_for_a_later_program_is_an_error():
+    wait = """
+    %f : i32 = scf.while %0 (%a : i32)i32 -> {
+        %v : i32 = tt.load %there;
+        %c : i1 = arith.cmpi %v %0 @eq;
+        scf.condition %c %v;
+    } (%a : i32)i32 -> { scf.yield %a; };
+    tt.store %here %1;"""
+    x = np.zeros(4, np.int32)
+    with pytest.raises(KernelRuntimeError, match=r"program \(0, 0, 0\): the loop waits for something"):
+        running.run(model(wait), None, (3,), [x, np.zeros(4, np.int32)])
+
+
+def test_arrays_that_overlap_are_one_memory(batches):
+    buffer = np.arange(16, dtype=np.int32)
+    running.run(model("%v : i32 = tt.load %here; tt.store %out %v;"), None, (8,), [buffer[:8], buffer[1:9]], batch=8)
+    assert buffer[:9].tolist() == [0] * 9
+    assert batches == FELL_BACK
+
+
+def test_a_failure_leaves_what_programs_before_it_did():
+    body = """
+    tt.store %here %next;
+    %3 : i32 = arith.constant @3;
+    %d : i32 = arith.subi %3 %pid;
+    %q : i32 = arith.divsi %1 %d;
+    tt.store %out %q;"""
+    x, y = np.zeros(8, np.int32), np.full(8, -1, np.int32)
+    with pytest.raises(KernelRuntimeError, match=r"program \(3, 0, 0\) divides by zero"):
+        running.run(model(body), None, (8,), [x, y])
+    assert x.tolist() == [1, 2, 3, 4, 0, 0, 0, 0]
+    assert y.tolist() == [0, 0, 1, -1, -1, -1, -1, -1]
+
+
+def regions_in_order(body):
+    kernel = model(body)
+    arrays = [np.zeros(8, np.int32), np.zeros(8, np.int32)]
+    memory = Memory([Argument(i, f"p{i}", a) for i, a in enumerate(arrays)], (1, 1, 1))
+    found = needs_order(kernel, Origins(kernel, {}), memory)
+    return sorted(region.arguments[0].name for region in found)
+
+
+def test_what_needs_watching_is_seen_beforehand():
+    assert regions_in_order("%v : i32 = tt.load %here; tt.store %out %v;") == []
+    assert regions_in_order(IN_PLACE) == ["p0"]
+    assert regions_in_order("scf.for %0 %1 %1 (%i : i32)void -> { tt.store %out %i; scf.yield; };") == ["p1"]
+    wild = "%n : i64 = arith.constant @0; %p : ptr<i32> = tt.int_to_ptr %n; tt.store %p %1; %v : i32 = tt.load %x;"
+    assert regions_in_order(wild) == ["p0"]
