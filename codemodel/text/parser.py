@@ -448,7 +448,7 @@ def _is_place(text: str) -> bool:
 
 
 def _is_enum(kind: Any) -> bool:
-    inner = kind[0] if isinstance(kind, list) else kind
+    inner: Any = kind[0] if isinstance(kind, list) else kind  # pyright: ignore[reportUnknownVariableType]
     return isinstance(inner, type) and issubclass(inner, enum.Enum)
 
 

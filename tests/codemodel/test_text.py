@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -307,7 +308,7 @@ SAMPLES = (
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[\w.%^]+|\s+|.')
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_mutilated_text_is_a_parse_error_or_a_model(data: st.DataObject):
     """Tokens of valid texts deleted, doubled, exchanged and replaced: nothing but `ParseError` comes out."""
@@ -337,6 +338,12 @@ def test_mutilated_text_is_a_parse_error_or_a_model(data: st.DataObject):
         assert error.column >= 1
     else:
         assert parse(str(model)) == model
+
+
+def test_the_example_of_the_grammar():
+    document = Path(__file__).resolve().parents[2] / "docs" / "text-grammar.md"
+    example = document.read_text(encoding="utf-8").split("```\n")[1]
+    assert str(parse(example)) == example
 
 
 def test_the_samples_are_valid():
