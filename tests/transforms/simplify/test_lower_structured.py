@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ziggurat.codemodel.dialects import py, scf
+from ziggurat.codemodel.execute import execute
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.verify import verify
+from ziggurat.frontends.reflection import reflect
+from ziggurat.transforms.simplify.lower_structured import lower_structured
+from ziggurat.transforms.simplify.normalize_blocks import normalize_blocks
+
+
+def test_a_counted_loop(becomes: Any) -> None:
+    becomes(
+        lower_structured,
+        """
+        tt.func @"f" (%0 : i32, %1 : i32)i32 -> {
+            %2 : i32 = arith.constant @2;
+            %3 : Tuple<i32, i32> = scf.for %0 %1 %2 %0 %1 (%i : i32, %a : i32, %b : i32)Tuple<i32, i32> -> {
+                %c : i32 = arith.muli %a %i;
+                scf.yield %b %c;
+            };
+            %4 : i32 = tuple.load %3 @1;
+            tt.return %4;
+        };""",
+        """
+        tt.func @"f" (%0 : i32, %1 : i32)i32 -> {
+            %2 : i32 = arith.constant @2;
+            cf.br ^header(%0, %0, %1);
+          ^header(%i : i32, %a : i32, %b : i32):
+            %4 : i1 = arith.cmpi %i %1 @slt;
+            cf.cond_br %4 ^inside ^rest;
+          ^inside:
+            %c : i32 = arith.muli %a %i;
+            %5 : i32 = arith.addi %i %2;
+            cf.br ^header(%5, %b, %c);
+          ^rest:
+            tt.return %b;
+        };""",
+    )
+
+
+def test_a_loop_that_counts_down(becomes: Any) -> None:
+    becomes(
+        lower_structured,
+        """
+        tt.func @"f" (%0 : i32, %1 : i32)void -> {
+            %2 : i32 = arith.constant @-2;
+            scf.for %0 %1 %2 (%i : i32)void -> { scf.yield; };
+            tt.return;
+        };""",
+        """
+        tt.func @"f" (%0 : i32, %1 : i32)void -> {
+            %2 : i32 = arith.constant @-2;
+            cf.br ^header(%0);
+          ^header(%i : i32):
+            %4 : i1 = arith.cmpi %i %1 @sgt;
+            cf.cond_br %4 ^inside ^rest;
+          ^inside:
+            %5 : i32 = arith.addi %i %2;
+            cf.br ^header(%5);
+          ^rest:
+            tt.return;
+        };""",
+    )
+
+
+def test_a_step_of_unknown_sign_selects(becomes: Any) -> None:
+    becomes(
+        lower_structured,
+        """
+        tt.func @"f" (%0 : i32, %1 : i32, %2 : i32)void -> {
+            scf.for %0 %1 %2 (%i : i32)void -> { scf.yield; };
+            tt.return;
+        };""",
+        """
+        tt.func @"f" (%0 : i32, %1 : i32, %2 : i32)void -> {
+            %3 : i32 = arith.constant @0;
+            %4 : i1 = arith.cmpi %2 %3 @sgt;
+            cf.br ^header(%0);
+          ^header(%i : i32):
+            %5 : i1 = arith.cmpi %i %1 @slt;
+            %6 : i1 = arith.cmpi %i %1 @sgt;
+            %7 : i1 = arith.select %4 %5 %6;
+            cf.cond_br %7 ^inside ^rest;
+          ^inside:
+            %8 : i32 = arith.addi %i %2;
+            cf.br ^header(%8);
+          ^rest:
+            tt.return;
+        };""",
+    )
+
+
+def test_branches_and_whiles_nest(becomes: Any) -> None:
+    becomes(
+        lower_structured,
+        """
+        tt.func @"f" (%0 : i32, %c : i1)Tuple<i32, i32> -> {
+            %1 : i32 = scf.while %0
+                (%a : i32)i32 -> { scf.condition %c %a; }
+                (%a : i32)i32 -> {
+                    %2 : i32 = scf.if %c
+                        ()i32 -> { tt.return %0 %0; }
+                        ()i32 -> { scf.yield %a; };
+                    scf.yield %2;
+                };
+            %3 : Tuple<i32, i32> = scf.if %c
+                ()Tuple<i32, i32> -> { scf.yield %0 %1; }
+                ()Tuple<i32, i32> -> { scf.yield %1 %0; };
+            tt.return %3;
+        };""".replace("tt.return %0 %0", "%t : Tuple<i32, i32> = tuple %0 %0; tt.return %t"),
+        """
+        tt.func @"f" (%0 : i32, %c : i1)Tuple<i32, i32> -> {
+            cf.br ^before(%0);
+          ^before(%a : i32):
+            cf.cond_br %c ^after(%a) ^rest(%a);
+          ^after(%b : i32):
+            cf.cond_br %c ^early ^late;
+          ^early:
+            %t : Tuple<i32, i32> = tuple %0 %0;
+            tt.return %t;
+          ^late:
+            cf.br ^join(%b);
+          ^join(%d : i32):
+            cf.br ^before(%d);
+          ^rest(%1 : i32):
+            cf.cond_br %c ^then ^otherwise;
+          ^then:
+            cf.br ^last(%0, %1);
+          ^otherwise:
+            cf.br ^last(%1, %0);
+          ^last(%x : i32, %y : i32):
+            %3 : Tuple<i32, i32> = tuple %x %y;
+            tt.return %3;
+        };""",
+    )
+
+
+@given(seed=st.integers(0, 1 << 32))
+@settings(max_examples=60)
+def test_random_programs_do_the_same(seed: int, preserves: Any) -> None:
+    preserves(lower_structured, seed)
+
+
+def collatz(n, limit):
+    steps = 0
+    while n != 1 and steps < limit:
+        n = n // 2 if n % 2 == 0 else 3 * n + 1
+        steps += 1
+    return steps
+
+
+def counting(a, b):
+    total = 0
+    for i in range(a):
+        total += i
+    for i in range(b, a):
+        total = total * 3 + i
+    for i in range(a, b, -2):
+        total = total * 5 - i
+    step = b - a or 1
+    for i in range(0, 2 * (b - a) + 1, step):
+        total = total * 7 + i
+    return total
+
+
+def nested(a, b):
+    found = 0
+    for i in range(a):
+        if i % 2 == 0 or i > b:
+            for j in range(i, b):
+                if j == 3:
+                    found += i
+                elif j > 4:
+                    found -= j
+        else:
+            found = found * 2 + (1 if 1 < i < b else 2)
+    return found
+
+
+def early(a, b):
+    if a < b:
+        return a
+    elif a == b:
+        if a > 3:
+            return 7
+    return b
+
+
+@pytest.mark.parametrize("function", [collatz, counting, nested, early], ids=lambda function: function.__name__)
+def test_python_models_do_the_same(function: Callable[[int, int], int]) -> None:
+    model = reflect(function)
+    lowered = lower_structured(model)
+    verify(lowered)
+    kept = (scf.If, py.If, py.For, py.While, py.CondExpression, py.CondAnd, py.CondOr)
+    assert not any(isinstance(op, kept) for op in lowered.walk())
+    fewer = normalize_blocks(lowered)
+    verify(fewer)
+    assert len(fewer.bodies[0].blocks) <= len(lowered.bodies[0].blocks)
+    for a in range(1, 8):
+        for b in range(8):
+            expected = function(a, b)
+            assert execute(lowered, (a, b)) == expected, (a, b)
+            assert execute(fewer, (a, b)) == expected, (a, b)
+
+
+def test_a_loop_over_something_else_stays_but_its_suite_is_lowered() -> None:
+    model = parse(
+        """
+        func @"f" (%0 : object, %1 : object)object -> {
+            for
+                ()object -> { yield %0; }
+                (%2 : object)object -> {
+                    if %1
+                        ()object -> { %3 : object = invoke %2 @"zg.device_print"; yield; }
+                        ()object -> { yield; };
+                    yield;
+                };
+            return;
+        };"""
+    )
+    lowered = lower_structured(model)
+    verify(lowered)
+    loop = lowered.bodies[0].entry.ops[0]
+    assert isinstance(loop, py.For)
+    assert len(loop.suite.blocks) == 4

@@ -1,0 +1,338 @@
+"""Normalising blocks: the fewest blocks and block parameters that say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, cf, core
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.traits import Isolated
+from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt
+
+
+def normalize_blocks(op: Op) -> Op:
+    """Simplify the blocks of each body, to a fixpoint.
+
+    * A branch on a constant goes where it goes; so does a branch to a block that only branches, if where that one goes
+      is known from here.
+    * A block is merged into its only predecessor, when that has no other successor.
+    * A block parameter goes that is always the same value, or unused, or only used to compute itself.
+    * Blocks go that nothing leads to.
+
+            cf.cond_br %c ^block_1 ^block_2;           cf.cond_br %c ^block_1 ^block_2(%0);
+          ^block_1:                                  ^block_1:
+            %1 : i32 = arith.addi %0 %0;               %1 : i32 = arith.addi %0 %0;
+            cf.br ^block_3(%0, %1);                    cf.br ^block_2(%1);
+          ^block_2:                                  ^block_2(%2 : i32):
+            cf.br ^block_3(%0, %0);                    %3 : i32 = arith.muli %0 %2;
+          ^block_3(%2 : i32, %3 : i32):                tt.return %3;
+            cf.br ^block_4;
+          ^block_4:
+            %4 : i32 = arith.muli %2 %3;
+            tt.return %4;
+
+    Gives `op` itself where there is nothing to change.
+    """
+    normalizing = _Normalizing()
+    outside = Rewriter.over(Builder.root(), (normalizing,))
+    bodies = [normalizing.body(outside, body, isolated=True) for body in op.bodies]
+    return rebuilt(op, (), bodies) if normalizing.changed else op
+
+
+class _Normalizing:
+    """The transformer: it rewrites the bodies that have several blocks."""
+
+    def __init__(self) -> None:
+        self.changed = False
+
+    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if all(len(body.blocks) == 1 for body in op.bodies):
+            return None
+        bodies = [self.body(builder, body, isolated=isinstance(op, Isolated)) for body in op.bodies]
+        return builder.add(rebuilt(op, operands, bodies), op.location)
+
+    def body(self, builder: Rewriter, body: Body, *, isolated: bool) -> Body:
+        """The new body for an old one."""
+        if len(body.blocks) == 1:
+            return builder.rewrite_body(body, isolated=isolated)
+        graph = _Graph(body)
+        self.changed |= graph.simplify()
+        types = [p.type for p in body.parameters]
+        start = Builder.root(types, body.yield_type) if isolated else builder.nested(types, body.yield_type)
+        inner = Rewriter.over(start, builder.transformers, builder.pass_name, builder.caller)
+        inner.mapping.parent = builder.mapping
+        graph.write(inner)
+        return inner.finish()
+
+
+class _Edge:
+    """A successor: where it goes, and with which old values."""
+
+    __slots__ = ("arguments", "target")
+
+    def __init__(self, target: _Node, arguments: Sequence[Value]) -> None:
+        self.target = target
+        self.arguments = list(arguments)
+
+
+class _Node:
+    """A block that can be changed. `terminator` is an old op; `edges` and `operands` are what it has now."""
+
+    __slots__ = ("edges", "operands", "ops", "parameters", "terminator")
+
+    def __init__(self, block: Block) -> None:
+        self.parameters: list[Value] = list(block.parameters)
+        self.ops: list[Op] = list(block.ops[:-1])
+        self.end_as(block.terminator, (), block.terminator.operands)
+
+    def end_as(self, terminator: Op, edges: Sequence[_Edge], operands: Sequence[Value]) -> None:
+        self.terminator = terminator
+        self.edges = list(edges)
+        self.operands = list(operands)
+
+    @property
+    def branches(self) -> bool:
+        """Whether the block ends in a branch without a condition."""
+        return len(self.edges) == 1 and isinstance(self.terminator, cf.Br | core.Branch | cf.CondBr | core.CondBranch)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the block ends in a branch with a condition."""
+        return len(self.edges) == 2 and isinstance(self.terminator, cf.CondBr | core.CondBranch)
+
+    def go(self, edge: _Edge) -> None:
+        """End in a branch along this edge."""
+        self.edges = [edge]
+        self.operands = []
+
+
+class _Graph:
+    """The blocks of one body, while they are simplified. Values are old ones; `same` says which stand for others."""
+
+    def __init__(self, body: Body) -> None:
+        nodes = {block: _Node(block) for block in body.blocks}
+        for block, node in nodes.items():
+            node.edges = [_Edge(nodes[s.block], s.arguments) for s in block.terminator.successors]
+        self.body = body
+        self.entry = nodes[body.entry]
+        self.same: dict[Value, Value] = {}
+        self.nodes = self.reached()
+        self.dropped = len(self.nodes) < len(nodes)
+        self._used: dict[Value, tuple[Value, ...]] = {}
+
+    def simplify(self) -> bool:
+        """Apply all the rules until none applies. Tells whether one did."""
+        changed = self.dropped
+        rules = (self.decide, self.merge, self.forward, self.unify, self.drop_unused)
+        while sum(rule() for rule in rules):
+            self.nodes = self.reached()
+            changed = True
+        return changed
+
+    def resolve(self, value: Value) -> Value:
+        """The value that stands for this one."""
+        while value in self.same:
+            value = self.same[value]
+        return value
+
+    def reached(self) -> list[_Node]:
+        """The nodes that the entry leads to, each before those that it alone leads to."""
+        order: list[_Node] = []
+        seen = {self.entry}
+        stack: list[tuple[_Node, Iterator[_Edge]]] = [(self.entry, iter(self.entry.edges))]
+        while stack:
+            node, rest = stack[-1]
+            edge = next(rest, None)
+            if edge is None:
+                order.append(node)
+                stack.pop()
+            elif edge.target not in seen:
+                seen.add(edge.target)
+                stack.append((edge.target, iter(edge.target.edges)))
+        return order[::-1]
+
+    def incoming(self) -> dict[_Node, list[tuple[_Node, _Edge]]]:
+        """The edges that lead to each node, with where they come from."""
+        found: dict[_Node, list[tuple[_Node, _Edge]]] = {node: [] for node in self.nodes}
+        for node in self.nodes:
+            for edge in node.edges:
+                found[edge.target].append((node, edge))
+        return found
+
+    def used_by(self, op: Op) -> tuple[Value, ...]:
+        """The values from outside that an op or one inside it uses."""
+        if not op.bodies:
+            return op.operands
+        found = self._used.get(op.result)
+        if found is None:
+            found = self._used[op.result] = (*op.operands, *op.captured_values())
+        return found
+
+    # The rules. Each tells whether it changed anything.
+
+    def decide(self) -> bool:
+        """Branch on constants, and where both ways are the same."""
+        changed = False
+        for node in self.nodes:
+            if not node.chooses:
+                continue
+            then, otherwise = node.edges
+            known = _truth(self.resolve(node.operands[0]))
+            alike = then.target is otherwise.target and self.alike(then.arguments, otherwise.arguments)
+            if known is not None or alike:
+                node.go(otherwise if known is False else then)
+                changed = True
+        return changed
+
+    def alike(self, first: Sequence[Value], second: Sequence[Value]) -> bool:
+        return all(self.resolve(a) is self.resolve(b) for a, b in zip(first, second, strict=True))
+
+    def merge(self) -> bool:
+        """Merge each block into its only predecessor, if it is the only successor of that."""
+        changed = False
+        self.nodes = self.reached()
+        incoming = self.incoming()
+        gone: set[_Node] = set()
+        for node in self.nodes:
+            while node not in gone and node.branches:
+                edge = node.edges[0]
+                target = edge.target
+                if target is node or target is self.entry or len(incoming[target]) != 1:
+                    break
+                self.same.update(zip(target.parameters, edge.arguments, strict=True))
+                node.ops += target.ops
+                node.end_as(target.terminator, target.edges, target.operands)
+                gone.add(target)
+                changed = True
+        if changed:
+            self.nodes = self.reached()
+        return changed
+
+    def forward(self) -> bool:
+        """Lead the edges to a block that only branches to where it goes, if that is known on the edge."""
+        for node in self.nodes:
+            if node is self.entry or node.ops or not (node.branches or node.chooses):
+                continue
+            if any(edge.target is node for edge in node.edges) or self.used_elsewhere(node):
+                continue
+            changed = False
+            for _, edge in self.incoming()[node]:
+                given = dict(zip(node.parameters, edge.arguments, strict=True))
+                onward = node.edges[0]
+                if node.chooses:
+                    condition = self.resolve(node.operands[0])
+                    known = _truth(self.resolve(given.get(condition, condition)))
+                    if known is None:
+                        continue
+                    onward = node.edges[0 if known else 1]
+                arguments = [self.resolve(value) for value in onward.arguments]
+                edge.target = onward.target
+                edge.arguments = [given.get(value, value) for value in arguments]
+                changed = True
+            if changed:
+                self.nodes = self.reached()
+                return True
+        return False
+
+    def used_elsewhere(self, node: _Node) -> bool:
+        """Whether a parameter of the block is used in another one."""
+        mine = set(node.parameters)
+        if not mine:
+            return False
+        for other in self.nodes:
+            if other is node:
+                continue
+            used = [value for op in other.ops for value in self.used_by(op)]
+            used += other.operands
+            used += [value for edge in other.edges for value in edge.arguments]
+            if any(self.resolve(value) in mine for value in used):
+                return True
+        return False
+
+    def unify(self) -> bool:
+        """Take out the parameters that always are one value (or what they were before)."""
+        changed = False
+        for node, edges in self.incoming().items():
+            if node is self.entry:
+                continue
+            for index in reversed(range(len(node.parameters))):
+                parameter = node.parameters[index]
+                values = {self.resolve(edge.arguments[index]) for _, edge in edges} - {parameter}
+                if len(values) == 1:
+                    self.same[parameter] = values.pop()
+                    self.take_out(node, edges, index)
+                    changed = True
+        return changed
+
+    def drop_unused(self) -> bool:
+        """Take out the parameters that no op needs, not by way of other parameters either."""
+        needed: set[Value] = set()
+        flows: dict[Value, list[Value]] = {}
+        work: list[Value] = []
+        for node in self.nodes:
+            work += [self.resolve(value) for op in node.ops for value in self.used_by(op)]
+            work += [self.resolve(value) for value in node.operands]
+            for edge in node.edges:
+                for parameter, value in zip(edge.target.parameters, edge.arguments, strict=True):
+                    flows.setdefault(parameter, []).append(self.resolve(value))
+        while work:
+            value = work.pop()
+            if value not in needed:
+                needed.add(value)
+                work += flows.get(value, ())
+        changed = False
+        for node, edges in self.incoming().items():
+            if node is self.entry:
+                continue
+            for index in reversed(range(len(node.parameters))):
+                if node.parameters[index] not in needed:
+                    self.take_out(node, edges, index)
+                    changed = True
+        return changed
+
+    def take_out(self, node: _Node, edges: Sequence[tuple[_Node, _Edge]], index: int) -> None:
+        del node.parameters[index]
+        for _, edge in edges:
+            del edge.arguments[index]
+
+    # The result.
+
+    def write(self, builder: Rewriter) -> None:
+        """Append the blocks to a builder at the start of the new body."""
+        made: dict[_Node, Block] = {}
+        builder.mapping.values.update(zip(self.body.parameters, builder.parameters, strict=True))
+        for node in self.nodes:
+            if node is self.entry:
+                made[node] = builder.block
+                continue
+            made[node] = builder.new_block([p.type for p in node.parameters])
+            builder.mapping.values.update(zip(node.parameters, made[node].parameters, strict=True))
+        for node in self.nodes:
+            builder.move_to(made[node])
+            for op in node.ops:
+                self.map(builder, self.used_by(op))
+                builder.rewrite(op)
+            builder.add(self.terminator(builder, node, made), node.terminator.location)
+
+    def map(self, builder: Rewriter, values: Sequence[Value]) -> None:
+        for value in values:
+            if value in self.same:
+                builder[value] = builder[self.resolve(value)]
+
+    def terminator(self, builder: Rewriter, node: _Node, made: dict[_Node, Block]) -> Op:
+        successors: list[Successor] = []
+        for edge in node.edges:
+            successors.append(Successor(made[edge.target], [builder[self.resolve(v)] for v in edge.arguments]))
+        if node.branches:
+            core_dialect = isinstance(node.terminator, core.Branch | core.CondBranch)
+            return core.Branch(successors[0]) if core_dialect else cf.Br(successors[0])
+        operands = [builder[self.resolve(value)] for value in node.operands]
+        return rebuilt(node.terminator, operands, (), successors)
+
+
+def _truth(value: Value) -> bool | None:
+    """Whether a condition is known to hold, or not to."""
+    if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp | core.ConstantOp):
+        return bool(value.op.value)
+    return None
