@@ -192,10 +192,11 @@ class ShapeTypes:
 
     def cat(self, a: Type, b: Type, *_options: Any) -> Type:
         x, y = self._tensor("cat", a), self._tensor("cat", b)
-        if x != y:
-            raise KernelTypeError(f"zg.cat takes two tensors of one type, got {x} and {y}")
+        if x.shape != y.shape:
+            raise KernelTypeError(f"zg.cat takes two tensors of one shape, got {list(x.shape)} and {list(y.shape)}")
         checked_shape("cat", (2 * x.shape[0], *x.shape[1:]))
-        return TensorType((2 * x.shape[0], *x.shape[1:]), x.element)
+        element = x.element if x == y else promote(x, y)
+        return TensorType((2 * x.shape[0], *x.shape[1:]), element)
 
     def gather(self, source: Type, index: Type, axis: int) -> Type:
         x, i = self._tensor("gather", source), self._tensor("gather", index)

@@ -74,7 +74,9 @@ class ShapeBuilder:
         return self.emit.unpack(self.emit.add(tt.Split(x.value)), result)
 
     def cat(self, result: Type, a: Operand, b: Operand, *_options: Any) -> Value:
-        return self.emit.add(tt.Cat(a.value, b.value))
+        assert isinstance(result, TensorType)
+        half = TensorType(shape_of(a.type), result.element)
+        return self.emit.add(tt.Cat(self.emit.convert(a, half), self.emit.convert(b, half)))
 
     def gather(self, result: Type, source: Operand, index: Operand, axis: int) -> Value:
         return self.emit.add(tt.Gather(source.value, index.value, checked_axis("gather", axis, len(shape_of(source.type)))))
