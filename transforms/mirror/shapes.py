@@ -39,7 +39,7 @@ class ShapeBuilder:
         """The operand in the element type of the result, its shape unchanged."""
         element = element_of(result)
         if isinstance(x.type, ConstantType) and isinstance(element, ScalarType):
-            return self.emit.constant(x.type.value, element)
+            return self.emit.convert(x, element)
         return x.value
 
     def broadcast(self, result: Type, x: Operand, other: Operand) -> Value:
