@@ -8,10 +8,10 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import cf, core, tt
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Block, Op, Successor, Value
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer, transform
-from ziggurat.codemodel.types import void
+from ziggurat.codemodel.types import Type, void
 from ziggurat.transforms.simplify.demand import callees, reachable_roots
 
 
@@ -72,10 +72,7 @@ def inline_call(
         values = [inner[value] for value in body.entry.terminator.operands]
         builder.move_to(inner.block)
     else:
-        types = next(
-            ([v.type for v in b.terminator.operands] for b in body.blocks if isinstance(b.terminator, Returns)), []
-        )
-        rest = builder.new_block(types)
+        rest = builder.new_block(_returned(body))
         leave = _Leaving(rest, cf.Br if isinstance(function, tt.Func) else core.Branch)
         inner = Rewriter.over(builder, (leave, *transformers), caller=location)
         inner.mapping.values.update(zip(body.parameters, arguments, strict=True))
@@ -138,6 +135,14 @@ def _can_inline(function: Op, *, splittable: bool) -> bool:
         return False
     at_the_end = sum(isinstance(op, Returns) for op in ends)
     return at_the_end == sum(isinstance(op, Returns) for op in body.walk())
+
+
+def _returned(body: Body) -> list[Type]:
+    """The types of the values that a function of several blocks returns."""
+    for block in body.blocks:
+        if isinstance(block.terminator, Returns):
+            return [value.type for value in block.terminator.operands]
+    return []
 
 
 def _is_splittable(builder: Builder) -> bool:

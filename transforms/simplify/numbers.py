@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import math
 import struct
-
-import attrs
+from typing import NamedTuple
 
 from ziggurat.codemodel.types import ScalarType, bf16, f8e4m3, f8e5m2, f16, f32, f64
 
 
-@attrs.frozen
-class FloatFormat:
+class FloatFormat(NamedTuple):
     """Bits of precision (with the leading one), the exponent of the smallest normal number, and the largest number."""
 
     precision: int
