@@ -193,17 +193,17 @@ def _lacks(item: Any, container: Any) -> bool:
     return item not in container
 
 
-_OPERATORS: dict[type[Op], Any] = {
-    py.Add: operator.add, py.Sub: operator.sub, py.Mul: operator.mul, py.Div: operator.truediv,
-    py.FloorDiv: operator.floordiv, py.Mod: operator.mod, py.Pow: operator.pow,
-    py.And: operator.and_, py.Or: operator.or_, py.Xor: operator.xor,
-    py.Shl: operator.lshift, py.Shr: operator.rshift, py.Eq: operator.eq, py.Ne: operator.ne,
-    py.Lt: operator.lt, py.Le: operator.le, py.Gt: operator.gt, py.Ge: operator.ge, py.Is: operator.is_,
-    py.IsNot: operator.is_not, py.In: _contains, py.NotIn: _lacks, py.Neg: operator.neg,
-    py.Pos: operator.pos, py.Invert: operator.invert, py.Not: operator.not_, py.Subscript: operator.getitem,
+# By the names of Python's module `operator`.
+_OPERATORS: dict[type[Op], str] = {
+    py.Add: "add", py.Sub: "sub", py.Mul: "mul", py.Div: "truediv", py.FloorDiv: "floordiv", py.Mod: "mod",
+    py.Pow: "pow", py.And: "and_", py.Or: "or_", py.Xor: "xor", py.Shl: "lshift", py.Shr: "rshift",
+    py.Eq: "eq", py.Ne: "ne", py.Lt: "lt", py.Le: "le", py.Gt: "gt", py.Ge: "ge", py.Is: "is_", py.IsNot: "is_not",
+    py.Neg: "neg", py.Pos: "pos", py.Invert: "invert", py.Not: "not_", py.Subscript: "getitem",
 }  # fmt: skip
-for _cls, _function in _OPERATORS.items():
-    _operator(_cls, _function)
+for _cls, _name in _OPERATORS.items():
+    _operator(_cls, getattr(operator, _name))
+_operator(py.In, _contains)
+_operator(py.NotIn, _lacks)
 
 
 # Control flow.

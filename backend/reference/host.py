@@ -90,9 +90,11 @@ def _runs(machine: Machine, op: tt.Hint, array: Array, step: int, what: str) -> 
         if whole.ndim == 1 or length <= 1:
             continue
         moved = np.moveaxis(whole, axis + 1, -1)
-        begins: Array = np.arange(1, moved.shape[-1]) % length == 0  # Whether the next element begins a run.
-        good: Array = (moved[..., 1:] - moved[..., :-1] == step) | begins
-        _require(machine, good.reshape(moved.shape[0], -1).all(1), f"values are not {what} in runs of {length}")
+        places = np.arange(1, moved.shape[-1], dtype=np.int64)
+        begins: Array = np.equal(places % length, 0)  # Whether the next element begins a run.
+        good: Array = np.logical_or(np.equal(np.diff(moved, axis=-1), step), begins)
+        every: Array = np.all(good.reshape(moved.shape[0], -1), axis=1)
+        _require(machine, every, f"values are not {what} in runs of {length}")
 
 
 @triton.of(tt.MaxContiguous)

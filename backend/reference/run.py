@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -181,8 +181,8 @@ def _array(given: object, type_: PtrType, name: str) -> Array:
 
 def _number(given: object, type_: ScalarType, name: str) -> Array:
     if isinstance(given, np.generic):
-        number: Any = given
-        given = number.item() if number.dtype.kind in "biuf" else float(number)
+        plain = isinstance(given, np.number | np.bool_)  # bf16 and the 8-bit floats are not.
+        given = cast(object, given.item()) if plain else float(cast(Any, given))
     fits = isinstance(given, (int, float)) if type_.is_float else isinstance(given, int)
     if not fits:
         raise LaunchError(f"{name} is {type_}: it takes a number of that type, not {given!r}")

@@ -113,9 +113,10 @@ def _histogram(machine: Machine, op: tt.Histogram, operands: Operands) -> Array:
     counts = (array >= 0) & (array < op.bins)
     if op.mask is not None:
         counts = counts & full(op.mask, operands[1])
-    rows: Array = np.broadcast_to(np.arange(counts.shape[0])[:, np.newaxis], counts.shape)
-    numbers = np.broadcast_to(array, counts.shape)[counts] + rows[counts] * op.bins
-    found = np.bincount(numbers, minlength=counts.shape[0] * op.bins)
+    numbers = np.arange(counts.shape[0], dtype=np.int64)
+    rows = np.broadcast_to(numbers.reshape(-1, 1), counts.shape)
+    bins = np.broadcast_to(array, counts.shape)[counts] + rows[counts] * op.bins
+    found = np.bincount(bins, minlength=counts.shape[0] * op.bins)
     return found.reshape(-1, op.bins).astype(np.int32)
 
 

@@ -48,7 +48,7 @@ DTYPES: dict[ScalarType, np.dtype[Any]] = {
 }  # fmt: skip
 
 ADDRESS = np.dtype(np.int64)
-GARBAGE_ADDRESS = (
+GARBAGE_ADDRESS = 0x5EED_BAD0_0000_0000  # Beyond what any machine maps for a program: 2**57 on x86-64, 2**52 on AArch64.
     0x5EED_BAD0_0000  # No argument lives here: user space of x86-64 and of AArch64 ends below what is mapped.
 )
 
@@ -99,8 +99,8 @@ def transformed(value: Any, function: Callable[[Array], Array]) -> Any:
     if isinstance(value, tuple):
         return tuple(transformed(part, function) for part in value)  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, Descriptor):
-        base, shape, strides = (transformed(v, function) for v in (value.base, value.shape, value.strides))
-        return Descriptor(base, shape, strides, value.nan)
+        shape = tuple(function(size) for size in value.shape)
+        return Descriptor(function(value.base), shape, tuple(map(function, value.strides)), value.nan)
     return value
 
 
@@ -118,8 +118,9 @@ def merged(count: int, parts: Sequence[tuple[Array, Any]]) -> Any:
         size = len(first)  # pyright: ignore[reportUnknownArgumentType]
         return tuple(merged(count, [(places, value[i]) for places, value in parts]) for i in range(size))
     if isinstance(first, Descriptor):
-        fields = merged(count, [(places, (v.base, v.shape, v.strides)) for places, v in parts])
-        return Descriptor(*fields, first.nan)
+        fields = [(places, (v.base, v.shape, v.strides)) for places, v in parts]
+        base, shape, strides = merged(count, fields)
+        return Descriptor(base, shape, strides, first.nan)
     if not is_array(first):
         return first
     inner = np.broadcast_shapes(*(value.shape[1:] for _, value in parts))

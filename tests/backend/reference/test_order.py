@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ziggurat.backend.reference.run as running
 from ziggurat.backend.reference.memory import Argument, Memory
@@ -200,3 +202,56 @@ def test_what_needs_watching_is_seen_beforehand():
     assert regions_in_order("scf.for %0 %1 %1 (%i : i32)void -> { tt.store %out %i; scf.yield; };") == ["p1"]
     wild = "%n : i64 = arith.constant @0; %p : ptr<i32> = tt.int_to_ptr %n; tt.store %p %1; %v : i32 = tt.load %x;"
     assert regions_in_order(wild) == ["p0"]
+
+
+def random_accesses(steps):
+    """Text of a kernel body of accesses to 8 elements, at places that depend on the program."""
+    lines = ["%7 : i32 = arith.constant @7;", "%acc0 : i32 = arith.constant @5;"]
+    for i, (kind, factor, offset) in enumerate(steps):
+        lines += [
+            f"%k{i} : i32 = arith.constant @{factor};",
+            f"%o{i} : i32 = arith.constant @{offset};",
+            f"%a{i} : i32 = arith.muli %pid %k{i};",
+            f"%b{i} : i32 = arith.addi %a{i} %o{i};",
+            f"%c{i} : i32 = arith.andi %b{i} %7;",
+            f"%p{i} : ptr<i32> = tt.addptr %x %c{i};",
+        ]
+        acc, after = f"%acc{i}", f"%acc{i + 1}"
+        mixed = f"%m{i} : i32 = arith.muli {acc} %7; %n{i} : i32 = arith.addi %m{i} %pid;"
+        keep = f"{after} : i32 = arith.addi {acc} %o{i};"
+        lines += {
+            "load": [f"%v{i} : i32 = tt.load %p{i};", mixed, f"{after} : i32 = arith.xori %n{i} %v{i};"],
+            "store": [mixed, f"tt.store %p{i} %n{i};", keep],
+            "add": [f"%v{i} : i32 = tt.atomic_rmw %p{i} {acc} @add;", keep],
+            "max": [f"%v{i} : i32 = tt.atomic_rmw %p{i} {acc} @max;", keep],
+            "xchg": [f"{after} : i32 = tt.atomic_rmw %p{i} {acc} @xchg;"],
+            "cas": [f"{after} : i32 = tt.atomic_cas %p{i} %o{i} {acc};"],
+            "branch": [
+                f"%v{i} : i32 = arith.andi %pid %1;",
+                f"%w{i} : i1 = arith.cmpi %v{i} %0 @eq;",
+                f"{after} : i32 = scf.if %w{i} ()i32 -> {{ tt.store %p{i} {acc}; scf.yield %o{i}; }} ()i32 -> {{",
+                f"%u{i} : i32 = tt.load %p{i}; scf.yield %u{i}; }};",
+            ],
+            "loop": [
+                f"{after} : i32 = scf.for %0 %k{i} %1 {acc} (%i{i} : i32, %s{i} : i32)i32 -> {{",
+                f"%q{i} : i32 = arith.addi %i{i} %c{i}; %r{i} : i32 = arith.andi %q{i} %7;",
+                f"%t{i} : ptr<i32> = tt.addptr %x %r{i}; %v{i} : i32 = tt.load %t{i};",
+                f"%w{i} : i32 = arith.addi %v{i} %s{i}; tt.store %p{i} %w{i}; scf.yield %w{i}; }};",
+            ],
+        }[kind]
+    return "\n".join([*lines, f"tt.store %out %acc{len(steps)};"])
+
+
+kinds = st.sampled_from(["load", "store", "add", "max", "xchg", "cas", "branch", "loop"])
+steps = st.lists(st.tuples(kinds, st.integers(0, 3), st.integers(0, 8)), min_size=1, max_size=5)
+
+
+@given(steps, st.integers(2, 8))
+def test_any_accesses_have_the_result_of_one_by_one(steps, batch):
+    kernel = model(random_accesses(steps))
+    found = []
+    for size in (1, batch):
+        x, y = np.arange(8, dtype=np.int32), np.zeros(8, np.int32)
+        running.run(kernel, None, (7,), [x, y], batch=size)
+        found.append((x.tolist(), y.tolist()))
+    assert found[0] == found[1]
