@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from ziggurat.codemodel.types import (
     constexpr_type,
 )
 from ziggurat.frontends.language import Function
+from ziggurat.frontends.reflection.names import as_constant
 from ziggurat.transforms.attribution import constant
 
 
@@ -81,8 +81,6 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
 
 def constant_of(function: Function, name: str, given: Any) -> ConstantType:
     """The attributed type of an argument that is compiled in."""
-    from ziggurat.frontends.reflection.names import as_constant
-
     if isinstance(given, list):
         given = tuple(given)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     known, value = as_constant(given)
@@ -104,6 +102,8 @@ def constexpr_names(function: Function) -> set[str]:
 
 def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by parameter, defaults filled in. Raises `LaunchError` in words for the caller."""
+    from difflib import get_close_matches
+
     names = list(function.signature.parameters)
     if len(arguments) > len(names):
         raise LaunchError(
@@ -112,7 +112,7 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
     bound = dict(zip(names, arguments, strict=False))
     for name, value in keywords.items():
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
+            near = get_close_matches(name, names, 1)
             raise LaunchError(
                 f"'{function.name}' has no parameter '{name}'",
                 hint=f"did you mean '{near[0]}'?" if near else f"{function.name}{function.signature}",
