@@ -48,9 +48,8 @@ DTYPES: dict[ScalarType, np.dtype[Any]] = {
 }  # fmt: skip
 
 ADDRESS = np.dtype(np.int64)
-GARBAGE_ADDRESS = 0x5EED_BAD0_0000_0000  # Beyond what any machine maps for a program: 2**57 on x86-64, 2**52 on AArch64.
-    0x5EED_BAD0_0000  # No argument lives here: user space of x86-64 and of AArch64 ends below what is mapped.
-)
+# Beyond what any machine maps for a program: 2**57 on x86-64, 2**52 on AArch64.
+GARBAGE_ADDRESS = 0x5EED_BAD0_0000_0000
 
 
 @attrs.frozen(eq=False)
