@@ -382,7 +382,8 @@ class AddPtr(Op, Pure):
 class Load(Op, MemoryRead):
     """Read what the pointers point to; where the mask is false nothing is read and the element is `other`.
 
-    Without `other` such an element has no defined value.
+    Without `other` such an element has no defined value. In a GPU model, `width` is how many registers in a row point to
+    neighbours that are aligned, and masked, together.
     """
 
     ptr: Value = operand()
@@ -391,6 +392,7 @@ class Load(Op, MemoryRead):
     cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
     eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
     volatile: bool = attribute(bool, default=False)
+    width: int = attribute(int, default=1)
 
     def infer_type(self) -> Type:
         return with_element(self.ptr.type, pointee_of(self, self.ptr))
@@ -404,13 +406,14 @@ class Load(Op, MemoryRead):
 
 @operation("tt.store")
 class Store(Op, MemoryWrite):
-    """Write where the pointers point to; where the mask is false nothing is written."""
+    """Write where the pointers point to; where the mask is false nothing is written. `width` is as of `tt.load`."""
 
     ptr: Value = operand()
     value: Value = operand()
     mask: Value | None = operand(default=None)
     cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
     eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
+    width: int = attribute(int, default=1)
 
     def check(self) -> None:
         expected = with_element(self.ptr.type, pointee_of(self, self.ptr))

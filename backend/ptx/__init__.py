@@ -1,0 +1,1 @@
+"""Emission: a GPU model becomes LLVM text and PTX."""

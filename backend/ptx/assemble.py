@@ -1,0 +1,99 @@
+"""From a GPU model to LLVM text, and from that to PTX by llvmlite's NVPTX target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import attrs
+
+from ziggurat.backend.ptx import control, crossing, elementwise, functions, memory, tensors  # They fill the table.
+from ziggurat.backend.ptx.emitter import Emitter, Options, emitted_type, kernel_of
+from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.types import PtrType
+
+PARTS = (control, crossing, elementwise, functions, memory, tensors)
+
+# The PTX version that is asked for; drivers since CUDA 12.8 know it.
+_PTX_FEATURE = {"sm_80": "+ptx87", "sm_86": "+ptx87", "sm_89": "+ptx87", "sm_90": "+ptx87", "sm_90a": "+ptx87"}
+
+
+@attrs.frozen
+class Assembly:
+    """The texts of a kernel. `symbol` is its name in the PTX."""
+
+    symbol: str
+    llvm: str
+    ptx: str
+
+
+def symbol_of(name: str) -> str:
+    """A function's name as PTX can have it."""
+    return re.sub(r"[^A-Za-z0-9_$]", "_", name)
+
+
+def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
+    """The LLVM text of a GPU model."""
+    emitter = Emitter(module, options or Options())
+    func = kernel_of(module)
+    parameters: list[str] = []
+    divisibility: Sequence[int] = func.divisibility or (1,) * len(func.body.parameters)
+    for index, (parameter, known) in enumerate(zip(func.body.parameters, divisibility, strict=True)):
+        attribute = f" align {known}" if isinstance(parameter.type, PtrType) and known > 1 else ""
+        parameters.append(f"{emitted_type(parameter.type)}{attribute} %p{index}")
+        emitter.values[parameter] = f"%p{index}"
+    emitter.label = "start"
+    control.function_body(emitter, func.body)
+    threads = 32 * module.num_warps
+    lines = [
+        'target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"',
+        'target triple = "nvptx64-nvidia-cuda"',
+        "@smem = external addrspace(3) global [0 x i8], align 1024",
+        f"define ptx_kernel void @{symbol_of(func.sym_name)}({', '.join(parameters)}) #0 {{",
+        "entry:",
+        *emitter.preamble,
+        "  br label %start",
+        "start:",
+        *emitter.lines,
+        "}",
+        *emitter.declarations,
+        f'attributes #0 = {{ convergent nounwind "nvvm.reqntid"="{threads}" }}',
+        "attributes #1 = { convergent nounwind }",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@lru_cache(maxsize=8)
+def _machine(target: str) -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    features = _PTX_FEATURE.get(target, "+ptx87")
+    return llvm.Target.from_triple("nvptx64-nvidia-cuda").create_target_machine(cpu=target, features=features, opt=3)
+
+
+def to_ptx(llvm_text: str, target: str) -> str:
+    """The PTX of LLVM text. Raises `InternalError` where LLVM rejects it."""
+    import llvmlite.binding as llvm
+
+    machine = _machine(target)
+    try:
+        module: Any = llvm.parse_assembly(llvm_text)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"LLVM rejects the emitted text: {error}", llvm_text) from None
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return machine.emit_assembly(module)
+
+
+def assemble(module: gpu.Module, options: Options | None = None) -> Assembly:
+    """All texts of a GPU model."""
+    text = to_llvm(module, options)
+    return Assembly(symbol_of(kernel_of(module).sym_name), text, to_ptx(text, module.target))

@@ -1,0 +1,200 @@
+"""Emission of control flow: structured ops become blocks; what is carried becomes phis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
+from ziggurat.backend.ptx.emitter import emitted_type as text_of
+from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.types import Type
+
+
+def function_body(emitter: Emitter, body: Body) -> None:
+    """Emit a function's blocks."""
+    labels = emitter.labels = {block: emitter.name("block") for block in body.blocks[1:]}
+    incoming = emitter.incoming = {block: [] for block in body.blocks[1:]}
+    places: dict[Block, int] = {}
+    for block in body.blocks:
+        if block is not body.entry:
+            emitter.start(labels[block])
+            places[block] = len(emitter.lines)
+            for parameter in block.parameters:
+                emitter.values[parameter] = _fresh(emitter, parameter.type)
+        emitter.ops(block.ops)
+    for block in reversed(body.blocks[1:]):
+        phis: list[str] = []
+        for index, parameter in enumerate(block.parameters):
+            sources = [(values[index], label) for values, label in incoming[block]]
+            phis += _phis(parameter.type, emitter.values[parameter], sources)
+        emitter.lines[places[block] : places[block]] = phis
+
+
+def _fresh(emitter: Emitter, type_: Type) -> Emitted:
+    """Names for the registers of a value that phis will define."""
+    if not is_tensor(type_):
+        return f"%{emitter.name('phi')}"
+    layout = layout_of(type_)
+    names = {canonical(layout, r): "" for r in range(layout.num_registers)}
+    for register in names:
+        names[register] = f"%{emitter.name('phi')}"
+    return [names[canonical(layout, r)] for r in range(layout.num_registers)]
+
+
+def _phis(type_: Type, names: Emitted, sources: Sequence[tuple[Emitted, str]]) -> list[str]:
+    """The phi instructions that give the names what comes from each predecessor."""
+    kind = text_of(type_)
+    if isinstance(names, str):
+        pairs = ", ".join(f"[ {value}, %{label} ]" for value, label in sources)
+        return [f"  {names} = phi {kind} {pairs}"]
+    lines: list[str] = []
+    for register, name in enumerate(names):
+        if name in names[:register]:
+            continue
+        pairs = ", ".join(f"[ {value[register]}, %{label} ]" for value, label in sources)
+        lines.append(f"  {name} = phi {kind} {pairs}")
+    return lines
+
+
+def _packed(values: Sequence[Emitted]) -> Emitted:
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _region(emitter: Emitter, body: Body) -> list[Emitted]:
+    """Emit a body of one block in place; what its terminator hands on."""
+    *ops, terminator = body.entry.ops
+    emitter.ops(ops)
+    return [emitter.values[value] for value in terminator.operands]
+
+
+@emits(scf.For)
+def _for(emitter: Emitter, op: scf.For) -> Emitted:
+    kind = text_of(op.start.type)
+    start, stop, step = (emitter.scalar(value) for value in (op.start, op.stop, op.step))
+    head, inside, after = (emitter.name(hint) for hint in ("head", "loop", "after"))
+    before = emitter.label
+    index, *carried = op.body.parameters
+    emitter.line(f"br label %{head}")
+    emitter.start(head)
+    place = len(emitter.lines)
+    for parameter in (index, *carried):
+        emitter.values[parameter] = _fresh(emitter, parameter.type)
+    number = emitter.scalar(index)
+    emitter.line(f"br i1 {_goes_on(emitter, op, kind, number, stop, step)}, label %{inside}, label %{after}")
+    emitter.start(inside)
+    yielded = _region(emitter, op.body)
+    following = emitter.emit(f"add {kind} {number}, {step}")
+    back = emitter.label
+    emitter.line(f"br label %{head}")
+    phis = _phis(index.type, number, [(start, before), (following, back)])
+    for parameter, initial, value in zip(carried, op.initial, yielded, strict=True):
+        phis += _phis(parameter.type, emitter.values[parameter], [(emitter.values[initial], before), (value, back)])
+    emitter.lines[place:place] = phis
+    emitter.start(after)
+    return _packed([emitter.values[parameter] for parameter in carried])
+
+
+def _goes_on(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
+    """Whether a loop runs its body for this index: up to `stop`, or down to it where the step is negative."""
+    signed = getattr(op.start.type, "signed", True)
+    less, greater = ("slt", "sgt") if signed else ("ult", "ugt")
+    known = _constant(op.step)
+    if known is not None:
+        return emitter.emit(f"icmp {less if known > 0 else greater} {kind} {number}, {stop}")
+    up = emitter.emit(f"icmp {less} {kind} {number}, {stop}")
+    down = emitter.emit(f"icmp {greater} {kind} {number}, {stop}")
+    if not signed:
+        return up
+    negative = emitter.emit(f"icmp slt {kind} {step}, 0")
+    return emitter.emit(f"select i1 {negative}, i1 {down}, i1 {up}")
+
+
+def _constant(value: Value) -> int | None:
+    return value.op.value if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) else None
+
+
+@emits(scf.If)
+def _if(emitter: Emitter, op: scf.If) -> Emitted:
+    then, otherwise, after = (emitter.name(hint) for hint in ("then", "else", "after"))
+    emitter.line(f"br i1 {emitter.scalar(op.condition)}, label %{then}, label %{otherwise}")
+    ends: list[tuple[list[Emitted], str]] = []
+    for label, body in ((then, op.then), (otherwise, op.otherwise)):
+        emitter.start(label)
+        values = _region(emitter, body)
+        ends.append((values, emitter.label))
+        emitter.line(f"br label %{after}")
+    emitter.start(after)
+    types = [value.type for value in op.then.entry.terminator.operands]
+    results: list[Emitted] = []
+    for index, type_ in enumerate(types):
+        names = _fresh(emitter, type_)
+        for line in _phis(type_, names, [(values[index], label) for values, label in ends]):
+            emitter.lines.append(line)
+        results.append(names)
+    return _packed(results)
+
+
+@emits(scf.While)
+def _while(emitter: Emitter, op: scf.While) -> Emitted:
+    head, inside, after = (emitter.name(hint) for hint in ("head", "loop", "after"))
+    before = emitter.label
+    emitter.line(f"br label %{head}")
+    emitter.start(head)
+    place = len(emitter.lines)
+    for parameter in op.before.parameters:
+        emitter.values[parameter] = _fresh(emitter, parameter.type)
+    condition, *handed = _region(emitter, op.before)
+    emitter.line(f"br i1 {condition}, label %{inside}, label %{after}")
+    emitter.start(inside)
+    for parameter, value in zip(op.after.parameters, handed, strict=True):
+        emitter.values[parameter] = value
+    yielded = _region(emitter, op.after)
+    back = emitter.label
+    emitter.line(f"br label %{head}")
+    phis: list[str] = []
+    for parameter, initial, value in zip(op.before.parameters, op.initial, yielded, strict=True):
+        phis += _phis(parameter.type, emitter.values[parameter], [(emitter.values[initial], before), (value, back)])
+    emitter.lines[place:place] = phis
+    emitter.start(after)
+    return _packed(handed)
+
+
+@emits(scf.Yield, scf.Condition)
+def _handed_on(emitter: Emitter, op: Op) -> Emitted:
+    raise AssertionError(f"{op.NAME} is emitted with the op that owns its body")
+
+
+def _go(emitter: Emitter, successor: Successor) -> str:
+    given = [emitter.values[value] for value in successor.arguments]
+    emitter.incoming[successor.block].append((given, emitter.label))
+    return emitter.labels[successor.block]
+
+
+@emits(cf.Br)
+def _br(emitter: Emitter, op: cf.Br) -> Emitted:
+    emitter.line(f"br label %{_go(emitter, op.target)}")
+
+
+@emits(cf.CondBr)
+def _cond_br(emitter: Emitter, op: cf.CondBr) -> Emitted:
+    condition = emitter.scalar(op.condition)
+    then, otherwise = _go(emitter, op.then), _go(emitter, op.otherwise)
+    emitter.line(f"br i1 {condition}, label %{then}, label %{otherwise}")
+
+
+@emits(tt.Return)
+def _return(emitter: Emitter, op: tt.Return) -> Emitted:
+    emitter.line("ret void")
+
+
+@emits(core.TupleLoad)
+def _tuple_load(emitter: Emitter, op: core.TupleLoad) -> Emitted:
+    return emitter.values[op.tuple][op.index]
+
+
+@emits(core.MakeTuple)
+def _tuple(emitter: Emitter, op: core.MakeTuple) -> Emitted:
+    return tuple(emitter.values[value] for value in op.components)

@@ -1,0 +1,277 @@
+"""The emitter: a GPU model, op by op, as LLVM text for one thread.
+
+A scalar is one LLVM value, a tensor a list of them: one for each register number of its layout, where registers that hold copies share
+the value. What an op emits is a function registered for its class with `@emits`; it gets the emitter and the op, and gives the
+value (a str, a list, or a tuple of these for a Tuple).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.op import Block, Op, Value
+from ziggurat.codemodel.types import SharedType, TensorType, TupleType, Type
+
+Emitted = Any  # str, list[str], or a tuple of these; None of an op without a value.
+Emission = Callable[["Emitter", Any], Emitted]
+
+EMITTERS: dict[type[Op], Emission] = {}
+
+
+def emits(*classes: type[Op]) -> Callable[[Emission], Emission]:
+    """Decorator: the function emits ops of these classes."""
+
+    def register(function: Emission) -> Emission:
+        for cls in classes:
+            EMITTERS[cls] = function
+        return function
+
+    return register
+
+
+@attrs.frozen
+class Options:
+    """Choices of emission. `exact_math` uses IEEE division and square roots instead of the fast ones."""
+
+    exact_math: bool = False
+
+
+class Emitter:
+    """Writes one kernel. `values` holds what was emitted for each value of the model."""
+
+    def __init__(self, module: gpu.Module, options: Options) -> None:
+        self.module = module
+        self.options = options
+        self.num_warps = module.num_warps
+        self.values: dict[Value, Emitted] = {}
+        self.preamble: list[str] = []
+        self.lines: list[str] = []
+        self.declarations: dict[str, None] = {}
+        # The block that lines go to, and of a function with several: labels, and what comes from which predecessor.
+        self.label = "entry"
+        self.labels: dict[Block, str] = {}
+        self.incoming: dict[Block, list[tuple[list[Emitted], str]]] = {}
+        self._count = 0
+        self._entry: dict[Any, str] = {}
+        self._into = self.lines
+
+    # Text.
+
+    def name(self, hint: str = "v") -> str:
+        """A fresh name of a value or a block, without its sigil."""
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def line(self, text: str) -> None:
+        """Append an instruction that gives nothing."""
+        self._into.append(f"  {text}")
+
+    def emit(self, text: str) -> str:
+        """Append an instruction; the name of its value."""
+        name = f"%{self.name()}"
+        self._into.append(f"  {name} = {text}")
+        return name
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self._into.append(f"{label}:")
+        self.label = label
+
+    def declare(self, text: str) -> None:
+        """Declare an external function, once."""
+        self.declarations.setdefault(f"declare {text}")
+
+    def call(self, result: str, function: str, *arguments: tuple[str, str], attributes: str = "") -> str:
+        """Call an external function, declaring it. `arguments` are (type, value)."""
+        self.declare(f"{result} @{function}({', '.join(kind for kind, _ in arguments)})")
+        text = f"call {result} @{function}({', '.join(f'{kind} {value}' for kind, value in arguments)}){attributes}"
+        if result == "void":
+            self.line(text)
+            return ""
+        return self.emit(text)
+
+    def asm(self, result: str, text: str, constraints: str, *arguments: tuple[str, str], effect: bool = False) -> str:
+        """Inline assembly; `effect` keeps it in place."""
+        # In LLVM's inline assembly, "$" begins an operand.
+        text = text.replace("\n", "\\0A").replace('"', '\\"').replace("\t", "\\09")
+        side = " sideeffect" if effect else ""
+        given = ", ".join(f"{kind} {value}" for kind, value in arguments)
+        line = f'call {result} asm{side} "{text}", "{constraints}"({given})'
+        if effect:
+            line += " #1"
+        if result == "void":
+            self.line(line)
+            return ""
+        return self.emit(line)
+
+    @contextmanager
+    def at_entry(self) -> Any:
+        """Append to the entry block, whose values are seen everywhere, until the end of the `with`."""
+        outer = self._into
+        self._into = self.preamble
+        try:
+            yield
+        finally:
+            self._into = outer
+
+    def once(self, key: Any, make: Callable[[], str]) -> str:
+        """A value of the entry block, made at the first request."""
+        found = self._entry.get(key)
+        if found is None:
+            with self.at_entry():
+                found = self._entry[key] = make()
+        return found
+
+    # Threads.
+
+    def thread(self) -> str:
+        """The number of the thread in the program, as i32."""
+        return self.once("thread", lambda: self.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x"))
+
+    def linear(self, bits: Sequence[int], key: Any = None) -> str:
+        """The xor of `bits[i]` over the bits i that are set in the thread's number: a linear map of threads to numbers."""
+        wanted = tuple(bits)
+        return self.once(("linear", wanted), lambda: self._linear(wanted))
+
+    def _linear(self, bits: tuple[int, ...]) -> str:
+        thread = self.thread()
+        result = "0"
+        position = 0
+        used = 0
+        while position < len(bits):
+            basis = bits[position]
+            if basis == 0:
+                position += 1
+                continue
+            # A run of bits that are moved by one distance is moved at once.
+            end = position + 1
+            if basis & (basis - 1) == 0:
+                while end < len(bits) and bits[end] == basis << (end - position):
+                    end += 1
+            count = end - position
+            if basis & (basis - 1) == 0:
+                mask = ((1 << count) - 1) << position
+                part = self.emit(f"and i32 {thread}, {mask}")
+                shift = basis.bit_length() - 1 - position
+                if shift > 0:
+                    part = self.emit(f"shl nuw nsw i32 {part}, {shift}")
+                elif shift < 0:
+                    part = self.emit(f"lshr exact i32 {part}, {-shift}")
+                spread = ((1 << count) - 1) * basis
+            else:
+                bit = self.emit(f"and i32 {thread}, {1 << position}")
+                test = self.emit(f"icmp ne i32 {bit}, 0")
+                part = self.emit(f"select i1 {test}, i32 {basis}, i32 0")
+                spread = basis
+            if result == "0":
+                result = part
+            else:
+                result = self.emit(f"{'xor' if used & spread else 'or disjoint'} i32 {result}, {part}")
+            used |= spread
+            position = end
+        return result
+
+    def thread_bases(self, layout: Layout) -> tuple[int, ...]:
+        """The bases of a layout's lanes and warps, as of the bits of the thread's number."""
+        return (*layout.lanes, *layout.warps)
+
+    def owner(self, layout: Layout | None) -> str | None:
+        """A condition that holds in one of the threads that hold copies of an element; None where there are no copies.
+
+        Without a layout: of a scalar, which every thread holds.
+        """
+        if layout is None:
+            mask = 32 * self.num_warps - 1
+        else:
+            _, lanes, warps = layout.free
+            mask = lanes | warps << 5
+        if mask == 0:
+            return None
+
+        def make() -> str:
+            masked = self.emit(f"and i32 {self.thread()}, {mask}")
+            return self.emit(f"icmp eq i32 {masked}, 0")
+
+        return self.once(("owner", mask), make)
+
+    # Values.
+
+    def scalar(self, value: Value) -> str:
+        """What was emitted for a scalar."""
+        found = self.values[value]
+        assert isinstance(found, str), f"{value!r} is not a scalar"
+        return found
+
+    def tensor(self, value: Value) -> list[str]:
+        """What was emitted for a tensor: one value for each register."""
+        found = self.values[value]
+        assert isinstance(found, list), f"{value!r} is not a tensor"
+        return found  # pyright: ignore[reportUnknownVariableType]
+
+    def each(self, type_: Type, values: Iterable[Value], make: Callable[..., str]) -> Emitted:
+        """Apply `make` to scalars, or to tensors register by register; copies are made once."""
+        given = list(values)
+        if not isinstance(type_, TensorType):
+            return make(*(self.scalar(value) for value in given))
+        layout = layout_of(type_)
+        operands = [self.values[value] for value in given]
+        made: dict[int, str] = {}
+        result: list[str] = []
+        for register in range(layout.num_registers):
+            first = canonical(layout, register)
+            if first not in made:
+                made[first] = make(*(o if isinstance(o, str) else o[first] for o in operands))
+            result.append(made[first])
+        return result
+
+    def ops(self, ops: Iterable[Op]) -> None:
+        """Emit ops in order."""
+        for op in ops:
+            function = EMITTERS.get(type(op))
+            if function is None:
+                raise InternalError(f"nothing is registered to emit {op.NAME}", str(op.root()))
+            made = function(self, op)
+            if made is not None:
+                self.values[op.result] = made
+
+
+def layout_of(type_: Type) -> Layout:
+    """The layout of a tensor of a GPU model."""
+    assert isinstance(type_, TensorType) and type_.layout is not None, f"{type_} has no layout"
+    return type_.layout
+
+
+def canonical(layout: Layout, register: int) -> int:
+    """The first register that holds the same element."""
+    return register & ~layout.free[0]
+
+
+def is_tensor(type_: Type) -> bool:
+    """True of tensors."""
+    return isinstance(type_, TensorType)
+
+
+def components(type_: Type) -> Sequence[Type]:
+    """The types of the components of a packed value."""
+    return type_.components if isinstance(type_, TupleType) else (type_,)
+
+
+def emitted_type(type_: Type) -> str:
+    """The LLVM type of a scalar, or of one register of a tensor; of a buffer, its address."""
+    return "ptr addrspace(3)" if isinstance(type_, SharedType) else llvm_type(type_)
+
+
+def kernel_of(module: gpu.Module) -> tt.Func:
+    """The one function of a GPU model."""
+    functions = [op for op in module.body.entry.ops if isinstance(op, tt.Func)]
+    if len(functions) != 1:
+        raise InternalError(f"a GPU model has one function, this one has {len(functions)}", str(module))
+    return functions[0]

@@ -1,0 +1,242 @@
+"""Emission of loads and stores of global memory: vectors of up to 128 bits, with a predicate where there is a mask.
+
+`width` of an access says how many registers in a row point to neighbours that are aligned together and masked together. Masked
+accesses are inline assembly with a predicate, because a branch around each would be slower; others are LLVM's own, which it may
+schedule.
+"""
+
+from __future__ import annotations
+
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
+from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.tensors import unique_registers
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
+from ziggurat.codemodel.types import ScalarType, Type, element_of, i1
+
+_WORD = {1: ("b8", "i8", "c"), 2: ("b16", "i16", "h"), 4: ("b32", "i32", "r"), 8: ("b64", "i64", "l")}
+
+
+def words_of(bytes_: int) -> tuple[int, int]:
+    """How an access of so many bytes (1 to 16) is divided: the size of a word in bytes, and the number of words."""
+    if bytes_ >= 16:
+        return 4, bytes_ // 4
+    return (bytes_, 1) if bytes_ in (1, 2, 4) else (4, 2) if bytes_ == 8 else (1, bytes_)
+
+
+def to_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
+    """A value as the bits that memory holds: i1 is a byte, floats are their bits."""
+    if scalar == i1:
+        return emitter.emit(f"zext i1 {value} to i8")
+    kind = llvm_type(scalar)
+    return emitter.emit(f"bitcast {kind} {value} to i{scalar.bits}") if kind[0] != "i" else value
+
+
+def from_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
+    """The inverse of `to_memory`."""
+    if scalar == i1:
+        return emitter.emit(f"icmp ne i8 {value}, 0")
+    kind = llvm_type(scalar)
+    return emitter.emit(f"bitcast i{scalar.bits} {value} to {kind}") if kind[0] != "i" else value
+
+
+def pack(emitter: Emitter, values: list[str], size: int, word: int) -> list[str]:
+    """Bits of elements of `size` bytes as words of `word` bytes."""
+    if word == size:
+        return values
+    if word < size:
+        raise AssertionError("a word holds at least an element")
+    per = word // size
+    packed: list[str] = []
+    for start in range(0, len(values), per):
+        result = emitter.emit(f"zext i{8 * size} {values[start]} to i{8 * word}")
+        for index in range(1, per):
+            part = emitter.emit(f"zext i{8 * size} {values[start + index]} to i{8 * word}")
+            part = emitter.emit(f"shl i{8 * word} {part}, {8 * size * index}")
+            result = emitter.emit(f"or disjoint i{8 * word} {result}, {part}")
+        packed.append(result)
+    return packed
+
+
+def unpack(emitter: Emitter, words: list[str], size: int, word: int) -> list[str]:
+    """The inverse of `pack`."""
+    if word == size:
+        return words
+    values: list[str] = []
+    for item in words:
+        for index in range(word // size):
+            part = emitter.emit(f"lshr i{8 * word} {item}, {8 * size * index}") if index else item
+            values.append(emitter.emit(f"trunc i{8 * word} {part} to i{8 * size}"))
+    return values
+
+
+def _modifiers(cache: CacheModifier, eviction: EvictionPolicy) -> str:
+    text = "" if cache is CacheModifier.NONE else f".{cache.value}"
+    if eviction is EvictionPolicy.FIRST:
+        text += ".L1::evict_first"
+    elif eviction is EvictionPolicy.LAST:
+        text += ".L1::evict_last"
+    return text
+
+
+def _word(size: int, width: int) -> int:
+    """The word size of an access of `width` elements: of 8-byte elements 8, otherwise as `words_of` says."""
+    return 8 if size == 8 else max(size, words_of(size * width)[0])
+
+
+def load_vector(
+    emitter: Emitter,
+    address: str,
+    scalar: ScalarType,
+    width: int,
+    mask: str | None,
+    others: list[str] | None,
+    op: tt.Load,
+) -> list[str]:
+    """`width` neighbours from an address."""
+    size = scalar.bytes
+    word = _word(size, width)
+    count = size * width // word
+    bits = 8 * word
+    special = op.cache is not CacheModifier.NONE or op.eviction is not EvictionPolicy.NORMAL or op.volatile
+    if mask is None and not special:
+        kind = f"i{bits}" if count == 1 else f"<{count} x i{bits}>"
+        loaded = emitter.emit(f"load {kind}, ptr addrspace(1) {address}, align {size * width}")
+        words = (
+            [loaded] if count == 1 else [emitter.emit(f"extractelement {kind} {loaded}, i32 {i}") for i in range(count)]
+        )
+    else:
+        words = _masked_load(
+            emitter, address, word, count, mask, _other_words(emitter, others, scalar, word, count), op
+        )
+    return [from_memory(emitter, value, scalar) for value in unpack(emitter, words, size, word)]
+
+
+def _other_words(emitter: Emitter, others: list[str] | None, scalar: ScalarType, word: int, count: int) -> list[str]:
+    if others is None:
+        return ["0"] * count
+    return pack(emitter, [to_memory(emitter, other, scalar) for other in others], scalar.bytes, word)
+
+
+def _masked_load(
+    emitter: Emitter, address: str, word: int, count: int, mask: str | None, others: list[str], op: tt.Load
+) -> list[str]:
+    """Loaded words; where the mask is false, the others. 8-bit words go through registers of 16 bits."""
+    kind = "i16" if word == 1 else f"i{8 * word}"
+    register = {1: "h", 2: "h", 4: "r", 8: "l"}[word]
+    move = {1: "u16", 2: "u16", 4: "u32", 8: "u64"}[word]
+    if word == 1:
+        others = [emitter.emit(f"zext i8 {other} to i16") for other in others]
+    outputs = [f"${index}" for index in range(count)]
+    first = count  # The operand numbers of the inputs follow those of the outputs.
+    text = [f"mov.{move} {output}, ${first + index};" for index, output in enumerate(outputs)]
+    target = outputs[0] if count == 1 else "{" + ", ".join(outputs) + "}"
+    vector = "" if count == 1 else f".v{count}"
+    volatile = ".volatile" if op.volatile else ""
+    guard = f"@${first + count + 1} " if mask is not None else ""
+    modifiers = "" if op.volatile else _modifiers(op.cache, op.eviction)
+    text.append(f"{guard}ld{volatile}.global{modifiers}{vector}.b{8 * word} {target}, [ ${first + count} + 0 ];")
+    constraints = [f"=&{register}"] * count + [register] * count + ["l"] + (["b"] if mask is not None else [])
+    result = kind if count == 1 else "{ " + ", ".join([kind] * count) + " }"
+    arguments = [(kind, other) for other in others] + [("ptr addrspace(1)", address)]
+    if mask is not None:
+        arguments.append(("i1", mask))
+    made = emitter.asm(result, " ".join(text), ",".join([*constraints, "~{memory}"]), *arguments, effect=True)
+    words = [made] if count == 1 else [emitter.emit(f"extractvalue {result} {made}, {i}") for i in range(count)]
+    return [emitter.emit(f"trunc i16 {item} to i8") for item in words] if word == 1 else words
+
+
+def store_vector(
+    emitter: Emitter, address: str, values: list[str], scalar: ScalarType, mask: str | None, op: tt.Store
+) -> None:
+    """Neighbours to an address, where the mask holds."""
+    size = scalar.bytes
+    word = _word(size, len(values))
+    words = pack(emitter, [to_memory(emitter, value, scalar) for value in values], size, word)
+    count = len(words)
+    special = op.cache is not CacheModifier.NONE or op.eviction is not EvictionPolicy.NORMAL
+    if mask is None and not special:
+        kind = f"i{8 * word}"
+        stored = words[0]
+        if count > 1:
+            kind = f"<{count} x i{8 * word}>"
+            stored = "poison"
+            for index, item in enumerate(words):
+                stored = emitter.emit(f"insertelement {kind} {stored}, i{8 * word} {item}, i32 {index}")
+        emitter.line(f"store {kind} {stored}, ptr addrspace(1) {address}, align {size * len(values)}")
+        return
+    kind = "i16" if word == 1 else f"i{8 * word}"
+    if word == 1:
+        words = [emitter.emit(f"zext i8 {item} to i16") for item in words]
+    register = {1: "h", 2: "h", 4: "r", 8: "l"}[word]
+    inputs = [f"${index + 1}" for index in range(count)]
+    source = inputs[0] if count == 1 else "{" + ", ".join(inputs) + "}"
+    vector = "" if count == 1 else f".v{count}"
+    guard = f"@${count + 1} " if mask is not None else ""
+    text = f"{guard}st.global{_modifiers(op.cache, op.eviction)}{vector}.b{8 * word} [ $0 + 0 ], {source};"
+    constraints = ["l"] + [register] * count + (["b"] if mask is not None else [])
+    arguments = [("ptr addrspace(1)", address), *((kind, item) for item in words)]
+    if mask is not None:
+        arguments.append(("i1", mask))
+    emitter.asm("void", text, ",".join([*constraints, "~{memory}"]), *arguments, effect=True)
+
+
+def _pointee(type_: Type) -> ScalarType:
+    pointee = element_of(type_).pointee  # type: ignore[attr-defined]
+    assert isinstance(pointee, ScalarType)
+    return pointee
+
+
+@emits(tt.Load)
+def _load(emitter: Emitter, op: tt.Load) -> Emitted:
+    scalar = _pointee(op.ptr.type)
+    if not is_tensor(op.ptr.type):
+        mask = emitter.scalar(op.mask) if op.mask is not None else None
+        others = [emitter.scalar(op.other)] if op.other is not None else None
+        return load_vector(emitter, emitter.scalar(op.ptr), scalar, 1, mask, others, op)[0]
+    layout = layout_of(op.ptr.type)
+    pointers = emitter.tensor(op.ptr)
+    masks = emitter.tensor(op.mask) if op.mask is not None else None
+    others = emitter.tensor(op.other) if op.other is not None else None
+    values: dict[int, str] = {}
+    for first in unique_registers(layout):
+        if first in values:
+            continue
+        group = range(first, first + op.width)
+        mask = masks[first] if masks is not None else None
+        given = [others[register] for register in group] if others is not None else None
+        loaded = load_vector(emitter, pointers[first], scalar, op.width, mask, given, op)
+        values.update(zip(group, loaded, strict=True))
+    return [values[canonical(layout, register)] for register in range(layout.num_registers)]
+
+
+def both(emitter: Emitter, *conditions: str | None) -> str | None:
+    """All of the conditions; None where there is none."""
+    given = [condition for condition in conditions if condition is not None]
+    if not given:
+        return None
+    result = given[0]
+    for condition in given[1:]:
+        result = emitter.emit(f"and i1 {result}, {condition}")
+    return result
+
+
+@emits(tt.Store)
+def _store(emitter: Emitter, op: tt.Store) -> Emitted:
+    scalar = _pointee(op.ptr.type)
+    if not is_tensor(op.ptr.type):
+        mask = both(emitter, emitter.owner(None), emitter.scalar(op.mask) if op.mask is not None else None)
+        store_vector(emitter, emitter.scalar(op.ptr), [emitter.scalar(op.value)], scalar, mask, op)
+        return
+    layout = layout_of(op.ptr.type)
+    pointers, values = emitter.tensor(op.ptr), emitter.tensor(op.value)
+    masks = emitter.tensor(op.mask) if op.mask is not None else None
+    owner = emitter.owner(layout)
+    done: set[int] = set()
+    for first in unique_registers(layout):
+        if first in done:
+            continue
+        group = range(first, first + op.width)
+        done.update(group)
+        mask = both(emitter, owner, masks[first] if masks is not None else None)
+        store_vector(emitter, pointers[first], [values[register] for register in group], scalar, mask, op)

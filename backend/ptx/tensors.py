@@ -1,0 +1,192 @@
+"""Emission of what makes, reshapes and moves tensors between registers of one thread: mostly nothing at all."""
+
+from __future__ import annotations
+
+import math
+
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, emitted_type, is_tensor, layout_of
+from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.types import TensorType, Type
+
+
+@emits(tt.GetProgramId, tt.GetNumPrograms)
+def _grid(emitter: Emitter, op: tt.Grid) -> Emitted:
+    register = "ctaid" if isinstance(op, tt.GetProgramId) else "nctaid"
+    name = f"llvm.nvvm.read.ptx.sreg.{register}.{'xyz'[op.axis]}"
+    return emitter.once(name, lambda: emitter.call("i32", name))
+
+
+@emits(tt.MakeRange)
+def _make_range(emitter: Emitter, op: tt.MakeRange) -> Emitted:
+    layout = layout_of(op.result.type)
+    bases = emitter.thread_bases(layout)
+    thread = emitter.linear(bases)
+    spread = 0
+    for basis in bases:
+        spread |= basis
+    values: list[str] = []
+    for register in range(layout.num_registers):
+        constant = layout.element(register)
+        if constant & spread:
+            number = emitter.emit(f"xor i32 {thread}, {constant}")
+            number = emitter.emit(f"add i32 {number}, {op.start}") if op.start else number
+        elif constant + op.start:
+            number = emitter.emit(f"add nuw nsw i32 {thread}, {constant + op.start}")
+        else:
+            number = thread
+        values.append(number)
+    return values
+
+
+@emits(tt.Splat)
+def _splat(emitter: Emitter, op: tt.Splat) -> Emitted:
+    return [emitter.scalar(op.value)] * layout_of(op.type).num_registers
+
+
+def moved(values: list[str], source: Layout, target: Layout, numel: int) -> list[str] | None:
+    """The registers of the same thread that hold, in the target layout, what the source layout has; None where some are
+    in another thread."""
+    if source == target:
+        return values
+    inverse = source.inverse(numel)
+
+    def place(element: int) -> tuple[int, int, int]:
+        register = lane = warp = 0
+        for bit, (r, ln, w) in enumerate(inverse):
+            if element >> bit & 1:
+                register, lane, warp = register ^ r, lane ^ ln, warp ^ w
+        return register, lane, warp
+
+    free_lanes, free_warps = source.free[1:]
+    # A bit of the thread's number must lead to the same thread, or to one that holds a copy; what it moves in the registers
+    # would differ from thread to thread.
+    for bit, basis in enumerate(target.lanes):
+        register, lane, warp = place(basis)
+        if register or lane & ~free_lanes != (1 << bit) & ~free_lanes or warp & ~free_warps:
+            return None
+    for bit, basis in enumerate(target.warps):
+        register, lane, warp = place(basis)
+        if register or lane & ~free_lanes or warp & ~free_warps != (1 << bit) & ~free_warps:
+            return None
+    result: list[str] = []
+    for number in range(target.num_registers):
+        register, lane, warp = place(target.element(number))
+        if lane & ~free_lanes or warp & ~free_warps:
+            return None
+        result.append(values[register])
+    return result
+
+
+@emits(gpu.ConvertLayout)
+def _convert(emitter: Emitter, op: gpu.ConvertLayout) -> Emitted:
+    type_ = op.value.type
+    assert isinstance(type_, TensorType)
+    made = moved(emitter.tensor(op.value), layout_of(type_), layout_of(op.type), type_.numel)
+    if made is None:
+        raise InternalError("a conversion between threads is left; it should have been lowered", str(op.root()))
+    return made
+
+
+@emits(tt.Broadcast)
+def _broadcast(emitter: Emitter, op: tt.Broadcast) -> Emitted:
+    """Along an axis of size 1, every element is that one: look it up by the target's element without that axis."""
+    source, target = op.value.type, op.type
+    assert isinstance(source, TensorType) and isinstance(target, TensorType)
+    narrow, shape = layout_of(target), list(target.shape)
+    for axis, (small, large) in enumerate(zip(source.shape, target.shape, strict=True)):
+        if small != large:
+            narrow = narrow.narrowed(shape, axis)
+            shape[axis] = 1
+    made = moved(emitter.tensor(op.value), layout_of(source), narrow, source.numel)
+    if made is None:
+        raise InternalError("a broadcast between threads is left; it should have been converted", str(op.root()))
+    return made
+
+
+@emits(tt.Reshape, tt.ExpandDims, tt.Trans)
+def _reshape(emitter: Emitter, op: tt.Reshape) -> Emitted:
+    """The registers stay; only the numbers of the elements change. A scalar result is the one element."""
+    values = emitter.tensor(op.value)
+    if not is_tensor(op.result.type):
+        return values[0]
+    target, source = op.result.type, op.value.type
+    assert isinstance(target, TensorType) and isinstance(source, TensorType)
+    if isinstance(op, tt.Reshape) and layout_of(target) != layout_of(source):
+        made = moved(values, layout_of(source), layout_of(target), source.numel)
+        if made is None:
+            raise InternalError("a reshape between threads is left; it should have been converted", str(op.root()))
+        return made
+    return values
+
+
+@emits(tt.Join)
+def _join(emitter: Emitter, op: tt.Join) -> Emitted:
+    if not is_tensor(op.lhs.type):
+        pair = [emitter.scalar(op.lhs), emitter.scalar(op.rhs)]
+        return _placed(pair, layout_of(op.result.type), emitter, op.lhs.type)
+    pairs = zip(emitter.tensor(op.lhs), emitter.tensor(op.rhs), strict=True)
+    return [value for pair in pairs for value in pair]
+
+
+def _placed(values: list[str], layout: Layout, emitter: Emitter, type_: Type) -> list[str]:
+    """Values that every thread has, as a tensor in a layout: each register chooses by the thread's number."""
+    kind = emitted_type(type_)
+    thread = emitter.linear(emitter.thread_bases(layout))
+    chosen: list[str] = []
+    for register in range(layout.num_registers):
+        number = emitter.emit(f"xor i32 {thread}, {layout.element(register)}")
+        result = values[0]
+        for index, value in enumerate(values[1:], 1):
+            test = emitter.emit(f"icmp eq i32 {number}, {index}")
+            result = emitter.emit(f"select i1 {test}, {kind} {value}, {kind} {result}")
+        chosen.append(result)
+    return chosen
+
+
+@emits(tt.Split)
+def _split(emitter: Emitter, op: tt.Split) -> Emitted:
+    layout = layout_of(op.value.type)
+    bit = layout.registers.index(1)
+    values = emitter.tensor(op.value)
+    halves: list[list[str]] = [[], []]
+    for register, value in enumerate(values):
+        halves[register >> bit & 1].append(value)
+    types = op.result.type
+    if math.prod(op.value.type.shape) == 2:  # type: ignore[attr-defined]
+        return halves[0][0], halves[1][0]
+    assert types is not None
+    return halves[0], halves[1]
+
+
+@emits(tt.Cat)
+def _cat(emitter: Emitter, op: tt.Cat) -> Emitted:
+    return [*emitter.tensor(op.lhs), *emitter.tensor(op.rhs)]
+
+
+@emits(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
+def _hint(emitter: Emitter, op: tt.Hint) -> Emitted:
+    return emitter.values[op.value]
+
+
+@emits(tt.Assume)
+def _assume(emitter: Emitter, op: tt.Assume) -> Emitted:
+    emitter.call("void", "llvm.assume", ("i1", emitter.scalar(op.condition)))
+
+
+@emits(tt.Poison)
+def _poison(emitter: Emitter, op: tt.Poison) -> Emitted:
+    if is_tensor(op.type):
+        return ["poison"] * layout_of(op.type).num_registers
+    return "poison"
+
+
+@emits(tt.Barrier, gpu.Barrier)
+def _barrier(emitter: Emitter, op: gpu.Barrier) -> Emitted:
+    emitter.asm("void", "bar.sync 0;", "~{memory}", effect=True)
+
+
+def unique_registers(layout: Layout) -> list[int]:
+    """The registers that are not copies of lower ones."""
+    return [register for register in range(layout.num_registers) if canonical(layout, register) == register]
