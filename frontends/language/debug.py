@@ -8,7 +8,7 @@ from ziggurat.frontends.language.signature import call
 
 
 @call("Debugging", host=host.static_assert)
-def static_assert(cond: ConstBool, msg: ConstStr = "") -> Value:
+def static_assert(cond: ConstAny, msg: ConstStr = "") -> Value:
     """Stop compiling, with a message, unless the condition holds.
 
     - `cond`: known at compile time.
@@ -20,7 +20,7 @@ def static_assert(cond: ConstBool, msg: ConstStr = "") -> Value:
 
 
 @call("Debugging", host=host.static_print)
-def static_print(*values: ConstAny) -> Value:
+def static_print(*values: Value) -> Value:
     """Print while the kernel is compiled.
 
     - `values`: constants; of other values, the type is printed.

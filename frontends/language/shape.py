@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ziggurat.frontends.language.kinds import ConstInt, ConstShape, ShapeOrValue, Value
+from ziggurat.frontends.language.kinds import ConstInts, ConstShape, ShapeOrValue, Value
 from ziggurat.frontends.language.signature import call
 
 
 @call("Shape")
-def expand(x: Value, axis: ConstInt) -> Value:
+def expand(x: Value, axis: ConstInts) -> Value:
     """Insert an axis of size 1.
 
     - `x`: a tensor.
@@ -53,7 +53,7 @@ def ravel(x: Value) -> Value:
 
 
 @call("Shape")
-def trans(x: Value, *dims: ConstInt) -> Value:
+def trans(x: Value, *dims: ConstInts) -> Value:
     """Exchange the last two axes, or put the axes in a given order.
 
     - `x`: a tensor of at least two axes.
@@ -65,7 +65,7 @@ def trans(x: Value, *dims: ConstInt) -> Value:
 
 
 @call("Shape")
-def permute(x: Value, *dims: ConstInt) -> Value:
+def permute(x: Value, *dims: ConstInts) -> Value:
     """Put the axes in a given order.
 
     - `x`: a tensor.

@@ -23,13 +23,18 @@ REQUIRED: Final = inspect.Parameter.empty
 
 @attrs.frozen
 class Parameter:
-    """A parameter of a call. `default` is `REQUIRED` where there is none."""
+    """A parameter of a call. `default` is `REQUIRED` where there is none.
+
+    `kind` is the name of its annotation (see `kinds`), `optional` whether that has None besides.
+    """
 
     name: str
     constexpr: bool = False
     default: Any = REQUIRED
     variadic: bool = False
     keyword_only: bool = False
+    kind: str = "Value"
+    optional: bool = False
 
 
 @attrs.frozen
@@ -157,6 +162,8 @@ def call(group: str, *, host: Callable[..., Any] | None = None) -> Callable[[Cal
                 default=p.default,
                 variadic=p.kind is p.VAR_POSITIONAL,
                 keyword_only=p.kind is p.KEYWORD_ONLY,
+                kind=str(p.annotation).partition(" |")[0],
+                optional=str(p.annotation).endswith("| None") or p.default is None,
             )
             for p in inspect.signature(stub).parameters.values()
         )

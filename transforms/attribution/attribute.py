@@ -35,13 +35,16 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.library import COMBINE, LIBRARY
+from ziggurat.frontends.language.signature import Parameter
 from ziggurat.transforms.attribution.attribution import Attribution, Scope, symbol_part
+from ziggurat.transforms.attribution.constants import check_kind
+from ziggurat.transforms.attribution.elementwise import folded
+from ziggurat.transforms.attribution.function_name import FunctionName
 from ziggurat.transforms.attribution.interpreter import TypeInterpreter
 from ziggurat.transforms.attribution.lattice import (
     ERROR,
     UNASSIGNED,
     ErrorType,
-    FunctionName,
     RangeType,
     Unusable,
     components,
@@ -51,11 +54,11 @@ from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS, op
 from ziggurat.transforms.attribution.promotion import (
     NONE,
     constant,
-    describe,
     is_number,
     promote,
     scalar_type,
 )
+from ziggurat.transforms.attribution.wording import describe
 
 State = dict[Value, Type]
 
@@ -78,6 +81,8 @@ class Attributor:
         self._symbols: dict[str, tuple[int, tuple[Type, ...]]] = {}
         # By the identity of a model: the functions it calls. Holding the model keeps the identity valid.
         self._linked: dict[int, tuple[Op, Mapping[str, Function]]] = {}
+        # Functions whose source is in error.
+        self._broken: set[Function] = set()
 
     def load(self, function: Function) -> Op:
         """The Python model of a function, its callees noted."""
@@ -85,11 +90,18 @@ class Attributor:
         self._linked[id(model)] = (model, function.callees)
         return model
 
-    def resolve(self, caller: Op, symbol: str) -> Op:
-        """The model that a call by symbol in the model `caller` means."""
+    def resolve(self, caller: Op, symbol: str) -> Op | None:
+        """The model that a call by symbol in the model `caller` means. None of a function whose errors are reported already."""
         linked = self._linked.get(id(caller))
         if linked is not None and symbol in linked[1]:
-            return self.load(linked[1][symbol])
+            function = linked[1][symbol]
+            if function not in self._broken:
+                try:
+                    return self.load(function)
+                except ZigguratError:
+                    self._broken.add(function)
+                    raise
+            return None
         if symbol in self.functions:
             return self.functions[symbol]
         raise KernelNameError(f"there is no function '{symbol}' in the module")
@@ -99,17 +111,22 @@ class Attributor:
         key = (id(func), types)
         known = self.instances.get(key)
         if known is not None:
+            # A loop that is visited again forgets the errors of the visit before; those of what it calls are not found anew.
+            self.errors.extend(error for error in known.errors if error not in self.errors)
             return known
         if any(entry is func for entry in self._stack):
-            chain = " → ".join([*(entry.attributes["sym_name"] for entry in self._stack), name])
+            first = next(index for index, entry in enumerate(self._stack) if entry is func)
+            chain = " → ".join([*(str(entry.attributes["sym_name"]) for entry in self._stack[first:]), name])
             raise KernelSyntaxError(
                 f"recursion: {chain}", hint="a function of the language cannot reach itself; write a loop instead"
             )
         self._stack.append(func)
+        errors_before = len(self.errors)
         try:
             made = _FunctionAttributor(self, func, types, caller).run()
         finally:
             self._stack.pop()
+        made.errors = tuple(self.errors[errors_before:])
         self._linked.setdefault(id(func), (func, {}))
         made.symbol = self._name(name, key, made)
         self.instances[key] = made
@@ -218,12 +235,19 @@ class _FunctionAttributor:
                     f"{what} combines with '{symbol}' of {expected} parameters: it takes two of each element, "
                     f"{2 * len(types)} in all"
                 )
+            if any(parameter.type == constexpr_type for parameter in model.bodies[0].parameters):
+                raise KernelTypeError(
+                    f"{what} combines with '{symbol}', which has a zg.constexpr parameter: elements are run-time values"
+                )
+            instance = self.program.function(symbol, model, (*types, *types), self.place())
         else:
             symbol, model = COMBINE[function].name, self.program.load(COMBINE[function])
-        instance = self.program.function(symbol, model, (*types, *types), self.place())
+            instance = self.library_function(what, symbol, model, (*types, *types))
         wanted: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
-        if instance.result != wanted and join(instance.result, wanted) != wanted:
-            raise KernelTypeError(f"{what}: '{symbol}' gives {describe(instance.result)}, the elements are {wanted}")
+        if join(instance.result, wanted) not in (wanted, ERROR):
+            raise KernelTypeError(
+                f"{what}: '{symbol}' gives {describe(instance.result)}, the elements are {describe(wanted)}"
+            )
         self.scope.callees[self.op.result] = instance
 
     def place(self) -> Location | None:
@@ -242,19 +266,33 @@ class _FunctionAttributor:
                 raise KernelSyntaxError(f"the op {op.NAME} is not of the Python model", op.location)
             self.op = op
             try:
-                for operand in op.operands:
-                    if types.get(operand) is ERROR:
-                        types[op.result] = ERROR
-                        break
+                if any(types.get(operand) is ERROR for operand in op.operands):
+                    outcome = self.in_error(op)
                 else:
                     outcome = handler(self, op)
-                    if outcome is None:
-                        return False
-                    types[op.result] = outcome
             except ZigguratError as error:
                 self.report(op, error)
-                types[op.result] = ERROR
+                outcome = self.in_error(op)
+            if outcome is None:
+                return False
+            types[op.result] = outcome
         return True
+
+    def in_error(self, op: Op) -> Type | None:
+        """What follows from an op that is in error, or that depends on one: what it would have done is not known."""
+        if isinstance(op, core.Return):
+            self.returned(op, ERROR)
+            return None
+        if isinstance(op, core.Var):
+            self.names[op.result] = op.name
+            self.state[op.result] = ERROR
+            return op.result.type
+        for inner in op.walk():
+            if isinstance(inner, core.VarStore):
+                self.state[inner.var] = ERROR
+            elif isinstance(inner, core.Return):
+                self.returned(inner, ERROR)
+        return ERROR
 
     def constant(self, op: Op) -> Type:
         value = op.attributes["value"]
@@ -262,7 +300,19 @@ class _FunctionAttributor:
 
     def function_ref(self, op: Op) -> Type:
         symbol = op.attributes["callee"]
-        return ConstantType(FunctionName(symbol, self.program.resolve(self.func, symbol)), pyobject)
+        model = self.resolve(symbol)
+        return ERROR if model is None else ConstantType(FunctionName(symbol, model), pyobject)
+
+    def resolve(self, symbol: str) -> Op | None:
+        """The model of a function that is used here; errors in its source are reported as called from here."""
+        try:
+            return self.program.resolve(self.func, symbol)
+        except ZigguratError as error:
+            for one in error.errors if isinstance(error, KernelErrors) else (error,):
+                if one.location is not None:
+                    one.location = one.location.called_from(self.place())
+                self.report(self.op, one)
+            return None
 
     # Variables.
 
@@ -324,10 +374,13 @@ class _FunctionAttributor:
             same = types[0] == types[1] if all(isinstance(t, ConstantType) for t in types) else False
             return constant(same == isinstance(op, py.Is))
         if isinstance(op, py.In | py.NotIn):
-            if not all(isinstance(t, ConstantType) for t in types):
+            item, items = types
+            if not isinstance(item, ConstantType) or not isinstance(items, ConstantType):
                 raise KernelTypeError("'in' is for constants in a kernel")
-            found = types[0].value in types[1].value  # type: ignore[attr-defined]
-            return constant(found == isinstance(op, py.In))
+            try:
+                return constant((item.value in items.value) == isinstance(op, py.In))
+            except TypeError:
+                raise KernelTypeError(f"'in' does not work on {describe(item)} and {describe(items)}") from None
         if isinstance(op, py.Not):
             if isinstance(types[0], ConstantType):
                 return constant(not types[0].value)
@@ -339,14 +392,14 @@ class _FunctionAttributor:
         if comparison is not None:
             return self.rules._comparison(comparison, *types)  # pyright: ignore[reportPrivateUsage]
         name = OPERATORS[type(op)]
+        values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
+        if len(values) == len(types):
+            return folded(name, *values)
         if name == "pow":
-            if not all(isinstance(t, ConstantType) for t in types):
-                raise KernelTypeError(
-                    "'**' is for constants in a kernel", hint="zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise"
-                )
-            from ziggurat.transforms.attribution.elementwise import folded
-
-            return folded("pow", *(t.value for t in types))  # type: ignore[attr-defined]
+            raise KernelTypeError(
+                "'**' is for constants in a kernel",
+                hint="zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise",
+            )
         return getattr(self.rules, name)(*types)
 
     def truth(self, type_: Type, what: str) -> None:
@@ -439,16 +492,18 @@ class _FunctionAttributor:
             if parameter.variadic:
                 types = [self.scope.type_of(value) for value in given]
                 if parameter.constexpr:
-                    bound[parameter.name] = tuple(self.known(name, parameter.name, type_) for type_ in types)
+                    bound[parameter.name] = tuple(self.known(name, parameter, type_) for type_ in types)
                     arguments.append(bound[parameter.name])
                 else:
                     arguments.append(types)
             elif isinstance(given, Value):
                 type_ = self.scope.type_of(given)
                 if parameter.constexpr:
-                    bound[parameter.name] = self.known(name, parameter.name, type_)
+                    bound[parameter.name] = self.known(name, parameter, type_)
                     arguments.append(bound[parameter.name])
                 elif type_ == NONE:
+                    if not parameter.optional:
+                        raise KernelTypeError(f"zg.{name}: '{parameter.name}' is a value; got None", hint=f"zg.{signature}")
                     arguments.append(None)
                     bound[parameter.name] = None
                 else:
@@ -466,12 +521,13 @@ class _FunctionAttributor:
             return rule(*arguments)
         return self.library_call(op, name, arguments)
 
-    def known(self, call: str, parameter: str, type_: Type) -> Any:
+    def known(self, call: str, parameter: Parameter, type_: Type) -> Any:
         """The value of an argument that must be a constant."""
         if isinstance(type_, ConstantType):
+            check_kind(call, parameter, type_.value)
             return type_.value
         raise KernelTypeError(
-            f"zg.{call}: '{parameter}' is known at compile time, got the run-time value {type_}",
+            f"zg.{call}: '{parameter.name}' must be known at compile time; got the run-time value {describe(type_)}",
             hint="pass a literal, or make it a zg.constexpr parameter",
         )
 
@@ -483,16 +539,29 @@ class _FunctionAttributor:
         for parameter, argument in zip(parameters, arguments, strict=True):
             type_ = argument if isinstance(argument, Type) and parameter.type != constexpr_type else constant(argument)
             types.append(type_)
+        getattr(self.rules, f"check_{name}")(*arguments)
         if name == "cdiv" and all(isinstance(type_, ConstantType) for type_ in types):
             return self.rules.cdiv_constants(*types)
-        instance = self.program.function(name, func, tuple(types), self.place())
+        instance = self.library_function(f"zg.{name}", name, func, tuple(types))
         self.scope.callees[op.result] = instance
         return instance.result
+
+    def library_function(self, what: str, name: str, func: Op, types: tuple[Type, ...]) -> Attribution:
+        """The attribution of a function of the library. An error in it is one of the call `what`, not of our source."""
+        known_errors = len(self.program.errors)
+        instance = self.program.function(name, func, types, self.place())
+        if instance.errors:
+            del self.program.errors[known_errors:]
+            first = instance.errors[0]
+            raise type(first)(f"{what}: {first.summary}", hint=first.hint)
+        return instance
 
     def function_call(self, op: Op) -> Type:
         symbol = op.attributes["callee"]
         types = tuple(self.scope.type_of(operand) for operand in op.operands)
-        func = self.program.resolve(self.func, symbol)
+        func = self.resolve(symbol)
+        if func is None:
+            return ERROR
         for parameter, type_ in zip(func.bodies[0].parameters, types, strict=True):
             if parameter.type == constexpr_type and not isinstance(type_, ConstantType):
                 raise KernelTypeError(
@@ -545,7 +614,7 @@ class _FunctionAttributor:
         assert isinstance(op, py.For)
         iterable = self.expression(op.iterable)
         if isinstance(iterable, ErrorType):
-            return self.skip_loop(op)
+            return self.in_error(op)
         if isinstance(iterable, RangeType):
             if not isinstance(op.iterable.entry.ops[-2], py.Invoke):
                 raise KernelSyntaxError("a range is written in the 'for' itself", op.location, "for i in range(…):")
@@ -566,13 +635,6 @@ class _FunctionAttributor:
             raise KernelValueError(f"a loop of more than {_MAX_UNROLL} iterations is not unrolled", hint="use range")
         self.unroll(op, items)
         return NONE
-
-    def skip_loop(self, op: Op) -> Type:
-        """A loop over something in error: its variables are in error, too."""
-        for var in stored_variables(op):
-            if var in self.state:
-                self.state[var] = ERROR
-        return ERROR
 
     def unroll(self, op: py.For, items: Sequence[Type]) -> None:
         around = self.scope
@@ -671,7 +733,10 @@ class _FunctionAttributor:
 
     def return_(self, op: Op) -> None:
         values = op.operands
-        type_ = self.scope.type_of(values[0]) if values else NONE
+        self.returned(op, self.scope.type_of(values[0]) if values else NONE)
+
+    def returned(self, op: Op, type_: Type) -> None:
+        """Note what a `return` gives, in the place of what it gave at an earlier visit."""
         if not any(known is op for _, known in self.returns):
             self.returns.append((type_, op))
         else:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.types import ConstantType, Type, void
-from ziggurat.transforms.attribution.lattice import FunctionName, RangeType, Unusable
+from ziggurat.transforms.attribution.function_name import FunctionName
+from ziggurat.transforms.attribution.lattice import RangeType, Unusable
 
 
 class Scope:
@@ -67,6 +69,8 @@ class Attribution:
         self.scope = Scope()
         # The types that the `return`s give must be brought to `result`; False when some path falls off the end.
         self.always_returns = False
+        # What is wrong with the function, and with what it calls, at these types.
+        self.errors: tuple[ZigguratError, ...] = ()
 
     def __str__(self) -> str:
         """The Python model, with the attributed type of each value under its op."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -22,10 +21,10 @@ from ziggurat.codemodel.types import (
     u32,
     with_element,
 )
+from ziggurat.frontends.language import host
 from ziggurat.transforms.attribution.promotion import (
     common_shape,
     constant,
-    describe,
     is_number,
     is_pointer,
     promote,
@@ -33,14 +32,7 @@ from ziggurat.transforms.attribution.promotion import (
     require_fits,
     scalar_type,
 )
-
-
-def _true_division(a: Any, b: Any) -> Any:
-    return a / b
-
-
-def _floor_division(a: Any, b: Any) -> Any:
-    return a // b
+from ziggurat.transforms.attribution.wording import describe, show
 
 
 FOLDS: dict[str, Callable[..., Any]] = {
@@ -58,6 +50,8 @@ FOLDS: dict[str, Callable[..., Any]] = {
     "shr": operator.rshift,
     "minimum": min,
     "maximum": max,
+    "neg": operator.neg,
+    "invert": operator.invert,
     "eq": operator.eq,
     "ne": operator.ne,
     "lt": operator.lt,
@@ -76,13 +70,42 @@ COMPARISONS = {
 }
 
 
+# How a fold is written in Python; the others are functions.
+_WRITTEN = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**", "and_": "&", "or_": "|",
+    "xor": "^", "shl": "<<", "shr": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "minimum": "min", "maximum": "max", "neg": "-", "invert": "~",
+}  # fmt: skip
+_MAX_BITS = 64
+
+
 def folded(name: str, *values: Any) -> ConstantType:
-    """The constant that Python computes. Raises `KernelValueError` where Python raises."""
+    """The constant that Python computes. Raises `KernelTypeError` or `KernelValueError` where Python raises."""
+    sign = _WRITTEN[name]
+    shown = [show(value) for value in values]
+    text = f" {sign} ".join(shown) if len(values) == 2 and not sign.isalpha() else f"{sign}({', '.join(shown)})"
+    if _is_too_large(name, *values):
+        raise KernelValueError(f"cannot compute {text}: the integer does not fit in {_MAX_BITS} bits")
     try:
-        return constant(FOLDS[name](*values))
-    except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
-        shown = ", ".join(repr(value) for value in values)
-        raise KernelValueError(f"cannot compute {name} of the constants {shown}: {error}") from None
+        result = FOLDS[name](*values)
+    except TypeError:
+        kinds = " and ".join(describe(constant(value)) for value in values)
+        raise KernelTypeError(f"'{sign}' does not work on {kinds}") from None
+    except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
+        raise KernelValueError(f"cannot compute {text}: {error}") from None
+    if isinstance(result, complex):
+        raise KernelValueError(f"cannot compute {text}: the result is a complex number, which kernels do not have")
+    if result is NotImplemented:
+        raise KernelTypeError(f"'{sign}' does not work on {' and '.join(shown)}")
+    return constant(result)
+
+
+def _is_too_large(name: str, *values: Any) -> bool:
+    """True of integers that Python should not even try to compute."""
+    if name not in ("pow", "shl") or not all(isinstance(value, int) for value in values):
+        return False
+    left, right = values
+    return right > _MAX_BITS and (abs(left) > 1 if name == "pow" else left != 0)
 
 
 class ElementwiseTypes:
@@ -98,9 +121,9 @@ class ElementwiseTypes:
                 raise KernelTypeError(f"zg.{name} takes numbers, got {what}")
 
     def _arithmetic(self, name: str, a: Type, b: Type) -> Type:
+        self._numbers(name, a, b)
         if isinstance(a, ConstantType) and isinstance(b, ConstantType):
             return folded(name, a.value, b.value)
-        self._numbers(name, a, b)
         element = promote(a, b)
         if element == i1 and name in ("add", "sub", "mul"):
             element = i32
@@ -135,19 +158,19 @@ class ElementwiseTypes:
         return self._arithmetic("mul", a, b)
 
     def div(self, a: Type, b: Type) -> Type:
+        self._numbers("div", a, b)
         if isinstance(a, ConstantType) and isinstance(b, ConstantType):
             return folded("div", a.value, b.value)
-        self._numbers("div", a, b)
         element = promote(a, b)
         return shaped(common_shape("zg.div", a, b), element if element.is_float else f32)
 
     def _integers(self, name: str, a: Type, b: Type, hint: str | None = None) -> Type:
-        if isinstance(a, ConstantType) and isinstance(b, ConstantType):
-            return folded(name, a.value, b.value)
         self._numbers(name, a, b)
         for type_ in (a, b):
-            if scalar_type(type_).is_float:
+            if scalar_type(type_).is_float and not self._constants(a, b):
                 raise KernelTypeError(f"zg.{name} takes integers, got {describe(type_)}", hint=hint)
+        if isinstance(a, ConstantType) and isinstance(b, ConstantType):
+            return folded(name, a.value, b.value)
         return shaped(common_shape(f"zg.{name}", a, b), promote(a, b))
 
     def floordiv(self, a: Type, b: Type) -> Type:
@@ -178,9 +201,9 @@ class ElementwiseTypes:
         return self._arithmetic("maximum", a, b)
 
     def clamp(self, x: Type, low: Type, high: Type, *_options: Any) -> Type:
+        self._numbers("clamp", x, low, high)
         if isinstance(x, ConstantType) and isinstance(low, ConstantType) and isinstance(high, ConstantType):
             return folded("minimum", folded("maximum", x.value, low.value).value, high.value)
-        self._numbers("clamp", x, low, high)
         return self._common("clamp", x, low, high)
 
     def fma(self, a: Type, b: Type, c: Type) -> Type:
@@ -204,17 +227,17 @@ class ElementwiseTypes:
         return shaped(common_shape(f"zg.{name}", *types), element)
 
     def neg(self, x: Type) -> Type:
-        if isinstance(x, ConstantType):
-            return folded("sub", 0, x.value) if not isinstance(x.value, float) else constant(-x.value)
         self._numbers("neg", x)
+        if isinstance(x, ConstantType):
+            return folded("neg", x.value)
         if scalar_type(x) == i1:
             raise KernelTypeError(f"zg.neg takes integers or floats, got {x}", hint="zg.invert changes true and false")
         return x
 
     def invert(self, x: Type) -> Type:
-        if isinstance(x, ConstantType):
-            return constant(not x.value) if isinstance(x.value, bool) else folded("xor", x.value, -1)
         self._numbers("invert", x)
+        if isinstance(x, ConstantType):
+            return constant(not x.value) if isinstance(x.value, bool) else folded("invert", x.value)
         if scalar_type(x).is_float:
             raise KernelTypeError(f"zg.invert takes integers, got {x}")
         return x
@@ -234,7 +257,11 @@ class ElementwiseTypes:
         return self._comparison(COMPARISONS[kind.name], a, b)
 
     def where(self, condition: Type, x: Type, y: Type) -> Type:
-        self._numbers("where", condition)
+        if not is_number(condition) or scalar_type(condition) != i1:
+            raise KernelTypeError(
+                f"zg.where: the condition holds i1 (true and false), got {describe(condition)}",
+                hint="zg.compare gives a condition",
+            )
         if isinstance(condition, ConstantType) and isinstance(x, ConstantType) and isinstance(y, ConstantType):
             return x if condition.value else y
         if is_pointer(x) and is_pointer(y):
@@ -256,7 +283,7 @@ class ElementwiseTypes:
         if isinstance(dtype, PtrType):
             return self._pointer_cast(x, dtype)
         if not isinstance(dtype, ScalarType):
-            raise KernelTypeError(f"zg.cast takes a dtype such as zg.f16, got {dtype!r}")
+            raise KernelTypeError(f"zg.cast takes a dtype such as zg.f16, got {show(dtype)}")
         if bitcast:
             return self.bitcast(x, dtype)
         if is_pointer(x):
@@ -265,7 +292,7 @@ class ElementwiseTypes:
             return with_element(x, dtype)
         self._numbers("cast", x)
         if rounding not in (None, "rtne", "rtz"):
-            raise KernelValueError(f"fp_downcast_rounding is 'rtne' or 'rtz', not {rounding!r}")
+            raise KernelValueError(f"fp_downcast_rounding is 'rtne' or 'rtz', not {show(rounding)}")
         if rounding is not None and not (dtype.is_float and scalar_type(x).is_float and dtype.bits < scalar_type(x).bits):
             raise KernelValueError("fp_downcast_rounding is for a cast from a float to a narrower float")
         if isinstance(x, ConstantType):
@@ -279,7 +306,7 @@ class ElementwiseTypes:
         if isinstance(dtype, PtrType):
             return self._pointer_cast(x, dtype)
         if not isinstance(dtype, ScalarType):
-            raise KernelTypeError(f"zg.bitcast takes a dtype such as zg.i32, got {dtype!r}")
+            raise KernelTypeError(f"zg.bitcast takes a dtype such as zg.i32, got {show(dtype)}")
         self._numbers("bitcast", x)
         if scalar_type(x).bits != dtype.bits:
             raise KernelTypeError(
@@ -295,50 +322,47 @@ class ElementwiseTypes:
 
     # Functions of floats.
 
-    def _float_function(self, name: str, x: Type, fold: Callable[[float], float] | None) -> Type:
-        if isinstance(x, ConstantType) and fold is not None:
-            try:
-                return constant(float(fold(x.value)))
-            except (TypeError, ValueError, OverflowError) as error:
-                raise KernelValueError(f"cannot compute {name} of the constant {x.value!r}: {error}") from None
+    def _float_function(self, name: str, x: Type) -> Type:
         self._numbers(name, x)
+        if isinstance(x, ConstantType):
+            return constant(getattr(host, name)(x=x.value))
         return x if scalar_type(x).is_float else with_element(x, f32)
 
     def exp(self, x: Type) -> Type:
-        return self._float_function("exp", x, math.exp)
+        return self._float_function("exp", x)
 
     def exp2(self, x: Type) -> Type:
-        return self._float_function("exp2", x, math.exp2)
+        return self._float_function("exp2", x)
 
     def log(self, x: Type) -> Type:
-        return self._float_function("log", x, math.log)
+        return self._float_function("log", x)
 
     def log2(self, x: Type) -> Type:
-        return self._float_function("log2", x, math.log2)
+        return self._float_function("log2", x)
 
     def sqrt(self, x: Type) -> Type:
-        return self._float_function("sqrt", x, math.sqrt)
+        return self._float_function("sqrt", x)
 
     def rsqrt(self, x: Type) -> Type:
-        return self._float_function("rsqrt", x, lambda value: 1 / math.sqrt(value))
+        return self._float_function("rsqrt", x)
 
     def sin(self, x: Type) -> Type:
-        return self._float_function("sin", x, math.sin)
+        return self._float_function("sin", x)
 
     def cos(self, x: Type) -> Type:
-        return self._float_function("cos", x, math.cos)
+        return self._float_function("cos", x)
 
     def tanh(self, x: Type) -> Type:
-        return self._float_function("tanh", x, math.tanh)
+        return self._float_function("tanh", x)
 
     def erf(self, x: Type) -> Type:
-        return self._float_function("erf", x, math.erf)
+        return self._float_function("erf", x)
 
     def floor(self, x: Type) -> Type:
-        return self._float_function("floor", x, lambda value: float(math.floor(value)))
+        return self._float_function("floor", x)
 
     def ceil(self, x: Type) -> Type:
-        return self._float_function("ceil", x, lambda value: float(math.ceil(value)))
+        return self._float_function("ceil", x)
 
     def abs(self, x: Type) -> Type:
         if isinstance(x, ConstantType):
@@ -362,5 +386,5 @@ class ElementwiseTypes:
 
     def next_power_of_2(self, n: Any) -> Type:
         if type(n) is not int:
-            raise KernelTypeError(f"zg.next_power_of_2 takes an integer, got {n!r}")
+            raise KernelTypeError(f"zg.next_power_of_2 takes an integer, got {show(n)}")
         return constant(1 << max(0, n - 1).bit_length())

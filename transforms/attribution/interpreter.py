@@ -9,13 +9,14 @@ the driver adds the place.
 from __future__ import annotations
 
 from ziggurat.transforms.attribution.elementwise import ElementwiseTypes
+from ziggurat.transforms.attribution.library import LibraryChecks
 from ziggurat.transforms.attribution.memory import MemoryTypes
 from ziggurat.transforms.attribution.programs import BuiltinTypes
 from ziggurat.transforms.attribution.reductions import Combiner, ReductionTypes
 from ziggurat.transforms.attribution.shapes import ShapeTypes
 
 
-class TypeInterpreter(ElementwiseTypes, ShapeTypes, MemoryTypes, ReductionTypes, BuiltinTypes):
+class TypeInterpreter(ElementwiseTypes, ShapeTypes, MemoryTypes, ReductionTypes, BuiltinTypes, LibraryChecks):
     """All calls of the language. `combiner` attributes the functions that reductions apply."""
 
     def __init__(self, combiner: Combiner) -> None:

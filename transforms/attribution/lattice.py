@@ -9,7 +9,6 @@ from __future__ import annotations
 import attrs
 
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
@@ -45,23 +44,6 @@ class RangeType(Type):
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("range", (self.start.syntax(), self.stop.syntax(), self.step.syntax()))
-
-    __str__ = Type.__str__
-
-
-@attrs.frozen(str=False)
-class FunctionName(Type):
-    """The value of a constant that is a function: its name, and its Python model."""
-
-    symbol: str
-    model: Op = attrs.field(eq=False)
-    identity: int = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "identity", id(self.model))
-
-    def syntax(self) -> TypeSyntax:
-        return TypeSyntax("function", (TypeSyntax(self.symbol, quoted=True),))
 
     __str__ = Type.__str__
 

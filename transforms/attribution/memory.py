@@ -20,12 +20,12 @@ from ziggurat.transforms.attribution.lattice import components
 from ziggurat.transforms.attribution.promotion import (
     NONE,
     broadcast_shapes,
-    describe,
     is_number,
     require_fits,
     scalar_type,
 )
 from ziggurat.transforms.attribution.shapes import checked_shape
+from ziggurat.transforms.attribution.wording import describe, show
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
 EVICTION = {"": EvictionPolicy.NORMAL, **{policy.value: policy for policy in EvictionPolicy}}
@@ -37,7 +37,7 @@ PADDING = {None: Padding.ZERO, "": Padding.ZERO, **{padding.value: padding for p
 def _choice(name: str, value: Any, choices: dict[Any, Any]) -> None:
     if value not in choices:
         shown = ", ".join(repr(choice) for choice in choices)
-        raise KernelValueError(f"{name} is one of {shown}; got {value!r}")
+        raise KernelValueError(f"{name} is one of {shown}; got {show(value)}")
 
 
 class MemoryTypes:

@@ -26,10 +26,11 @@ from ziggurat.transforms.attribution.promotion import (
     NONE,
     common_shape,
     constant,
-    describe,
     is_number,
     scalar_type,
 )
+from ziggurat.transforms.attribution.shapes import is_power_of_two
+from ziggurat.transforms.attribution.wording import describe, show
 
 # The classes that `isinstance` knows, by their names in the Python code model.
 _CLASSES = {f"builtins.{cls.__name__}": cls for cls in (bool, int, float, str, tuple)}
@@ -50,7 +51,7 @@ class ProgramTypes:
 
     def _grid_axis(self, name: str, axis: int) -> Type:
         if axis not in (0, 1, 2):
-            raise KernelValueError(f"zg.{name}: the axis of the grid is 0, 1 or 2, got {axis!r}")
+            raise KernelValueError(f"zg.{name}: the axis of the grid is 0, 1 or 2, got {show(axis)}")
         return i32
 
     # Loops.
@@ -78,6 +79,9 @@ class ProgramTypes:
 
     def range(self, first: Type, second: Type | None, step: Type | None, *options: Any) -> Type:
         names = ("num_stages", "loop_unroll_factor", "disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm")
+        for option, value in zip(names, options, strict=False):
+            if value is not None and not 0 <= value < 1 << 31:
+                raise KernelValueError(f"zg.range: '{option}' is zero or more, got {show(value)}")
         chosen = tuple((n, o) for n, o in zip(names, options, strict=False) if o is not None and o is not False)
         return self._range("zg.range", [first, second or NONE, step or NONE], False, chosen)
 
@@ -87,13 +91,16 @@ class ProgramTypes:
     # Hints.
 
     def _hint(self, name: str, x: Type, values: Any) -> Type:
+        if not is_number(x) and not isinstance(element_of(x), PtrType):
+            raise KernelTypeError(f"zg.{name} speaks of integers or pointers, got {describe(x)}")
         numbers = (values,) if isinstance(values, int) else tuple(values)
         rank = max(1, len(shape_of(x)))
         if not all(type(n) is int and n > 0 for n in numbers) or len(numbers) != rank:
-            raise KernelValueError(f"zg.{name} takes {rank} positive integer(s), one for each axis, got {values!r}")
-        element = element_of(x)
-        if not isinstance(x, ConstantType) and isinstance(element, ScalarType) and element.is_float:
-            raise KernelTypeError(f"zg.{name} speaks of integers or pointers, got {x}")
+            raise KernelValueError(f"zg.{name} takes {rank} positive integer(s), one for each axis, got {show(values)}")
+        if is_number(x) and scalar_type(x).is_float and name != "max_constancy":
+            raise KernelTypeError(f"zg.{name} speaks of integers or pointers, got {describe(x)}")
+        if name == "multiple_of" and not all(map(is_power_of_two, numbers)):
+            raise KernelValueError(f"zg.multiple_of takes powers of two, got {show(values)}")
         return x
 
     def multiple_of(self, x: Type, values: Any) -> Type:
@@ -120,6 +127,9 @@ class ProgramTypes:
     # Debugging.
 
     def static_assert(self, condition: Any, message: Any = "") -> Type:
+        if not isinstance(condition, bool | int):
+            hint = "write zg.static_assert(condition, message), without a tuple" if isinstance(condition, tuple) else None
+            raise KernelTypeError(f"a static assertion takes True or False, got {show(condition)}", hint=hint)
         if not condition:
             raise KernelValueError(f"static assertion failed{f': {message}' if message else ''}")
         return NONE
@@ -131,7 +141,7 @@ class ProgramTypes:
 
     def device_print(self, prefix: Any, values: Sequence[Type], *_options: Any) -> Type:
         if not isinstance(prefix, str):
-            raise KernelTypeError(f"zg.device_print begins with a constant string, got {prefix!r}")
+            raise KernelTypeError(f"zg.device_print begins with a constant string, got {show(prefix)}")
         for value in values:
             if not is_number(value) and not isinstance(element_of(value), PtrType):
                 raise KernelTypeError(f"zg.device_print prints numbers and pointers, got {describe(value)}")
@@ -140,7 +150,7 @@ class ProgramTypes:
     def device_assert(self, condition: Type, message: Any = "", *_options: Any) -> Type:
         self._condition("device_assert", condition)
         if not isinstance(message, str):
-            raise KernelTypeError(f"zg.device_assert: the message is a constant string, got {message!r}")
+            raise KernelTypeError(f"zg.device_assert: the message is a constant string, got {show(message)}")
         return NONE
 
     def debug_barrier(self) -> Type:
@@ -154,13 +164,13 @@ class ProgramTypes:
         shape = common_shape("zg.inline_asm_elementwise", *parts)
         if not isinstance(asm, str) or not isinstance(constraints, str):
             raise KernelTypeError("zg.inline_asm_elementwise takes the assembly and the constraints as strings")
-        if type(pack) is not int or pack < 1:
-            raise KernelValueError(f"zg.inline_asm_elementwise: pack is a positive integer, got {pack!r}")
+        if not is_power_of_two(pack):
+            raise KernelValueError(f"zg.inline_asm_elementwise: 'pack' is a power of two, got {show(pack)}")
         dtypes = dtype if isinstance(dtype, tuple) else (dtype,)
         results: list[Type] = []
         for one in dtypes:  # pyright: ignore[reportUnknownVariableType]
             if not isinstance(one, ScalarType):
-                raise KernelTypeError(f"zg.inline_asm_elementwise gives dtypes such as zg.i32, got {one!r}")
+                raise KernelTypeError(f"zg.inline_asm_elementwise gives dtypes such as zg.i32, got {show(one)}")
             results.append(shaped(shape, one))
         return TupleType(tuple(results)) if isinstance(dtype, tuple) else results[0]
 

@@ -26,6 +26,7 @@ from ziggurat.codemodel.types import (
     u32,
     u64,
 )
+from ziggurat.transforms.attribution.wording import describe
 
 F32_MAX = (2 - 2**-23) * 2.0**127
 
@@ -74,13 +75,6 @@ def scalar_type(type_: Type) -> ScalarType:
     if not isinstance(element, ScalarType):
         raise KernelTypeError(f"expected numbers, got {describe(type_)}")
     return element
-
-
-def describe(type_: Type) -> str:
-    """A type in the words of an error message."""
-    if isinstance(type_, ConstantType):
-        return f"the constant {type_.value!r}" if not isinstance(type_.value, Type) else f"the type {type_.value}"
-    return str(type_)
 
 
 def promote(a: Type, b: Type) -> ScalarType:

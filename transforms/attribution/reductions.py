@@ -18,9 +18,11 @@ from ziggurat.codemodel.types import (
     u32,
     with_element,
 )
-from ziggurat.transforms.attribution.lattice import FunctionName, components
-from ziggurat.transforms.attribution.promotion import describe, is_number, scalar_type
-from ziggurat.transforms.attribution.shapes import checked_axis, is_power_of_two
+from ziggurat.transforms.attribution.function_name import FunctionName
+from ziggurat.transforms.attribution.lattice import components
+from ziggurat.transforms.attribution.promotion import is_number, scalar_type
+from ziggurat.transforms.attribution.shapes import MAX_NUMEL, checked_axis, is_power_of_two
+from ziggurat.transforms.attribution.wording import describe, show
 
 
 class Combiner(Protocol):
@@ -83,7 +85,7 @@ class ReductionTypes:
 
     def sum(self, x: Type, axis: Any, keep_dims: bool, dtype: Any) -> Type:
         if dtype is not None and not isinstance(dtype, ScalarType):
-            raise KernelTypeError(f"zg.sum: dtype is a dtype such as zg.f32, got {dtype!r}")
+            raise KernelTypeError(f"zg.sum: dtype is a dtype such as zg.f32, got {show(dtype)}")
         return self._reduction("sum", x, axis, keep_dims, lambda e: dtype if dtype is not None else accumulator(e))
 
     def xor_sum(self, x: Type, axis: Any, keep_dims: bool) -> Type:
@@ -125,7 +127,7 @@ class ReductionTypes:
     def _function(self, name: str, function: Any) -> FunctionName:
         if not isinstance(function, FunctionName):
             raise KernelTypeError(
-                f"zg.{name} combines with a function of the language, got {function!r}",
+                f"zg.{name} combines with a function of the language, got {show(function)}",
                 hint="decorate the function with @zg.function",
             )
         return function
@@ -146,7 +148,7 @@ class ReductionTypes:
         tensor = self._numbers_of(name, x)
         checked_axis(name, axis, tensor.rank)
         if dtype is not None and not isinstance(dtype, ScalarType):
-            raise KernelTypeError(f"zg.{name}: dtype is a dtype such as zg.f32, got {dtype!r}")
+            raise KernelTypeError(f"zg.{name}: dtype is a dtype such as zg.f32, got {show(dtype)}")
         element = dtype if dtype is not None else accumulator(scalar_type(tensor))
         self.combiner.combine("sum" if name == "cumsum" else "prod", [computing(element)], f"zg.{name}")
         return TensorType(tensor.shape, element)
@@ -167,21 +169,23 @@ class ReductionTypes:
 
     def sort(self, x: Type, dim: Any, descending: Any) -> Type:
         if type(descending) is not bool:
-            raise KernelTypeError(f"zg.sort: descending is True or False, got {descending!r}")
+            raise KernelTypeError(f"zg.sort: descending is True or False, got {show(descending)}")
         return self._last_axis("sort", x, dim)
 
     def topk(self, x: Type, k: Any, dim: Any, _descending: Any = True) -> Type:
         tensor = self._last_axis("topk", x, dim)
         if type(k) is not int or not is_power_of_two(k) or k > tensor.shape[-1]:
-            raise KernelValueError(f"zg.topk: k is a power of two up to {tensor.shape[-1]}, got {k!r}")
+            raise KernelValueError(f"zg.topk: k is a power of two up to {tensor.shape[-1]}, got {show(k)}")
         return TensorType((*tensor.shape[:-1], k), tensor.element)
 
     def histogram(self, x: Type, bins: Any, mask: Type | None) -> Type:
         tensor = self._numbers_of("histogram", x)
         if scalar_type(tensor).is_float or tensor.rank != 1:
             raise KernelTypeError(f"zg.histogram takes a tensor of integers with one axis, got {tensor}")
-        if type(bins) is not int or not is_power_of_two(bins):
-            raise KernelValueError(f"zg.histogram: the number of bins is a power of two, got {bins!r}")
+        if not is_power_of_two(bins) or bins > MAX_NUMEL:
+            raise KernelValueError(
+                f"zg.histogram: the number of bins is a power of two up to {MAX_NUMEL}, got {show(bins)}"
+            )
         if mask is not None and mask != TensorType(tensor.shape, i1):
             raise KernelTypeError(f"zg.histogram: the mask is {TensorType(tensor.shape, i1)}, got {describe(mask)}")
         return TensorType((bins,), i32)

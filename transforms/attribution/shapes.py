@@ -24,13 +24,13 @@ from ziggurat.codemodel.types import (
 from ziggurat.transforms.attribution.promotion import (
     broadcast_shapes,
     common_shape,
-    describe,
     is_number,
     is_pointer,
     promote,
     require_fits,
     scalar_type,
 )
+from ziggurat.transforms.attribution.wording import describe, show
 
 MAX_NUMEL = 1 << 20
 
@@ -42,10 +42,10 @@ def is_power_of_two(value: int) -> bool:
 
 def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     """A shape given as a constant: powers of two, at most 2^20 elements."""
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    dims: tuple[Any, ...] = (shape,) if isinstance(shape, int) else tuple(shape)
     for dim in dims:
         if type(dim) is not int:
-            raise KernelTypeError(f"zg.{name}: a shape is made of integers, got {dim!r}")
+            raise KernelTypeError(f"zg.{name}: a shape is made of integers, got {show(dim)}")
         if not is_power_of_two(dim):
             raise KernelValueError(
                 f"zg.{name}: the size {dim} in the shape {list(dims)} is not a power of two",
@@ -61,7 +61,7 @@ def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
 def checked_axis(name: str, axis: int, rank: int) -> int:
     """An axis counted from 0; a negative one counts from the end."""
     if type(axis) is not int:
-        raise KernelTypeError(f"zg.{name}: an axis is an integer, got {axis!r}")
+        raise KernelTypeError(f"zg.{name}: an axis is an integer, got {show(axis)}")
     if not -rank <= axis < rank:
         raise KernelValueError(f"zg.{name}: axis {axis} is not one of the {rank} axes")
     return axis % rank
@@ -78,7 +78,7 @@ class ShapeTypes:
     def arange(self, start: int, end: int) -> Type:
         for bound in (start, end):
             if type(bound) is not int:
-                raise KernelTypeError(f"zg.arange takes integers, got {bound!r}")
+                raise KernelTypeError(f"zg.arange takes integers, got {show(bound)}")
         count = end - start
         if not is_power_of_two(count):
             raise KernelValueError(
@@ -93,7 +93,7 @@ class ShapeTypes:
 
     def _dtype(self, name: str, dtype: Any) -> ScalarType:
         if not isinstance(dtype, ScalarType):
-            raise KernelTypeError(f"zg.{name} takes a dtype such as zg.f32, got {dtype!r}")
+            raise KernelTypeError(f"zg.{name} takes a dtype such as zg.f32, got {show(dtype)}")
         return dtype
 
     def zeros(self, shape: Any, dtype: Any) -> Type:
@@ -112,7 +112,10 @@ class ShapeTypes:
         shape = shape_of(x)
         rank = len(shape) + len(axes)
         dims = list(shape)
-        for one in sorted(checked_axis("expand", one, rank) for one in axes):
+        places = sorted(checked_axis("expand", one, rank) for one in axes)
+        if not places or len(set(places)) < len(places):
+            raise KernelValueError(f"zg.expand: {show(axis)} does not name different axes")
+        for one in places:
             dims.insert(one, 1)
         element = x.element if isinstance(x, TensorType) else None
         if element is None:
@@ -123,7 +126,7 @@ class ShapeTypes:
         return TensorType(tuple(dims), element)
 
     def broadcast(self, x: Type, other: Type) -> Type:
-        if isinstance(other, ConstantType):
+        if isinstance(other, ConstantType) and isinstance(other.value, int | tuple):
             target = checked_shape("broadcast", other.value)
         elif isinstance(other, TensorType):
             target = other.shape
@@ -230,7 +233,7 @@ class ShapeTypes:
         if left.is_int and left.bits != 8:
             raise KernelTypeError(f"zg.dot of integers takes i8 or u8, got {left}", hint="cast the operands to a float type")
         if precision is not None and precision not in ("tf32", "tf32x3", "ieee"):
-            raise KernelValueError(f"input_precision is 'tf32', 'tf32x3' or 'ieee', not {precision!r}")
+            raise KernelValueError(f"input_precision is 'tf32', 'tf32x3' or 'ieee', not {show(precision)}")
         element = i32 if left.is_int else f64 if left == f64 else f32
         shape = (*x.shape[:-1], y.shape[-1])
         if acc is None:

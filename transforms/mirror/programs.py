@@ -8,6 +8,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, Type, element_of, shape_of, shaped
+from ziggurat.transforms.attribution.lattice import components
 from ziggurat.transforms.attribution.promotion import common_shape
 from ziggurat.transforms.mirror.emit import Built, Emitter, Operand, packed_type, split_operand
 
@@ -56,7 +57,7 @@ class ProgramBuilder:
     def inline_asm_elementwise(
         self, result: Type, asm: str, constraints: str, args: Operand, dtype: Any, pure: bool, pack: int
     ) -> Built:
-        parts = split_operand(args) if isinstance(args.value, tuple) or isinstance(args.type, ConstantType) else [args]
+        parts = split_operand(args) if components(args.type) is not None else [args]
         shape = common_shape("zg.inline_asm_elementwise", *(part.type for part in parts))
         values: list[Value] = []
         for part in parts:

@@ -41,7 +41,7 @@ philox(seed,c0,c1,c2,c3,n_rounds!) rand(seed,offset,n_rounds!) randn(seed,offset
 randint(seed,offset,n_rounds!)
 rand4x(seed,offset,n_rounds!) randn4x(seed,offset,n_rounds!) randint4x(seed,offset,n_rounds!)
 multiple_of(x,values!) max_contiguous(x,values!) max_constancy(x,values!) assume(cond)
-static_assert(cond!,msg!) static_print(*values!) device_print(prefix!,*args,hex!) device_assert(cond,msg!)
+static_assert(cond!,msg!) static_print(*values) device_print(prefix!,*args,hex!) device_assert(cond,msg!)
 debug_barrier()
 inline_asm_elementwise(asm!,constraints!,args,dtype!,is_pure!,pack!)
 range(arg1,arg2,step,num_stages!,loop_unroll_factor!,disallow_acc_multi_buffer!,flatten!,warp_specialize!,disable_licm!)

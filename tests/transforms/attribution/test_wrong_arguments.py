@@ -1,0 +1,228 @@
+"""Every call of the language with every kind of argument in every place, right or wrong.
+
+A call in a kernel is an error at its place, in the family of errors that users get, or it makes a model that verifies
+and prints. Which of them are accepted is kept in a golden file, so that a wrong call that comes to be accepted is seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ziggurat as zg
+from ziggurat.codemodel.errors import InternalError, KernelErrors, ZigguratError
+from ziggurat.frontends.language import SIGNATURES
+
+_numbers = itertools.count()
+
+# The names that the arguments are written with.
+PRELUDE = """\
+@zg.function
+def helper(a, b):
+    return zg.add(a, b)
+
+@zg.function
+def one(a):
+    return a
+
+@zg.kernel
+def kernel(p, q, n, x, u, c: zg.constexpr):
+    t = zg.arange(0, 16)
+    f = zg.cast(t, zg.f32)
+    h = zg.cast(t, zg.f16)
+    e = zg.cast(f, zg.f8e4m3)
+    b = zg.compare(t, n, zg.CompareKind.LESS_THAN)
+    m = zg.zeros((16, 32), zg.f32)
+    w = zg.zeros((32, 16), zg.f16)
+    g = zg.zeros((16, 2), zg.i64)
+    v = zg.cast(zg.arange(0, 8), zg.i8)
+    ptrs = zg.add(p, t)
+    pair = (t, f)
+    d = zg.make_tensor_descriptor(p, (n, n), (n, 1), (16, 16))
+"""
+# Three run-time scalars and two pointers; what the kernel is compiled for.
+TYPES = (zg.ptr(zg.f32), zg.ptr(zg.i64), zg.i32, zg.f32, zg.u8, 4)
+
+VALUES = (
+    """\
+p  q  n  x  u  c  t  f  h  e  b  m  w  g  v  ptrs  pair  d  None  'text'  ''  True  False  0  1  -1  3  16
+1048576  2097152  2 ** 40  2 ** 63  2 ** 70  0.0  0.5  -2.5  1e300  zg.f32  zg.i32  zg.f8e5m2  zg.i1  POINTER
+zg.CompareKind.EQUAL  helper  one  ()  (1,)  (16, 16)  (0, 1)  (1, 0)  (n,)  (n, n)  (n, 1)  ((1, 2), (3,))
+((t, n), (1, f))  (t, t)  (f, t)  (None, None)  (zg.f32, zg.i32)  t.shape  t.dtype  m.shape  'rtz'  'relaxed'
+'gpu'
+""".replace("\n", "  ")
+    .strip()
+    .split("  ")
+)
+
+# For each call, arguments that are right.
+RIGHT_ARGUMENTS = """\
+add sub mul div floordiv mod and_ or_ xor shl shr minimum maximum umulhi | a=t ; b=n
+fma | a=f ; b=x ; c=1.0
+clamp | x=f ; min=0.0 ; max=x
+cdiv | x=n ; div=16
+next_power_of_2 | n=c
+inline_asm_elementwise | asm='mov $0, $1;' ; constraints='=r,r' ; args=(t,) ; dtype=zg.i32 ; is_pure=True ; pack=1
+atomic_add atomic_max atomic_min atomic_xchg | ptr=ptrs ; val=f ; mask=b
+atomic_and atomic_or atomic_xor | ptr=zg.add(q, t) ; val=1 ; mask=b
+atomic_cas | ptr=zg.add(q, t) ; cmp=0 ; val=1
+compare | a=t ; b=n ; kind=zg.CompareKind.EQUAL
+where | condition=b ; x=f ; y=0.0
+range | arg1=0 ; arg2=n ; step=2
+static_range | arg1=0 ; arg2=c ; step=2
+cast | x=f ; dtype=zg.f16
+bitcast | x=f ; dtype=zg.i32
+arange | start=0 ; end=16
+zeros | shape=(16, 16) ; dtype=zg.f32
+full | shape=(16, 16) ; value=1 ; dtype=zg.f32
+static_assert | cond=c == 4 ; msg='text'
+static_print | values=c
+device_print | prefix='text' ; args=t
+device_assert | cond=b ; msg='text'
+debug_barrier |
+make_tensor_descriptor | base=p ; shape=(n, n) ; strides=(n, 1) ; block_shape=(16, 16) ; padding_option='zero'
+load_tensor_descriptor | desc=d ; offsets=(n, 0)
+store_tensor_descriptor | desc=d ; offsets=(n, 0) ; value=zg.zeros((16, 16), zg.f32)
+multiple_of max_contiguous max_constancy | x=t ; values=16
+assume | cond=n > 0
+dot | a=w ; b=zg.trans(w) ; acc=None
+neg abs exp exp2 log log2 sqrt rsqrt sin cos tanh erf sigmoid floor ceil softmax sort sum max min cumsum | x=f
+cumprod ravel | x=f
+invert xor_sum | x=t
+load | ptr=ptrs ; mask=b ; other=0.0
+store | ptr=ptrs ; value=f ; mask=b
+topk | x=f ; k=4
+histogram | x=t ; num_bins=16
+gather | src=f ; index=t ; axis=0
+program_id num_programs | axis=0
+philox | seed=n ; c0=t ; c1=0 ; c2=0 ; c3=0
+rand randn randint rand4x randn4x randint4x | seed=n ; offset=t
+argmax argmin expand | x=f ; axis=0
+reduce associative_scan | x=f ; axis=0 ; combine_fn=helper
+broadcast | x=x ; shape=(16, 16)
+reshape | x=m ; shape=(8, 64)
+trans | x=m
+permute | x=m ; dims=(1, 0)
+join | a=f ; b=x
+split | x=g
+cat | a=f ; b=f
+"""
+RIGHT: dict[str, dict[str, str]] = {
+    call: dict(argument.strip().split("=", 1) for argument in arguments.split(" ; ") if argument)
+    for calls, arguments in (line.split(" |") for line in RIGHT_ARGUMENTS.splitlines())
+    for call in calls.split()
+}
+
+
+def statement(call: str, arguments: dict[str, str]) -> str:
+    """A call as a statement of a kernel: with keywords, but for variadic parameters."""
+    written: list[str] = []
+    variadic = any(p.variadic for p in SIGNATURES[call].parameters)
+    for p in SIGNATURES[call].parameters:
+        if p.name in arguments:
+            written.append(arguments[p.name] if variadic and not p.keyword_only else f"{p.name}={arguments[p.name]}")
+    text = f"zg.{call}({', '.join(written)})"
+    return f"for i in {text}: pass" if call in ("range", "static_range") else text
+
+
+def errors_of(lines: list[str]) -> tuple[dict[int, ZigguratError], Any]:
+    """Compile the statements as one kernel: the error of each, by its index, and the model where there is none."""
+    body = "\n".join(f"    {line}" for line in lines)
+    text, first = f"{PRELUDE}{body}\n", PRELUDE.count("\n") + 1
+    file = f"<wrong {next(_numbers)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    scope: dict[str, Any] = {"zg": zg, "POINTER": zg.ptr(zg.f32)}
+    exec(compile(text, file, "exec"), scope)
+    found: dict[int, ZigguratError] = {}
+    try:
+        model = scope["kernel"].triton(*TYPES)
+    except InternalError as error:
+        pytest.fail(f"{lines}\n{error}")
+    except ZigguratError as error:
+        for one in error.errors if isinstance(error, KernelErrors) else (error,):
+            place = one.location
+            assert place is not None, f"no place: {one}"
+            while place.caller is not None:
+                place = place.caller
+            assert place.file == file, str(one)
+            index = place.line - first
+            assert 0 <= index < len(lines), f"not at the call: {one}"
+            assert "^" in str(one)
+            assert index not in found, f"two errors of one call:\n{found.get(index)}\n{one}"
+            found[index] = one
+        return found, None
+    else:
+        return {}, model
+    finally:
+        del linecache.cache[file]
+
+
+def accepted(lines: list[str]) -> list[str]:
+    """The statements that are accepted. Together they make a model that verifies and prints."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, model = errors_of(lines)
+        good = [line for index, line in enumerate(lines) if index not in found]
+        for index, error in found.items():
+            check_words(lines[index], error)
+        if found and good:
+            again, model = errors_of(good)
+            assert not again, str(again)
+        if good:
+            zg.verify(model)
+            assert zg.parse(str(model)) == model
+    return good
+
+
+def check_words(line: str, error: ZigguratError) -> None:
+    """A message in the words of a kernel's author."""
+    text = f"{error.summary} {error.hint or ''}"
+    for inside in (
+        "ConstantType",
+        "ScalarType",
+        "object at",
+        "NoneType",
+        "attrs",
+        "Traceback",
+        "<class",
+        "TensorType(",
+    ):
+        assert inside not in text, f"{line}: {text}"
+    assert "\n" not in error.summary, f"{line}: {text}"
+
+
+def test_every_call_has_arguments_here():
+    assert set(RIGHT) == set(SIGNATURES)
+    for call, arguments in RIGHT.items():
+        assert accepted([statement(call, arguments)]), call
+
+
+@pytest.mark.parametrize("call", SIGNATURES)
+def test_wrong_arguments_are_errors_at_the_call(call: str, golden: Any):
+    shown: list[str] = []
+    for parameter in SIGNATURES[call].parameters:
+        values = {value: statement(call, RIGHT[call] | {parameter.name: value}) for value in VALUES}
+        good = set(accepted(list(values.values())))
+        kept = [value for value, line in values.items() if line in good]
+        shown.append(f"{parameter.name}: {'  '.join(kept)}")
+    golden(f"accepted/{call}", "\n".join(shown))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_any_arguments_at_all(data: st.DataObject):
+    call = data.draw(st.sampled_from(sorted(SIGNATURES)))
+    names = [p.name for p in SIGNATURES[call].parameters]
+    lines = [
+        statement(call, RIGHT[call] | data.draw(st.dictionaries(st.sampled_from(names), st.sampled_from(VALUES))))
+        for _ in range(8)
+        if names
+    ]
+    if lines:
+        accepted(lines)
