@@ -1,6 +1,6 @@
 """How fast the NumPy reference interpreter is, and how much memory it takes.
 
-    python benchmarks/reference_interpreter.py
+    python benchmarks/reference_interpreter.py [--write]
 
 Each case is run three times, the best time counts; a fourth run measures the peak of what NumPy allocates beyond the
 arguments. Data are N(0, 1). The bars are the project's own, for a machine with 2 cores.
@@ -9,13 +9,14 @@ arguments. Data are N(0, 1). The bars are the project's own, for a machine with 
 from __future__ import annotations
 
 import argparse
-import platform
 import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from results import surroundings, write
+from results import table as in_markdown
 
 import ziggurat as zg
 
@@ -159,20 +160,25 @@ def measure(case: Case) -> Result:
 
 def table(results: list[Result]) -> str:
     """The results as a table in Markdown."""
-    lines = ["| case | best of 3 | bar | peak memory |", "| --- | ---: | ---: | ---: |"]
+    rows: list[list[str]] = []
     for case, seconds, peak in results:
         bar = "–" if case.bar is None else f"{case.bar} s"
-        lines.append(f"| {case.name} | {seconds * 1000:.0f} ms | {bar} | {peak:.1f} MB |")
-    return "\n".join(lines)
+        rows.append([case.name, f"{seconds * 1000:.0f} ms", bar, f"{peak:.1f} MB"])
+    return in_markdown(["case", "best of 3", "bar", "peak memory"], rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=1, help="divide the sizes by this, for a quick look")
-    scale = parser.parse_args().scale
-    print(f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}\n")
+    parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
+    options = parser.parse_args()
+    scale = options.scale
+    where = surroundings("ml_dtypes")
     results = [measure(case) for case in cases(scale)]
-    print(table(results))
+    report = f"{where}\n\n{table(results)}"
+    print(report)
+    if options.write and scale == 1:
+        write("reference_interpreter", report)
     for case, seconds, _ in results:
         if scale == 1 and case.bar is not None and seconds > case.bar:
             raise SystemExit(f"{case.name} took {seconds:.2f} s; the bar is {case.bar} s")

@@ -1,0 +1,209 @@
+"""How long the front half takes: from a Python function to its Triton model, and what is done with models as text.
+
+    python benchmarks/front_end.py [--write]
+
+Every model is made cold, by kernels and functions that were never read before; only the language's own library is read
+once a process. Where the C++ Triton is installed, here or in the environment whose Python is named by
+ZIGGURAT_TRITON_PYTHON, its front half makes the same kernels in the same run. `--write` renews docs/benchmarks.md. The
+exit status tells whether a bar of the project's was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from results import ROOT, median_and_best, peak_memory, seconds, surroundings, table, write
+
+REPEAT = 50
+WARM_UP = 3
+PROCESSES = 7
+BARS = {"vector add": 3.0, "matmul": 15.0, "import": 200.0}  # Milliseconds.
+KERNELS = {"vector add": ("vector_add", "add_kernel"), "matmul": ("grouped_matmul", "matmul_kernel")}
+
+
+def arguments(name: str) -> list[Any]:
+    """What a kernel is compiled for: pointers and run-time integers, and blocks that are compiled in."""
+    import ziggurat as zg
+
+    if name == "vector add":
+        return [zg.ptr(zg.f32)] * 3 + [zg.i32, 64]
+    return [zg.ptr(zg.f16)] * 3 + [zg.i32] * 9 + [32, 64, 32, 4, "leaky_relu"]
+
+
+def fresh(name: str) -> Any:
+    """A kernel of examples/, with the functions it calls, as they are just after the import of their file."""
+    file, kernel = KERNELS[name]
+    spec = importlib.util.spec_from_file_location(file, ROOT / "examples" / f"{file}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, kernel)
+
+
+def compile_cold(name: str, times: int) -> list[float]:
+    """Seconds from a function to its Triton model; the first of them is the first of the process."""
+    types = arguments(name)
+    found: list[float] = []
+    for _ in range(times):
+        kernel = fresh(name)
+        found += seconds(lambda kernel=kernel: kernel.triton(*types), 1)
+    return found
+
+
+def in_processes(arguments: list[str]) -> list[dict[str, float]]:
+    """What this script says in several processes of its own, which find the modules' bytecode as after an install."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        command = [sys.executable, __file__, *arguments]
+        said = [
+            json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+            for _ in range(1 + PROCESSES)
+        ]
+    return said[1:]  # The first one wrote the bytecode.
+
+
+def one_process(name: str) -> None:
+    """In a process of its own: the import, and the first kernel."""
+    start = time.perf_counter()
+    import ziggurat
+
+    imported = time.perf_counter()
+    memory = peak_memory()
+    assert ziggurat
+    (first,) = compile_cold(name, 1)
+    print(json.dumps({"import": imported - start, "memory": memory, "first": first, "memory after": peak_memory()}))
+
+
+def triton_python() -> str | None:
+    """A Python that has the C++ Triton, or None."""
+    named = os.environ.get("ZIGGURAT_TRITON_PYTHON")
+    if named:
+        return named
+    return sys.executable if importlib.util.find_spec("triton") is not None else None
+
+
+def triton_figures() -> dict[str, Any] | None:
+    """Triton's figures: its version, and lists of seconds by kernel."""
+    python = triton_python()
+    if python is None:
+        return None
+    script = str(Path(__file__).with_name("triton_front_end.py"))
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run(
+        [python, script, str(REPEAT + WARM_UP)], check=True, env=environment, capture_output=True, text=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compile_section(missed: list[str]) -> str:
+    """Function to model, in a process that has compiled before, and as the first of a process."""
+    theirs = triton_figures()
+    rows: list[list[object]] = []
+    for name in KERNELS:
+        compile_cold(name, WARM_UP)
+        ours = compile_cold(name, REPEAT)
+        first = in_processes(["--one-process", name])
+        median, best = median_and_best(ours)
+        row = [name, median, best, median_and_best([one["first"] for one in first])[0], f"{BARS[name]:.0f}"]
+        if theirs is not None:
+            warm = theirs[name][WARM_UP:]
+            row += [*median_and_best(warm), f"{statistics.median(ours) / statistics.median(warm):.2f}"]
+        rows.append(row)
+        if statistics.median(ours) * 1e3 > BARS[name]:
+            missed.append(f"{name}: {median} ms")
+    header = ["ms", "median", "best", "first of a process", "bar"]
+    text = "From a Python function to its Triton model (examples/vector_add.py and examples/grouped_matmul.py).\n"
+    if theirs is not None:
+        header += ["Triton: median", "best", "ours ÷ Triton's"]
+        context = median_and_best(theirs["context"])[0]
+        text += (
+            f"Triton is {theirs['version']}, the same kernels in its spelling, from the decorated function to its MLIR "
+            f"(`make_ir`); not counted are the first {WARM_UP} calls (the very first took "
+            f"{theirs['vector add'][0] * 1e3:.0f} ms) and the MLIR context of each compilation ({context} ms).\n"
+        )
+    return f"{text}\n{table(header, rows)}"
+
+
+def import_section(missed: list[str]) -> str:
+    """The import statement, and memory."""
+    first = in_processes(["--one-process", "matmul"])
+    times = [one["import"] for one in first]
+    median, best = median_and_best(times, digits=0)
+    if statistics.median(times) * 1e3 > BARS["import"]:
+        missed.append(f"import: {median} ms")
+    memory = [max(one[key] for one in first) for key in ("memory", "memory after")]
+    rows = [
+        ["`import ziggurat`, ms (median of 7 processes; best; bar)", f"{median}; {best}; {BARS['import']:.0f}"],
+        ["peak memory of the process after it, MiB", f"{memory[0]:.0f}"],
+        ["… and after the first matmul, MiB", f"{memory[1]:.0f}"],
+    ]
+    return table(["", ""], rows)
+
+
+def text_section() -> str:
+    """Printing, parsing, verifying, and writing as MLIR."""
+    import ziggurat as zg
+
+    rows: list[list[object]] = []
+    for name in KERNELS:
+        kernel = fresh(name)
+        for tier, model in (("Python", kernel.model), ("Triton", kernel.triton(*arguments(name)))):
+            text = str(model)
+            assert zg.parse(text) == model
+            ops = sum(1 for _ in model.walk())
+            row: list[object] = [f"{name}, {tier} model", ops, f"{len(text.encode()) / 1e3:.1f}"]
+            for work in (lambda model=model: str(model), lambda text=text: zg.parse(text)):
+                median = statistics.median(seconds(work, REPEAT))
+                row += [f"{median * 1e3:.2f}", f"{ops / median / 1e3:.0f}k", f"{len(text.encode()) / median / 1e6:.1f}"]
+            row.append(median_and_best(seconds(lambda model=model: zg.verify(model), REPEAT))[0])
+            mlir = seconds(lambda model=model: zg.to_mlir(model), REPEAT) if tier == "Triton" else None
+            row.append("–" if mlir is None else median_and_best(mlir)[0])
+            rows.append(row)
+    header = [
+        "median",
+        "ops",
+        "kB",
+        "print, ms",
+        "ops/s",
+        "MB/s",
+        "parse, ms",
+        "ops/s",
+        "MB/s",
+        "verify, ms",
+        "MLIR, ms",
+    ]
+    return table(header, rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
+    parser.add_argument("--one-process", metavar="KERNEL", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one_process is not None:
+        one_process(options.one_process)
+        return 0
+    missed: list[str] = []
+    parts = [surroundings(), import_section(missed), compile_section(missed), text_section()]
+    report = "\n\n".join(parts)
+    print(report)
+    if options.write:
+        write("front_end", report)
+    for miss in missed:
+        print(f"missed a bar: {miss}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""What every benchmark reports with its figures: when, where and with what they were taken; and where they are kept.
+
+docs/benchmarks.md has a section for each benchmark, between `<!-- NAME -->` and `<!-- end of NAME -->`, which `--write`
+renews.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "docs" / "benchmarks.md"
+
+
+def seconds(function: Callable[[], Any], times: int, before: Callable[[], Any] | None = None) -> list[float]:
+    """The wall-clock seconds of each of several calls, each after an untimed call of `before`."""
+    found: list[float] = []
+    for _ in range(times):
+        if before is not None:
+            before()
+        start = time.perf_counter()
+        function()
+        found.append(time.perf_counter() - start)
+    return found
+
+
+def median_and_best(found: Sequence[float], unit: float = 1e-3, digits: int = 2) -> tuple[str, str]:
+    """Two cells of a table, in milliseconds or another unit."""
+    return f"{statistics.median(found) / unit:.{digits}f}", f"{min(found) / unit:.{digits}f}"
+
+
+def peak_memory() -> float:
+    """The most memory that this process has held so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def surroundings(*packages: str) -> str:
+    """The date, the machine and the versions, in a sentence."""
+    cpu = "unknown CPU"
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else ():
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+            break
+    versions = ", ".join(f"{name} {version(name)}" for name in ("ziggurat", "numpy", "attrs", *packages))
+    return (
+        f"{datetime.date.today()}; {os.cpu_count()} cores of {cpu}, {platform.system()} {platform.release()}; "
+        f"Python {platform.python_version()}, {versions}; load average at the start {os.getloadavg()[0]:.1f}."
+    )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table in Markdown; all columns but the first aligned to the right."""
+    lines = ["| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1)]
+    lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def write(name: str, text: str) -> None:
+    """Renew a benchmark's section of docs/benchmarks.md."""
+    document = FILE.read_text(encoding="utf-8")
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, found, rest = document.partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"{FILE} has no section {start.strip()} … {end}")
+    FILE.write_text(f"{before}{start}\n{text.strip()}\n\n{closed}{after}", encoding="utf-8")
