@@ -656,6 +656,7 @@ class _FunctionAttributor:
         stored = [var for var in stored_variables(op) if var in self.state]
         entry = dict(self.state)
         head = dict(entry)
+        failed: dict[Value, ErrorType] = {}
         known_errors = len(self.program.errors)
         for _ in range(_MAX_VISITS):
             del self.program.errors[known_errors:]
@@ -676,12 +677,17 @@ class _FunctionAttributor:
             self.suite(bodies[-1])
             if isinstance(condition, ConstantType) and condition != NONE:
                 raise KernelSyntaxError("this loop never ends: its condition is always true", op.location)
-            after = {var: join(head[var], self.state[var], op.location, loop=True) for var in stored}
+            # What is in error after an iteration keeps its type at the head: the next visit finds the error again.
+            failed = {var: ERROR for var in stored if isinstance(self.state[var], ErrorType)}
+            after = {
+                var: head[var] if var in failed else join(head[var], self.state[var], op.location, loop=True)
+                for var in stored
+            }
             if all(after[var] == head[var] for var in stored):
                 break
             head.update(after)
-        self.state = head
         self.scope.joins[op.result] = {var: head[var] for var in stored}
+        self.state = {**head, **failed}
         return NONE
 
     def conditional(self, op: Op) -> Type:
