@@ -1,7 +1,7 @@
 """Kernels run through `@zg.kernel` on NumPy arrays, against what a test computed with NumPy.
 
-Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and after
-the simplifications. All ways have to give the same bits.
+Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and
+after the simplifications. All ways have to give the same bits.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def bits(array: Array) -> Array:
 
 
 def same(actual: Array, expected: Array, ulp: float = 0, tolerance: float = 0) -> Array:
-    """Where two arrays of a dtype agree: NaN with NaN, zeros by their sign, numbers within so many units in the last place."""
+    """Where two arrays of a dtype agree: NaN with NaN, zeros by their sign, numbers within `ulp` units in the last place."""
     assert actual.dtype == expected.dtype and actual.shape == expected.shape
     equal = bits(actual) == bits(expected)
     if actual.dtype.kind in "biu":
@@ -93,12 +93,25 @@ def simplified(model: Any) -> Any:
 
 
 def copied(arguments: Sequence[Any]) -> list[Any]:
-    """Copies of the arrays, with their strides; one array given twice stays one."""
-    made: dict[int, Any] = {}
-    for argument in arguments:
-        if isinstance(argument, np.ndarray) and id(argument) not in made:
-            made[id(argument)] = argument.copy(order="K")
-    return [made.get(id(argument), argument) for argument in arguments]
+    """Copies of the arrays, strides and shared memory included: of all memory that a view is of."""
+    made: dict[int, Array] = {}
+
+    def again(array: Array) -> Array:
+        root = array
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        if id(root) not in made:
+            made[id(root)] = root.copy(order="K")
+        memory = made[id(root)].ravel(order="K").view(np.uint8)
+        assert np.shares_memory(memory, made[id(root)]) and root.strides == made[id(root)].strides
+        offset = address(array) - address(root)
+        return np.ndarray(array.shape, array.dtype, memory.data, offset, array.strides)
+
+    return [again(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments]
+
+
+def address(array: Array) -> int:
+    return array.__array_interface__["data"][0]
 
 
 def launched(kernel: Any, grid: Any, arguments: Sequence[Any], thorough: bool = True, **constants: Any) -> Any:
@@ -142,8 +155,8 @@ def computed(
 ) -> Any:
     """Run `body`, lines over the names of the inputs, and compare the names that it is expected to give.
 
-    The first axis of all arrays is that of the programs: program p gets row p of each input, as a tensor (or as a scalar
-    where there is no other axis). The results have exactly the dtype and the shape of what is expected.
+    The first axis of all arrays is that of the programs: program p gets row p of each input, as a tensor (or as a
+    scalar where there is no other axis). The results have exactly the dtype and the shape of what is expected.
     """
     inputs = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
     expected = {name: np.ascontiguousarray(array) for name, array in expected.items()}

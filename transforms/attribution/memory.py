@@ -12,9 +12,19 @@ from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
     Type,
+    bf16,
     element_of,
+    f16,
+    f32,
+    f64,
+    i16,
+    i32,
+    i64,
     shape_of,
     shaped,
+    u16,
+    u32,
+    u64,
 )
 from ziggurat.transforms.attribution.lattice import components
 from ziggurat.transforms.attribution.promotion import (
@@ -31,6 +41,14 @@ CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m
 EVICTION = {"": EvictionPolicy.NORMAL, **{policy.value: policy for policy in EvictionPolicy}}
 SEMANTICS = {None: MemSemantic.ACQ_REL, **{sem.value: sem for sem in MemSemantic}}
 SCOPES = {None: MemScope.GPU, **{scope.value: scope for scope in MemScope}}
+_WORDS = (i32, i64, u32, u64)
+# What the pointers of an atomic may point to.
+ATOMIC: dict[str, tuple[ScalarType, ...]] = {
+    "atomic_add": (*_WORDS, f16, bf16, f32, f64),
+    **dict.fromkeys(("atomic_max", "atomic_min", "atomic_xchg"), (*_WORDS, f32, f64)),
+    **dict.fromkeys(("atomic_and", "atomic_or", "atomic_xor"), _WORDS),
+    "atomic_cas": (i16, u16, *_WORDS, f16, bf16, f32, f64),
+}
 PADDING = {None: Padding.ZERO, "": Padding.ZERO, **{padding.value: padding for padding in Padding}}
 
 
@@ -108,17 +126,16 @@ class MemoryTypes:
 
     def _atomic(self, name: str, ptr: Type, value: Type, mask: Type | None, sem: Any, scope: Any) -> Type:
         pointee = self._pointee(name, ptr)
+        if pointee not in ATOMIC[name]:
+            raise KernelTypeError(
+                f"zg.{name} takes pointers to {', '.join(map(str, ATOMIC[name]))}, not to {pointee}",
+                hint="the hardware has no such operation on other types",
+            )
         self._written(name, "the value", ptr, value)
         self._mask(name, ptr, mask)
         _choice("sem", sem, SEMANTICS)
         _choice("scope", scope, SCOPES)
         return shaped(shape_of(ptr), pointee)
-
-    def _integer_atomic(self, name: str, ptr: Type, value: Type, mask: Type | None, sem: Any, scope: Any) -> Type:
-        pointee = self._pointee(name, ptr)
-        if pointee.is_float:
-            raise KernelTypeError(f"zg.{name} takes integers, got pointers to {pointee}")
-        return self._atomic(name, ptr, value, mask, sem, scope)
 
     def atomic_add(self, ptr: Type, value: Type, mask: Type | None, sem: Any, scope: Any) -> Type:
         return self._atomic("atomic_add", ptr, value, mask, sem, scope)
@@ -130,13 +147,13 @@ class MemoryTypes:
         return self._atomic("atomic_min", ptr, value, mask, sem, scope)
 
     def atomic_and(self, ptr: Type, value: Type, mask: Type | None, sem: Any, scope: Any) -> Type:
-        return self._integer_atomic("atomic_and", ptr, value, mask, sem, scope)
+        return self._atomic("atomic_and", ptr, value, mask, sem, scope)
 
     def atomic_or(self, ptr: Type, value: Type, mask: Type | None, sem: Any, scope: Any) -> Type:
-        return self._integer_atomic("atomic_or", ptr, value, mask, sem, scope)
+        return self._atomic("atomic_or", ptr, value, mask, sem, scope)
 
     def atomic_xor(self, ptr: Type, value: Type, mask: Type | None, sem: Any, scope: Any) -> Type:
-        return self._integer_atomic("atomic_xor", ptr, value, mask, sem, scope)
+        return self._atomic("atomic_xor", ptr, value, mask, sem, scope)
 
     def atomic_xchg(self, ptr: Type, value: Type, mask: Type | None, sem: Any, scope: Any) -> Type:
         return self._atomic("atomic_xchg", ptr, value, mask, sem, scope)

@@ -128,8 +128,8 @@ class ShapeTypes:
     def broadcast(self, x: Type, other: Type) -> Type:
         if isinstance(other, ConstantType) and isinstance(other.value, int | tuple):
             target = checked_shape("broadcast", other.value)
-        elif isinstance(other, TensorType):
-            target = other.shape
+        elif not isinstance(other, ConstantType) and is_number(other):
+            target = shape_of(other)
         else:
             raise KernelTypeError(f"zg.broadcast takes a shape or a tensor, got {describe(other)}")
         if broadcast_shapes(shape_of(x), target, "zg.broadcast") != target:
