@@ -245,7 +245,7 @@ def _to_integer(value: float, target: ScalarType) -> int | None:
     return wrapped(whole, target) if low <= whole <= high else None
 
 
-def _truncate_float(op: Any, value: float, target: ScalarType) -> float | None:
+def _truncate_float(op: Any, value: float, target: ScalarType) -> float:
     if op.rounding is arith.Rounding.ZERO:
         return truncated(value, target)
     return rounded(value, target)

@@ -16,12 +16,15 @@ from ziggurat.codemodel.types import ScalarType, bf16, f8e4m3, f8e5m2, f16, f32,
 
 
 class FloatFormat(NamedTuple):
-    """Bits of precision (with the leading one), the exponent of the smallest normal number, and the largest number."""
+    """Bits of precision (with the leading one), the exponent of the smallest normal number, and the largest number.
+
+    Where a format `saturates`, what is too large becomes the largest number, infinities too (PTX's `cvt.satfinite`).
+    """
 
     precision: int
     smallest_exponent: int
     largest: float
-    infinite: bool = True
+    saturates: bool = False
 
 
 FORMATS: dict[ScalarType, FloatFormat] = {
@@ -29,13 +32,13 @@ FORMATS: dict[ScalarType, FloatFormat] = {
     f32: FloatFormat(24, -126, float.fromhex("0x1.fffffep127")),
     bf16: FloatFormat(8, -126, float.fromhex("0x1.fep127")),
     f16: FloatFormat(11, -14, 65504.0),
-    f8e5m2: FloatFormat(3, -14, 57344.0),
-    f8e4m3: FloatFormat(4, -6, 448.0, infinite=False),
+    f8e5m2: FloatFormat(3, -14, 57344.0, saturates=True),
+    f8e4m3: FloatFormat(4, -6, 448.0, saturates=True),
 }
 
 
 def rounded(value: float, type_: ScalarType) -> float:
-    """The number of the float type that is nearest, ties to even. Too large ones become infinite, in f8e4m3 NaN.
+    """The number of the float type that is nearest, ties to even. Too large ones become infinite, or saturate.
 
     >>> rounded(0.1, f16)
     0.0999755859375
@@ -46,20 +49,20 @@ def rounded(value: float, type_: ScalarType) -> float:
     if value == 0.0 or math.isnan(value):
         return value
     if math.isinf(value):
-        return value if form.infinite else math.nan
+        return math.copysign(form.largest, value) if form.saturates else value
     if type_ == f64:
         return value
     quantum = _quantum(math.frexp(value)[1], form)
     return _bounded(round(math.ldexp(value, -quantum)), quantum, value, form)
 
 
-def truncated(value: float, type_: ScalarType) -> float | None:
-    """The number of the float type next to `value` toward zero; None where `value` is beyond the largest one."""
+def truncated(value: float, type_: ScalarType) -> float:
+    """The number of the float type next to `value` toward zero. Infinities stay so where the type does not saturate."""
     form = FORMATS[type_]
     if value == 0.0 or math.isnan(value) or type_ == f64:
         return value
-    if math.isinf(value) or abs(value) > form.largest:
-        return None
+    if abs(value) > form.largest:
+        return value if math.isinf(value) and not form.saturates else math.copysign(form.largest, value)
     quantum = _quantum(math.frexp(value)[1], form)
     return math.copysign(math.ldexp(math.trunc(math.ldexp(value, -quantum)), quantum), value)
 
@@ -90,7 +93,7 @@ def _bounded(count: int, quantum: int, value: float, form: FloatFormat) -> float
     except OverflowError:
         result = math.inf
     if abs(result) > form.largest:
-        return math.copysign(math.inf, value) if form.infinite else math.nan
+        return math.copysign(form.largest if form.saturates else math.inf, value)
     return math.copysign(result, value)
 
 
