@@ -195,6 +195,9 @@ class _FunctionMirror:
         built = handler(self, op)
         if built is not None:
             self.values[op.result] = built
+        else:
+            # In an earlier iteration of an unrolled loop, what is a constant now may have been a value.
+            self.values.pop(op.result, None)
 
     def nothing(self, op: Op) -> Built:
         return None
