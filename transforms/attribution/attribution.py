@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import to_text
-from ziggurat.codemodel.types import ConstantType, Type, void
+from ziggurat.codemodel.types import ConstantType, Type, VarType, void
 from ziggurat.transforms.attribution.function_name import FunctionName
 from ziggurat.transforms.attribution.lattice import RangeType, Unusable
 
@@ -77,7 +78,10 @@ class Attribution:
 
         def remark(op: Op) -> Iterable[str]:
             found = self.scope.types.get(op.result)
-            if found is not None and not isinstance(found, Unusable) and op is not self.func:
-                yield f"-> {found}"
+            if found is None or isinstance(found, Unusable | VarType) or op is self.func:
+                return
+            if isinstance(found, ConstantType) and found.value is None and not isinstance(op, core.ConstantOp):
+                return  # A statement, or a call that gives nothing.
+            yield f"-> {found}"
 
         return to_text(self.func, remark=remark)
