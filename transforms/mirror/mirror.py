@@ -31,15 +31,36 @@ def mirror(kernel: Attribution, divisibility: Sequence[int] = ()) -> core.Module
 
     `divisibility` is of the kernel's run-time parameters; see `tt.func`.
     """
-    made = _ModuleMirror()
+    made = _ModuleMirror(_symbols(kernel))
     made.function(kernel, tuple(divisibility))
     return made.finish()
 
 
+def _symbols(kernel: Attribution) -> frozenset[str]:
+    """The symbols of a kernel and the functions it reaches."""
+    found: set[str] = set()
+    scopes: list[Scope] = []
+
+    def reach(instance: Attribution) -> None:
+        if instance.symbol not in found:
+            found.add(instance.symbol)
+            scopes.append(instance.scope)
+
+    reach(kernel)
+    while scopes:
+        scope = scopes.pop()
+        scopes.extend(inner for iterations in scope.unrolled.values() for _, inner in iterations)
+        for callee in scope.callees.values():
+            reach(callee)
+    return frozenset(found)
+
+
 class _ModuleMirror:
-    def __init__(self) -> None:
+    def __init__(self, reserved: frozenset[str]) -> None:
         self.builder = Builder.root()
         self.symbols: set[str] = set()
+        # By symbol: the function that the one of this name is made from. The kernel's own functions keep their names.
+        self.helpers: dict[str, str | None] = dict.fromkeys(reserved)
 
     def function(self, instance: Attribution, divisibility: tuple[int, ...] = ()) -> str:
         """Add a function, after those that it calls, unless it is there; its symbol."""
@@ -59,15 +80,24 @@ class _ModuleMirror:
         return symbol
 
     def helper(
-        self, symbol: str, types: Sequence[Type], result: Type, build: Callable[[Builder, Sequence[Value]], list[Value]]
-    ) -> None:
-        """Add a function with this body, unless it is there."""
-        if symbol in self.symbols:
-            return
-        self.symbols.add(symbol)
-        builder = Builder.root(types, packed_type(result))
-        builder.add(tt.Return(build(builder, builder.parameters)))
-        self.builder.add(tt.Func(symbol, builder.finish()))
+        self,
+        symbol: str,
+        source: str,
+        types: Sequence[Type],
+        result: Type,
+        build: Callable[[Builder, Sequence[Value]], list[Value]],
+    ) -> str:
+        """Add a function with this body, unless it is there; its symbol, numbered where another has that name."""
+        base, count = symbol, 0
+        while self.helpers.get(symbol, source) != source:
+            count += 1
+            symbol = f"{base}_{count}"
+        if symbol not in self.helpers:
+            self.helpers[symbol] = source
+            builder = Builder.root(types, packed_type(result))
+            builder.add(tt.Return(build(builder, builder.parameters)))
+            self.builder.add(tt.Func(symbol, builder.finish()))
+        return symbol
 
     def finish(self) -> core.Module:
         self.builder.add(core.Unreachable())
@@ -96,10 +126,15 @@ class _FunctionMirror:
         return self._callee(self.op)
 
     def helper(
-        self, symbol: str, types: Sequence[Type], result: Type, build: Callable[[Builder, Sequence[Value]], list[Value]]
-    ) -> None:
+        self,
+        symbol: str,
+        source: str,
+        types: Sequence[Type],
+        result: Type,
+        build: Callable[[Builder, Sequence[Value]], list[Value]],
+    ) -> str:
         """See `Functions`."""
-        self.module.helper(symbol, types, result, build)
+        return self.module.helper(symbol, source, types, result, build)
 
     def _callee(self, op: Op) -> Attribution:
         found = self._finding("callees", op)

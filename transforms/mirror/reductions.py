@@ -36,9 +36,17 @@ class Functions(Protocol):
         """The function that combines, of the op at hand."""
 
     def helper(
-        self, symbol: str, types: Sequence[Type], result: Type, build: Callable[[Builder, Sequence[Value]], list[Value]]
-    ) -> None:
-        """Add the function `symbol`, with this body, to the module, unless it is there."""
+        self,
+        symbol: str,
+        source: str,
+        types: Sequence[Type],
+        result: Type,
+        build: Callable[[Builder, Sequence[Value]], list[Value]],
+    ) -> str:
+        """Add a function with this body to the module, unless it is there; its symbol.
+
+        That is `symbol`, numbered where another function has that name: one that is made from another `source`.
+        """
 
 
 class ReductionBuilder:
@@ -74,7 +82,7 @@ class ReductionBuilder:
             made = emit.unpack(emit.add(tt.Reduce(parameters, axis, body)), result)
             return emit.repack(Operand(result, made), result)
 
-        self.functions.helper(symbol, tensors, result, build)
+        symbol = self.functions.helper(symbol, callee.symbol, tensors, result, build)
         return self.emit.call(symbol, values, result)
 
     def _along(self, name: str, values: list[Value], axis: int | None, keep: bool) -> list[Value]:
@@ -166,7 +174,7 @@ class ReductionBuilder:
             made = emit.unpack(emit.add(tt.Scan(parameters, at, body, reverse=reverse)), result)
             return emit.repack(Operand(result, made), result)
 
-        self.functions.helper(symbol, tensors, result, build)
+        symbol = self.functions.helper(symbol, callee.symbol, tensors, result, build)
         made = self.emit.call(symbol, values, result)
         return list(made) if isinstance(made, tuple) else [made]  # type: ignore[list-item]
 
@@ -205,7 +213,7 @@ class ReductionBuilder:
                 keys = take_first(emit, keys, count)
             return [to_values(emit, keys, scalar_type(result))]
 
-        self.functions.helper(symbol, [value.type], result, build)
+        symbol = self.functions.helper(symbol, name, [value.type], result, build)
         made = self.emit.call(symbol, [value], result)
         assert isinstance(made, Value)
         return made
