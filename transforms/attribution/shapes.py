@@ -128,7 +128,7 @@ class ShapeTypes:
     def broadcast(self, x: Type, other: Type) -> Type:
         if isinstance(other, ConstantType) and isinstance(other.value, int | tuple):
             target = checked_shape("broadcast", other.value)
-        elif not isinstance(other, ConstantType) and is_number(other):
+        elif not isinstance(other, ConstantType) and (is_number(other) or is_pointer(other)):
             target = shape_of(other)
         else:
             raise KernelTypeError(f"zg.broadcast takes a shape or a tensor, got {describe(other)}")
