@@ -1,4 +1,4 @@
-"""A loop is visited until its types are settled; its errors are reported, once, also where a variable runs into itself."""
+"""A loop is visited until its types are settled; its errors are reported once, also those of a variable with itself."""
 
 from __future__ import annotations
 
