@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import KernelValueError, LaunchError
 from ziggurat.codemodel.types import (
     ConstantType,
     PtrType,
@@ -29,7 +29,7 @@ class Divisible:
 
 
 def divisible(type_: Type, by: int = 16) -> Divisible:
-    """`type_` for an argument that is known to be divisible: `zg.divisible(zg.i32)`, `zg.divisible(zg.ptr(zg.f32), 16)`."""
+    """`type_` for an argument that is known to be divisible: `zg.divisible(zg.ptr(zg.f32), 16)`."""
     if not isinstance(type_, ScalarType | PtrType) or (isinstance(type_, ScalarType) and not type_.is_int):
         raise LaunchError(f"zg.divisible speaks of integers and pointers, not of {type_}")
     if type(by) is not int or by < 1 or by & (by - 1):
@@ -46,7 +46,7 @@ def ptr(pointee: ScalarType) -> PtrType:
 
 @attrs.frozen
 class Signature:
-    """What a kernel is compiled for: the attributed type of each parameter, and the divisibility of those that have a value."""
+    """What a kernel is compiled for: each parameter's attributed type, and the divisibility of those with a value."""
 
     types: tuple[Type, ...]
     divisibility: tuple[int, ...]
@@ -55,8 +55,8 @@ class Signature:
 def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Signature:
     """The signature that types and values, in the order of the parameters or by name, stand for.
 
-    A constexpr parameter takes its value; another takes a type, or a value that is then compiled in. Raises `LaunchError` that
-    names the parameter.
+    A constexpr parameter takes its value; another takes a type, or a value that is then compiled in. Raises
+    `LaunchError` that names the parameter.
     """
     bound = bind(function, arguments, keywords)
     constexprs = constexpr_names(function)
@@ -86,11 +86,18 @@ def constant_of(function: Function, name: str, given: Any) -> ConstantType:
     known, value = as_constant(given)
     if not known:
         raise LaunchError(
-            f"'{name}' of '{function.name}' is compiled in, so it is a number, a string, a dtype, None or a tuple of these; "
-            f"got {type(given).__name__}",
+            f"'{name}' of '{function.name}' is compiled in, so it is a number, a string, a dtype, None or a tuple of "
+            f"these; got {type(given).__name__}",
             hint="give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument" if given is not None else None,
         )
-    return constant(value)
+    try:
+        return constant(value)
+    except KernelValueError as error:
+        raise LaunchError(f"'{name}' of '{function.name}': {error.summary}") from None
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def constexpr_names(function: Function) -> set[str]:
@@ -107,7 +114,8 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
     names = list(function.signature.parameters)
     if len(arguments) > len(names):
         raise LaunchError(
-            f"'{function.name}' takes {len(names)} argument(s), got {len(arguments)}", hint=f"{function.name}{function.signature}"
+            f"'{function.name}' takes {_counted(len(names), 'argument')}, got {len(arguments)}",
+            hint=function.written,
         )
     bound = dict(zip(names, arguments, strict=False))
     for name, value in keywords.items():
@@ -115,7 +123,7 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
             near = get_close_matches(name, names, 1)
             raise LaunchError(
                 f"'{function.name}' has no parameter '{name}'",
-                hint=f"did you mean '{near[0]}'?" if near else f"{function.name}{function.signature}",
+                hint=f"did you mean '{near[0]}'?" if near else function.written,
             )
         if name in bound:
             raise LaunchError(f"'{function.name}' got '{name}' twice")
@@ -129,5 +137,5 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
                 bound[name] = parameter.default
     if missing:
         listed = ", ".join(f"'{name}'" for name in missing)
-        raise LaunchError(f"'{function.name}' needs {listed}", hint=f"{function.name}{function.signature}")
+        raise LaunchError(f"'{function.name}' needs {listed}", hint=function.written)
     return {name: bound[name] for name in names}

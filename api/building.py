@@ -27,7 +27,7 @@ def trace(fn: Callable[..., Any], *arguments: Any) -> core.Module:
 
 
 class KernelBuilder:
-    """A kernel under construction; see `build`. `arguments` are its arguments, `python` and `triton` its models when done."""
+    """A kernel under construction; see `build`. It has `arguments`, and when done `python` and `triton`, its models."""
 
     def __init__(self, name: str, arguments: Sequence[Any], given: tuple[Any, ...]) -> None:
         self.name = name
@@ -40,7 +40,9 @@ class KernelBuilder:
 
     def _function(self) -> Function:
         if self._made is None:
-            raise BuildError(f"the kernel '{self.name}' is not finished", hint="its models are there after the 'with' block")
+            raise BuildError(
+                f"the kernel '{self.name}' is not finished", hint="its models are there after the 'with' block"
+            )
         return self._made
 
     @property

@@ -39,7 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("types", nargs="?", default="", help='argument types and values: "ptr<f32>, i32, 64"')
     show.add_argument("--stage", choices=STAGES, default="triton", help="which tier (default: triton)")
     show.add_argument("--locations", action="store_true", help="with the place that each op came from")
-    show.add_argument("--types", dest="attributed", action="store_true", help="of the Python model: with attributed types")
+    show.add_argument(
+        "--types", dest="attributed", action="store_true", help="of the Python model: with attributed types"
+    )
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     show.set_defaults(run=_show)
     docs = commands.add_parser("docs", help="print the reference of the language")

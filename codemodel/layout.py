@@ -1,14 +1,15 @@
 """Layouts: which thread holds which element of a tensor, as linear maps over F2.
 
-Sizes are powers of two, so the row-major number of an element is a string of bits, and so are the number of a register of a thread, of
-a lane of a warp, and of a warp of a program. A layout maps the latter to the former linearly: each bit of register, lane and
-warp has a *basis*, a number; the element held in (register, lane, warp) is the xor of the bases of the bits that are set.
+Sizes are powers of two, so the row-major number of an element is a string of bits, and so are the number of a
+register of a thread, of a lane of a warp, and of a warp of a program. A layout maps the latter to the former
+linearly: each bit of register, lane and warp has a *basis*, a number; the element held in (register, lane, warp) is
+the xor of the bases of the bits that are set.
 
     blocked = Layout((1, 2), (4, 8, 16, 32, 64), (128, 256))      # 512 elements: 4 in a row to each thread of 4 warps
     blocked.element(register=3, lane=1, warp=0)                   # 7
 
-A basis of zero says that both values of the bit hold the same element: a copy. The other bases are independent. Reshaping does not
-change a layout; transposing permutes the bits of its bases; dropping an axis removes them.
+A basis of zero says that both values of the bit hold the same element: a copy. The other bases are independent.
+Reshaping does not change a layout; transposing permutes the bits of its bases; dropping an axis removes them.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class Layout:
         if not self.covers(numel):
             raise ValueError(f"{self} does not cover {numel} elements")
         counts = (len(self.registers), len(self.lanes))
-        rows: list[tuple[int, int]] = []  # (combination of element bits, the inputs that give it), echelon by leading bit.
+        # (combination of element bits, the inputs that give it), echelon by leading bit.
+        rows: list[tuple[int, int]] = []
         for position, basis in enumerate(self.bases):
             if basis:
                 rows.append((basis, 1 << position))
@@ -128,16 +130,14 @@ class Layout:
     def locate(self, element: int, numel: int) -> tuple[int, int, int]:
         """A (register, lane, warp) that holds the element."""
         register = lane = warp = 0
-        for bit, (r, l, w) in enumerate(self.inverse(numel)):
+        for bit, (in_register, in_lane, in_warp) in enumerate(self.inverse(numel)):
             if element >> bit & 1:
-                register, lane, warp = register ^ r, lane ^ l, warp ^ w
+                register, lane, warp = register ^ in_register, lane ^ in_lane, warp ^ in_warp
         return register, lane, warp
 
     def map(self, image: Callable[[int], int]) -> Layout:
         """The layout whose bases are the images of this one's under a linear map of element numbers."""
-        return Layout(
-            tuple(map(image, self.registers)), tuple(map(image, self.lanes)), tuple(map(image, self.warps))
-        )
+        return Layout(tuple(map(image, self.registers)), tuple(map(image, self.lanes)), tuple(map(image, self.warps)))
 
     # What becomes of a layout when its tensor is given another shape.
 
@@ -183,7 +183,10 @@ class Layout:
     def picture(self, shape: Sequence[int]) -> str:
         """Who holds what, as a table: `w0 l3 r1` for each element of a tensor of one or two axes."""
         rows, columns = (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
-        cells = [["w{2} l{1} r{0}".format(*self.locate(i * columns + j, rows * columns)) for j in range(columns)] for i in range(rows)]
+        cells = [
+            ["w{2} l{1} r{0}".format(*self.locate(i * columns + j, rows * columns)) for j in range(columns)]
+            for i in range(rows)
+        ]
         width = max(len(cell) for row in cells for cell in row)
         return "\n".join("  ".join(cell.ljust(width) for cell in row).rstrip() for row in cells)
 
@@ -192,7 +195,7 @@ class Layout:
 
 
 def parse_layout(text: str) -> Layout:
-    """A layout from its text: the bases of registers, lanes and warps, `1 2 | 4 8 16 32 64 | 128`. Raises `ValueError`."""
+    """A layout from its text, the bases of registers, lanes, warps: `1 2 | 4 8 16 32 64 | 128`. Raises `ValueError`."""
     parts = text.split("|")
     if len(parts) != 3:
         raise ValueError(f"a layout has three lists of bases, separated by '|': {text!r}")

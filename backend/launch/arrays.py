@@ -59,7 +59,8 @@ def is_array(thing: object) -> bool:
     if isinstance(thing, np.generic):
         return False
     return isinstance(thing, np.ndarray) or any(
-        hasattr(thing, name) for name in ("__array_interface__", "__dlpack__", "__cuda_array_interface__", "__array__")
+        hasattr(type(thing), name) or name in getattr(thing, "__dict__", ())
+        for name in ("__array_interface__", "__dlpack__", "__cuda_array_interface__", "__array__")
     )
 
 
@@ -71,16 +72,21 @@ def as_array(thing: Any, name: str) -> np.ndarray[Any, Any]:
     array = _view(thing, name)
     if array.dtype not in ELEMENTS:
         known = ", ".join(str(dtype) for dtype in ELEMENTS)
-        raise LaunchError(f"'{name}' is an array of {array.dtype}, which kernels do not have", hint=f"they have {known}")
+        raise LaunchError(
+            f"'{name}' is an array of {array.dtype}, which kernels do not have", hint=f"they have {known}"
+        )
     return array
 
 
 def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
+    if isinstance(thing, np.ma.MaskedArray):
+        raise LaunchError(f"'{name}' is a masked array, and kernels do not see its mask", hint="pass its .data, or .filled(0)")
     if isinstance(thing, np.ndarray):
         return thing  # pyright: ignore[reportUnknownVariableType]
     if hasattr(thing, "__cuda_array_interface__") or _on_gpu(thing):
         raise LaunchError(
-            f"'{name}' is an array on a GPU, and kernels run on the CPU here", hint="copy it to the CPU first: .cpu() or .get()"
+            f"'{name}' is an array on a GPU, and kernels run on the CPU here",
+            hint="copy it to the CPU first: .cpu() or .get()",
         )
     small = _TORCH_SMALL.get(str(getattr(thing, "dtype", None)))
     torch = sys.modules.get("torch")
@@ -89,11 +95,9 @@ def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
         return thing.detach().view(getattr(torch, integer)).numpy().view(dtype)
     if torch is not None and isinstance(thing, torch.Tensor):
         return thing.detach().numpy()
-    if hasattr(thing, "__array_interface__"):
-        return np.asarray(thing)
-    try:
-        return np.from_dlpack(thing)
-    except (BufferError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+    try:  # The protocols are other people's code, which may fail in any way.
+        return np.asarray(thing) if hasattr(thing, "__array_interface__") else np.from_dlpack(thing)
+    except Exception as error:
         raise LaunchError(f"'{name}' cannot be seen as a NumPy array: {error}") from None
 
 

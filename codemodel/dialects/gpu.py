@@ -1,8 +1,8 @@
 """The GPU dialect: what a Triton model becomes when every tensor has a layout.
 
-Tensors carry the layout in their type (`layout.py`), and the ops of arith, math, scf and tt work on them as they are. This dialect adds
-what a machine has: conversions between layouts, buffers in shared memory, asynchronous copies, barriers, and the matrix units.
-Names of instructions are those of the PTX manual.
+Tensors carry the layout in their type (`layout.py`), and the ops of arith, math, scf and tt work on them as they are.
+This dialect adds what a machine has: conversions between layouts, buffers in shared memory, asynchronous copies,
+barriers, and the matrix units. Names of instructions are those of the PTX manual.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def buffer_of(op: Op, value: Value) -> SharedType:
 
 @operation("gpu.module")
 class Module(Op, Isolated):
-    """A kernel for a target such as "sm_90a", run by `num_warps` warps a program, with `shared` bytes of shared memory."""
+    """A kernel for a target such as "sm_90a", of `num_warps` warps a program and `shared` bytes of shared memory."""
 
     target: str = attribute(str)
     num_warps: int = attribute(int)
@@ -62,9 +62,7 @@ class ConvertLayout(Op, Pure):
 
     def check(self) -> None:
         source, target = laid_out(self, self.value.type), laid_out(self, self.type)
-        require(
-            source.without_layout() == target.without_layout(), f"gpu.convert_layout of {source} to {target}"
-        )
+        require(source.without_layout() == target.without_layout(), f"gpu.convert_layout of {source} to {target}")
 
 
 # Shared memory.
@@ -150,7 +148,7 @@ class LocalAtomicAdd(Op):
 
 @operation("gpu.barrier")
 class Barrier(Op):
-    """bar.sync: all threads of the program get here before one goes on, and see each other's writes to shared memory."""
+    """bar.sync: all threads of the program get here before one goes on, and see each other's shared writes."""
 
 
 @operation("gpu.fence_async")
@@ -234,7 +232,7 @@ class MbarrierWait(Op):
 
 @operation("gpu.tma_load")
 class TmaLoad(Op, MemoryRead):
-    """cp.async.bulk.tensor: begin to copy a block of a described tensor into a buffer; counts its bytes on an mbarrier."""
+    """cp.async.bulk.tensor: begin to copy a block of a tensor into a buffer; counts its bytes on an mbarrier."""
 
     descriptor: Value = operand()
     buffer: Value = operand()

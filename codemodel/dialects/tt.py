@@ -382,8 +382,8 @@ class AddPtr(Op, Pure):
 class Load(Op, MemoryRead):
     """Read what the pointers point to; where the mask is false nothing is read and the element is `other`.
 
-    Without `other` such an element has no defined value. In a GPU model, `width` is how many registers in a row point to
-    neighbours that are aligned, and masked, together.
+    Without `other` such an element has no defined value. In a GPU model, `width` is how many registers in a row point
+    to neighbours that are aligned, and masked, together.
     """
 
     ptr: Value = operand()

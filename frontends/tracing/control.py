@@ -62,7 +62,8 @@ def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any
 def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | None = None) -> Any:
     """Build a branch: `then()` where the condition holds, `otherwise()` where not. Both give as many values.
 
-    A condition that is a Python bool chooses while tracing. Returns a value, a tuple of values, or None, as the parts do.
+    A condition that is a Python bool chooses while tracing. Returns a value, a tuple of values, or None, as the parts
+    do.
     """
     trace = current_trace("zg.if_")
     require_callable(then, "the first part of zg.if_")

@@ -74,11 +74,14 @@ class Symbol:
         )
 
     def __iter__(self) -> NoReturn:
-        self.tape.fail("a value of the kernel cannot be iterated over", "zg.for_(start, stop, step, initial, body) builds a loop")
+        self.tape.fail(
+            "a value of the kernel cannot be iterated over", "zg.for_(start, stop, step, initial, body) builds a loop"
+        )
 
     def __index__(self) -> int:
         self.tape.fail(
-            "a value of the kernel is not a Python integer", "pass integers that shape the kernel as constants to zg.trace"
+            "a value of the kernel is not a Python integer",
+            "pass integers that shape the kernel as constants to zg.trace",
         )
 
     def __getitem__(self, index: Any) -> Symbol:
@@ -196,7 +199,7 @@ class ConstantFloat(float):
 
 
 def constant_argument(value: Any, parameter: Value) -> Any:
-    """What a traced function receives for a constant: the value itself, which remembers its parameter where it is a number."""
+    """What a traced function receives for a constant: the value; a number remembers the parameter it came by."""
     if type(value) is int:
         made: Any = ConstantInt(value)
     elif type(value) is float:

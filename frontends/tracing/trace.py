@@ -1,7 +1,8 @@
 """Tracing: a Python function is run once on symbolic values, and the calls it makes become the Python code model.
 
-It is a second way to the same model as reflection: for straight-line code both give the same Triton model. Python's own `if` and `for`
-run while tracing, so they choose and unroll; control flow of the kernel is built by `for_`, `if_` and `while_`.
+It is a second way to the same model as reflection: for straight-line code both give the same Triton model. Python's
+own `if` and `for` run while tracing, so they choose and unroll; control flow of the kernel is built by `for_`, `if_`
+and `while_`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Trace:
         if not known:
             self.fail(
                 f"a {type(thing).__name__} cannot be a value of a kernel",
-                "kernels take numbers, strings, None, dtypes, tuples of these, and functions decorated with @zg.function",
+                "kernels take numbers, strings, None, dtypes, tuples of these, and functions under @zg.function",
             )
         return self.builder.add(core.ConstantOp(constant, pyobject), caller_location())
 
@@ -157,7 +158,9 @@ def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function
         body = fn.fn if isinstance(fn, Function) else fn
         result = body(*given)
     if result is not None:
-        raise KernelTypeError(f"the traced function '{name}' returns a value: a kernel returns nothing", hint="zg.store")
+        raise KernelTypeError(
+            f"the traced function '{name}' returns a value: a kernel returns nothing", hint="zg.store"
+        )
     return finished(trace, fn, name)
 
 

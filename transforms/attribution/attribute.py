@@ -1,8 +1,8 @@
 """Attribution: abstract interpretation of the Python code model with types for values.
 
-The state is what is known of each variable; it splits at an `if`, meets after it, and is brought to a fixpoint over a loop. A path that
-has returned brings nothing to a meeting. Errors are collected: a value whose op was in error has the type `ErrorType`, and what
-depends on it is not reported again.
+The state is what is known of each variable; it splits at an `if`, meets after it, and is brought to a fixpoint over a
+loop. A path that has returned brings nothing to a meeting. Errors are collected: a value whose op was in error has
+the type `ErrorType`, and what depends on it is not reported again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from ziggurat.codemodel.types import (
     TensorType,
     TupleType,
     Type,
-    VarType,
     constexpr_type,
     i1,
     pyobject,
@@ -69,8 +68,9 @@ _MAX_UNROLL = 4096
 class Attributor:
     """Attributes the functions that a kernel reaches; each once for a list of argument types.
 
-    `functions` are the Python models that calls by symbol mean, where a model does not come from a `Function` with callees of
-    its own. `instances` holds the results in the order in which they were finished, so callees come before callers.
+    `functions` are the Python models that calls by symbol mean, where a model does not come from a `Function` with
+    callees of its own. `instances` holds the results in the order in which they were finished, so callees come before
+    callers.
     """
 
     def __init__(self, functions: Mapping[str, Op] | None = None) -> None:
@@ -91,7 +91,7 @@ class Attributor:
         return model
 
     def resolve(self, caller: Op, symbol: str) -> Op | None:
-        """The model that a call by symbol in the model `caller` means. None of a function whose errors are reported already."""
+        """The model that a call by symbol in `caller` means. None of a function whose errors are reported already."""
         linked = self._linked.get(id(caller))
         if linked is not None and symbol in linked[1]:
             function = linked[1][symbol]
@@ -111,7 +111,8 @@ class Attributor:
         key = (id(func), types)
         known = self.instances.get(key)
         if known is not None:
-            # A loop that is visited again forgets the errors of the visit before; those of what it calls are not found anew.
+            # A loop that is visited again forgets the errors of the visit before; those of what it calls are not found
+            # anew.
             self.errors.extend(error for error in known.errors if error not in self.errors)
             return known
         if any(entry is func for entry in self._stack):
@@ -133,7 +134,7 @@ class Attributor:
         return made
 
     def _name(self, name: str, key: tuple[int, tuple[Type, ...]], made: Attribution) -> str:
-        """The symbol of an instance: the function's name, its argument types (constants by value) and its result type."""
+        """The symbol of an instance: the function's name, argument types (constants by value) and result type."""
         parts = [name.rsplit(".", 1)[-1], *map(symbol_part, made.parameter_types)]
         parts.append("void" if made.result == NONE else symbol_part(made.result))
         symbol = base = "_".join(parts)
@@ -144,13 +145,11 @@ class Attributor:
         return symbol
 
 
-def attribute(
-    kernel: Function | Op, types: Sequence[Type], functions: Mapping[str, Op] | None = None
-) -> Attribution:
+def attribute(kernel: Function | Op, types: Sequence[Type], functions: Mapping[str, Op] | None = None) -> Attribution:
     """Attribute a kernel at these argument types (a `ConstantType` for each constexpr parameter).
 
-    `kernel` is a function, or a Python model, whose calls by symbol mean `functions`. Its attribution leads to those of the
-    functions it reaches. Raises the errors of the kernel: the one there is, or
+    `kernel` is a function, or a Python model, whose calls by symbol mean `functions`. Its attribution leads to those
+    of the functions it reaches. Raises the errors of the kernel: the one there is, or
     `KernelErrors` with all of them.
     """
     attributor = Attributor(functions)
@@ -201,7 +200,8 @@ class _FunctionAttributor:
                 self.report(
                     op,
                     KernelTypeError(
-                        f"'{self.func.attributes['sym_name']}' returns {describe(result)} on one path and {describe(type_)} here",
+                        f"'{self.func.attributes['sym_name']}' returns {describe(result)} on one path and "
+                        f"{describe(type_)} here",
                         hint="return values of one type on every path",
                     ),
                 )
@@ -226,7 +226,7 @@ class _FunctionAttributor:
             known.append(error)
 
     def combine(self, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
-        """Attribute the function that a reduction applies, a `FunctionName` or the name of a reduction; see `Combiner`."""
+        """Attribute the function that a reduction applies: a `FunctionName`, or a reduction's name; see `Combiner`."""
         if isinstance(function, FunctionName):
             symbol, model = function.symbol, function.model
             expected = len(model.bodies[0].parameters)
@@ -341,7 +341,8 @@ class _FunctionAttributor:
         if type_.loop:
             return KernelTypeError(
                 f"'{name}' changes its type in the loop: {first} before it, {second} after an iteration",
-                hint="a variable carried around a loop keeps its type; cast it, or give it its final type before the loop",
+                hint="a variable carried around a loop keeps its type; cast it, "
+                "or give it its final type before the loop",
             )
         return KernelTypeError(
             f"'{name}' differs between the branches: {first} on one path, {second} on the other",
@@ -503,7 +504,9 @@ class _FunctionAttributor:
                     arguments.append(bound[parameter.name])
                 elif type_ == NONE:
                     if not parameter.optional:
-                        raise KernelTypeError(f"zg.{name}: '{parameter.name}' is a value; got None", hint=f"zg.{signature}")
+                        raise KernelTypeError(
+                            f"zg.{name}: '{parameter.name}' is a value; got None", hint=f"zg.{signature}"
+                        )
                     arguments.append(None)
                     bound[parameter.name] = None
                 else:
@@ -605,9 +608,7 @@ class _FunctionAttributor:
         for other in outcomes[1:]:
             after = {var: join(after.get(var, UNASSIGNED), other.get(var, UNASSIGNED), op.location) for var in before}
         self.state = {var: after[var] for var in before}
-        self.scope.joins[op.result] = {
-            var: self.state[var] for var in stored_variables(op) if var in before
-        }
+        self.scope.joins[op.result] = {var: self.state[var] for var in stored_variables(op) if var in before}
         return NONE
 
     def for_(self, op: Op) -> Type:
@@ -628,7 +629,8 @@ class _FunctionAttributor:
             parts = components(iterable)
             if parts is None:
                 raise KernelTypeError(
-                    f"'for' runs over a range or a tuple, got {describe(iterable)}", hint="range(…), zg.range(…) or zg.static_range(…)"
+                    f"'for' runs over a range or a tuple, got {describe(iterable)}",
+                    hint="range(…), zg.range(…) or zg.static_range(…)",
                 )
             items = parts
         if len(items) > _MAX_UNROLL:
@@ -700,9 +702,9 @@ class _FunctionAttributor:
             return self.expression(op.bodies[chosen])
         self.truth(condition, "if")
         first, second = (self.expression(body) for body in op.bodies)
-        if is_number(first) and is_number(second) and not shape_of(first) and not shape_of(second):
-            if isinstance(first, ConstantType) != isinstance(second, ConstantType):
-                return promote(first, second)
+        scalars = is_number(first) and is_number(second) and not shape_of(first) and not shape_of(second)
+        if scalars and isinstance(first, ConstantType) != isinstance(second, ConstantType):
+            return promote(first, second)
         joined = join(first, second)
         if isinstance(joined, Unusable):
             raise KernelTypeError(f"the two values of 'if … else' differ: {describe(first)} and {describe(second)}")
@@ -765,7 +767,6 @@ def index_type(range_: RangeType) -> Type:
         else:
             result = promote(result, bound)
     return scalar_type(result)
-
 
 
 def stored_variables(op: Op) -> list[Value]:

@@ -1,4 +1,4 @@
-"""What attribution finds out: the types of a function's values at one list of argument types, and what follows from them."""
+"""What attribution finds out: the types of a function's values at one list of argument types, and what follows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ziggurat.transforms.attribution.lattice import RangeType, Unusable
 
 
 class Scope:
-    """Findings about the ops of a function, or of one iteration of an unrolled loop in it (then `parent` is the scope around).
+    """Findings about the ops of a function, or of one iteration of an unrolled loop (`parent` is the scope around it).
 
     Tables about an op are keyed by its result.
     """

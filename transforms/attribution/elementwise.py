@@ -34,7 +34,6 @@ from ziggurat.transforms.attribution.promotion import (
 )
 from ziggurat.transforms.attribution.wording import describe, show
 
-
 FOLDS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -131,7 +130,9 @@ class ElementwiseTypes:
 
     def _pointer_offset(self, name: str, pointer: Type, offset: Type) -> Type:
         if is_pointer(offset):
-            raise KernelTypeError(f"zg.{name} of two pointers, {pointer} and {offset}", hint="a pointer moves by integers")
+            raise KernelTypeError(
+                f"zg.{name} of two pointers, {pointer} and {offset}", hint="a pointer moves by integers"
+            )
         if not is_number(offset) or not scalar_type(offset).is_int:
             raise KernelTypeError(
                 f"zg.{name} moves the pointer {pointer} by {describe(offset)}: an offset is an integer",
@@ -293,12 +294,13 @@ class ElementwiseTypes:
         self._numbers("cast", x)
         if rounding not in (None, "rtne", "rtz"):
             raise KernelValueError(f"fp_downcast_rounding is 'rtne' or 'rtz', not {show(rounding)}")
-        if rounding is not None and not (dtype.is_float and scalar_type(x).is_float and dtype.bits < scalar_type(x).bits):
+        if rounding is not None and not (
+            dtype.is_float and scalar_type(x).is_float and dtype.bits < scalar_type(x).bits
+        ):
             raise KernelValueError("fp_downcast_rounding is for a cast from a float to a narrower float")
         if isinstance(x, ConstantType):
-            if dtype.is_int and not isinstance(x.value, float):
-                if dtype != i1:
-                    require_fits(int(x.value), dtype)
+            if dtype.is_int and dtype != i1 and not isinstance(x.value, float):
+                require_fits(int(x.value), dtype)
             return dtype
         return with_element(x, dtype)
 
@@ -310,7 +312,8 @@ class ElementwiseTypes:
         self._numbers("bitcast", x)
         if scalar_type(x).bits != dtype.bits:
             raise KernelTypeError(
-                f"zg.bitcast keeps the width: {scalar_type(x)} has {scalar_type(x).bits} bits, {dtype} has {dtype.bits}",
+                f"zg.bitcast keeps the width: {scalar_type(x)} has {scalar_type(x).bits} bits, "
+                f"{dtype} has {dtype.bits}",
                 hint="zg.cast converts the value",
             )
         return with_element(x if not isinstance(x, ConstantType) else scalar_type(x), dtype)

@@ -1,9 +1,9 @@
 """The type interpreter: the mirror of the language that computes with types instead of values.
 
-One method a call, named as the call. A method takes the arguments in the order of the signature: a type for each value (None where
-the argument is absent), and the Python value itself for each constexpr parameter. It gives the type of the result, a
-`ConstantType` where the result is known, and raises `KernelTypeError` or `KernelValueError` in words for the kernel's author;
-the driver adds the place.
+One method a call, named as the call. A method takes the arguments in the order of the signature: a type for each
+value (None where the argument is absent), and the Python value itself for each constexpr parameter. It gives the type
+of the result, a `ConstantType` where the result is known, and raises `KernelTypeError` or `KernelValueError` in words
+for the kernel's author; the driver adds the place.
 """
 
 from __future__ import annotations

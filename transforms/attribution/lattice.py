@@ -1,7 +1,7 @@
 """The lattice of attribution: what is known of a variable where control flow meets.
 
-From below: a constant; a type; `Unusable`, of a variable that has no value on some path or unlike types on two. An unusable
-variable is an error only where it is read: a kernel may well use one name for unlike things on two paths.
+From below: a constant; a type; `Unusable`, of a variable that has no value on some path or unlike types on two. An
+unusable variable is an error only where it is read: a kernel may well use one name for unlike things on two paths.
 """
 
 from __future__ import annotations

@@ -104,9 +104,7 @@ class MemoryTypes:
             )
         self._fits(name, what, ptr, value)
 
-    def load(
-        self, ptr: Type, mask: Type | None, other: Type | None, cache: Any, eviction: Any, volatile: Any
-    ) -> Type:
+    def load(self, ptr: Type, mask: Type | None, other: Type | None, cache: Any, eviction: Any, volatile: Any) -> Type:
         pointee = self._pointee("load", ptr)
         self._mask("load", ptr, mask)
         if other is not None:
@@ -172,7 +170,8 @@ class MemoryTypes:
             parts = components(given)
             if parts is None or len(parts) != len(dims):
                 raise KernelTypeError(
-                    f"zg.make_tensor_descriptor: {what} has {len(dims)} numbers, as the block has, got {describe(given)}"
+                    f"zg.make_tensor_descriptor: {what} has {len(dims)} numbers, as the block has, "
+                    f"got {describe(given)}"
                 )
             for part in parts:
                 if not is_number(part) or shape_of(part) or not scalar_type(part).is_int:

@@ -78,7 +78,14 @@ class ProgramTypes:
         return RangeType(bounds[0], bounds[1], step, static, options)
 
     def range(self, first: Type, second: Type | None, step: Type | None, *options: Any) -> Type:
-        names = ("num_stages", "loop_unroll_factor", "disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm")
+        names = (
+            "num_stages",
+            "loop_unroll_factor",
+            "disallow_acc_multi_buffer",
+            "flatten",
+            "warp_specialize",
+            "disable_licm",
+        )
         for option, value in zip(names, options, strict=False):
             if value is not None and not 0 <= value < 1 << 31:
                 raise KernelValueError(f"zg.range: '{option}' is zero or more, got {show(value)}")
@@ -128,7 +135,9 @@ class ProgramTypes:
 
     def static_assert(self, condition: Any, message: Any = "") -> Type:
         if not isinstance(condition, bool | int):
-            hint = "write zg.static_assert(condition, message), without a tuple" if isinstance(condition, tuple) else None
+            hint = (
+                "write zg.static_assert(condition, message), without a tuple" if isinstance(condition, tuple) else None
+            )
             raise KernelTypeError(f"a static assertion takes True or False, got {show(condition)}", hint=hint)
         if not condition:
             raise KernelValueError(f"static assertion failed{f': {message}' if message else ''}")
@@ -232,8 +241,13 @@ class BuiltinTypes(ProgramTypes):
                 return constant(element)
         if name == "numel" and isinstance(x, TensorType):
             return constant(x.numel)
-        if isinstance(x, ConstantType) and isinstance(x.value, ScalarType) and name in ("bits", "name", "is_float", "signed"):
+        if (
+            isinstance(x, ConstantType)
+            and isinstance(x.value, ScalarType)
+            and name in ("bits", "name", "is_float", "signed")
+        ):
             return constant(getattr(x.value, name))
         raise KernelTypeError(
-            f"{describe(x)} has no property '{name}' in a kernel", hint="values have .shape and .dtype; calls are zg.<name>(x)"
+            f"{describe(x)} has no property '{name}' in a kernel",
+            hint="values have .shape and .dtype; calls are zg.<name>(x)",
         )

@@ -1,6 +1,7 @@
 """Type promotion and broadcasting, as Triton's semantics document states them.
 
-Where the C++ Triton's code departs from its document, this follows the document; docs/language.md lists the differences.
+Where the C++ Triton's code departs from its document, this follows the document; docs/language.md lists the
+differences.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ F32_MAX = (2 - 2**-23) * 2.0**127
 
 
 def literal_type(value: Any) -> Type:
-    """What a Python constant decays to: for ints the lowest of i32, u32, i64, u64 that holds it, for floats of f32, f64.
+    """What a Python constant decays to: an int to the first of i32, u32, i64, u64 that holds it, a float of f32, f64.
 
     `object` for what has no run-time form. Raises `KernelValueError` for an int beyond 64 bits.
     """

@@ -141,7 +141,9 @@ class ReductionTypes:
     def associative_scan(self, x: Type, axis: Any, function: Any, _reverse: bool) -> Type:
         tensors = self._tensors("associative_scan", x)
         checked_axis("associative_scan", axis, tensors[0].rank)
-        self.combiner.combine(self._function("associative_scan", function), [t.element for t in tensors], "zg.associative_scan")
+        self.combiner.combine(
+            self._function("associative_scan", function), [t.element for t in tensors], "zg.associative_scan"
+        )
         return x if isinstance(x, TensorType) else TupleType(tuple(tensors))
 
     def _cumulative(self, name: str, x: Type, axis: Any, dtype: Any) -> Type:

@@ -1,4 +1,4 @@
-"""Builder methods of the calls that work element by element. One method a call; the operands in the order of the signature."""
+"""Builder methods of the calls that work element by element: one a call, the operands in the order of the signature."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 
-# What stands for a value of the Python model: a value of the Triton model, a tuple of such, or None where the type is a constant
-# that needs no value.
+# What stands for a value of the Python model: a value of the Triton model, a tuple of such, or None where the type is a
+# constant that needs no value.
 Built = Value | tuple["Built", ...] | None
 
 
@@ -70,7 +70,8 @@ class Emitter:
     def convert(self, operand: Operand, type_: Type, *, dense: bool = False) -> Value:
         """The operand as a value of exactly this type: its elements cast, then splatted or broadcast.
 
-        A literal becomes a constant; of a tensor type a splatted one, or with `dense` a constant of the tensor type itself.
+        A literal becomes a constant; of a tensor type a splatted one, or with `dense` a constant of the tensor type
+        itself.
         """
         element = element_of(type_)
         shape = shape_of(type_)

@@ -1,8 +1,8 @@
 """The builder interpreter: the mirror of the language that appends ops of the Triton model.
 
-One method a call, named as the call. A method takes the attributed result type, then the arguments in the order of the signature: an
-`Operand` for each value (None where absent), and the Python value for each constexpr parameter. Conversions are made fresh
-at the user, left operand first; what an operand stands for is never changed.
+One method a call, named as the call. A method takes the attributed result type, then the arguments in the order of
+the signature: an `Operand` for each value (None where absent), and the Python value for each constexpr parameter.
+Conversions are made fresh at the user, left operand first; what an operand stands for is never changed.
 """
 
 from __future__ import annotations

@@ -53,32 +53,48 @@ class MemoryBuilder:
     ) -> Value:
         stored = self.emit.convert(value, self._pointee(ptr), dense=True)
         chosen = self._mask(ptr, mask)
-        return self.emit.add(tt.AtomicRMW(ptr.value, stored, chosen, kind=kind, sem=SEMANTICS[sem], scope=SCOPES[scope]))
+        return self.emit.add(
+            tt.AtomicRMW(ptr.value, stored, chosen, kind=kind, sem=SEMANTICS[sem], scope=SCOPES[scope])
+        )
 
-    def atomic_add(self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any) -> Value:
+    def atomic_add(
+        self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
+    ) -> Value:
         kind = tt.AtomicKind.FADD if scalar_type(result).is_float else tt.AtomicKind.ADD
         return self._atomic(kind, ptr, value, mask, sem, scope)
 
-    def atomic_max(self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any) -> Value:
+    def atomic_max(
+        self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
+    ) -> Value:
         element = scalar_type(result)
         kind = tt.AtomicKind.FMAX if element.is_float else tt.AtomicKind.MAX if element.signed else tt.AtomicKind.UMAX
         return self._atomic(kind, ptr, value, mask, sem, scope)
 
-    def atomic_min(self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any) -> Value:
+    def atomic_min(
+        self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
+    ) -> Value:
         element = scalar_type(result)
         kind = tt.AtomicKind.FMIN if element.is_float else tt.AtomicKind.MIN if element.signed else tt.AtomicKind.UMIN
         return self._atomic(kind, ptr, value, mask, sem, scope)
 
-    def atomic_and(self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any) -> Value:
+    def atomic_and(
+        self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
+    ) -> Value:
         return self._atomic(tt.AtomicKind.AND, ptr, value, mask, sem, scope)
 
-    def atomic_or(self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any) -> Value:
+    def atomic_or(
+        self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
+    ) -> Value:
         return self._atomic(tt.AtomicKind.OR, ptr, value, mask, sem, scope)
 
-    def atomic_xor(self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any) -> Value:
+    def atomic_xor(
+        self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
+    ) -> Value:
         return self._atomic(tt.AtomicKind.XOR, ptr, value, mask, sem, scope)
 
-    def atomic_xchg(self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any) -> Value:
+    def atomic_xchg(
+        self, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
+    ) -> Value:
         return self._atomic(tt.AtomicKind.XCHG, ptr, value, mask, sem, scope)
 
     def atomic_cas(self, result: Type, ptr: Operand, compare: Operand, value: Operand, sem: Any, scope: Any) -> Value:

@@ -1,8 +1,8 @@
 """From an attributed Python model to the Triton model.
 
-The driver walks the Python model as attribution did, and keeps for each variable what was last assigned to it. Where control flow
-meets, attribution has said which variables take which type; they become the results of an `scf.if`, or the loop-carried values of
-an `scf.for` or `scf.while`, in the order of the first store.
+The driver walks the Python model as attribution did, and keeps for each variable what was last assigned to it. Where
+control flow meets, attribution has said which variables take which type; they become the results of an `scf.if`, or
+the loop-carried values of an `scf.for` or `scf.while`, in the order of the first store.
 """
 
 from __future__ import annotations
@@ -160,9 +160,7 @@ class _FunctionMirror:
         for parameter, type_ in zip(parameters, self.instance.parameter_types, strict=True):
             if isinstance(type_, ConstantType):
                 # A constant parameter is a constant at the entry; an unused one vanishes later.
-                self.values[parameter] = (
-                    self.emit.constant(type_.value, type_.type) if is_number(type_) else None
-                )
+                self.values[parameter] = self.emit.constant(type_.value, type_.type) if is_number(type_) else None
             else:
                 self.values[parameter] = rebuild(type_, given)  # type: ignore[arg-type]
         values = self.run(self.instance.func.bodies[0].entry.ops, ())
@@ -369,9 +367,7 @@ class _FunctionMirror:
     def flat(self, joins: dict[Value, Type]) -> list[Value]:
         """The run-time values of the joined variables, brought to the joined types."""
         return [
-            value
-            for var, type_ in _carried(joins).items()
-            for value in self.emit.repack(self.variables[var], type_)
+            value for var, type_ in _carried(joins).items() for value in self.emit.repack(self.variables[var], type_)
         ]
 
     def bind(self, joins: dict[Value, Type], made: Value) -> None:
@@ -571,8 +567,13 @@ class _FunctionMirror:
                 other = self.emit.truth(self.expression(body))
                 first = self.emit.add((arith.AndI if is_and else arith.OrI)(first, other))
             return first
-        more: Callable[[], list[Value]] = lambda: [self._chain(bodies[1:], is_and)]
-        done: Callable[[], list[Value]] = lambda: [self.emit.constant(not is_and, i1)]
+
+        def more() -> list[Value]:
+            return [self._chain(bodies[1:], is_and)]
+
+        def done() -> list[Value]:
+            return [self.emit.constant(not is_and, i1)]
+
         return self.branch(first, [more, done] if is_and else [done, more], i1)
 
     def assertion(self, op: Op) -> Built:
@@ -598,11 +599,7 @@ def _is_simple(body: Body) -> bool:
 
 def _carried(joins: dict[Value, Type]) -> dict[Value, Type]:
     """The joined variables that have a run-time value."""
-    return {
-        var: type_
-        for var, type_ in joins.items()
-        if not isinstance(type_, Unusable | ErrorType | ConstantType)
-    }
+    return {var: type_ for var, type_ in joins.items() if not isinstance(type_, Unusable | ErrorType | ConstantType)}
 
 
 _Handler = Callable[[_FunctionMirror, Any], Built]

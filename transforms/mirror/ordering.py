@@ -1,7 +1,8 @@
 """Sorting networks: a bitonic sort of integer keys along the last axis, as ops of the Triton model.
 
-The last axis of size 2^n is viewed as n axes of size 2, so that the partner in a compare-and-exchange is the other element along one
-axis: the element xor the xor of both. Floats are sorted by integer keys of the same order, with every NaN last.
+The last axis of size 2^n is viewed as n axes of size 2, so that the partner in a compare-and-exchange is the other
+element along one axis: the element xor the xor of both. Floats are sorted by integer keys of the same order, with
+every NaN last.
 """
 
 from __future__ import annotations
@@ -99,10 +100,8 @@ def sorted_keys(emit: Emitter, keys: Value, descending: bool) -> Value:
     bits = [_bit(emit, cube, outer + level) for level in range(levels)]  # Most significant first.
     for stage in range(1, levels + 1):
         # Runs of 2^stage: up and down in turn, by the next bit of the index; the last stage goes one way.
-        if stage < levels:
-            direction = bits[levels - 1 - stage]
-        else:
-            direction = emit.constant(descending, TensorType(cube, i1))
+        last = stage == levels
+        direction = emit.constant(descending, TensorType(cube, i1)) if last else bits[levels - 1 - stage]
         for step in range(stage):
             level = levels - stage + step
             value = _exchange(emit, value, outer + level, bits[level], direction)

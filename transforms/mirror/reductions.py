@@ -1,7 +1,7 @@
 """Builder methods of reductions and scans.
 
-As in the article's proof of concept, a reduction is a call of a function of the model (`reduce_sum_…`), in which a `tt.reduce` applies the
-function that combines two elements.
+As in the article's proof of concept, a reduction is a call of a function of the model (`reduce_sum_…`), in which a
+`tt.reduce` applies the function that combines two elements.
 """
 
 from __future__ import annotations

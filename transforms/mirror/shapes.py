@@ -79,7 +79,9 @@ class ShapeBuilder:
         return self.emit.add(tt.Cat(self.emit.convert(a, half), self.emit.convert(b, half)))
 
     def gather(self, result: Type, source: Operand, index: Operand, axis: int) -> Value:
-        return self.emit.add(tt.Gather(source.value, index.value, checked_axis("gather", axis, len(shape_of(source.type)))))
+        return self.emit.add(
+            tt.Gather(source.value, index.value, checked_axis("gather", axis, len(shape_of(source.type))))
+        )
 
     def dot(self, result: Type, a: Operand, b: Operand, acc: Operand | None, precision: Any = None) -> Value:
         c = self.emit.constant(0, result) if acc is None else acc.value
