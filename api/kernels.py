@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
 from ziggurat.arguments import Signature, bind, constant_of, constexpr_names, signature_of
+from ziggurat.boundary import no_faults
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.types import PtrType, Type, i1
+from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1
 from ziggurat.frontends.language import Function
+from ziggurat.grids import Constants, sizes_of
 from ziggurat.pipeline import triton_model
 from ziggurat.transforms.attribution import Attribution, attribute, link
 
@@ -39,7 +41,9 @@ class Kernel(Function):
 
     def attribution(self, *arguments: Any, **keywords: Any) -> Attribution:
         """Which type each value of the Python model has for these arguments. Its `str` shows the model with the types."""
-        return attribute(self, signature_of(self, arguments, keywords).types)
+        types = signature_of(self, arguments, keywords).types
+        with no_faults("attributing", lambda: self.model, self.name):
+            return attribute(self, types)
 
     def triton(self, *arguments: Any, **keywords: Any) -> core.Module:
         """The Triton code model for argument types: `zg.i32`, `zg.ptr(zg.f32)`, `zg.divisible(zg.i32, 16)`.
@@ -72,7 +76,8 @@ class Kernel(Function):
         if 0 in sizes:
             return
         model = self._model(signature)
-        run(model, None, sizes, values, names=names, strict=strict)
+        with no_faults("running", lambda: model, self.name):
+            run(model, None, sizes, values, names=names, strict=strict)
 
     def _specialized(self, bound: Mapping[str, Any]) -> tuple[Signature, list[str], list[Any]]:
         """The signature of a launch, and the names and values of the run-time arguments."""
@@ -92,12 +97,7 @@ class Kernel(Function):
                 type_: Type = PtrType(ELEMENTS[value.dtype])
                 number = address(value)
             else:
-                scalar = number_type(given)
-                if scalar is None:
-                    raise LaunchError(
-                        f"'{name}' of '{self.name}' takes an array or a number, got {type(given).__name__}",
-                        hint=f"annotate it as zg.constexpr to pass other values: {name}: zg.constexpr",
-                    )
+                scalar = self._number(name, given, number_type)
                 value, type_ = given, scalar
                 number = int(given) if scalar.is_int else 1
             known = name not in self.do_not_specialize and number % 16 == 0
@@ -107,22 +107,32 @@ class Kernel(Function):
             values.append(value)
         return Signature(tuple(types), tuple(divisibility)), names, values
 
+    def _number(self, name: str, given: Any, number_type: Callable[[Any], ScalarType | None]) -> ScalarType:
+        try:
+            scalar = number_type(given)
+        except LaunchError as error:
+            raise LaunchError(f"'{name}' of '{self.name}': {error.summary}") from None
+        if scalar is None:
+            got = "None" if given is None else f"the type {given}" if isinstance(given, Type) else type(given).__name__
+            listed = isinstance(given, (list, tuple, range))
+            raise LaunchError(
+                f"'{name}' of '{self.name}' takes an array or a number, got {got}",
+                hint=f"pass an array: np.array({name})"
+                if listed
+                else f"annotate it as zg.constexpr to pass other values: {name}: zg.constexpr",
+            )
+        return scalar
+
     def _grid(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
         if callable(grid):
-            grid = grid({name: bound[name] for name in constexpr_names(self)})
-        sizes: Sequence[Any] = (grid,) if isinstance(grid, int) else tuple(grid)
-        if not 1 <= len(sizes) <= 3 or not all(isinstance(size, int) and size >= 0 for size in sizes):
-            raise LaunchError(
-                f"the grid of '{self.name}' has one to three sizes, each zero or more; got {grid!r}",
-                hint=f"{self.name}[(zg.cdiv(n, BLOCK),)](…)",
-            )
-        return tuple(sizes)
+            grid = grid(Constants(self.name, {name: bound[name] for name in constexpr_names(self)}))
+        return sizes_of(grid, self.name)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         raise LaunchError(f"'{self.name}' is a kernel: it is run over a grid", hint=f"{self.name}[grid](…)")
 
     def __repr__(self) -> str:
-        return f"<kernel {self.name}{self.signature}>"
+        return f"<kernel {self.written}>"
 
 
 @overload

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ziggurat.boundary import no_faults
 from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
@@ -18,9 +20,17 @@ TIDY: tuple[Callable[[Op], Op], ...] = (remove_unused,)
 
 
 def triton_model(kernel: Function | Op, types: Sequence[Type], divisibility: Sequence[int] = ()) -> core.Module:
-    """The Triton code model of a kernel's Python model at these argument types."""
-    model: Op = mirror(attribute(kernel, types), divisibility)
-    for step in TIDY:
-        model = step(model)
-    assert isinstance(model, core.Module)
-    return model
+    """The Triton code model of a kernel's Python model at these argument types. Raises the errors of the kernel."""
+    name = kernel.name if isinstance(kernel, Function) else str(kernel.attributes["sym_name"])
+    with no_faults("compiling", lambda: kernel.model if isinstance(kernel, Function) else kernel, name):
+        try:
+            model: Op = mirror(attribute(kernel, types), divisibility)
+            for step in TIDY:
+                model = step(model)
+        except RecursionError:
+            raise KernelSyntaxError(
+                f"the code of '{name}' is nested too deeply: functions that call functions, or loops in loops",
+                hint="call helper functions one after the other, not each from the one before",
+            ) from None
+        assert isinstance(model, core.Module)
+        return model

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ziggurat.boundary import no_faults
 from ziggurat.codemodel.op import Op
+from ziggurat.grids import sizes_of
 
 
 def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = False) -> None:
@@ -22,4 +24,6 @@ def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = 
     from ziggurat.backend.reference.run import run as run_on_arrays
 
     values = [as_array(given, f"arg{index}") if is_array(given) else given for index, given in enumerate(arguments)]
-    run_on_arrays(model, None, (grid,) if isinstance(grid, int) else tuple(grid), values, strict=strict)
+    sizes = sizes_of(grid, "zg.run")
+    with no_faults("running", lambda: model, str(model.attributes.get("sym_name", model.NAME))):
+        run_on_arrays(model, None, sizes, values, strict=strict)

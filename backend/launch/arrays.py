@@ -80,7 +80,9 @@ def as_array(thing: Any, name: str) -> np.ndarray[Any, Any]:
 
 def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
     if isinstance(thing, np.ma.MaskedArray):
-        raise LaunchError(f"'{name}' is a masked array, and kernels do not see its mask", hint="pass its .data, or .filled(0)")
+        raise LaunchError(
+            f"'{name}' is a masked array, and kernels do not see its mask", hint="pass its .data, or .filled(0)"
+        )
     if isinstance(thing, np.ndarray):
         return thing  # pyright: ignore[reportUnknownVariableType]
     if hasattr(thing, "__cuda_array_interface__") or _on_gpu(thing):

@@ -41,6 +41,19 @@ class Function:
         """The Python signature."""
         return inspect.signature(self.fn)
 
+    @property
+    def written(self) -> str:
+        """The name and the parameters, as in `def`: `scale(x, BLOCK: zg.constexpr = 64)`."""
+        parts: list[str] = []
+        for parameter in self.signature.parameters.values():
+            known = parameter.annotation is constexpr or str(parameter.annotation).endswith("constexpr")
+            plain = parameter.replace(annotation=inspect.Parameter.empty)
+            text = str(plain).partition("=")[0] + (": zg.constexpr" if known else "")
+            if parameter.default is not inspect.Parameter.empty:
+                text += f"{' = ' if known else '='}{parameter.default!r}"
+            parts.append(text)
+        return f"{self.name}({', '.join(parts)})"
+
     @functools.cached_property
     def model(self) -> Op:
         """The Python code model: a `func`. Made at the first request, with globals and closure as they are then."""
@@ -55,7 +68,7 @@ class Function:
         return self.fn(*arguments, **keywords)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}{self.signature}>"
+        return f"<{type(self).__name__} {self.written}>"
 
 
 def function(fn: Callable[..., Any]) -> Function:

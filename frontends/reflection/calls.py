@@ -71,7 +71,7 @@ def bind_function(function: Function, node: ast.Call, source: Source) -> list[as
 
     Raises `KernelTypeError` when the arguments do not fit.
     """
-    shown = f"{function.name}{function.signature}"
+    shown = function.written
 
     def misfit(summary: str, at: ast.AST = node, hint: str | None = None) -> KernelTypeError:
         return KernelTypeError(f"{function.name} {summary}", source.span(at), f"{hint} {shown}" if hint else shown)

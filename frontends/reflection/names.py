@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 import enum
 import types
 from collections.abc import Iterable
@@ -174,5 +173,7 @@ def _is_enum(value: Any) -> bool:
 
 def suggest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
     """A hint that names the nearest of the known names, or None."""
-    near = difflib.get_close_matches(name, list(known), 1)
+    from difflib import get_close_matches  # Only errors need it; the import is slow.
+
+    near = get_close_matches(name, list(known), 1)
     return f"did you mean {prefix}{near[0]}?" if near else None

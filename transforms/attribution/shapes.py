@@ -83,7 +83,7 @@ class ShapeTypes:
         if not is_power_of_two(count):
             raise KernelValueError(
                 f"zg.arange({start}, {end}) gives {count} numbers, which is not a power of two",
-                hint=f"use zg.arange({start}, {start} + {1 << (count - 1).bit_length()}) and mask what is beyond"
+                hint=f"use zg.arange({start}, {start + (1 << (count - 1).bit_length())}) and mask what is beyond"
                 if count > 0
                 else "the end must be greater than the start",
             )

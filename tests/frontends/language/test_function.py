@@ -20,7 +20,7 @@ def test_it_shows_what_it_wraps():
     assert (scaled.name, scaled.__name__, scaled.__doc__) == ("scaled", "scaled", "Multiply.")
     assert list(scaled.signature.parameters) == ["x", "factor"]
     assert inspect.unwrap(scaled) is scaled.fn
-    assert repr(scaled).startswith("<Function scaled(x: int, factor: ")
+    assert repr(scaled).startswith("<Function scaled(x, factor: zg.constexpr")
 
 
 def test_it_may_have_a_name_of_its_own():

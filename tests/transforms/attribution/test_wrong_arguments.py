@@ -140,6 +140,7 @@ def errors_of(lines: list[str]) -> tuple[dict[int, ZigguratError], Any]:
     scope: dict[str, Any] = {"zg": zg, "POINTER": zg.ptr(zg.f32)}
     exec(compile(text, file, "exec"), scope)
     found: dict[int, ZigguratError] = {}
+    places: list[tuple[int, int]] = []
     try:
         model = scope["kernel"].triton(*TYPES)
     except InternalError as error:
@@ -154,8 +155,9 @@ def errors_of(lines: list[str]) -> tuple[dict[int, ZigguratError], Any]:
             index = place.line - first
             assert 0 <= index < len(lines), f"not at the call: {one}"
             assert "^" in str(one)
-            assert index not in found, f"two errors of one call:\n{found.get(index)}\n{one}"
+            places.append((place.line, place.column))
             found[index] = one
+        assert len(set(places)) == len(places), f"two errors of one place:\n{KernelErrors([*found.values()])}"
         return found, None
     else:
         return {}, model
