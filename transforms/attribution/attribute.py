@@ -29,8 +29,12 @@ from ziggurat.codemodel.types import (
     Type,
     constexpr_type,
     i1,
+    i32,
+    i64,
     pyobject,
     shape_of,
+    u32,
+    u64,
 )
 from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.library import COMBINE, LIBRARY
@@ -760,13 +764,18 @@ _GONE: Any = None
 
 def index_type(range_: RangeType) -> Type:
     """The type of the index of a loop: the common type of its bounds."""
-    result: Type = range_.start
-    for bound in (range_.stop, range_.step):
-        if isinstance(result, ConstantType) and isinstance(bound, ConstantType):
-            result = result if scalar_type(result).bits >= scalar_type(bound).bits else bound
-        else:
-            result = promote(result, bound)
-    return scalar_type(result)
+    bounds = (range_.start, range_.stop, range_.step)
+    numbers = [bound.value for bound in bounds if isinstance(bound, ConstantType)]
+    if len(numbers) == len(bounds):
+        return next((t for t in (i32, u32, i64, u64) if t.limits[0] <= min(numbers) and max(numbers) <= t.limits[1]), i64)
+    result: Type | None = None
+    for bound in bounds:
+        if not isinstance(bound, ConstantType):
+            result = scalar_type(bound) if result is None else promote(result, bound)
+    assert result is not None
+    for bound in bounds:
+        result = promote(result, bound)
+    return result
 
 
 def stored_variables(op: Op) -> list[Value]:
