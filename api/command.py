@@ -44,7 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     show.set_defaults(run=_show)
-    docs = commands.add_parser("docs", help="print the reference of the language")
+    docs = commands.add_parser("docs", help="print the reference of the language, or of the ops")
+    docs.add_argument("what", nargs="?", choices=("language", "ops"), default="language")
     docs.set_defaults(run=_docs)
     return parser
 
@@ -63,6 +64,10 @@ def _show(options: argparse.Namespace) -> str:
 
 
 def _docs(options: argparse.Namespace) -> str:
+    if options.what == "ops":
+        from ziggurat.codemodel.catalogue import catalogue
+
+        return catalogue()
     from ziggurat.frontends.language.reference import reference
 
     return reference()

@@ -8,11 +8,11 @@ and `while_`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
@@ -56,10 +56,9 @@ class Trace:
         if isinstance(thing, ConstantInt | ConstantFloat):
             return thing.parameter
         if isinstance(thing, tuple | list):
-            items: Sequence[Any] = thing  # pyright: ignore[reportUnknownVariableType]
-            if any(isinstance(item, Symbol) for item in items):
-                return self.builder.add(py.Pack([self.value(item) for item in items]), caller_location())
-            thing = tuple(items)
+            thing = cast(tuple[Any, ...], tuple(thing))  # pyright: ignore[reportUnknownArgumentType]
+            if any(isinstance(item, Symbol) for item in thing):
+                return self.builder.add(py.Pack([self.value(item) for item in thing]), caller_location())
         if isinstance(thing, Function):
             return self.builder.add(core.FuncRef(self.link(thing), pyobject), caller_location())
         known, constant = as_constant(thing)
@@ -82,6 +81,8 @@ class Trace:
         values = [self.value(argument) for argument in (*arguments, *keywords.values())]
         op = py.Invoke(values, f"zg.{signature.name}", keywords=tuple(keywords))
         made = self.record(op)
+        if signature.name in _WITHOUT_RESULT:
+            return None
         return self.results(made, _result_count(signature.name, bound))
 
     def call_function(self, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
@@ -114,7 +115,7 @@ class Trace:
     # Control flow.
 
     @contextmanager
-    def nested(self, parameters: Sequence[Type] = ()) -> Iterator[Builder]:
+    def nested(self, parameters: Sequence[Type] = ()) -> Generator[Builder]:
         """Record into a new body until the end of the `with`."""
         outer = self.builder
         self.builder = inner = outer.nested(parameters, pyobject)
@@ -174,7 +175,7 @@ def finished(trace: Trace, fn: Callable[..., Any], name: str) -> Function:
 
 
 @contextmanager
-def recording(trace: Trace) -> Iterator[None]:
+def recording(trace: Trace) -> Generator[None]:
     """Calls of the language are recorded until the end of the `with`."""
     token = active_recorder.set(trace)
     try:
@@ -201,6 +202,12 @@ def caller_location() -> Location | None:
     return Location(code.co_filename, first, column or 0, end_line or first, end_column or 0)
 
 
+_WITHOUT_RESULT = frozenset(
+    ("store", "store_tensor_descriptor", "assume", "static_assert", "static_print", "device_assert", "device_print")
+    + ("debug_barrier",)
+)
+
+
 def _result_count(name: str, bound: Mapping[str, Any]) -> int | None:
     """How many results a call gives as a tuple; None where it gives one value."""
     if name == "split":
@@ -209,11 +216,12 @@ def _result_count(name: str, bound: Mapping[str, Any]) -> int | None:
         return 4
     if name in ("max", "min") and bound["return_indices"]:
         return 2
-    if name in ("reduce", "associative_scan") and isinstance(bound["x"], tuple | list):
-        return len(bound["x"])
-    if name == "inline_asm_elementwise" and isinstance(bound["dtype"], tuple | list):
-        return len(bound["dtype"])
-    return None
+    several = bound[_SEVERAL[name]] if name in _SEVERAL else None
+    return len(several) if isinstance(several, tuple | list) else None  # pyright: ignore[reportUnknownArgumentType]
+
+
+# The parameters that take a tuple, of calls that give a tuple then.
+_SEVERAL = {"reduce": "x", "associative_scan": "x", "inline_asm_elementwise": "dtype"}
 
 
 def _returned_count(model: Op) -> int | None:

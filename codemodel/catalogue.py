@@ -1,0 +1,70 @@
+"""The reference of the ops, written from their declarations: docs/ops.md."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from typing import Any
+
+from ziggurat.codemodel.declare import OPS, REQUIRED
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.writer import attribute_text
+from ziggurat.codemodel.types import Type
+
+_INTRODUCTION = """# The ops
+
+Written from the declarations in `codemodel/dialects/` (`python -m ziggurat docs ops`); a test keeps it up to date. After the name stand the
+operands (`x?` may be absent, `x…` is any number), then the attributes. docs/text-grammar.md says how they are written in a model.
+"""
+
+
+def catalogue() -> str:
+    """All declared ops by dialect, as Markdown."""
+    from ziggurat.codemodel import dialects  # What is not imported is not declared.
+
+    by_module: dict[str, list[type[Op]]] = {f"{dialects.__name__}.{name}": [] for name in dialects.__all__}
+    for cls in OPS.values():
+        by_module.setdefault(cls.__module__, []).append(cls)
+    parts = [_INTRODUCTION]
+    for module, classes in by_module.items():
+        if not module.startswith(dialects.__name__):
+            continue
+        name = module.rpartition(".")[2]
+        parts.append(f"\n## {name}\n\n{_summary(module)}\n")
+        parts += [_entry(cls) for cls in classes]
+    return "\n".join(parts) + "\n"
+
+
+def _summary(module: str) -> str:
+    import sys
+
+    return inspect.cleandoc(sys.modules[module].__doc__ or "")
+
+
+def _entry(cls: type[Op]) -> str:
+    spec = cls.SPEC
+    words = [f"**`{cls.NAME}`**"]
+    for field in spec.operands:
+        mark = "…" if field.role == "operands" else "?" if field.optional else ""
+        words.append(f"`{field.name}{mark}`")
+    words += [f"^`{field.name}`" for field in spec.successors]
+    for field in spec.attributes:
+        default = "" if field.default is REQUIRED else f" = {attribute_text(field.default)}"
+        words.append(f"@`{field.name}: {_kind(field.kind)}{default}`")
+    words += [f"{{`{field.name}`}}" for field in spec.bodies]
+    traits = [base.__name__ for base in cls.__mro__ if base.__module__.endswith(".traits")]
+    tail = f" *{', '.join(dict.fromkeys(traits))}*" if traits else ""
+    return f"- {' '.join(words)}{tail}  \n  {' '.join(inspect.cleandoc(cls.__doc__ or '').split())}"
+
+
+def _kind(kind: Any) -> str:
+    if isinstance(kind, list):
+        inner: Any = kind[0]  # pyright: ignore[reportUnknownVariableType]
+        return f"[{_kind(inner)}]"
+    if kind is object:
+        return "constant"
+    if kind is Type:
+        return "type"
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return " or ".join(str(member.value) for member in kind)
+    return str(kind.__name__)

@@ -1,0 +1,54 @@
+"""`python -m ziggurat`."""
+
+import pytest
+
+from ziggurat.command import main
+
+SOURCE = '''
+import ziggurat as zg
+
+@zg.kernel
+def add_one(x_ptr, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+    zg.store(zg.add(x_ptr, at), zg.add(zg.load(zg.add(x_ptr, at), mask), 1), mask)
+'''
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "kernels.py"
+    path.write_text(SOURCE)
+    return f"{path}:add_one"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--stage", "python"], ['func @"add_one"', 'invoke %', '@"zg.arange"']),
+        (["ptr<f32>, i32, 64"], ["tt.make_range @start=0 @end=64", "tt.store"]),
+        (["ptr<f32>, i32, 64", "--stage", "mlir"], ["tt.func public", "tensor<64xf32>"]),
+        (["ptr<f32>, i32, 64", "--locations"], ["@loc=", "kernels.py"]),
+        (["ptr<f32>, i32, 64", "--stage", "python", "--types"], ["-> tensor<x64, i32>", "-> constant<i32, c64>"]),
+        (["ptr<f32>, i32, 64", "--html"], ["<pre", "tt.make_range"]),
+    ],
+)
+def test_show(file, capsys, options, words):
+    assert main(["show", file, *options]) == 0
+    text = capsys.readouterr().out
+    for word in words:
+        assert word in text
+
+
+def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
+    assert main(["show", file, "ptr<f32>, i32"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("LaunchError: 'add_one' needs 'B'")
+    assert "Traceback" not in shown
+
+
+def test_docs(capsys):
+    assert main(["docs"]) == 0
+    assert "zg.load" in capsys.readouterr().out
+    assert main(["docs", "ops"]) == 0
+    assert "tt.load" in capsys.readouterr().out
