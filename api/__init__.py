@@ -160,12 +160,14 @@ from ziggurat.kernels import Kernel, kernel
 from ziggurat.running import run
 
 if TYPE_CHECKING:
+    from ziggurat.executing import execute
     from ziggurat.backend.mlir import to_mlir
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.transforms.simplify import simplify
 
 # What is imported at its first use, so that `import ziggurat` stays quick.
 _LATER = {
+    "execute": "ziggurat.executing",
     "to_mlir": "ziggurat.backend.mlir",
     "for_": "ziggurat.frontends.tracing",
     "if_": "ziggurat.frontends.tracing",
@@ -249,6 +251,7 @@ __all__ = [
     "divisible",
     "dot",
     "erf",
+    "execute",
     "exp",
     "exp2",
     "expand",
