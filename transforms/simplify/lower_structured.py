@@ -18,7 +18,7 @@ from ziggurat.codemodel.types import ScalarType, pyobject
 Ending = Callable[[Rewriter, tuple[Value, ...]], None]
 
 
-def lower_structured(op: Op) -> Op:
+def lower_structured(op: Op, chosen: Callable[[Op], bool] = lambda op: True) -> Op:
     """Turn `scf.for`, `scf.if`, `scf.while`, and what the Python dialect has of the kind, into blocks.
 
         %5 : i32 = scf.for %0 %1 %2 %3              cf.br ^block_1(%0, %3);
@@ -36,10 +36,11 @@ def lower_structured(op: Op) -> Op:
     the sign is not known, both are compared, and the sign selects. The index must not pass the limits of its type:
     `stop` is at least a step away from them. The options of a loop (`num_stages` and so on) are gone.
 
-    A Python `for` is lowered when it runs over a range; `cand` and `cor` give what Python's `and` and `or` give. Gives
-    `op` itself where there is nothing to lower.
+    A Python `for` is lowered when it runs over a range; `cand` and `cor` give what Python's `and` and `or` give. Only
+    ops that are `chosen` are lowered; an op whose body holds a chosen one is to be chosen, too. Gives `op` itself where
+    there is nothing to lower.
     """
-    lowering = _Lowering()
+    lowering = _Lowering(chosen)
     made = transform(op, lowering, pass_name="lower_structured")
     return made if lowering.changed else op
 
@@ -47,8 +48,9 @@ def lower_structured(op: Op) -> Op:
 class _Lowering:
     """The transformer. What stands in a lowered body ends up in the builder that the op itself was to go to."""
 
-    def __init__(self) -> None:
+    def __init__(self, chosen: Callable[[Op], bool]) -> None:
         self.changed = False
+        self._chosen = chosen
         self._endings: dict[Body, Ending] = {}
         self._components: dict[Value, Sequence[Value]] = {}
 
@@ -63,7 +65,7 @@ class _Lowering:
             components = self._components.get(op.tuple)
             return None if components is None else components[op.index]
         lower = _LOWER.get(type(op))
-        if lower is None or (isinstance(op, py.For) and _range_of(op) is None):
+        if lower is None or (isinstance(op, py.For) and _range_of(op) is None) or not self._chosen(op):
             return None
         self.changed = True
         return lower(self, builder, op, operands)

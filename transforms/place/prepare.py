@@ -1,0 +1,89 @@
+"""Preparation: one kernel without calls, simplified, with sums of products as the matrix units compute them."""
+
+from __future__ import annotations
+
+from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.traits import Returns
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import ScalarType, element_of, f32, f64, i32
+from ziggurat.transforms.simplify import dce, inline, lower_structured, simplify
+
+_FUSED: tuple[ScalarType, ...] = (f32, f64, i32)  # An f16 sum would be rounded once less.
+
+
+def prepare(module: Op) -> core.Module:
+    """The module with only the kernel, all calls inlined, simplified; a sum with a dot becomes the dot's third operand.
+
+        %4 : tensor<x16, x16, f32> = tt.dot %1 %2 %zero;         %4 : tensor<x16, x16, f32> = tt.dot %1 %2 %3;
+        %5 : tensor<x16, x16, f32> = arith.addf %3 %4;
+
+    Loops and branches that are left by a `return`, or that call a function of several blocks, become blocks; all others
+    stay structured. Raises `InternalError` naming the callee where a call cannot be inlined: it is recursive.
+    """
+    op = simplify(lower_structured(_inlinable(module), _returns_early))
+    while calls := [inner for inner in op.walk() if isinstance(inner, tt.Call)]:
+        # What is left is called from within a loop or a branch, and has several blocks.
+        flat = lower_structured(op, _holds_call)
+        made = inline(flat)
+        if made is op or len(calls) <= sum(isinstance(inner, tt.Call) for inner in made.walk()):
+            raise InternalError(f"the call of '{calls[0].callee}' cannot be inlined", str(op))
+        op = simplify(made)
+    op = dce(fuse_dots(op))
+    assert isinstance(op, core.Module)
+    return _only_kernel(op)
+
+
+def fuse_dots(op: Op) -> Op:
+    """Where a dot from zero is only used in a sum (f32, f64, i32) in the same block, start it from the other operand."""
+
+    def fuse(builder: Rewriter, inner: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(inner, arith.AddF | arith.AddI) or element_of(inner.result.type) not in _FUSED:
+            return None
+        for value, start in ((inner.rhs, operands[0]), (inner.lhs, operands[1])):
+            dot = value.op if isinstance(value, OpResult) else None
+            if isinstance(dot, tt.Dot) and dot.parent is inner.parent and _is_zero(dot.c) and len(value.uses) == 1:
+                if inner.lhs is inner.rhs:
+                    return None
+                return builder.copy(dot, (builder[dot.a], builder[dot.b], start))
+        return None
+
+    return transform(op, fuse, pass_name="prepare")
+
+
+def _is_zero(value: Value) -> bool:
+    while isinstance(value, OpResult) and isinstance(value.op, tt.Splat | tt.Broadcast):
+        value = value.op.value
+    return isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) and value.op.value == 0
+
+
+def _inlinable(module: Op) -> Op:
+    """The module without `noinline`, which is for the printed Triton model: a GPU model has no calls."""
+    if not any(isinstance(op, tt.Func) and op.noinline for op in module.walk()):
+        return module
+
+    def allow(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, tt.Func) or not op.noinline:
+            return None
+        body = builder.rewrite_body(op.body, isolated=True)
+        return builder.add(tt.Func(op.sym_name, body, divisibility=op.divisibility), op.location)
+
+    return transform(module, allow)
+
+
+def _returns_early(op: Op) -> bool:
+    """Whether the op, a loop or a branch, may leave its function."""
+    return any(isinstance(inner, Returns) for body in op.bodies for inner in body.walk())
+
+
+def _holds_call(op: Op) -> bool:
+    return any(isinstance(inner, tt.Call) for body in op.bodies for inner in body.walk())
+
+
+def _only_kernel(module: core.Module) -> core.Module:
+    """The module, in which after inlining there is nothing but one kernel."""
+    functions = list(module.functions())
+    if len(functions) != 1:
+        raise InternalError(f"a module to compile has one kernel, not {len(functions)}: {functions}", str(module))
+    return module
