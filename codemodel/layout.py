@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
-from operator import xor
+from functools import lru_cache
 
 import attrs
 
@@ -31,7 +30,11 @@ def bits_of(size: int) -> int:
 
 def combine(bases: Sequence[int], index: int) -> int:
     """The xor of the bases of the bits that are set in `index`."""
-    return reduce(xor, (basis for bit, basis in enumerate(bases) if index >> bit & 1), 0)
+    found = 0
+    for bit, basis in enumerate(bases):
+        if index >> bit & 1:
+            found ^= basis
+    return found
 
 
 def independent(bases: Iterable[int]) -> bool:
@@ -44,6 +47,26 @@ def independent(bases: Iterable[int]) -> bool:
             return False
         reduced.append(basis)
     return True
+
+
+def inverted(bases: Sequence[int]) -> tuple[int, ...]:
+    """The inverse of the linear map that takes bit i to `bases[i]`: for each bit of the image, what is mapped there.
+
+    Raises `ValueError` where the bases are not a basis of their `len(bases)` bits.
+    """
+    rows = [(basis, 1 << bit) for bit, basis in enumerate(bases)]
+    for lead in range(len(rows)):
+        found = next((at for at in range(lead, len(rows)) if rows[at][0] >> lead & 1), None)
+        if found is None:
+            raise ValueError(f"not a basis: {list(bases)}")
+        rows[lead], rows[found] = rows[found], rows[lead]
+        image, source = rows[lead]
+        for at, (other, inputs) in enumerate(rows):
+            if at != lead and other >> lead & 1:
+                rows[at] = (other ^ image, inputs ^ source)
+    if any(image != 1 << bit for bit, (image, _) in enumerate(rows)):
+        raise ValueError(f"not a basis: {list(bases)}")
+    return tuple(source for _, source in rows)
 
 
 @attrs.frozen(cache_hash=True)
@@ -192,6 +215,43 @@ class Layout:
 
     def __str__(self) -> str:
         return " | ".join(" ".join(map(str, bases)) for bases in (self.registers, self.lanes, self.warps))
+
+
+@lru_cache(maxsize=1024)
+def moved(source: Layout, target: Layout, numel: int) -> tuple[int, ...] | None:
+    """For each register of the target layout, the register of the same thread that holds the element in the source.
+
+    None where some elements are in other threads: then the tensor has to go through them.
+    """
+    if source == target:
+        return tuple(range(source.num_registers))
+    inverse = source.inverse(numel)
+
+    def place(element: int) -> tuple[int, int, int]:
+        register = lane = warp = 0
+        for bit, (r, ln, w) in enumerate(inverse):
+            if element >> bit & 1:
+                register, lane, warp = register ^ r, lane ^ ln, warp ^ w
+        return register, lane, warp
+
+    _, free_lanes, free_warps = source.free
+    # A bit of the thread's number must lead to the same thread, or to one that holds a copy; what it moves in the
+    # registers would differ from thread to thread.
+    for bit, basis in enumerate(target.lanes):
+        register, lane, warp = place(basis)
+        if register or lane & ~free_lanes != (1 << bit) & ~free_lanes or warp & ~free_warps:
+            return None
+    for bit, basis in enumerate(target.warps):
+        register, lane, warp = place(basis)
+        if register or lane & ~free_lanes or warp & ~free_warps != (1 << bit) & ~free_warps:
+            return None
+    result: list[int] = []
+    for number in range(target.num_registers):
+        register, lane, warp = place(target.element(number))
+        if lane & ~free_lanes or warp & ~free_warps:
+            return None
+        result.append(register)
+    return tuple(result)
 
 
 def parse_layout(text: str) -> Layout:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, emitted_type, is_tensor, layout_of
+from ziggurat.codemodel import layout as layouts
 from ziggurat.codemodel.dialects import gpu, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import Layout
@@ -48,35 +49,8 @@ def _splat(emitter: Emitter, op: tt.Splat) -> Emitted:
 def moved(values: list[str], source: Layout, target: Layout, numel: int) -> list[str] | None:
     """The registers of the same thread that hold, in the target layout, what the source layout has; None where some are
     in another thread."""
-    if source == target:
-        return values
-    inverse = source.inverse(numel)
-
-    def place(element: int) -> tuple[int, int, int]:
-        register = lane = warp = 0
-        for bit, (r, ln, w) in enumerate(inverse):
-            if element >> bit & 1:
-                register, lane, warp = register ^ r, lane ^ ln, warp ^ w
-        return register, lane, warp
-
-    free_lanes, free_warps = source.free[1:]
-    # A bit of the thread's number must lead to the same thread, or to one that holds a copy; what it moves in the registers
-    # would differ from thread to thread.
-    for bit, basis in enumerate(target.lanes):
-        register, lane, warp = place(basis)
-        if register or lane & ~free_lanes != (1 << bit) & ~free_lanes or warp & ~free_warps:
-            return None
-    for bit, basis in enumerate(target.warps):
-        register, lane, warp = place(basis)
-        if register or lane & ~free_lanes or warp & ~free_warps != (1 << bit) & ~free_warps:
-            return None
-    result: list[str] = []
-    for number in range(target.num_registers):
-        register, lane, warp = place(target.element(number))
-        if lane & ~free_lanes or warp & ~free_warps:
-            return None
-        result.append(values[register])
-    return result
+    registers = layouts.moved(source, target, numel)
+    return None if registers is None else [values[register] for register in registers]
 
 
 @emits(gpu.ConvertLayout)
