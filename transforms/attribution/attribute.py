@@ -547,8 +547,9 @@ class _FunctionAttributor:
             type_ = argument if isinstance(argument, Type) and parameter.type != constexpr_type else constant(argument)
             types.append(type_)
         getattr(self.rules, f"check_{name}")(*arguments)
-        if name == "cdiv" and all(isinstance(type_, ConstantType) for type_ in types):
-            return self.rules.cdiv_constants(*types)
+        constants = [type_ for type_ in types if isinstance(type_, ConstantType)]
+        if name == "cdiv" and len(constants) == len(types):
+            return self.rules.cdiv_constants(*constants)
         instance = self.library_function(f"zg.{name}", name, func, tuple(types))
         self.scope.callees[op.result] = instance
         return instance.result
@@ -615,7 +616,7 @@ class _FunctionAttributor:
         self.scope.joins[op.result] = {var: self.state[var] for var in stored_variables(op) if var in before}
         return NONE
 
-    def for_(self, op: Op) -> Type:
+    def for_(self, op: Op) -> Type | None:
         assert isinstance(op, py.For)
         iterable = self.expression(op.iterable)
         if isinstance(iterable, ErrorType):
@@ -767,7 +768,8 @@ def index_type(range_: RangeType) -> Type:
     bounds = (range_.start, range_.stop, range_.step)
     numbers = [bound.value for bound in bounds if isinstance(bound, ConstantType)]
     if len(numbers) == len(bounds):
-        return next((t for t in (i32, u32, i64, u64) if t.limits[0] <= min(numbers) and max(numbers) <= t.limits[1]), i64)
+        low, high = min(numbers), max(numbers)
+        return next((t for t in (i32, u32, i64, u64) if t.limits[0] <= low and high <= t.limits[1]), i64)
     result: Type | None = None
     for bound in bounds:
         if not isinstance(bound, ConstantType):

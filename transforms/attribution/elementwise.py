@@ -34,29 +34,31 @@ from ziggurat.transforms.attribution.promotion import (
 )
 from ziggurat.transforms.attribution.wording import describe, show
 
+_PYTHON: Any = operator  # The stubs of `operator` leave types unknown.
+
 FOLDS: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "pow": operator.pow,
-    "and_": operator.and_,
-    "or_": operator.or_,
-    "xor": operator.xor,
-    "shl": operator.lshift,
-    "shr": operator.rshift,
+    "add": _PYTHON.add,
+    "sub": _PYTHON.sub,
+    "mul": _PYTHON.mul,
+    "div": _PYTHON.truediv,
+    "floordiv": _PYTHON.floordiv,
+    "mod": _PYTHON.mod,
+    "pow": _PYTHON.pow,
+    "and_": _PYTHON.and_,
+    "or_": _PYTHON.or_,
+    "xor": _PYTHON.xor,
+    "shl": _PYTHON.lshift,
+    "shr": _PYTHON.rshift,
     "minimum": min,
     "maximum": max,
-    "neg": operator.neg,
-    "invert": operator.invert,
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
+    "neg": _PYTHON.neg,
+    "invert": _PYTHON.invert,
+    "eq": _PYTHON.eq,
+    "ne": _PYTHON.ne,
+    "lt": _PYTHON.lt,
+    "le": _PYTHON.le,
+    "gt": _PYTHON.gt,
+    "ge": _PYTHON.ge,
 }
 
 COMPARISONS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.types import (
@@ -34,10 +34,6 @@ from ziggurat.transforms.attribution.wording import describe, show
 
 # The classes that `isinstance` knows, by their names in the Python code model.
 _CLASSES = {f"builtins.{cls.__name__}": cls for cls in (bool, int, float, str, tuple)}
-
-
-def _all_true(type_: Type) -> bool:
-    return isinstance(type_, ConstantType) and bool(type_.value)
 
 
 class ProgramTypes:
@@ -175,9 +171,9 @@ class ProgramTypes:
             raise KernelTypeError("zg.inline_asm_elementwise takes the assembly and the constraints as strings")
         if not is_power_of_two(pack):
             raise KernelValueError(f"zg.inline_asm_elementwise: 'pack' is a power of two, got {show(pack)}")
-        dtypes = dtype if isinstance(dtype, tuple) else (dtype,)
+        dtypes: Sequence[Any] = cast(Any, dtype) if isinstance(dtype, tuple) else (dtype,)
         results: list[Type] = []
-        for one in dtypes:  # pyright: ignore[reportUnknownVariableType]
+        for one in dtypes:
             if not isinstance(one, ScalarType):
                 raise KernelTypeError(f"zg.inline_asm_elementwise gives dtypes such as zg.i32, got {show(one)}")
             results.append(shaped(shape, one))
@@ -225,8 +221,9 @@ class BuiltinTypes(ProgramTypes):
     def builtin_isinstance(self, x: Type, cls: Type) -> Type:
         """Classes are the names of builtins (`builtins.int`), or a tuple of such names."""
         if isinstance(x, ConstantType) and isinstance(cls, ConstantType):
-            names = cls.value if isinstance(cls.value, tuple) else (cls.value,)
-            return constant(isinstance(x.value, tuple(_CLASSES[name] for name in names)))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            known: Any = cls.value
+            names = cast(tuple[str, ...], known if isinstance(known, tuple) else (known,))
+            return constant(isinstance(x.value, tuple(_CLASSES[name] for name in names)))
         raise KernelTypeError("isinstance() is for constants in a kernel")
 
     def property(self, x: Type, name: str) -> Type:

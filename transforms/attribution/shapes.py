@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.types import (
@@ -119,15 +119,13 @@ class ShapeTypes:
             dims.insert(one, 1)
         element = x.element if isinstance(x, TensorType) else None
         if element is None:
-            if isinstance(x, PtrType):
-                element = x
-            else:
-                element = scalar_type(x)
+            element = x if isinstance(x, PtrType) else scalar_type(x)
         return TensorType(tuple(dims), element)
 
     def broadcast(self, x: Type, other: Type) -> Type:
-        if isinstance(other, ConstantType) and isinstance(other.value, int | tuple):
-            target = checked_shape("broadcast", other.value)
+        shape: Any = other.value if isinstance(other, ConstantType) else None
+        if isinstance(shape, int | tuple):
+            target = checked_shape("broadcast", cast(Any, shape))
         elif not isinstance(other, ConstantType) and (is_number(other) or is_pointer(other)):
             target = shape_of(other)
         else:
@@ -162,7 +160,7 @@ class ShapeTypes:
     def permutation(self, name: str, x: Type, dims: Sequence[Any]) -> tuple[int, ...]:
         """The order of axes that `trans` and `permute` are given: in a row, as a tuple, or (of trans) not at all."""
         source = self._tensor(name, x)
-        order = tuple(dims[0]) if len(dims) == 1 and isinstance(dims[0], tuple) else tuple(dims)
+        order: tuple[Any, ...] = cast(Any, dims[0]) if len(dims) == 1 and isinstance(dims[0], tuple) else tuple(dims)
         if not order and name == "trans":
             if source.rank < 2:
                 raise KernelTypeError(f"zg.trans takes a tensor of at least two axes, got {source}")
@@ -206,7 +204,9 @@ class ShapeTypes:
         if not is_number(i) or not scalar_type(i).is_int:
             raise KernelTypeError(f"zg.gather: the index holds integers, got {i}")
         if x.rank != i.rank:
-            raise KernelTypeError(f"zg.gather: source and index have as many axes, got {list(x.shape)} and {list(i.shape)}")
+            raise KernelTypeError(
+                f"zg.gather: source and index have as many axes, got {list(x.shape)} and {list(i.shape)}"
+            )
         at = checked_axis("gather", axis, x.rank)
         if any(a != b for n, (a, b) in enumerate(zip(x.shape, i.shape, strict=True)) if n != at):
             raise KernelTypeError(
@@ -231,7 +231,9 @@ class ShapeTypes:
             mixed = "mixed 8-bit floats" if left.is_fp8 and right.is_fp8 else "different element types"
             raise KernelTypeError(f"zg.dot of {mixed}: {left} and {right}", hint="cast one of them with zg.cast")
         if left.is_int and left.bits != 8:
-            raise KernelTypeError(f"zg.dot of integers takes i8 or u8, got {left}", hint="cast the operands to a float type")
+            raise KernelTypeError(
+                f"zg.dot of integers takes i8 or u8, got {left}", hint="cast the operands to a float type"
+            )
         if precision is not None and precision not in ("tf32", "tf32x3", "ieee"):
             raise KernelValueError(f"input_precision is 'tf32', 'tf32x3' or 'ieee', not {show(precision)}")
         element = i32 if left.is_int else f64 if left == f64 else f32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -188,7 +188,8 @@ def split_operand(operand: Operand) -> list[Operand]:
 
     types = components(operand.type)
     assert types is not None
-    values: Any = operand.value if isinstance(operand.value, tuple) else (None,) * len(types)
+    built: Any = operand.value
+    values = cast(tuple[Built, ...], built if isinstance(built, tuple) else (None,) * len(types))
     return [Operand(type_, value) for type_, value in zip(types, values, strict=True)]
 
 

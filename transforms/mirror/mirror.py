@@ -278,7 +278,8 @@ class _FunctionMirror:
     def subscript(self, op: Op) -> Built:
         index = self.scope.type_of(op.operands[1])
         assert isinstance(index, ConstantType)
-        return split_operand(self.operand(op.operands[0]))[index.value].value
+        place: int = index.value
+        return split_operand(self.operand(op.operands[0]))[place].value
 
     # Calls.
 
@@ -341,12 +342,12 @@ class _FunctionMirror:
 
     def if_(self, op: Op) -> Built:
         assert isinstance(op, py.If)
-        taken = self._finding("taken", op)
+        taken: int | None = self._finding("taken", op)
         if taken is not None:
             self.suite(op.bodies[taken].entry.ops)
             return None
         condition = self.emit.truth(self.operand(op.condition))
-        joins = self._finding("joins", op) or {}
+        joins: dict[Value, Type] = self._finding("joins", op) or {}
         before = dict(self.variables)
         result = packed_type(TupleType(tuple(_carried(joins).values())))
         bodies: list[Body] = []
@@ -389,7 +390,7 @@ class _FunctionMirror:
 
     def if_with_return(self, op: py.If, rest: _Rest) -> list[Value]:
         """An `if` in which a path returns: what comes after it moves into the paths that do not."""
-        taken = self._finding("taken", op)
+        taken: int | None = self._finding("taken", op)
         if taken is not None:
             return self.run(op.bodies[taken].entry.ops, rest)
         condition = self.emit.truth(self.operand(op.condition))
@@ -433,7 +434,8 @@ class _FunctionMirror:
         self.leave(outer)
         self.variables = before
         self.emit.builder.location = op.location
-        made = self.emit.add(scf.For(*bounds, initial, body=inner.finish(), **dict(found.options)))
+        start, stop, step = bounds
+        made = self.emit.add(scf.For(start, stop, step, initial, inner.finish(), **dict(found.options)))
         self.bind(joins, made)
         return None
 
@@ -442,15 +444,16 @@ class _FunctionMirror:
         ops = op.iterable.entry.ops
         call = op.iterable.entry.terminator.operands[0]
         given = next(inner for inner in ops if inner.result is call)
-        bound = list((self._finding("bound", given) or dict(enumerate(given.operands))).values())[:3]
-        written: list[Any] = [value if isinstance(value, Value) else None for value in bound]
+        bound: list[Any] = list((self._finding("bound", given) or dict(enumerate(given.operands))).values())[:3]
+        written: list[Value | None] = [value if isinstance(value, Value) else None for value in bound]
         written += [None] * (3 - len(written))
         if written[1] is None:
             written = [None, written[0], written[2]]
         made: dict[int, Value] = {}
 
         def fill(place: int) -> None:
-            known = self.values.get(written[place]) if written[place] is not None else None
+            value = written[place]
+            known = None if value is None else self.values.get(value)
             made[place] = self.emit.convert(Operand(types[place], known), index)
 
         if written[0] is None:
@@ -524,7 +527,7 @@ class _FunctionMirror:
 
     def conditional(self, op: Op) -> Built:
         assert isinstance(op, py.CondExpression)
-        taken = self._finding("taken", op)
+        taken: int | None = self._finding("taken", op)
         result = self.scope.type_of(op.result)
         if taken is not None:
             return self.expression(op.bodies[taken]).value

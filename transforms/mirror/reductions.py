@@ -34,6 +34,7 @@ class Functions(Protocol):
 
     def callee(self) -> Attribution:
         """The function that combines, of the op at hand."""
+        ...
 
     def helper(
         self,
@@ -47,6 +48,7 @@ class Functions(Protocol):
 
         That is `symbol`, numbered where another function has that name: one that is made from another `source`.
         """
+        ...
 
 
 class ReductionBuilder:
