@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
+from ziggurat.frontends.reflection.names import as_constant
 from ziggurat.pipeline import triton_model
 from ziggurat.transforms.attribution import constant
 
@@ -59,7 +60,7 @@ class KernelBuilder:
 
 
 @contextmanager
-def build(name: str, *arguments: Any) -> Iterator[KernelBuilder]:
+def build(name: str, *arguments: Any) -> Generator[KernelBuilder]:
     """Build a kernel call by call: calls of the language in the `with` block are appended to it.
 
         with zg.build("double", zg.ptr(zg.f32), 64) as kernel:
@@ -87,7 +88,13 @@ def _plain(arguments: Sequence[Any]) -> list[Any]:
     return [argument.type if isinstance(argument, Divisible) else argument for argument in arguments]
 
 
+def _known(argument: Any) -> Type:
+    """The type of a constant argument. What has no place in a model is known to the traced function alone."""
+    good, value = as_constant(argument)
+    return constant(value if good else None)
+
+
 def _triton(made: Function, arguments: Sequence[Any]) -> core.Module:
     divisibility = [a.by if isinstance(a, Divisible) else 1 for a in arguments if isinstance(a, Divisible | Type)]
-    types = [argument if isinstance(argument, Type) else constant(argument) for argument in _plain(arguments)]
+    types = [argument if isinstance(argument, Type) else _known(argument) for argument in _plain(arguments)]
     return triton_model(made, types, divisibility)

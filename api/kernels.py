@@ -28,7 +28,8 @@ class Kernel(Function):
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         super().__init__(fn)
-        self.do_not_specialize = frozenset(do_not_specialize)
+        names = [do_not_specialize] if isinstance(do_not_specialize, str) else do_not_specialize
+        self.do_not_specialize = frozenset(names)
         unknown = self.do_not_specialize - set(self.signature.parameters)
         if unknown:
             raise LaunchError(f"'{self.name}' has no parameter '{min(unknown)}' (in do_not_specialize)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ziggurat.boundary import no_faults
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, require_model
 from ziggurat.grids import sizes_of
 
 
@@ -23,6 +23,7 @@ def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = 
     from ziggurat.backend.launch.arrays import as_array, is_array
     from ziggurat.backend.reference.run import run as run_on_arrays
 
+    require_model(model, "zg.run")
     values = [as_array(given, f"arg{index}") if is_array(given) else given for index, given in enumerate(arguments)]
     sizes = sizes_of(grid, "zg.run")
     with no_faults("running", lambda: model, str(model.attributes.get("sym_name", model.NAME))):

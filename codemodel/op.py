@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.errors import BuildError, KernelTypeError
 from ziggurat.codemodel.types import FunctionType, Type, constant_key, void
 
 if TYPE_CHECKING:
@@ -418,3 +418,11 @@ def require(condition: bool, message: str, hint: str | None = None) -> None:
     """Raise `BuildError` with the message unless the condition holds. For type rules."""
     if not condition:
         raise BuildError(message, hint=hint)
+
+
+def require_model(thing: object, call: str) -> None:
+    """Raise `KernelTypeError` (a `TypeError`) when what a user gives to `call` as a model is none."""
+    if isinstance(thing, Op):
+        return
+    hint = "its models are kernel.model and kernel.triton(types…)" if hasattr(thing, "triton") else None
+    raise KernelTypeError(f"{call} takes a model, an Op; got {thing!r}", hint=hint)

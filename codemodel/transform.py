@@ -24,7 +24,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Successor, Value, fill
+from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Successor, Value, fill, require_model
 from ziggurat.codemodel.traits import Isolated
 from ziggurat.codemodel.types import Type
 
@@ -224,6 +224,7 @@ def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) 
     The first transformer that says something about an op decides. `pass_name` is recorded in the location of ops that
     the transformers add. The root itself is always copied.
     """
+    require_model(op, "transform")
     if op.operands or op.successors:
         raise BuildError("the root of a model has no operands")
     outside = Rewriter.over(Builder.root(), transformers, pass_name)

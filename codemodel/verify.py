@@ -31,9 +31,9 @@ from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError, VerifyError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Block, Body, Op, Value
+from ziggurat.codemodel.op import Block, Body, Op, Value, require_model
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Isolated, Returns, Symbol, Terminator
-from ziggurat.codemodel.types import admits, Type, constexpr_type, pyobject, void
+from ziggurat.codemodel.types import Type, admits, constexpr_type, pyobject, void
 
 
 @attrs.frozen(eq=False)
@@ -100,6 +100,7 @@ def verify(op: Op) -> None:
 
 def violations(op: Op) -> list[Violation]:
     """All broken invariants of the model rooted at `op`, in the order of the model."""
+    require_model(op, "verify")
     return _Verifier(op).run()
 
 

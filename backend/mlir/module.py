@@ -12,7 +12,7 @@ from ziggurat.backend.mlir.tensors import power_of_two
 from ziggurat.backend.mlir.types import mlir_types, result_list
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, require_model
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1, void
 
 
@@ -24,6 +24,7 @@ def to_mlir(op: Op, *, locations: bool = False) -> str:
 
     Raises `TargetError` for what is not a Triton model, and for the few things that Triton's MLIR does not have.
     """
+    require_model(op, "to_mlir")
     functions = _functions(op)
     called = {inner.callee for function in functions for inner in function.walk() if isinstance(inner, tt.Call)}
     kernels = {f.sym_name for f in functions if f.body.yield_type == void and f.sym_name not in called}

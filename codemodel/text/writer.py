@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from ziggurat.codemodel.declare import ENUMS
-from ziggurat.codemodel.op import Block, Body, Op, Value
+from ziggurat.codemodel.op import Block, Body, Op, Value, require_model
 from ziggurat.codemodel.traits import Isolated
 from ziggurat.codemodel.types import Type, void
 
@@ -27,6 +27,7 @@ def to_text(
     `locations` adds to each op that has one the place it came from (read back by the parser). `remark` gives lines of
     comment to put under an op. `defaults` prints attributes that have their default value, too.
     """
+    require_model(op, "to_text")
     writer = _Writer(locations, remark, defaults)
     writer.op(op, "", root=True)
     return "".join(writer.out)

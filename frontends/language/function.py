@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.op import Op
 from ziggurat.frontends.language.signature import active_recorder
 
@@ -28,10 +29,12 @@ class Function:
     __qualname__: str
 
     def __init__(self, fn: Callable[..., Any], name: str | None = None) -> None:
+        if not callable(fn):
+            raise KernelSyntaxError(f"a kernel is made of a function, got {fn!r}", hint="decorate a function with it")
         if name is not None:
             fn.__qualname__ = name
         self.fn = fn
-        self.name: str = name or fn.__name__
+        self.name: str = name or getattr(fn, "__name__", type(fn).__name__)
         # The functions that the model refers to, by symbol; filled in by reflection when `model` is made.
         self.callees: dict[str, Function] = {}
         functools.update_wrapper(self, fn)

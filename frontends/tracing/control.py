@@ -20,7 +20,7 @@ def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any
     `options` are those of `zg.range`. Returns the carried values after the last iteration.
     """
     trace = current_trace("zg.for_")
-    require_callable(body, "the body of zg.for_")
+    require_callable(body, "the body of zg.for_", 1 + len(_items(initial)))
     carried = _declare(trace, initial)
     with trace.nested() as inner:
         bounds = [trace.value(bound) for bound in (start, stop, step)]
@@ -30,7 +30,7 @@ def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any
         iterable = inner.finish()
     with trace.nested([pyobject]) as inner:
         result = body(Symbol(trace, inner.parameters[0]), *_load(trace, carried))
-        _store(trace, carried, initial, result, "the body of zg.for_")
+        _store(trace, carried, initial, result, "the body of zg.for_ gives")
         inner.add(core.Yield([]))
         suite = inner.finish()
     trace.builder.add(py.For(iterable, suite), caller_location())
@@ -43,8 +43,8 @@ def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any
     Returns the carried values for which the condition does not hold.
     """
     trace = current_trace("zg.while_")
-    require_callable(condition, "the condition of zg.while_")
-    require_callable(body, "the body of zg.while_")
+    require_callable(condition, "the condition of zg.while_", len(_items(initial)))
+    require_callable(body, "the body of zg.while_", len(_items(initial)))
     carried = _declare(trace, initial)
     with trace.nested() as inner:
         holds = trace.value(condition(*_load(trace, carried)))
@@ -52,7 +52,7 @@ def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any
         first = inner.finish()
     with trace.nested() as inner:
         result = body(*_load(trace, carried))
-        _store(trace, carried, initial, result, "the body of zg.while_")
+        _store(trace, carried, initial, result, "the body of zg.while_ gives")
         inner.add(core.Yield([]))
         second = inner.finish()
     trace.builder.add(py.While(first, second), caller_location())
@@ -66,7 +66,9 @@ def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | 
     do.
     """
     trace = current_trace("zg.if_")
-    require_callable(then, "the first part of zg.if_")
+    require_callable(then, "the first part of zg.if_", 0)
+    if otherwise is not None:
+        require_callable(otherwise, "the second part of zg.if_", 0)
     if not isinstance(condition, Symbol):
         chosen = then if condition else otherwise
         return chosen() if chosen is not None else None
@@ -84,7 +86,7 @@ def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | 
                 for place in range(len(_items(result))):
                     made = core.Var(None, name=f"result_{place}", type=VarType(pyobject))
                     variables.append(outer.add(made, caller_location()))
-            _store(trace, variables, outline, result, "the parts of zg.if_")
+            _store(trace, variables, outline, result, "the second part of zg.if_ gives")
             inner.add(core.Yield([]))
             bodies.append(inner.finish())
     trace.builder.add(py.If(test, *bodies), caller_location())
@@ -116,10 +118,13 @@ def _load(trace: Trace, variables: Sequence[Value]) -> list[Symbol]:
 def _store(trace: Trace, variables: Sequence[Value], like: Any, result: Any, what: str) -> None:
     items = _items(result)
     if len(items) != len(variables) or isinstance(result, tuple | list) != isinstance(like, tuple | list):
+        branch = "zg.if_" in what
         raise KernelTypeError(
-            f"{what} give{'' if 'parts' in what else 's'} {_count(result)}, expected {_count(like)}",
+            f"{what} {_count(result)}, {'the first' if branch else 'expected'} {_count(like)}",
             caller_location(),
-            "return the values in the form of the initial ones",
+            "both parts give the same number of values"
+            if branch
+            else "return the values in the form of the initial ones",
         )
     for var, value in zip(variables, [trace.value(item) for item in items], strict=True):
         trace.builder.add(core.VarStore(var, value), caller_location())

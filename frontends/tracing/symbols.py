@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NoReturn, Protocol
 
 from ziggurat.codemodel.declare import OPS
-from ziggurat.codemodel.errors import KernelSyntaxError
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import Type
+from ziggurat.frontends.language.signature import SIGNATURES
 
 
 class Tape(Protocol):
@@ -15,18 +16,28 @@ class Tape(Protocol):
 
     def record(self, op: Op) -> Symbol:
         """Append an op of the Python model at the place in the source that asked for it."""
+        ...
 
     def value(self, thing: Any) -> Value:
         """The value of the model for a symbol or a Python constant."""
+        ...
 
     def fail(self, message: str, hint: str) -> NoReturn:
         """Raise an error at the place in the source that asked for it."""
+        ...
+
+
+class _NoAttribute(KernelTypeError, AttributeError):
+    """So that `hasattr` of a symbol is false, as of any object that lacks the attribute."""
 
 
 class Symbol:
     """A value of the kernel under construction. Scalars have Python's operators; tensors take explicit calls."""
 
     __slots__ = ("tape", "value")
+
+    # Operators of NumPy's arrays leave symbols to the methods here.
+    __array_ufunc__ = None
 
     def __init__(self, tape: Tape, value: Value) -> None:
         self.tape = tape
@@ -86,6 +97,50 @@ class Symbol:
 
     def __getitem__(self, index: Any) -> Symbol:
         return self._binary("subscript", self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        self.tape.fail("a value of the kernel cannot be changed", "write memory with zg.store; a tuple is made anew")
+
+    def __contains__(self, item: object) -> bool:
+        self.tape.fail("a value of the kernel cannot be searched", "compare with zg.compare, or with == for scalars")
+
+    def __len__(self) -> int:
+        self.tape.fail("the length of a value of the kernel is not known while it is traced", "zg.for_ builds a loop")
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        self.tape.fail("a value of the kernel cannot be called", "calls are zg.<name>(…)")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            hint = f"call zg.{name}(…) instead" if name in SIGNATURES else "values have .shape and .dtype"
+            self.tape.fail(f"a value of the kernel has no '{name}'", hint)
+        except KernelTypeError as error:
+            raise _NoAttribute(error.summary, error.location, error.hint) from None
+
+    def __matmul__(self, other: Any) -> NoReturn:
+        self.tape.fail("the operator '@' does not work in a kernel", "use zg.dot(a, b)")
+
+    def __rmatmul__(self, other: Any) -> NoReturn:
+        self.__matmul__(other)
+
+    def __divmod__(self, other: Any) -> tuple[Symbol, Symbol]:
+        return self // other, self % other
+
+    def __abs__(self) -> Symbol:
+        return self.tape.record(
+            OPS["invoke"].SPEC.make([self.value], [], {"callee": "builtins.abs"}, [], self.value.type)
+        )
+
+    def __round__(self, digits: Any = None) -> NoReturn:
+        self.tape.fail("round() does not work in a kernel", "use zg.floor(zg.add(x, 0.5))")
+
+    def __pow__(self, other: Any) -> Symbol:
+        return self._binary("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Symbol:
+        return self._binary("pow", other, self)
 
     def __repr__(self) -> str:
         return f"<symbol of {self.value!r}>"

@@ -7,6 +7,7 @@ and `while_`.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Any, NoReturn, cast
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, LaunchError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import Type, VarType, constexpr_type, pyobject
@@ -36,6 +37,8 @@ class Trace:
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.callees: dict[str, Function] = {}
+        # The builders of the bodies that are being filled, from the kernel's own inward. Only their values can be used.
+        self.open: list[Builder] = [builder]
 
     # What symbols ask for.
 
@@ -52,8 +55,17 @@ class Trace:
         if isinstance(thing, Symbol):
             if thing.tape is not self:
                 self.fail("a value of another trace is used here", "values live in the kernel in which they were made")
+            if not self.open:
+                self.fail(
+                    "a value is used after its kernel has been traced", "values live in the kernel they were made in"
+                )
+            if not self.sees(thing.value):
+                self.fail(
+                    "a value that was made inside a loop or a branch is used outside of it",
+                    "give it back from the body: zg.for_, zg.if_ and zg.while_ return what their bodies do",
+                )
             return thing.value
-        if isinstance(thing, ConstantInt | ConstantFloat):
+        if isinstance(thing, ConstantInt | ConstantFloat) and self.sees(thing.parameter):
             return thing.parameter
         if isinstance(thing, tuple | list):
             thing = cast(tuple[Any, ...], tuple(thing))  # pyright: ignore[reportUnknownArgumentType]
@@ -64,10 +76,14 @@ class Trace:
         known, constant = as_constant(thing)
         if not known:
             self.fail(
-                f"a {type(thing).__name__} cannot be a value of a kernel",
+                f"an object of the type {type(thing).__name__} cannot be a value of a kernel",
                 "kernels take numbers, strings, None, dtypes, tuples of these, and functions under @zg.function",
             )
         return self.builder.add(core.ConstantOp(constant, pyobject), caller_location())
+
+    def sees(self, value: Value) -> bool:
+        """Whether a value can be used at this place."""
+        return any(builder.block is value.block for builder in self.open)
 
     # What calls of the language ask for.
 
@@ -119,12 +135,14 @@ class Trace:
         """Record into a new body until the end of the `with`."""
         outer = self.builder
         self.builder = inner = outer.nested(parameters, pyobject)
+        self.open.append(inner)
         try:
             yield inner
         except BaseException:
             inner.abandon()
             raise
         finally:
+            self.open.remove(inner)
             self.builder = outer
 
 
@@ -153,16 +171,41 @@ def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function
 
     The result has the Python model, and the functions that it calls. `arguments` are in the order of the parameters.
     """
+    if not callable(fn):
+        raise LaunchError(f"zg.trace runs a function, got {fn!r}", hint="zg.trace(fn, zg.ptr(zg.f32), zg.i32)")
+    body = fn.fn if isinstance(fn, Function) else fn
     name = getattr(fn, "__name__", "kernel")
+    misfit = misfits(body, len(arguments))
+    if misfit:
+        raise LaunchError(f"'{name}' cannot be traced with {len(arguments)} argument(s): {misfit}")
     trace, given = begin(arguments)
     with recording(trace):
-        body = fn.fn if isinstance(fn, Function) else fn
         result = body(*given)
     if result is not None:
+        code = getattr(body, "__code__", None)
         raise KernelTypeError(
-            f"the traced function '{name}' returns a value: a kernel returns nothing", hint="zg.store"
+            f"the traced function '{name}' returns a value: a kernel returns nothing",
+            Location(code.co_filename, code.co_firstlineno) if code is not None else None,
+            "write results to memory with zg.store",
         )
-    return finished(trace, fn, name)
+
+    def traced() -> None:
+        """What is left of the function: it has run."""
+
+    return finished(trace, traced, name)
+
+
+def misfits(fn: Callable[..., Any], count: int) -> str | None:
+    """Why a function does not take this number of arguments, or None where it does."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        return str(error)
+    return None
 
 
 def finished(trace: Trace, fn: Callable[..., Any], name: str) -> Function:
@@ -171,6 +214,7 @@ def finished(trace: Trace, fn: Callable[..., Any], name: str) -> Function:
     made = Function(fn, name)
     made.__dict__["model"] = core.Func(name, trace.builder.finish())
     made.callees = trace.callees
+    trace.open.clear()
     return made
 
 
@@ -238,7 +282,10 @@ def variable(trace: Trace, name: str, initial: Value | None) -> Value:
     return trace.builder.add(core.Var(initial, name=name, type=VarType(pyobject)), caller_location())
 
 
-def require_callable(thing: Any, what: str) -> None:
-    """A part of a control structure is a function."""
+def require_callable(thing: Any, what: str, count: int) -> None:
+    """A part of a control structure is a function that takes this number of arguments."""
     if not callable(thing):
         raise KernelSyntaxError(f"{what} is a function, got {thing!r}", caller_location())
+    misfit = misfits(thing, count)
+    if misfit:
+        raise KernelTypeError(f"{what} is called with {count} argument(s): {misfit}", caller_location())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, require_model
 from ziggurat.transforms.simplify.cse import cse
 from ziggurat.transforms.simplify.dce import dce, remove_unused
 from ziggurat.transforms.simplify.fold import fold
@@ -43,6 +43,7 @@ SIMPLIFY: Final[tuple[Callable[[Op], Op], ...]] = (
 
 def simplify(op: Op) -> Op:
     """The model after the passes of `SIMPLIFY`, repeated until none of them finds anything to do."""
+    require_model(op, "simplify")
     while True:
         before = op
         for step in SIMPLIFY:
