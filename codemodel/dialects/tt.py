@@ -283,7 +283,7 @@ class Histogram(Op, Pure):
         scalar_of(self, self.value, "int")
         require(source.rank == 1, f"tt.histogram takes a tensor of one axis, not {source}")
         if self.mask is not None:
-            require(self.mask.type == TensorType(source.shape, i1), f"the mask of tt.histogram is {self.mask.type}")
+            require(self.mask.type == with_element(source, i1), f"the mask of tt.histogram is {self.mask.type}")
         return TensorType((self.bins,), i32)
 
 
@@ -535,7 +535,8 @@ class DescriptorStore(Op, MemoryWrite):
     def check(self) -> None:
         type_ = _described(self, self.descriptor, self.offsets)
         expected = TensorType(type_.block, type_.element)
-        require(self.value.type == expected, f"tt.descriptor_store writes {expected}, not {self.value.type}")
+        found = tensor_of(self, self.value).without_layout()
+        require(found == expected, f"tt.descriptor_store writes {expected}, not {self.value.type}")
 
 
 @operation("tt.bitcast")

@@ -1,0 +1,143 @@
+"""Accesses of global memory: the layout in which one is coalesced, and how wide it is in a layout.
+
+Both follow from what `axis_info` knows. The layout is a matter of speed; the width is one of being right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.layout import Layout, bits_of, blocked, combine
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import PtrType, TensorType
+from ziggurat.transforms.place.axis_info import AxisInfo, unknown
+from ziggurat.transforms.place.slots import Slot, slot_of
+
+MAX_BYTES = 16
+SECTOR = 32  # Bytes that memory moves at once.
+
+Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS
+Key = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@attrs.frozen
+class Accesses:
+    """The accesses of a function. `widest` has the widest vector of all that have the same shape and order."""
+
+    infos: Mapping[Slot, AxisInfo]
+    num_warps: int
+    widest: Mapping[Key, int]
+
+    @staticmethod
+    def of(func: Op, infos: Mapping[Slot, AxisInfo], num_warps: int) -> Accesses:
+        """Look at all loads and stores of a function."""
+        found = Accesses(infos, num_warps, {})
+        widest: dict[Key, int] = {}
+        for op in func.walk():
+            if isinstance(op, tt.Load | tt.Store) and isinstance(op.ptr.type, TensorType):
+                key = (op.ptr.type.shape, found.order(op))
+                widest[key] = max(widest.get(key, 1), found.vector(op))
+        return Accesses(infos, num_warps, widest)
+
+    def info(self, value: Value) -> AxisInfo:
+        """What is known of a value."""
+        slot = slot_of(value)
+        return self.infos.get(slot) or unknown(slot)
+
+    def order(self, op: Access) -> tuple[int, ...]:
+        """The axes, that with the longest runs of neighbours first; of equal ones the last."""
+        contiguity = self.info(op.ptr).contiguity
+        return tuple(sorted(range(len(contiguity)), key=lambda axis: (-contiguity[axis], -axis)))
+
+    def vector(self, op: Access) -> int:
+        """How many neighbours one thread should have, as far as this access can take them together."""
+        type_ = op.ptr.type
+        assert isinstance(type_, TensorType)
+        axis = self.order(op)[0]
+        return min(self._together(op, axis), self._share(type_.numel), type_.shape[axis])
+
+    def _share(self, numel: int) -> int:
+        return max(1, numel // (32 * self.num_warps))
+
+    def _together(self, op: Access, axis: int) -> int:
+        """How many elements along an axis are neighbours, aligned and masked together."""
+        size = element_bytes(op.ptr)
+        info = self.info(op.ptr)
+        count = min(MAX_BYTES // size, info.contiguity[axis], max(1, info.divisibility[axis] // size))
+        mask = getattr(op, "mask", None)
+        return count if mask is None else min(count, self.info(mask).constancy[axis])
+
+    def coalesced(self, op: Access) -> Layout:
+        """The layout in which the access moves whole sectors, in as few instructions as it can."""
+        type_ = op.ptr.type
+        assert isinstance(type_, TensorType)
+        order = self.order(op)
+        vector = self.widest.get((type_.shape, order), self.vector(op))
+        return blocked(type_.shape, order, vector, self.num_warps)
+
+    def default(self, shape: Sequence[int]) -> Layout:
+        """The layout of what no access decides: that of accesses of this shape, if there are."""
+        order = tuple(reversed(range(len(shape))))
+        size = 1
+        for extent in shape:
+            size *= extent
+        vector = self.widest.get((tuple(shape), order), min(4, self._share(size)))
+        return blocked(shape, order, vector, self.num_warps)
+
+    def width(self, op: Access, layout: Layout) -> int:
+        """How many registers in a row point to neighbours that are aligned, and masked, together in this layout."""
+        type_ = op.ptr.type
+        assert isinstance(type_, TensorType)
+        best = 1
+        for axis, extent in enumerate(type_.shape):
+            count = min(layout.contiguous(type_.shape, axis), self._together(op, axis), extent)
+            if count <= best:
+                continue
+            # The first element of each group is at a multiple of the width: all other bases leave those bits alone.
+            offset = bits_of(_size(type_.shape[axis + 1 :]))
+            while count > best:
+                bits = bits_of(count)
+                low = (count - 1) << offset
+                others = (*layout.registers[bits:], *layout.lanes, *layout.warps)
+                if not any(basis & low for basis in others):
+                    best = count
+                count //= 2
+        return best
+
+    def traffic(self, op: Access, layout: Layout) -> int:
+        """How many sectors the first warp's instructions move, as far as is known which elements are neighbours."""
+        type_ = op.ptr.type
+        assert isinstance(type_, TensorType)
+        size = element_bytes(op.ptr)
+        info = self.info(op.ptr)
+        axis = self.order(op)[0]
+        offset = bits_of(_size(type_.shape[axis + 1 :]))
+        run = min(info.contiguity[axis], max(1, SECTOR // size))
+        same = (run - 1) << offset
+        width = self.width(op, layout)
+        step = bits_of(width)
+        sectors = 0
+        registers = [basis for basis in layout.registers[step:] if basis]
+        for group in range(1 << len(registers)):
+            first = combine(registers, group)
+            sectors += len({(first ^ combine(layout.lanes, lane)) & ~same for lane in range(32)})
+        copies = sum(1 for basis in layout.warps if basis == 0)
+        return sectors << max(0, bits_of(self.num_warps) - copies)
+
+
+def _size(shape: Sequence[int]) -> int:
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def element_bytes(ptr: Value) -> int:
+    """The size of what pointers point to."""
+    type_ = ptr.type
+    element = type_.element if isinstance(type_, TensorType) else type_
+    assert isinstance(element, PtrType)
+    return element.pointee.bytes

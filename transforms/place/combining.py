@@ -1,0 +1,164 @@
+"""Layouts in which reductions and scans run within a warp, and the steps to get there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of
+
+
+@attrs.frozen
+class Stage:
+    """A reduction along one axis, and how its operand is made from what was there before.
+
+    `moves` are pairs (shape, order): reshape to the shape, then transpose. Then it is reshaped to `shape` and converted
+    to `layout`, if that is not None.
+    """
+
+    moves: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    shape: tuple[int, ...]
+    axis: int
+    layout: Layout | None = None
+
+
+@attrs.frozen
+class _Axis:
+    """The bits of element numbers that belong to an axis: `count` of them from bit `offset`."""
+
+    offset: int
+    count: int
+
+    @staticmethod
+    def of(shape: Sequence[int], axis: int) -> _Axis:
+        return _Axis(bits_of(math.prod(shape[axis + 1 :])), bits_of(shape[axis]))
+
+    @property
+    def mask(self) -> int:
+        return ((1 << self.count) - 1) << self.offset
+
+    def is_apart(self, layout: Layout) -> bool:
+        """Whether each basis is a single bit of the axis, or has nothing of it."""
+        return all(basis & (basis - 1) == 0 for basis in layout.bases if basis & self.mask)
+
+    def held(self, bases: Sequence[int]) -> list[int]:
+        """The bases that are on the axis."""
+        return [basis for basis in bases if basis & self.mask]
+
+
+def _compact(axis: _Axis, bits: int, num_warps: int) -> Layout:
+    """The axis in the lanes, what is left of it in registers; the rest in lanes, warps, and registers."""
+    along = [1 << (axis.offset + bit) for bit in range(axis.count)]
+    rest = [1 << bit for bit in range(bits) if not axis.mask >> bit & 1]
+    warp_bits = bits_of(num_warps)
+    # Low bits of the axis in registers, so that a scan runs over neighbours first.
+    serial = max(0, len(along) - LANE_BITS)
+    lanes = along[serial:]
+    room = LANE_BITS - len(lanes)
+    lanes, rest = [*lanes, *rest[:room]], rest[room:]
+    warps, rest = rest[:warp_bits], rest[warp_bits:]
+    lanes += [0] * (LANE_BITS - len(lanes))
+    warps += [0] * (warp_bits - len(warps))
+    return Layout((*along[:serial], *rest), tuple(lanes), tuple(warps))
+
+
+def reduction_stages(
+    layout: Layout, shape: tuple[int, ...], axis: int, num_warps: int
+) -> tuple[Layout, tuple[Stage, ...]]:
+    """How to reduce a tensor along an axis: the layout to begin in, and one or two stages.
+
+    In each stage, what is combined is in the registers and lanes of one warp.
+    """
+    of_axis = _Axis.of(shape, axis)
+    if not of_axis.is_apart(layout):
+        layout = _compact(of_axis, bits_of(math.prod(shape)), num_warps)
+    in_warps = of_axis.held(layout.warps)
+    if not in_warps:
+        return layout, (Stage((), shape, axis),)
+    before, after = shape[:axis], shape[axis + 1 :]
+    outer = sum(basis >> of_axis.offset for basis in in_warps)  # Which bits of the index are held by warps.
+    runs = _runs(outer, of_axis.count)
+    count = 1 << len(in_warps)
+    small = (*before, count, *after)
+    gathered = _everywhere(layout.dropped(shape, axis), of_axis.offset, len(in_warps))
+    last = Stage((), small, axis, gathered)
+    if count == shape[axis]:
+        return layout, (last,)
+    split = (*before, *(1 << width for _, width in runs), *after)
+    first, end = len(before), len(before) + len(runs)
+    ours = [first + at for at, (by_warps, _) in enumerate(runs) if by_warps]
+    others = [first + at for at, (by_warps, _) in enumerate(runs) if not by_warps]
+    order = (*range(first), *ours, *others, *range(end, len(split)))
+    inner = (*before, count, shape[axis] // count, *after)
+    return layout, (Stage(((split, order),), inner, axis + 1), last)
+
+
+def _runs(mask: int, count: int) -> list[tuple[bool, int]]:
+    """The bits of a mask from the highest, as runs of equal ones: (bit, length)."""
+    runs: list[tuple[bool, int]] = []
+    for bit in reversed(range(count)):
+        value = bool(mask >> bit & 1)
+        if runs and runs[-1][0] == value:
+            runs[-1] = (value, runs[-1][1] + 1)
+        else:
+            runs.append((value, 1))
+    return runs
+
+
+def _everywhere(rest: Layout, offset: int, count: int) -> Layout:
+    """A layout of the tensor that has `count` bits more at bit `offset`, all of them within each warp.
+
+    Without these bits it is `rest`, but for copies in more registers.
+    """
+    low = (1 << offset) - 1
+
+    def widened(basis: int) -> int:
+        return basis & low | (basis & ~low) << count
+
+    registers = [widened(basis) for basis in rest.registers]
+    lanes = [widened(basis) for basis in rest.lanes]
+    for bit in range(count):
+        basis = 1 << (offset + bit)
+        for held in (lanes, registers):
+            if 0 in held:
+                held[held.index(0)] = basis
+                break
+        else:
+            registers.append(basis)
+    return Layout(tuple(registers), tuple(lanes), tuple(widened(basis) for basis in rest.warps))
+
+
+def scans_within_warps(layout: Layout, shape: Sequence[int], axis: int) -> bool:
+    """Whether a scan can run in this layout: from the lowest bit of the axis registers, then lanes in order, then
+    registers."""
+    of_axis = _Axis.of(shape, axis)
+    if not of_axis.is_apart(layout) or of_axis.held(layout.warps):
+        return False
+    lanes = of_axis.held(layout.lanes)
+    if lanes != sorted(lanes):
+        return False
+    # No register in between two lanes.
+    return all(not lanes or basis < lanes[0] or basis > lanes[-1] for basis in of_axis.held(layout.registers))
+
+
+def scan_layout(layout: Layout, shape: tuple[int, ...], axis: int) -> Layout:
+    """A layout in which a scan along the axis can run, near to the given one."""
+    if scans_within_warps(layout, shape, axis):
+        return layout
+    of_axis = _Axis.of(shape, axis)
+    if of_axis.is_apart(layout):
+        # What warps have of the axis goes to registers, and registers of other axes to the warps in exchange.
+        registers, warps = list(layout.registers), list(layout.warps)
+        for at, basis in enumerate(warps):
+            if basis & of_axis.mask:
+                other = next((r for r in reversed(registers) if r and not r & of_axis.mask), 0)
+                if other:
+                    registers.remove(other)
+                registers.append(basis)
+                warps[at] = other
+        near = Layout(tuple(registers), layout.lanes, tuple(warps))
+        if scans_within_warps(near, shape, axis):
+            return near
+    return _compact(of_axis, bits_of(math.prod(shape)), layout.num_warps)

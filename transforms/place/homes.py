@@ -1,0 +1,269 @@
+"""The home of each tensor that is computed once: the layout in which its op gives it.
+
+Anchors have one of their own: accesses of memory (coalesced), dots. From there homes spread forward through elementwise
+ops, reductions and control flow. A home that comes from a dot outranks one from memory, and that one which is only a
+widened narrow tensor. Indices and what else is computed from nothing have no home: they are computed wherever they are
+needed (`is_flexible`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.layout import Layout, blocked
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import TensorType
+from ziggurat.transforms.place.accesses import Access, Accesses
+from ziggurat.transforms.place.inference import is_computable, is_elementwise, widened
+from ziggurat.transforms.place.slots import Group, Slot, slot_of, slots_of, tensor_operands, tensor_type
+
+Anchor = Callable[[Op], Layout | None]
+Ranked = tuple[int, Layout]
+
+_DOT, _MEMORY, _WEAK, _FORCED = 3, 2, 1, 0
+
+
+def flexible_slots(func: Op, groups: Mapping[Slot, Group], num_warps: int) -> set[Slot]:
+    """The tensors that may be computed anew in any layout: from constants, ranges and scalars, by pure ops alone.
+
+    Also those loaded by fewer threads than there are: another load is cheaper than a conversion.
+    """
+    found: set[Slot] = set()
+    ops = list(func.walk())
+    for op in ops:
+        if is_computable(op) or _is_small_load(op, 32 * num_warps):
+            found.add((op.result, 0))
+    found.update(slot for slot in groups if tensor_type(slot) is not None)
+    changed = True
+    while changed:
+        changed = False
+        for op in ops:
+            slot = (op.result, 0)
+            if slot in found and slot not in groups and any(s not in found for _, s, _ in tensor_operands(op)):
+                found.discard(slot)
+                changed = True
+        for group in dict.fromkeys(groups.values()):
+            if group.members[0] in found and any(source not in found for _, source in group.sources):
+                found.difference_update(group.members)
+                changed = True
+    return {slot for slot in found if tensor_type(slot) is not None}
+
+
+def _is_small_load(op: Op, threads: int) -> bool:
+    return (
+        isinstance(op, tt.Load)
+        and isinstance(op.ptr.type, TensorType)
+        and op.ptr.type.numel <= threads
+        and not op.volatile
+    )
+
+
+class Homes:
+    """The homes of a function's tensors, and the layouts in which ops that are not computable read their operands."""
+
+    def __init__(
+        self, func: Op, groups: Mapping[Slot, Group], flexible: set[Slot], accesses: Accesses, anchor: Anchor
+    ) -> None:
+        self.groups = groups
+        self.flexible = flexible
+        self.accesses = accesses
+        self.anchor = anchor
+        self.ranked: dict[Slot, Ranked] = {}
+        self._reads: dict[Value, Layout] = {}
+        ops = list(func.walk())
+        # First what is known inside of loops, then what comes from before them, then whatever is left.
+        for stage in range(3):
+            changed = True
+            while changed:
+                changed = any([self._visit(op, stage) for op in ops])
+                changed |= any([self._join(group, stage) for group in dict.fromkeys(groups.values())])
+
+    def home(self, slot: Slot) -> Layout | None:
+        """The layout in which a slot is given; None of scalars, and of what is flexible."""
+        found = self.ranked.get(slot)
+        return None if found is None else found[1]
+
+    def reads(self, op: Op) -> list[tuple[int, Layout]]:
+        """The layouts in which an op that is not computable, or has its result at home, takes its tensor operands."""
+        operands = tensor_operands(op)
+        if isinstance(op, tt.Dot | tt.Gather):
+            # The accumulator, and the index, have the layout of the result.
+            own = self.home((op.result, 0))
+            alike = 2 if isinstance(op, tt.Dot) else 1
+            return [
+                (position, own if own is not None and position == alike else self._as_it_is(slot, type_))
+                for position, slot, type_ in operands
+            ]
+        read = self._reads.get(op.result)
+        if read is not None:
+            return [(position, read) for position, _, _ in operands]
+        return [(position, self._as_it_is(slot, type_)) for position, slot, type_ in operands]
+
+    def _as_it_is(self, slot: Slot, type_: TensorType) -> Layout:
+        return self.home(slot) or self.accesses.default(type_.shape)
+
+    def _set(self, slot: Slot, ranked: Ranked | None) -> bool:
+        if ranked is None:
+            return False
+        before = self.ranked.get(slot)
+        if before is not None and before[0] >= ranked[0]:
+            return False
+        self.ranked[slot] = ranked
+        return True
+
+    def _best(self, slots: Sequence[Slot]) -> Ranked | None:
+        best: Ranked | None = None
+        for slot in slots:
+            found = self.ranked.get(slot)
+            if found is not None and (best is None or found[0] > best[0]):
+                best = found
+        return best
+
+    def _join(self, group: Group, stage: int) -> bool:
+        if tensor_type(group.members[0]) is None or group.members[0] in self.flexible:
+            return False
+        sources = [slot for op, slot in group.sources if stage > 0 or op.result != group.members[-1][0]]
+        best = self._best(sources)
+        type_ = tensor_type(group.members[0])
+        assert type_ is not None
+        if best is None and stage == 2:
+            best = (_FORCED, self.accesses.default(type_.shape))
+        return any([self._set(member, best) for member in group.members])
+
+    def _visit(self, op: Op, stage: int) -> bool:
+        slots = [slot for slot in slots_of(op.result) if tensor_type(slot) is not None]
+        if op.bodies and not isinstance(op, tt.Reduce | tt.Scan):
+            return False
+        if slots and (slots[0] in self.flexible or slots[0] in self.groups):
+            return False
+        ranked = self._derive(op, stage)
+        if ranked is None:
+            return False
+        changed = False
+        for slot, found in zip(slots, ranked, strict=True):
+            changed |= self._set(slot, found)
+        return changed
+
+    def _operand(self, op: Op, stage: int) -> Ranked | None:
+        """The layout in which an op takes its operands: the best of their homes, or the default."""
+        operands = tensor_operands(op)
+        found = self._best([slot for _, slot, _ in operands])
+        if found is None and (stage == 2 or all(slot in self.flexible for _, slot, _ in operands)) and operands:
+            found = (_FORCED if stage == 2 else _MEMORY, self.accesses.default(operands[0][2].shape))
+        if found is not None:
+            before = self.ranked.get(slots_of(op.result)[0]) if slots_of(op.result) else None
+            if before is None or found[0] > before[0] or op.result not in self._reads:
+                self._reads[op.result] = found[1]
+        return found
+
+    def _derive(self, op: Op, stage: int) -> list[Ranked | None] | None:
+        """The homes of the results of an op, where they are known by now. Notes what it reads."""
+        if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS):
+            return self._access(op, stage)
+        if isinstance(op, tt.Dot):
+            type_ = op.result.type
+            assert isinstance(type_, TensorType)
+            return [(_DOT, self.anchor(op) or self.accesses.default(type_.shape))]
+        operands = tensor_operands(op)
+        if isinstance(op, tt.Histogram) and self._operand(op, stage) is None:
+            return None
+        own = self._given(op)
+        if own is not None:
+            return [(_MEMORY, own)]
+        if not operands:
+            return None
+        if is_elementwise(op):
+            found = self._best([slot for _, slot, _ in operands])
+            return None if found is None and stage < 2 else [found or self._forced(op)]
+        return self._moved(op, stage)
+
+    def _forced(self, op: Op) -> Ranked:
+        type_ = op.result.type
+        assert isinstance(type_, TensorType)
+        return _FORCED, self.accesses.default(type_.shape)
+
+    def _given(self, op: Op) -> Layout | None:
+        """The layout of an op whose result does not follow from its operands."""
+        type_ = op.result.type
+        alone = isinstance(op, tt.Join | tt.InlineAsm) and not tensor_operands(op)
+        if isinstance(type_, TensorType) and (alone or isinstance(op, tt.Histogram | tt.DescriptorLoad)):
+            return self.anchor(op) or self.accesses.default(type_.shape)
+        return None
+
+    def _moved(self, op: Op, stage: int) -> list[Ranked | None] | None:
+        """The homes of what is moved, combined or put together from operands in one layout."""
+        operands = tensor_operands(op)
+        count = len(slots_of(op.result))
+        if isinstance(op, tt.Gather):
+            found = self._best([operands[1][1]])
+            if found is None and stage < 2 and operands[1][1] not in self.flexible:
+                return None
+            return [found or (_MEMORY, self.accesses.default(operands[1][2].shape))]
+        first = operands[0][2]
+        if isinstance(op, tt.Broadcast):
+            found = self._best([operands[0][1]])
+            assert isinstance(op.type, TensorType)
+            if found is None:
+                return [self._forced(op)] if stage == 2 else None
+            return [(_WEAK, widened(found[1], first.shape, op.type.shape))]
+        if isinstance(op, tt.ExpandDims | tt.Reshape | tt.Trans):
+            found = self._best([operands[0][1]])
+            if found is None:
+                return [self._forced(op)] if stage == 2 else None
+            rank, layout = found
+            return [(rank, layout.transposed(first.shape, op.order) if isinstance(op, tt.Trans) else layout)]
+        found = self._operand(op, stage)
+        if found is None:
+            return None
+        rank, layout = found
+        if isinstance(op, tt.Reduce):
+            return [(rank, layout.dropped(first.shape, op.axis))] * count if first.rank > 1 else []
+        if isinstance(op, tt.Join):
+            return [(rank, layout.joined())]
+        if isinstance(op, tt.Split):
+            half = layout.split()
+            if half is None:
+                order = tuple(reversed(range(first.rank)))
+                layout = self._reads[op.result] = blocked(first.shape, order, 2, self.accesses.num_warps)
+                half = layout.split()
+            assert half is not None
+            return [(rank, half)] * count if first.rank > 1 else []
+        if isinstance(op, tt.Cat):
+            return [(rank, Layout((*layout.registers, first.numel), layout.lanes, layout.warps))]
+        if isinstance(op, tt.Scan | tt.InlineAsm):
+            return [(rank, layout)] * count
+        return None
+
+    def _access(self, op: Access, stage: int) -> list[Ranked | None] | None:
+        """The layout of an access: coalesced, unless what it moves is as good where it is."""
+        type_ = op.ptr.type
+        if not isinstance(type_, TensorType) or (op.result in self._reads and not isinstance(op, tt.Store)):
+            return None
+        slot = slot_of(op.ptr)
+        layout = self.accesses.coalesced(op)
+        if isinstance(op, tt.Load):
+            if slot not in self.flexible and self.accesses.vector(op) == 1:
+                found = self._best([slot])
+                if found is None and stage < 2:
+                    return None
+                layout = found[1] if found is not None else layout
+        else:
+            moved = [s for position, s, _ in tensor_operands(op) if position > 0]
+            moved = [s for s in moved if s not in self.flexible] or [s for s in [slot] if s not in self.flexible]
+            found = self._best(moved)
+            if found is None and moved and stage < 2:
+                return None
+            if found is not None and self._is_as_good(op, found[1], layout):
+                layout = found[1]
+        self._reads[op.result] = layout
+        return None if isinstance(op, tt.Store) else [(_MEMORY, layout)]
+
+    def _is_as_good(self, op: Access, layout: Layout, coalesced: Layout) -> bool:
+        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
+            return True
+        type_ = op.ptr.type
+        assert isinstance(type_, TensorType)
+        if type_.numel <= 32 * self.accesses.num_warps:
+            return True
+        return self.accesses.traffic(op, layout) <= self.accesses.traffic(op, coalesced)

@@ -1,0 +1,128 @@
+"""How layouts follow from each other through an op: of the operands from that of the result, and the other way round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.traits import Pure
+from ziggurat.codemodel.types import TensorType
+from ziggurat.transforms.place.slots import tensor_operands
+
+# What has no tensor operands: it can be computed in any layout.
+_ROOTS = (tt.MakeRange, tt.Splat, tt.Poison, arith.ConstantOp)
+_SHAPING = (tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans)
+_EACH = (tt.AddPtr, tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MulHiUI, tt.Hint)
+_WIDENING = (arith.ExtF, arith.ExtSI, arith.ExtUI)
+
+
+def is_root(op: Op) -> bool:
+    """True of ops that give a tensor from scalars."""
+    return isinstance(op, _ROOTS)
+
+
+def is_elementwise(op: Op) -> bool:
+    """True of pure ops that give one tensor, each element from the elements at the same place."""
+    if isinstance(op, _EACH):
+        return True
+    return isinstance(op, Pure) and op.NAME.startswith(("arith.", "math.")) and not isinstance(op, arith.ConstantOp)
+
+
+def is_computable(op: Op) -> bool:
+    """True of ops that give a tensor in any layout when they get their operands in the layouts that `operand_layouts`
+    says."""
+    return isinstance(op, (*_ROOTS, *_SHAPING)) or is_elementwise(op)
+
+
+def is_shaping(op: Op) -> bool:
+    """True of ops that only say anew where elements are, and repeat them: free in each thread."""
+    return isinstance(op, _SHAPING)
+
+
+def is_widening(op: Op) -> bool:
+    """True of casts to a wider type: what is converted is better converted before."""
+    return isinstance(op, _WIDENING)
+
+
+def operand_layouts(op: Op, layout: Layout) -> list[tuple[int, Layout]]:
+    """The layouts of the tensor operands, by position, from which a computable op gives its result in `layout`."""
+    operands = tensor_operands(op)
+    if is_elementwise(op):
+        return [(position, layout) for position, _, _ in operands]
+    if isinstance(op, tt.Broadcast):
+        assert isinstance(op.type, TensorType)
+        return [(0, narrowed(layout, op.type.shape, operands[0][2].shape))]
+    if isinstance(op, tt.ExpandDims | tt.Reshape):
+        return [(0, layout)]
+    if isinstance(op, tt.Trans):
+        back = [op.order.index(axis) for axis in range(len(op.order))]
+        shape = [operands[0][2].shape[axis] for axis in op.order]
+        return [(0, layout.transposed(shape, back))]
+    if is_root(op):
+        return []
+    raise InternalError(f"{op.NAME} is not computed in any layout", str(op.root()))
+
+
+def narrowed(layout: Layout, wide: Sequence[int], narrow: Sequence[int]) -> Layout:
+    """The layout of a tensor that is broadcast to one of shape `wide` in `layout`, without copies in one thread."""
+    shape = list(wide)
+    for axis, size in enumerate(narrow):
+        if size != shape[axis]:
+            layout = layout.narrowed(shape, axis)
+            shape[axis] = 1
+    return without_copies(layout)
+
+
+def without_copies(layout: Layout) -> Layout:
+    """The layout without registers that hold copies of others."""
+    return Layout(tuple(basis for basis in layout.registers if basis), layout.lanes, layout.warps)
+
+
+def widened(layout: Layout, narrow: Sequence[int], wide: Sequence[int]) -> Layout:
+    """A layout of a broadcast tensor whose narrow form has this layout: lanes and warps with copies take the new axes."""
+    free: list[int] = []
+    for axis in reversed(range(len(wide))):
+        if narrow[axis] != wide[axis]:
+            offset = bits_of(math.prod(wide[axis + 1 :]))
+            free += [1 << (offset + bit) for bit in range(bits_of(wide[axis]))]
+
+    def moved(basis: int) -> int:
+        result = 0
+        offset = 0
+        for axis in reversed(range(len(narrow))):
+            bits = bits_of(narrow[axis])
+            part = basis >> offset & ((1 << bits) - 1)
+            offset += bits
+            result |= part << bits_of(math.prod(wide[axis + 1 :]))
+        return result
+
+    layout = without_copies(layout).map(moved)
+    lanes = [basis or (free.pop(0) if free else 0) for basis in layout.lanes]
+    warps = [basis or (free.pop(0) if free else 0) for basis in layout.warps]
+    return Layout((*free, *layout.registers), tuple(lanes), tuple(warps))
+
+
+def within_threads(source: Layout, target: Layout, numel: int) -> bool:
+    """Whether each thread has in the source layout what it is to have in the target layout, so that converting is free."""
+    inverse = source.inverse(numel)
+    _, free_lanes, free_warps = source.free
+
+    def thread(element: int) -> tuple[int, int, int]:
+        register = lane = warp = 0
+        for bit, (r, ln, w) in enumerate(inverse):
+            if element >> bit & 1:
+                register, lane, warp = register ^ r, lane ^ ln, warp ^ w
+        return register, lane & ~free_lanes, warp & ~free_warps
+
+    assert len(target.lanes) == LANE_BITS
+    for bit, basis in enumerate(target.lanes):
+        if thread(basis) != (0, 1 << bit & ~free_lanes, 0):
+            return False
+    for bit, basis in enumerate(target.warps):
+        if thread(basis) != (0, 0, 1 << bit & ~free_warps):
+            return False
+    return all(thread(basis)[1:] == (0, 0) for basis in target.registers)

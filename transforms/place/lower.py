@@ -1,0 +1,247 @@
+"""Lowering: what crosses threads goes through shared memory, and only primitives are left.
+
+    %2 : tensor<x64, f32, "1 | 2 4 8 16 32 | 0"> = gpu.convert_layout %1;
+
+becomes, where threads need what others hold,
+
+    %2 : shared<x64, f32, "1 2 4 8 16 32"> = gpu.local_alloc;
+    gpu.local_store %2 %1;
+    %3 : tensor<x64, f32, "1 | 2 4 8 16 32 | 0"> = gpu.local_load %2;
+
+Afterwards a `gpu.convert_layout`, and every op that reshapes, moves elements only within threads; a `tt.reduce` combines
+only within warps; a `tt.scan` runs along the registers and lanes of one warp. Barriers come later (`barriers.py`).
+"""
+
+from __future__ import annotations
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, core, gpu, tt
+from ziggurat.codemodel.layout import Layout, bits_of, moved, replicated
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import (
+    PtrType,
+    ScalarType,
+    SharedType,
+    TensorType,
+    TupleType,
+    Type,
+    i32,
+    i64,
+    with_element,
+)
+from ziggurat.transforms.place.combining import Stage, reduction_stages, scan_layout
+from ziggurat.transforms.place.swizzle import buffer_bases, row_major
+
+
+def lower(module: Op) -> Op:
+    """The GPU model in which conversions, reductions, scans, gathers and histograms are primitives of threads and buffers.
+
+    Every value keeps its type, so its uses do not change.
+    """
+    assert isinstance(module, gpu.Module)
+    num_warps = module.num_warps
+
+    def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, gpu.ConvertLayout):
+            return converted(builder, operands[0], layout_in(op.type))
+        if isinstance(op, tt.Reduce):
+            return _reduce(builder, op, operands, num_warps)
+        if isinstance(op, tt.Scan):
+            return _scan(builder, op, operands)
+        if isinstance(op, tt.Gather):
+            return _gather(builder, op, operands)
+        if isinstance(op, tt.Histogram):
+            return _histogram(builder, op, operands)
+        if isinstance(op, tt.Broadcast | tt.Reshape):
+            return _reshape(builder, op, operands)
+        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
+            return _atomic(builder, op, operands, num_warps)
+        return None
+
+    return transform(module, lowered, pass_name="lower")
+
+
+def layout_in(type_: Type) -> Layout:
+    """The layout of a tensor type of a GPU model."""
+    assert isinstance(type_, TensorType) and type_.layout is not None, f"{type_} has no layout"
+    return type_.layout
+
+
+def placed(type_: Type, layout: Layout) -> TensorType:
+    """A tensor type with another layout."""
+    assert isinstance(type_, TensorType)
+    return TensorType(type_.shape, type_.element, layout)
+
+
+def converted(builder: Builder, value: Value, layout: Layout) -> Value:
+    """The tensor in another layout, through shared memory where threads need what others hold."""
+    type_ = value.type
+    assert isinstance(type_, TensorType)
+    source = layout_in(type_)
+    if source == layout:
+        return value
+    if moved(source, layout, type_.numel) is not None:
+        return builder.add(gpu.ConvertLayout(value, placed(type_, layout)))
+    if isinstance(type_.element, PtrType):
+        numbers = converted(builder, builder.add(tt.PtrToInt(value)), layout)
+        return builder.add(tt.IntToPtr(numbers, placed(type_, layout)))
+    buffer = stored(builder, value, buffer_bases(source, layout, type_.numel, type_.element.bytes))
+    return builder.add(gpu.LocalLoad(buffer, placed(type_, layout)))
+
+
+def stored(builder: Builder, value: Value, offsets: tuple[int, ...]) -> Value:
+    """A new buffer that holds the tensor."""
+    type_ = value.type
+    assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
+    buffer = builder.add(gpu.LocalAlloc(SharedType(type_.shape, type_.element, offsets)))
+    builder.add(gpu.LocalStore(buffer, value))
+    return buffer
+
+
+# Reductions and scans.
+
+
+def _together(builder: Rewriter, values: tuple[Value, ...], layout: Layout) -> list[Value]:
+    return [converted(builder, value, layout) for value in values]
+
+
+def unpacked(builder: Builder, value: Value, count: int) -> list[Value]:
+    """The components of a packed value."""
+    return [value] if count == 1 else [builder.add(core.TupleLoad(value, index)) for index in range(count)]
+
+
+def repacked(builder: Builder, values: list[Value]) -> Value:
+    """Values as one: itself, or a Tuple."""
+    return values[0] if len(values) == 1 else builder.add(core.MakeTuple(values))
+
+
+def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...], num_warps: int) -> Outcome:
+    """First what each warp holds of the axis, then what is left of it, after every warp has got all of that."""
+    type_ = operands[0].type
+    assert isinstance(type_, TensorType)
+    layout, stages = reduction_stages(layout_in(type_), type_.shape, op.axis, num_warps)
+    values = _together(builder, operands, layout)
+    for stage in stages:
+        values = [_staged(builder, value, stage) for value in values]
+        body = builder.rewrite_body(op.combine)
+        values = unpacked(builder, builder.add(tt.Reduce(values, stage.axis, body)), len(values))
+    result = op.result.type
+    types = result.components if isinstance(result, TupleType) else (result,)
+    if isinstance(types[0], TensorType):
+        values = [converted(builder, value, layout_in(t)) for value, t in zip(values, types, strict=True)]
+    return repacked(builder, values)
+
+
+def _staged(builder: Builder, value: Value, stage: Stage) -> Value:
+    """The operand of a stage: reshaped, transposed, reshaped again and converted, as far as these do anything."""
+    for shape, order in stage.moves:
+        value = reshaped(builder, value, shape)
+        if order != tuple(range(len(order))):
+            value = builder.add(tt.Trans(value, order))
+    value = reshaped(builder, value, stage.shape)
+    return value if stage.layout is None else converted(builder, value, stage.layout)
+
+
+def reshaped(builder: Builder, value: Value, shape: tuple[int, ...]) -> Value:
+    """The tensor in another shape, each element where it is."""
+    type_ = value.type
+    assert isinstance(type_, TensorType)
+    if type_.shape == shape:
+        return value
+    return builder.add(tt.Reshape(value, TensorType(shape, type_.element, type_.layout)))
+
+
+def _scan(builder: Rewriter, op: tt.Scan, operands: tuple[Value, ...]) -> Outcome:
+    type_ = operands[0].type
+    assert isinstance(type_, TensorType)
+    layout = scan_layout(layout_in(type_), type_.shape, op.axis)
+    values = _together(builder, operands, layout)
+    body = builder.rewrite_body(op.combine)
+    results = unpacked(builder, builder.add(tt.Scan(values, op.axis, body, reverse=op.reverse)), len(values))
+    return repacked(
+        builder,
+        [converted(builder, value, layout_in(old.type)) for value, old in zip(results, op.values, strict=True)],
+    )
+
+
+# What is looked up.
+
+
+def _gather(builder: Builder, op: tt.Gather, operands: tuple[Value, ...]) -> Outcome:
+    source, index = operands
+    type_ = source.type
+    assert isinstance(type_, TensorType)
+    if isinstance(type_.element, PtrType):
+        numbers = builder.add(tt.PtrToInt(source))
+        found = _gathered(builder, numbers, index, op.axis)
+        return builder.add(tt.IntToPtr(found, op.result.type))
+    return _gathered(builder, source, index, op.axis)
+
+
+def _gathered(builder: Builder, source: Value, index: Value, axis: int) -> Value:
+    type_ = source.type
+    assert isinstance(type_, TensorType)
+    buffer = stored(builder, source, row_major(type_.numel))
+    return builder.add(gpu.LocalGather(buffer, index, axis))
+
+
+def _histogram(builder: Builder, op: tt.Histogram, operands: tuple[Value, ...]) -> Outcome:
+    """Counters in shared memory: zeroed, counted up by all threads, and read."""
+    result = op.result.type
+    layout_in(result)
+    zeros = builder.add(arith.ConstantOp(0, with_element(result, i32)))
+    buffer = stored(builder, zeros, row_major(op.bins))
+    builder.add(gpu.LocalAtomicAdd(buffer, *operands))
+    return builder.add(gpu.LocalLoad(buffer, result))
+
+
+def _reshape(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    """Convert what the result's layout cannot have for free."""
+    (value,) = operands
+    source, target = value.type, op.result.type
+    if not isinstance(source, TensorType) or not isinstance(target, TensorType):
+        return None
+    wanted = layout_in(target)
+    if isinstance(op, tt.Broadcast):
+        shape = list(target.shape)
+        for axis, (small, large) in enumerate(zip(source.shape, target.shape, strict=True)):
+            if small != large:
+                wanted = wanted.narrowed(shape, axis)
+                shape[axis] = 1
+    if moved(layout_in(source), wanted, source.numel) is not None:
+        return None
+    value = converted(builder, value, wanted)
+    if isinstance(op, tt.Broadcast):
+        return builder.add(tt.Broadcast(value, target))
+    assert isinstance(op, tt.Reshape)
+    return builder.add(tt.Reshape(value, target, allow_reorder=op.allow_reorder))
+
+
+# Atomics: one of the threads that hold copies does it, and tells the others.
+
+
+def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...], num_warps: int) -> Outcome:
+    if not op.result.uses:
+        return None
+    type_ = op.result.type
+    made = builder.copy(op, operands)
+    if isinstance(type_, TensorType):
+        layout = layout_in(type_)
+        if not any(layout.free[1:]):
+            return made
+        return _told(builder, made, layout)
+    assert isinstance(type_, ScalarType)
+    one = replicated(1, num_warps)
+    told = _told(builder, builder.add(tt.Splat(made, TensorType((1,), type_, one))), one)
+    inner = builder.nested([type_, type_], type_)
+    inner.add(tt.ReduceReturn([inner.parameters[0]]))
+    return builder.add(tt.Reduce([told], 0, inner.finish()))
+
+
+def _told(builder: Builder, value: Value, layout: Layout) -> Value:
+    """The tensor as the first of the threads that hold an element has it."""
+    type_ = value.type
+    assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
+    offsets = buffer_bases(layout, layout, 1 << bits_of(type_.numel), type_.element.bytes)
+    return builder.add(gpu.LocalLoad(stored(builder, value, offsets), type_))

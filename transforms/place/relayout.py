@@ -1,0 +1,256 @@
+"""Rebuilding a kernel with layouts: each tensor in the layouts that a plan says, conversions just before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import cf, core, gpu, scf, tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.traits import Terminator
+from ziggurat.codemodel.transform import rebuilt
+from ziggurat.codemodel.types import TensorType, TupleType, Type, void
+from ziggurat.transforms.place.plan import Plan
+from ziggurat.transforms.place.slots import Slot, component_types, slot_of, slots_of, tensor_type
+
+# What is handed on under one name: the position among the values, and the layout (None of a scalar).
+Entry = tuple[int, Layout | None]
+
+
+def relaid(func: tt.Func, plan: Plan, target: str, num_warps: int) -> gpu.Module:
+    """The GPU module of a kernel by a plan."""
+    rebuilding = _Rebuilding(plan)
+    outside = Builder.root()
+    inside = Builder.root([p.type for p in func.body.parameters], func.body.yield_type)
+    rebuilding.define(func.body.parameters, [(i, None) for i in range(len(inside.parameters))], inside.parameters)
+    rebuilding.blocks(inside, func.body)
+    outside.add(tt.Func(func.sym_name, inside.finish(), divisibility=func.divisibility), func.location)
+    outside.add(core.Unreachable())
+    return gpu.Module(target, num_warps, outside.finish())
+
+
+class _Rebuilding:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.made: dict[Slot, dict[Layout | None, Value]] = {}
+        self._new_blocks: dict[Block, tuple[Block, list[Entry]]] = {}
+        self._entries: dict[Body, list[Entry]] = {}
+        self._deep: dict[Value, list[tuple[Slot, Layout]]] = {}
+
+    # Values.
+
+    def get(self, value: Value, layout: Layout | None) -> Value:
+        """The new value for an old one in a layout; of scalars, without."""
+        slot = slot_of(value)
+        found = self.made.get(slot, {}).get(layout)
+        if found is None:
+            where = value.op.root() if isinstance(value, OpResult) else ""
+            raise InternalError(f"{value!r} was not made in the layout {layout}", str(where))
+        return found
+
+    def define(self, olds: Sequence[Value], entries: Sequence[Entry], news: Sequence[Value]) -> None:
+        """Note what parameters stand for."""
+        for (position, layout), new in zip(entries, news, strict=True):
+            self.made.setdefault((olds[position], 0), {})[layout] = new
+
+    def ensure(self, builder: Builder, slot: Slot, layout: Layout) -> Value:
+        """A slot in a layout that comes from a conversion, made here where it is not yet."""
+        known = self.made.setdefault(slot, {})
+        found = known.get(layout)
+        if found is not None:
+            return found
+        value = slot[0]
+        if slot not in self.plan.groups and isinstance(value, OpResult) and self.plan.is_lazy(value.op):
+            for position, wanted in self.plan.reads(value.op, layout):
+                self.ensure(builder, slot_of(value.op.operands[position]), wanted)
+            self._compute(builder, value.op, layout)
+            return known[layout]
+        home = self.plan.homes.home(slot)
+        if home is None or home not in known:
+            raise InternalError(f"{value!r} is converted, but was not made", "")
+        type_ = tensor_type(slot)
+        assert type_ is not None
+        location = value.op.location if isinstance(value, OpResult) else None
+        converted = gpu.ConvertLayout(known[home], TensorType(type_.shape, type_.element, layout))
+        known[layout] = builder.add(converted, location)
+        return known[layout]
+
+    # Blocks.
+
+    def blocks(self, builder: Builder, body: Body) -> None:
+        """Rebuild the blocks of a body; the parameters of the entry are defined already."""
+        for block in body.blocks[1:]:
+            entries = self._expanded(block.parameters)
+            made = builder.new_block(self._types(block.parameters, entries))
+            self._new_blocks[block] = made, entries
+            self.define(block.parameters, entries, made.parameters)
+        for block in body.blocks:
+            if block is not body.entry:
+                builder.move_to(self._new_blocks[block][0])
+            for op in block.ops:
+                self.op(builder, op)
+
+    def _expanded(self, values: Sequence[Value]) -> list[Entry]:
+        """The entries of parameters of which each is in a group."""
+        return [(i, layout) for i, value in enumerate(values) for layout in self.plan.carried((value, 0))]
+
+    @staticmethod
+    def _types(values: Sequence[Value], entries: Sequence[Entry]) -> list[Type]:
+        return [with_layout(values[position].type, layout) for position, layout in entries]
+
+    # Ops.
+
+    def op(self, builder: Builder, op: Op) -> None:
+        """Rebuild one op, after the conversions that it needs."""
+        if isinstance(op, core.TupleLoad | core.MakeTuple):
+            return  # `slot_of` looks through them.
+        if self.plan.is_lazy(op):
+            for layout in self.plan.wanted((op.result, 0)):
+                if not self.plan.is_late((op.result, 0), layout):
+                    self._compute(builder, op, layout)
+            return
+        for slot, layout in self._needs(op):
+            if self.plan.is_late(slot, layout):
+                self.ensure(builder, slot, layout)
+        if isinstance(op, Terminator):
+            self._leave(builder, op)
+        elif isinstance(op, scf.For | scf.While | scf.If):
+            self._structured(builder, op)
+        else:
+            self._plain(builder, op)
+
+    def _needs(self, op: Op) -> list[tuple[Slot, Layout]]:
+        """What an op and all ops inside of it take."""
+        if not op.bodies:
+            return self.plan.needs.get(op.result, [])
+        found: dict[tuple[Slot, Layout], None] = {}
+        for inner in op.walk():
+            # What is defined inside is converted inside.
+            found.update(dict.fromkeys(n for n in self.plan.needs.get(inner.result, ()) if not _inside(n[0], op)))
+        return list(found)
+
+    def _compute(self, builder: Builder, op: Op, layout: Layout) -> None:
+        """A lazy op with its result in a layout."""
+        wanted = dict(self.plan.reads(op, layout))
+        operands = [self.get(value, wanted.get(position)) for position, value in enumerate(op.operands)]
+        type_ = with_layout(op.result.type, layout)
+        made = (
+            self._sized(op, operands, type_, layout)
+            if isinstance(op, tt.Load)
+            else rebuilt(op, operands, (), (), type_)
+        )
+        self.made.setdefault((op.result, 0), {})[layout] = builder.add(made, op.location)
+
+    def _sized(self, op: tt.Load | tt.Store, operands: Sequence[Value], type_: Type, layout: Layout) -> Op:
+        """A load or a store with its width."""
+        attributes = {**op.attributes, "width": self.plan.accesses.width(op, layout)}
+        return op.SPEC.make(operands, (), attributes, (), type_)
+
+    def _plain(self, builder: Builder, op: Op) -> None:
+        """An op that gives its results at home."""
+        wanted = dict(self.plan.reads(op))
+        operands = [self.get(value, wanted.get(position)) for position, value in enumerate(op.operands)]
+        slots = slots_of(op.result)
+        homes = [self.plan.homes.home(slot) for slot in slots]
+        types = component_types(op.result.type)
+        given = [with_layout(type_, home) for type_, home in zip(types, homes, strict=True)]
+        type_ = void if not given else given[0] if len(given) == 1 else TupleType(tuple(given))
+        if isinstance(op, tt.Load | tt.Store) and isinstance(op.ptr.type, TensorType):
+            made = self._sized(op, operands, type_, wanted[0])
+        else:
+            bodies = [self._copied(builder, body) for body in op.bodies]
+            made = rebuilt(op, operands, bodies, (), type_)
+        result = builder.add(made, op.location)
+        self._results(builder, op, [(i, home) for i, home in enumerate(homes)], result)
+
+    def _copied(self, builder: Builder, body: Body) -> Body:
+        """A body of scalars."""
+        inner = builder.nested([p.type for p in body.parameters], body.yield_type)
+        self.define(body.parameters, [(i, None) for i in range(len(body.parameters))], inner.parameters)
+        self.blocks(inner, body)
+        return inner.finish()
+
+    def _results(self, builder: Builder, op: Op, entries: Sequence[Entry], result: Value) -> None:
+        """Note what an op gives, taking a Tuple apart where a component is used."""
+        if len(entries) == 1:
+            position, layout = entries[0]
+            self.made.setdefault((op.result, position), {})[layout] = result
+            return
+        used = {user.index for user in op.result.uses if isinstance(user, core.TupleLoad)}
+        for index, (position, layout) in enumerate(entries):
+            if position in used:
+                component = builder.add(core.TupleLoad(result, index), op.location)
+                self.made.setdefault((op.result, position), {})[layout] = component
+
+    # Control flow.
+
+    def _structured(self, builder: Builder, op: scf.For | scf.While | scf.If) -> None:
+        entries = [
+            (position, layout)
+            for position in range(len(component_types(op.result.type)))
+            for layout in self.plan.carried((op.result, position))
+        ]
+        if isinstance(op, scf.If):
+            before: list[Value] = [self.get(op.condition, None)]
+            yields = [with_layout(component_types(op.result.type)[i], layout) for i, layout in entries]
+            shift, parameters = 0, []
+        else:
+            before = [self.get(value, None) for value in op.operands[: len(op.operands) - len(op.initial)]]
+            before += [self.get(op.initial[position], layout) for position, layout in entries]
+            yields = self._types(op.initial, entries)
+            shift = len(op.operands) - len(op.initial) > 0  # The index of a for comes first.
+            parameters = [(0, None)] if shift else []
+            parameters += [(position + shift, layout) for position, layout in entries]
+        bodies: list[Body] = []
+        for body in op.bodies:
+            inner = builder.nested(self._types(body.parameters, parameters), scf.packed(yields))
+            self.define(body.parameters, parameters, inner.parameters)
+            self._entries[body] = entries
+            self.blocks(inner, body)
+            bodies.append(inner.finish())
+        made = op.SPEC.make(before, (), dict(op.attributes), bodies, scf.packed(yields))
+        result = builder.add(made, op.location)
+        self._results(builder, op, entries, result)
+
+    def _leave(self, builder: Builder, op: Op) -> None:
+        """A terminator. What the blocks that follow need of this one is converted before it."""
+        block = op.parent
+        assert block is not None
+        if op.successors:
+            values = [*block.parameters, *(inner.result for inner in block.ops)]
+            for slot in (slot for value in values for slot in slots_of(value)):
+                for layout in self.plan.wanted(slot):
+                    if self.plan.is_late(slot, layout):
+                        self.ensure(builder, slot, layout)
+        if isinstance(op, scf.Yield | scf.Condition):
+            first = len(op.operands) - len(op.values)
+            given = [self.get(value, None) for value in op.operands[:first]]
+            given += [self.get(op.values[position], layout) for position, layout in self._entries[block.parent]]
+            made: Op = op.SPEC.make(given, (), {}, (), void)
+        elif isinstance(op, cf.Br | cf.CondBr):
+            successors: list[Successor] = []
+            for old in op.successors:
+                target, entries = self._new_blocks[old.block]
+                successors.append(Successor(target, [self.get(old.arguments[p], layout) for p, layout in entries]))
+            made = rebuilt(op, [self.get(value, None) for value in op.operands], (), successors)
+        else:
+            made = rebuilt(op, [self.get(value, None) for value in op.operands], ())
+        builder.add(made, op.location)
+
+
+def with_layout(type_: Type, layout: Layout | None) -> Type:
+    """The type with this layout, where it is a tensor."""
+    return TensorType(type_.shape, type_.element, layout) if isinstance(type_, TensorType) else type_
+
+
+def _inside(slot: Slot, op: Op) -> bool:
+    """Whether a slot is defined in a body of an op."""
+    block = slot[0].block
+    while block is not None:
+        owner = block.parent.parent
+        if owner is op:
+            return True
+        block = owner.parent if owner is not None else None
+    return False

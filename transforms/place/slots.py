@@ -1,0 +1,122 @@
+"""Slots: the things of a model that are to get a layout, and those that must share one because control flow joins them.
+
+A slot is a value, or a component of a value of a Tuple type; `tuple.load` gives the slot itself. A group is what a loop
+carries under one name, or what a branch gives: the parameters and results are its members, the values handed to them
+its sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from ziggurat.codemodel.dialects import core, scf
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.types import TensorType, TupleType, Type, void
+
+Slot = tuple[Value, int]
+
+
+def slot_of(value: Value) -> Slot:
+    """The slot of a value that is not a Tuple, through the ops that put Tuples together and take them apart."""
+    while isinstance(value, OpResult) and isinstance(value.op, core.TupleLoad):
+        load = value.op
+        whole = load.tuple
+        if not isinstance(whole, OpResult) or isinstance(whole.op, core.TupleLoad | core.TupleWith):
+            raise InternalError("a Tuple that is more than the results of one op", str(load.root()))
+        if not isinstance(whole.op, core.MakeTuple):
+            return whole, load.index
+        value = whole.op.components[load.index]
+    return value, 0
+
+
+def component_types(type_: Type) -> tuple[Type, ...]:
+    """The types of the slots of a value."""
+    if type_ == void:
+        return ()
+    return type_.components if isinstance(type_, TupleType) else (type_,)
+
+
+def slots_of(value: Value) -> tuple[Slot, ...]:
+    """The slots that an op gives, or a parameter is."""
+    return tuple((value, index) for index in range(len(component_types(value.type))))
+
+
+def tensor_type(slot: Slot) -> TensorType | None:
+    """The type of a slot that is a tensor; None of others."""
+    value, index = slot
+    types = component_types(value.type)
+    type_ = types[index]
+    return type_ if isinstance(type_, TensorType) else None
+
+
+def tensor_operands(op: Op) -> list[tuple[int, Slot, TensorType]]:
+    """The operands of an op that are tensors: position, slot and type."""
+    found: list[tuple[int, Slot, TensorType]] = []
+    for position, value in enumerate(op.operands):
+        if isinstance(value.type, TensorType):
+            found.append((position, slot_of(value), value.type))
+    return found
+
+
+@attrs.frozen(eq=False)
+class Group:
+    """Slots that control flow makes one. A source is an op and the slot that it hands on; those inside of a loop come
+    first."""
+
+    members: tuple[Slot, ...]
+    sources: tuple[tuple[Op, Slot], ...]
+
+
+def groups_of(func: Op) -> dict[Slot, Group]:
+    """The group of each slot that has one, scalars included."""
+    found: dict[Slot, Group] = {}
+    for op in func.walk():
+        for group in _groups(op):
+            for member in group.members:
+                found[member] = group
+        for body in op.bodies:
+            for group in _block_groups(body):
+                found[group.members[0]] = group
+    return found
+
+
+def endings(body: Body, kind: type[Op]) -> list[Op]:
+    """The terminators of this kind by which a body is left."""
+    return [block.terminator for block in body.blocks if isinstance(block.terminator, kind)]
+
+
+def _groups(op: Op) -> Iterator[Group]:
+    if isinstance(op, scf.For):
+        for index, initial in enumerate(op.initial):
+            inner = [(end, slot_of(end.operands[index])) for end in endings(op.body, scf.Yield)]
+            members = ((op.body.parameters[index + 1], 0), (op.result, index))
+            yield Group(members, (*inner, (op, slot_of(initial))))
+    elif isinstance(op, scf.While):
+        for index, initial in enumerate(op.initial):
+            inner = [(end, slot_of(end.operands[index])) for end in endings(op.after, scf.Yield)]
+            inner += [(end, slot_of(end.operands[index + 1])) for end in endings(op.before, scf.Condition)]
+            members = ((op.before.parameters[index], 0), (op.after.parameters[index], 0), (op.result, index))
+            yield Group(members, (*inner, (op, slot_of(initial))))
+    elif isinstance(op, scf.If):
+        ends = [*endings(op.then, scf.Yield), *endings(op.otherwise, scf.Yield)]
+        for index in range(len(component_types(op.result.type))):
+            yield Group(((op.result, index),), tuple((end, slot_of(end.operands[index])) for end in ends))
+
+
+def _block_groups(body: Body) -> Iterator[Group]:
+    for block in body.blocks[1:]:
+        for index, parameter in enumerate(block.parameters):
+            sources: list[tuple[Op, Slot]] = []
+            for other in reversed(body.blocks):  # So that what comes from a loop comes first.
+                end = other.terminator
+                sources += [(end, slot_of(s.arguments[index])) for s in end.successors if s.block is block]
+            yield Group(((parameter, 0),), tuple(sources))
+
+
+def carried(op: Op) -> Sequence[Value]:
+    """What a loop carries: the operands that are its first values."""
+    assert isinstance(op, scf.For | scf.While)
+    return op.initial
