@@ -140,10 +140,10 @@ class _Sweep:
                 [p.type for p in parameters], yields if body.yield_type == op.result.type else body.yield_type
             )
             bodies.append(self.body(body, inner, parameters))
-        operands = [self.values[value] for value in op.operands[: 3 if isinstance(op, scf.For) else 1]]
+        # Bounds, or a condition; a while has carried values alone, and those not needed may be gone.
+        fixed = 3 if isinstance(op, scf.For) else 1 if isinstance(op, scf.If) else 0
+        operands = [self.values[value] for value in op.operands[:fixed]]
         if isinstance(op, scf.For | scf.While):
-            if isinstance(op, scf.While):
-                operands = []
             operands += [self.values[op.initial[index]] for index in needed]
         return op.SPEC.copy(op, tuple(operands), (), bodies, yields)
 

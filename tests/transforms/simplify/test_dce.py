@@ -212,6 +212,40 @@ def test_two_of_three_carried_values_are_renumbered(becomes: Any) -> None:
     )
 
 
+def test_the_first_carried_value_of_a_while_goes_with_its_initial_one(becomes: Any) -> None:
+    becomes(
+        dce,
+        """
+        tt.func @"f" (%0 : i32)i32 -> {
+            %z : i32 = arith.muli %0 %0;
+            %1 : Tuple<i32, i32> = scf.while %z %0
+                (%2 : i32, %3 : i32)Tuple<i32, i32> -> {
+                    %4 : i1 = arith.cmpi %3 %0 @slt;
+                    scf.condition %4 %2 %3;
+                }
+                (%5 : i32, %6 : i32)Tuple<i32, i32> -> {
+                    %7 : i32 = arith.addi %6 %6;
+                    scf.yield %5 %7;
+                };
+            %8 : i32 = tuple.load %1 @1;
+            tt.return %8;
+        };""",
+        """
+        tt.func @"f" (%0 : i32)i32 -> {
+            %1 : i32 = scf.while %0
+                (%3 : i32)i32 -> {
+                    %4 : i1 = arith.cmpi %3 %0 @slt;
+                    scf.condition %4 %3;
+                }
+                (%6 : i32)i32 -> {
+                    %7 : i32 = arith.addi %6 %6;
+                    scf.yield %7;
+                };
+            tt.return %1;
+        };""",
+    )
+
+
 def test_a_result_used_as_a_whole_keeps_all(becomes: Any) -> None:
     text = """
         tt.func @"f" (%0 : i32, %c : i1)Tuple<i32, i32> -> {
