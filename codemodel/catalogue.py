@@ -24,7 +24,8 @@ def catalogue() -> str:
 
     by_module: dict[str, list[type[Op]]] = {f"{dialects.__name__}.{name}": [] for name in dialects.__all__}
     for cls in OPS.values():
-        by_module.setdefault(cls.__module__, []).append(cls)
+        # A dialect's second file, as `tt_memory`, is part of it.
+        by_module.setdefault(cls.__module__.removesuffix("_memory"), []).append(cls)
     parts = [_INTRODUCTION]
     for module, classes in by_module.items():
         if not module.startswith(dialects.__name__):

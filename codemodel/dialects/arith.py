@@ -59,6 +59,14 @@ def scalar_of(op: Op, value: Value, kind: str) -> ScalarType:
     raise BuildError(f"{op.NAME} takes {'numbers' if kind == 'any' else kind + 's'}, not {value.type}")
 
 
+def tensor_of(op: Op, value: Value) -> TensorType:
+    """The type of a tensor operand."""
+    type_ = value.type
+    require(isinstance(type_, TensorType), f"{op.NAME} takes a tensor, not {type_}")
+    assert isinstance(type_, TensorType)
+    return type_
+
+
 def same_types(op: Op, *values: Value) -> None:
     """All values have the type of the first."""
     first = values[0].type
