@@ -75,8 +75,9 @@ class Signature:
                 bound[p.name] = rest.pop(0)
         if rest:
             most = sum(1 for p in self.parameters if not p.keyword_only)
+            noun = "argument" if most == 1 else "arguments"
             raise KernelTypeError(
-                f"zg.{self.name} takes at most {most} positional argument(s), got {len(arguments)}", hint=f"zg.{self}"
+                f"zg.{self.name} takes at most {most} positional {noun}, got {len(arguments)}", hint=f"zg.{self}"
             )
         parameters = {p.name: p for p in self.parameters}
         for name, value in keywords.items():

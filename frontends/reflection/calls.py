@@ -80,7 +80,7 @@ def bind_function(function: Function, node: ast.Call, source: Source) -> list[as
     places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     named = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
     if len(node.args) > len(places):
-        raise misfit(f"takes {len(places)} positional argument(s), got {len(node.args)}")
+        raise misfit(f"takes {len(places)} positional argument{'s' if len(places) != 1 else ''}, got {len(node.args)}")
     bound = dict(zip(places, node.args, strict=False))
     for keyword in node.keywords:
         name = keyword.arg or ""

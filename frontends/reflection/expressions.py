@@ -310,7 +310,7 @@ class Expressions:
         if builtin is not None:
             what = f"the builtin '{shown}'"
             hint = hint or f"of Python's builtins a kernel can call {', '.join(BUILTINS)}"
-        elif isinstance(target, types.FunctionType) and not target.__module__.startswith("ziggurat"):
+        elif isinstance(target, types.FunctionType) and not (target.__module__ or "").startswith("ziggurat"):
             what = f"'{shown}', which is a plain Python function,"
             hint += f"decorate {target.__name__} with @zg.function"
         else:

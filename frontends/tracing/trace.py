@@ -177,7 +177,7 @@ def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function
     name = getattr(fn, "__name__", "kernel")
     misfit = misfits(body, len(arguments))
     if misfit:
-        raise LaunchError(f"'{name}' cannot be traced with {len(arguments)} argument(s): {misfit}")
+        raise LaunchError(f"'{name}' cannot be traced with {len(arguments)} arguments: {misfit}")
     trace, given = begin(arguments)
     with recording(trace):
         result = body(*given)
@@ -288,4 +288,4 @@ def require_callable(thing: Any, what: str, count: int) -> None:
         raise KernelSyntaxError(f"{what} is a function, got {thing!r}", caller_location())
     misfit = misfits(thing, count)
     if misfit:
-        raise KernelTypeError(f"{what} is called with {count} argument(s): {misfit}", caller_location())
+        raise KernelTypeError(f"{what} is called with {count} argument{'s' if count != 1 else ''}: {misfit}", caller_location())

@@ -20,10 +20,11 @@ from ziggurat.codemodel.errors import (
     ZigguratError,
 )
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
+    PtrType,
     TensorType,
     TupleType,
     Type,
@@ -168,13 +169,23 @@ def attribute(kernel: Function | Op, types: Sequence[Type], functions: Mapping[s
         attributor.errors.append(
             KernelTypeError(
                 f"the kernel '{name}' returns {describe(found.result)}: a kernel returns nothing",
-                model.location,
+                next((op.location for op in model.walk() if isinstance(op, core.Return) and op.values), model.location),
                 "store results with zg.store",
             )
         )
     if attributor.errors:
-        raise attributor.errors[0] if len(attributor.errors) == 1 else KernelErrors(attributor.errors)
+        errors = sorted(attributor.errors, key=lambda error: _order(error.location))
+        raise errors[0] if len(errors) == 1 else KernelErrors(errors)
     assert found is not None
+    return found
+
+
+def _order(place: Location | None) -> list[tuple[int, int]]:
+    """The key by which errors stand in the order of the kernel's source: the calls that led there, then the place."""
+    found: list[tuple[int, int]] = []
+    while place is not None:
+        found.insert(0, (place.line, place.column))
+        place = place.caller
     return found
 
 
@@ -201,11 +212,11 @@ class _FunctionAttributor:
             joined = type_ if result is None else join(result, type_)
             if isinstance(joined, Unusable):
                 assert result is not None
+                first, second = ("nothing" if one == NONE else describe(one) for one in (result, type_))
                 self.report(
                     op,
                     KernelTypeError(
-                        f"'{self.func.attributes['sym_name']}' returns {describe(result)} on one path and "
-                        f"{describe(type_)} here",
+                        f"'{self.func.attributes['sym_name']}' returns {first} on one path and {second} here",
                         hint="return values of one type on every path",
                     ),
                 )
@@ -249,15 +260,21 @@ class _FunctionAttributor:
             instance = self.library_function(what, symbol, model, (*types, *types))
         wanted: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
         if join(instance.result, wanted) not in (wanted, ERROR):
-            raise KernelTypeError(
-                f"{what}: '{symbol}' gives {describe(instance.result)}, the elements are {describe(wanted)}"
-            )
+            gives = "nothing" if instance.result == NONE else describe(instance.result)
+            raise KernelTypeError(f"{what}: '{symbol}' gives {gives}, the elements are {describe(wanted)}")
         self.scope.callees[self.op.result] = instance
 
     def place(self) -> Location | None:
         """Where the current op stands, with the calls that led there."""
         location = self.op.location
         return location.called_from(self.caller) if location is not None and self.caller is not None else location
+
+    def place_of(self, value: Value) -> Location | None:
+        """Where a value is made, with the calls that led there; of a parameter, where the current op stands."""
+        location = value.op.location if isinstance(value, OpResult) else None
+        if location is None:
+            return self.place()
+        return location.called_from(self.caller) if self.caller is not None else location
 
     # Ops.
 
@@ -336,6 +353,11 @@ class _FunctionAttributor:
     def unusable(self, var: Value, type_: Unusable) -> ZigguratError:
         """The error of reading a variable that has no one value."""
         name = self.names.get(var, "?")
+        if not type_.types and not type_.partly:
+            return KernelNameError(
+                f"'{name}' is used before it is assigned",
+                hint=f"assign '{name}' first; an 'if' that is decided at compile time and not taken assigns nothing",
+            )
         if not type_.types:
             return KernelNameError(
                 f"'{name}' is not defined on every path to here",
@@ -389,7 +411,7 @@ class _FunctionAttributor:
         if isinstance(op, py.Not):
             if isinstance(types[0], ConstantType):
                 return constant(not types[0].value)
-            self.truth(types[0], "not")
+            self.truth(types[0], "not", op.operands[0])
             return i1
         if isinstance(op, py.Pos):
             return types[0]
@@ -407,15 +429,19 @@ class _FunctionAttributor:
             )
         return getattr(self.rules, name)(*types)
 
-    def truth(self, type_: Type, what: str) -> None:
-        """Check that a value can be a condition."""
+    def truth(self, type_: Type, what: str, value: Value) -> None:
+        """Check that a value can be a condition. An error is at the place of the value."""
         if isinstance(type_, TensorType):
             raise KernelTypeError(
                 f"the condition of '{what}' is a tensor, {type_}",
-                hint="a condition is a scalar; use zg.where to choose element by element, or reduce it first (zg.max)",
+                self.place_of(value),
+                "a condition is a scalar; use zg.where to choose element by element, or reduce it first (zg.max)",
             )
         if not is_number(type_):
-            raise KernelTypeError(f"the condition of '{what}' is a number, got {describe(type_)}")
+            hint = "pointers are never null here; compare integers" if isinstance(type_, PtrType) else None
+            raise KernelTypeError(
+                f"the condition of '{what}' is a number, got {describe(type_)}", self.place_of(value), hint
+            )
 
     def pack(self, op: Op) -> Type:
         types = [self.scope.type_of(operand) for operand in op.operands]
@@ -426,10 +452,17 @@ class _FunctionAttributor:
         assert isinstance(op, py.Unpack)
         type_ = self.scope.type_of(op.value)
         parts = components(type_)
+        if (parts is None or len(parts) != op.count) and op.index > 0:
+            return ERROR  # It is reported at the first name.
         if parts is None:
-            raise KernelTypeError(f"{describe(type_)} is not a tuple; it cannot be unpacked into {op.count} names")
+            raise KernelTypeError(
+                f"{describe(type_)} is not a tuple; it cannot be unpacked into {op.count} names",
+                self.place_of(op.value),
+            )
         if len(parts) != op.count:
-            raise KernelTypeError(f"a tuple of {len(parts)} cannot be unpacked into {op.count} names")
+            raise KernelTypeError(
+                f"a tuple of {len(parts)} cannot be unpacked into {op.count} names", self.place_of(op.value)
+            )
         return parts[op.index]
 
     def subscript(self, op: Op) -> Type:
@@ -534,7 +567,7 @@ class _FunctionAttributor:
             check_kind(call, parameter, type_.value)
             return type_.value
         raise KernelTypeError(
-            f"zg.{call}: '{parameter.name}' must be known at compile time; got the run-time value {describe(type_)}",
+            f"zg.{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
             hint="pass a literal, or make it a zg.constexpr parameter",
         )
 
@@ -598,7 +631,7 @@ class _FunctionAttributor:
             chosen = 0 if condition.value else 1
             self.scope.taken[op.result] = chosen
             return NONE if self.suite(op.bodies[chosen]) else _GONE
-        self.truth(condition, "if")
+        self.truth(condition, "if", op.condition)
         before = dict(self.state)
         outcomes: list[State] = []
         for body in op.bodies:
@@ -665,7 +698,8 @@ class _FunctionAttributor:
         head = dict(entry)
         failed: dict[Value, ErrorType] = {}
         known_errors = len(self.program.errors)
-        for _ in range(_MAX_VISITS):
+        # Types rise a few steps each, and from one variable to the next in a visit.
+        for _ in range(_MAX_VISITS * (1 + len(stored))):
             del self.program.errors[known_errors:]
             self.state = dict(head)
             if item is not None:
@@ -679,11 +713,9 @@ class _FunctionAttributor:
                         self.scope.taken[op.result] = 1
                         return NONE
                 elif not isinstance(condition, ErrorType):
-                    self.truth(condition, "while")
+                    self.truth(condition, "while", op.condition.entry.terminator.operands[0])
             self.scope.taken.pop(op.result, None)
             self.suite(bodies[-1])
-            if isinstance(condition, ConstantType) and condition != NONE:
-                raise KernelSyntaxError("this loop never ends: its condition is always true", op.location)
             # What is in error after an iteration keeps its type at the head: the next visit finds the error again.
             failed = {var: ERROR for var in stored if isinstance(self.state[var], ErrorType)}
             after = {
@@ -691,8 +723,16 @@ class _FunctionAttributor:
                 for var in stored
             }
             if all(after[var] == head[var] for var in stored):
+                if isinstance(op, py.While) and isinstance(condition, ConstantType):
+                    raise KernelSyntaxError(
+                        "this loop never ends: its condition is always true",
+                        self.place_of(op.condition.entry.terminator.operands[0]),
+                        "let the condition depend on a variable that the loop changes",
+                    )
                 break
             head.update(after)
+        else:
+            raise AssertionError("the types of a loop's variables do not settle")
         self.scope.joins[op.result] = {var: head[var] for var in stored}
         self.state = {**head, **failed}
         return NONE
@@ -705,7 +745,7 @@ class _FunctionAttributor:
             chosen = 0 if condition.value else 1
             self.scope.taken[op.result] = chosen
             return self.expression(op.bodies[chosen])
-        self.truth(condition, "if")
+        self.truth(condition, "if", op.condition)
         first, second = (self.expression(body) for body in op.bodies)
         scalars = is_number(first) and is_number(second) and not shape_of(first) and not shape_of(second)
         if scalars and isinstance(first, ConstantType) != isinstance(second, ConstantType):
@@ -730,7 +770,7 @@ class _FunctionAttributor:
                     return i1 if runtime else type_
                 result = type_
                 continue
-            self.truth(type_, "and" if is_and else "or")
+            self.truth(type_, "and" if is_and else "or", body.entry.terminator.operands[0])
             runtime = True
         return i1 if runtime else result
 

@@ -83,7 +83,7 @@ _MAX_BITS = 64
 def folded(name: str, *values: Any) -> ConstantType:
     """The constant that Python computes. Raises `KernelTypeError` or `KernelValueError` where Python raises."""
     sign = _WRITTEN[name]
-    shown = [show(value) for value in values]
+    shown = [f"({text})" if text.startswith("-") else text for text in map(show, values)]
     text = f" {sign} ".join(shown) if len(values) == 2 and not sign.isalpha() else f"{sign}({', '.join(shown)})"
     if _is_too_large(name, *values):
         raise KernelValueError(f"cannot compute {text}: the integer does not fit in {_MAX_BITS} bits")

@@ -50,11 +50,15 @@ class RangeType(Type):
 
 @attrs.frozen(str=False)
 class Unusable(Type):
-    """Of a variable that must not be read: `types` are the unlike ones, or empty where it has no value on a path."""
+    """Of a variable that must not be read: `types` are the unlike ones, or empty where it has no value on a path.
+
+    `partly` says that it has a value on another path.
+    """
 
     types: tuple[Type, ...] = ()
     place: Location | None = attrs.field(default=None, eq=False)
     loop: bool = False
+    partly: bool = False
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("unusable", tuple(type_.syntax() for type_ in self.types))
@@ -63,6 +67,7 @@ class Unusable(Type):
 
 
 UNASSIGNED = Unusable()
+PARTLY_ASSIGNED = Unusable(partly=True)
 ERROR = ErrorType()
 
 
@@ -72,10 +77,9 @@ def join(a: Type, b: Type, place: Location | None = None, loop: bool = False) ->
         return a
     if isinstance(a, ErrorType) or isinstance(b, ErrorType):
         return ERROR
-    if isinstance(a, Unusable):
-        return a if a.types or not isinstance(b, Unusable) else b
-    if isinstance(b, Unusable):
-        return b
+    if isinstance(a, Unusable) or isinstance(b, Unusable):
+        unlike = [type_ for type_ in (a, b) if isinstance(type_, Unusable) and type_.types]
+        return unlike[0] if unlike else PARTLY_ASSIGNED
     found = _join(a, b)
     return found if found is not None else Unusable((a, b), place, loop)
 

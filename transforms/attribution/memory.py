@@ -72,11 +72,19 @@ class MemoryTypes:
 
     def _fits(self, name: str, what: str, ptr: Type, value: Type) -> None:
         """`value` broadcasts to the shape of the pointers."""
-        shape = shape_of(ptr)
-        if broadcast_shapes(shape_of(value), shape, f"zg.{name}: {what} and pointers") != shape:
+        shape, given = shape_of(ptr), shape_of(value)
+        padded = (1,) * (len(shape) - len(given)) + given
+        if len(padded) == len(shape) and all(a in (1, b) for a, b in zip(padded, shape, strict=True)):
+            return
+        if not shape:
             raise KernelTypeError(
-                f"zg.{name}: {what} of shape {list(shape_of(value))} does not broadcast to the pointers' {list(shape)}"
+                f"zg.{name}: {what} has the shape {list(given)}, and the pointer is a single one",
+                hint="zg.add(pointer, offsets) gives a tensor of pointers",
             )
+        raise KernelTypeError(
+            f"zg.{name}: the shapes of {what} and the pointers do not match: {list(given)} and {list(shape)}",
+            hint=f"{what} is broadcast to the shape of the pointers: its sizes are equal to theirs, or 1",
+        )
 
     def _mask(self, name: str, ptr: Type, mask: Type | None) -> None:
         if mask is None:
@@ -95,8 +103,11 @@ class MemoryTypes:
         if isinstance(value, ConstantType):
             literal = scalar_type(value)
             if literal.rank > pointee.rank:
-                raise KernelTypeError(f"zg.{name} writes {pointee}, got {describe(value)}")
-            require_fits(value.value, pointee)
+                raise KernelTypeError(f"zg.{name}: the pointers point to {pointee}, {what} is {describe(value)}")
+            try:
+                require_fits(value.value, pointee)
+            except KernelValueError as error:
+                raise KernelValueError(f"zg.{name}: {error.summary}") from None
         elif scalar_type(value) != pointee:
             raise KernelTypeError(
                 f"zg.{name}: the pointers point to {pointee}, {what} is {value}",

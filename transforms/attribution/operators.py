@@ -56,6 +56,8 @@ def operator_error(op: Op, type_: TensorType) -> KernelTypeError:
         hint = "use zg.mul, or zg.exp2(zg.mul(b, zg.log2(a)))"
     elif call is not None:
         hint = f"use zg.{call}({'x' if len(op.operands) == 1 else 'a, b'})"
+    elif isinstance(op, py.Pos):
+        hint = "leave it out"
     else:
-        hint = "compare constants only"
+        hint = "it is for what is known at compile time; use zg.compare"
     return KernelTypeError(f"the operator '{symbol}' does not work on tensors, here {type_}", hint=hint)

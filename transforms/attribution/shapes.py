@@ -246,6 +246,6 @@ class ShapeTypes:
         if acc.element not in allowed:
             raise KernelTypeError(
                 f"zg.dot of {left} accumulates in {' or '.join(map(str, allowed))}, got {acc}",
-                hint=f"zg.zeros({list(shape)}, zg.{element})",
+                hint=f"zg.zeros({show(shape)}, zg.{element})",
             )
         return acc

@@ -108,7 +108,7 @@ def test_default_that_is_a_function(lines):
         ("zg.load()", "zg.load needs its argument 'ptr'", "zg.load()", "zg.load(ptr, mask=None"),
         (
             "zg.program_id(1, 2)",
-            "zg.program_id takes at most 1 positional argument(s), got 2",
+            "zg.program_id takes at most 1 positional argument, got 2",
             "zg.program_id(1, 2)",
             "",
         ),
@@ -120,7 +120,7 @@ def test_default_that_is_a_function(lines):
         ("max(x, key=y)", "max() takes no keyword arguments in a kernel", "key=y", ""),
         (
             "helper(1, 2, 3, c=4)",
-            "helper takes 2 positional argument(s), got 3",
+            "helper takes 2 positional arguments, got 3",
             "helper(1, 2, 3, c=4)",
             "helper(a, b=2",
         ),
