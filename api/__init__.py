@@ -185,6 +185,7 @@ def __getattr__(name: str) -> Any:
     globals()[name] = found
     return found
 
+
 __version__ = "0.1.0"
 
 __all__ = [

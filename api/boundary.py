@@ -1,11 +1,31 @@
-"""The boundary between the compiler's faults and its users' errors."""
+"""The boundary between the compiler and its users: what is our fault is told from what is theirs, and shown as that."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
 
 from ziggurat.codemodel.errors import BuildError, InternalError, ZigguratError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def public(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of what users call: their errors show their own code, not the way through the compiler."""
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*arguments, **keywords)
+        except InternalError:
+            raise  # Whoever looks into it needs the way.
+        except ZigguratError as error:
+            raise error.with_traceback(None) from error.__cause__
+
+    return call
 
 
 @contextmanager

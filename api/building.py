@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ziggurat.arguments import Divisible
+from ziggurat.boundary import public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.types import Type
@@ -16,6 +17,7 @@ from ziggurat.pipeline import triton_model
 from ziggurat.transforms.attribution import constant
 
 
+@public
 def trace(fn: Callable[..., Any], *arguments: Any) -> core.Module:
     """The Triton code model of a kernel that is built by running `fn` on symbolic values.
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ziggurat.boundary import public
 from ziggurat.codemodel.execute import execute as execute_model
 from ziggurat.codemodel.op import Op
 from ziggurat.frontends.language import CALLS, Function
 from ziggurat.transforms.attribution import link
 
 
+@public
 def execute(function: Function | Op, *arguments: Any, symbol: str | None = None) -> Any:
     """The result of a function's Python code model on plain Python values.
 

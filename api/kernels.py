@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
 from ziggurat.arguments import Signature, bind, constant_of, constexpr_names, signature_of
-from ziggurat.boundary import no_faults
+from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1
@@ -40,12 +40,14 @@ class Kernel(Function):
         """The Python code models of the kernel and of the functions it reaches, in one module, callees first."""
         return link(self)
 
+    @public
     def attribution(self, *arguments: Any, **keywords: Any) -> Attribution:
         """Which type each value of the Python model has for these arguments. Its `str` shows the model with the types."""
         types = signature_of(self, arguments, keywords).types
         with no_faults("attributing", lambda: self.model, self.name):
             return attribute(self, types)
 
+    @public
     def triton(self, *arguments: Any, **keywords: Any) -> core.Module:
         """The Triton code model for argument types: `zg.i32`, `zg.ptr(zg.f32)`, `zg.divisible(zg.i32, 16)`.
 
@@ -67,6 +69,7 @@ class Kernel(Function):
         """
         return functools.partial(self._launch, grid)
 
+    @public
     def _launch(self, grid: Grid, *arguments: Any, strict: bool = False, **keywords: Any) -> None:
         """Run the kernel on arrays in memory. With `strict`, what is undefined is filled with NaN or extreme numbers."""
         from ziggurat.backend.reference.run import run

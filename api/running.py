@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ziggurat.boundary import no_faults
+from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.op import Op, require_model
 from ziggurat.grids import sizes_of
 
 
+@public
 def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = False) -> None:
     """Run a Triton model once for each program of a grid, on NumPy arrays and numbers.
 
