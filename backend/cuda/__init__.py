@@ -1,0 +1,1 @@
+"""The runtime: kernels that are compiled are loaded, launched and kept, on cuda.bindings alone."""

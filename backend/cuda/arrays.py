@@ -1,0 +1,187 @@
+"""Arrays on a GPU, of any library, without importing that library.
+
+An array is known by what it has: `data_ptr()` (torch), `__cuda_array_interface__` (CuPy, Numba, JAX …) or
+`__dlpack__`. A `Reader` says how a launch gets what it needs out of an array: as source text that is compiled into
+the launch, since a call there costs more than what it does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.cuda import dlpack
+from ziggurat.backend.cuda.driver import STREAMS, own_stream
+from ziggurat.backend.launch.arrays import ELEMENTS
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, i1
+
+# Element types by the last word of their names, as NumPy, torch and JAX spell them.
+NAMES: dict[str, ScalarType] = {
+    **{f"int{bits}": SCALARS[f"i{bits}"] for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": SCALARS[f"u{bits}"] for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": SCALARS[f"f{bits}"] for bits in (16, 32, 64)},
+    "bool": i1,
+    "bfloat16": bf16,
+    "float8_e4m3fn": f8e4m3,
+    "float8_e5m2": f8e5m2,
+}
+
+
+@attrs.frozen
+class View:
+    """What a launch needs to know of an array: the address of its first element, the elements' type, the number of
+    its device or None, and the address of the stream on which it was last written, or None."""
+
+    address: int
+    element: ScalarType
+    device: int | None = None
+    stream: int | None = None
+
+
+@attrs.frozen
+class Reader:
+    """How arrays of a type are read in a launch: expressions over `{0}`, the array.
+
+    `address` and `element` give the address and a key for the element type; `device` the device's number, or "None"
+    where the array does not say. `stream` makes the function that gives the current stream (an object of the
+    driver's) for a device.
+    """
+
+    name: str
+    address: str
+    element: str
+    device: str
+    stream: Callable[[], Callable[[Any], int]]
+
+
+def reader_of(array: Any) -> Reader | None:
+    """How to read arrays like this one; None for what is not an array on a GPU."""
+    if _has(array, "data_ptr") and hasattr(array, "dtype"):
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(array, torch.Tensor):
+            return _TORCH if array.is_cuda else None
+        return _POINTER if _on_gpu(array) else None
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(array, cupy.ndarray):
+        return _CUPY
+    if isinstance(getattr(array, "element", None), ScalarType) and hasattr(array, "pointer"):
+        return OWN
+    if hasattr(array, "__cuda_array_interface__") or _on_gpu(array):
+        return _PROTOCOL
+    return None
+
+
+def view(array: Any, name: str) -> View:
+    """What a launch needs to know of an array on a GPU. `name` is the parameter's, for messages.
+
+    Raises `LaunchError` for arrays elsewhere, and for element types that kernels lack.
+    """
+    reader = reader_of(array)
+    if reader is None:
+        raise LaunchError(
+            f"'{name}' is not an array on a GPU", hint="move it there: zg.to_device(array), or .cuda() of torch"
+        )
+    if reader is _PROTOCOL:
+        seen = _by_protocol(array)
+        if seen is None or seen.element is None:  # pyright: ignore[reportUnnecessaryComparison]
+            raise _unknown(name, getattr(array, "dtype", "an unknown type"))
+        return seen
+    scope = {"_a": array}
+    address = int(eval(reader.address.format("_a"), scope))
+    element = array.element if reader is OWN else _element(array.dtype)
+    if element is None:
+        raise _unknown(name, array.dtype)
+    device = eval(reader.device.format("_a"), scope)
+    return View(address, element, None if device is None else int(device))
+
+
+def protocol_address(array: Any) -> int:
+    """The address of an array that is known by a protocol. It waits for the stream the array comes with, if that is
+    another than ours."""
+    seen = _by_protocol(array)
+    assert seen is not None
+    # 1 is the protocol's name for the default stream, which is 0 elsewhere.
+    if seen.stream is not None and seen.stream != (own_stream() or 1):
+        _after(seen.stream)
+    return seen.address
+
+
+def protocol_element(array: Any) -> ScalarType | None:
+    """The element type of an array that is known by a protocol."""
+    seen = _by_protocol(array)
+    return None if seen is None else seen.element
+
+
+def _unknown(name: str, dtype: Any) -> LaunchError:
+    return LaunchError(
+        f"'{name}' is an array of {dtype}, which kernels do not have", hint=f"they have {', '.join(NAMES)}"
+    )
+
+
+def _has(array: Any, method: str) -> bool:
+    return callable(getattr(array, method, None))
+
+
+def _on_gpu(array: Any) -> bool:
+    """Whether an object that says where it is says that it is on a GPU."""
+    if getattr(array, "is_cuda", False) is True or str(getattr(array, "device", "")).startswith("cuda"):
+        return True
+    if not _has(array, "__dlpack__") or not _has(array, "__dlpack_device__"):
+        return False
+    try:
+        return int(array.__dlpack_device__()[0]) in dlpack.CUDA_KINDS
+    except (RuntimeError, TypeError, ValueError):
+        return False
+
+
+def _element(dtype: Any) -> ScalarType | None:
+    if isinstance(dtype, np.dtype):
+        return ELEMENTS.get(dtype)  # pyright: ignore[reportUnknownArgumentType]
+    name = getattr(dtype, "__name__", None) or str(dtype)
+    return NAMES.get(name.rpartition(".")[2])
+
+
+def _by_protocol(array: Any) -> View | None:
+    interface: dict[str, Any] | None = getattr(array, "__cuda_array_interface__", None)
+    if interface is None:
+        return dlpack.view(array)
+    element = _element(array.dtype) if hasattr(array, "dtype") else None
+    if element is None:
+        element = ELEMENTS.get(np.dtype(interface["typestr"]))
+    # An array without elements has no address, and some say None for it.
+    return View(int(interface["data"][0] or 0), element, None, interface.get("stream"))  # pyright: ignore[reportArgumentType]
+
+
+def _after(stream: int) -> None:
+    from ziggurat.backend.cuda.driver import check, cuda, current_context
+
+    current_context()
+    check(cuda().cuStreamSynchronize(STREAMS[stream]), "waiting for the stream of an array")
+
+
+def _torch_stream() -> Callable[[Any], int]:
+    torch: Any = sys.modules["torch"]
+    # A build of torch may hide the quick way; the public one makes an object each time.
+    public: Callable[[Any], int] = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
+    return getattr(torch._C, "_cuda_getCurrentRawStream", public)
+
+
+def _cupy_stream() -> Callable[[Any], int]:
+    current: Callable[[], Any] = sys.modules["cupy"].cuda.get_current_stream
+    return lambda device: current().ptr
+
+
+def _own_stream() -> Callable[[Any], int]:
+    return lambda device: own_stream()
+
+
+_TORCH = Reader("torch", "{0}.data_ptr()", "{0}.dtype", "{0}.get_device()", _torch_stream)
+_POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "None", _own_stream)
+_CUPY = Reader("cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream)
+OWN = Reader("own", "{0}.pointer", "{0}.element.name", "{0}.device", _own_stream)
+_PROTOCOL = Reader("protocol", "_protocol_address({0})", "_protocol_element({0}).name", "None", _own_stream)

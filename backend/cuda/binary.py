@@ -1,0 +1,99 @@
+"""A compiled kernel as a plain value: what the compiler hands to the runtime, and what the cache keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from ziggurat.codemodel.types import SCALARS
+
+POINTER: Final = "ptr"
+TENSOR_MAP: Final = "tensormap"
+KINDS: Final = (*SCALARS, POINTER, TENSOR_MAP)
+
+
+@attrs.frozen
+class Parameter:
+    """One parameter of the machine's kernel.
+
+    `kind` is the name of a scalar type ("i32", "f32" …), "ptr", or "tensormap". It takes the run-time argument of its
+    own place among the parameters, unless `argument` names another. Of an argument that is a descriptor, `part` says
+    what it takes: "map", "base", "shape0", "stride0" (in elements) and so on; `box` (outermost axis first) and
+    `swizzle` (0, 32, 64 or 128 bytes) say how the map is encoded.
+    """
+
+    kind: str
+    box: tuple[int, ...] = ()
+    swizzle: int = 0
+    part: str = ""
+    argument: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"a parameter is of kind {', '.join(KINDS)}; got {self.kind!r}")
+
+
+@attrs.frozen
+class Binary:
+    """A kernel for one target: PTX text, or the bytes of a cubin.
+
+    `symbol` is its name in `code`; `name` the kernel's name for people. `shared` is the dynamic shared memory of a
+    program in bytes, `parameters` are in the order of the code's. `metadata` holds what is worth keeping beside it,
+    as JSON can hold it.
+    """
+
+    symbol: str
+    code: str | bytes = attrs.field(repr=False)
+    num_warps: int
+    shared: int
+    parameters: tuple[Parameter, ...]
+    target: str
+    name: str = ""
+    metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a program."""
+        return 32 * self.num_warps
+
+    @property
+    def title(self) -> str:
+        """The name for messages."""
+        return self.name or self.symbol
+
+    def to_bytes(self) -> bytes:
+        """This value as bytes: a line of JSON, then the code."""
+        code = self.code.encode() if isinstance(self.code, str) else self.code
+        head = {
+            "symbol": self.symbol,
+            "ptx": isinstance(self.code, str),
+            "num_warps": self.num_warps,
+            "shared": self.shared,
+            "parameters": [attrs.astuple(parameter) for parameter in self.parameters],
+            "target": self.target,
+            "name": self.name,
+            "metadata": dict(self.metadata),
+        }
+        return json.dumps(head).encode() + b"\n" + code
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Binary:
+        """The value that `to_bytes` wrote. Raises `ValueError` for other bytes."""
+        line, _, code = data.partition(b"\n")
+        try:
+            head = json.loads(line)
+            return cls(
+                symbol=head["symbol"],
+                code=code.decode() if head["ptx"] else code,
+                num_warps=head["num_warps"],
+                shared=head["shared"],
+                parameters=tuple(Parameter(kind, tuple(box), *rest) for kind, box, *rest in head["parameters"]),
+                target=head["target"],
+                name=head["name"],
+                metadata=head["metadata"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"these bytes are not a compiled kernel: {error}") from None

@@ -1,0 +1,75 @@
+"""Reading the address and element type out of a DLPack capsule.
+
+The structures are those of DLPack's header (dmlc/dlpack, versions 0 and 1); a capsule is taken and at once let go
+again, so the array must outlive what is done with its address, as every argument of a launch does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, i1
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cuda.arrays import View
+
+CUDA_KINDS = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_kind", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+# DLDataTypeCode with the number of bits.
+_CODES: dict[tuple[int, int], ScalarType] = {
+    **{(0, bits): SCALARS[f"i{bits}"] for bits in (8, 16, 32, 64)},
+    **{(1, bits): SCALARS[f"u{bits}"] for bits in (8, 16, 32, 64)},
+    **{(2, bits): SCALARS[f"f{bits}"] for bits in (16, 32, 64)},
+    (4, 16): bf16,
+    (6, 8): i1,
+    (10, 8): f8e4m3,  # kDLFloat8_e4m3fn
+    (12, 8): f8e5m2,
+}
+
+
+def view(array: Any) -> View | None:
+    """What a launch needs to know of an array with the DLPack protocol; None where its elements are of a type that
+    kernels lack."""
+    from ziggurat.backend.cuda.arrays import View
+
+    capsule = array.__dlpack__()
+    api = ctypes.pythonapi
+    api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    if api.PyCapsule_IsValid(capsule, b"dltensor"):
+        tensor = _Tensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor"))
+    else:
+        tensor = _Versioned.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor_versioned")).tensor
+    element = _CODES.get((tensor.code, tensor.bits))
+    if element is None or tensor.lanes != 1 or tensor.device_kind not in CUDA_KINDS:
+        return None
+    return View((tensor.data or 0) + tensor.offset, element, tensor.device)

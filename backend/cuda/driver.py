@@ -1,0 +1,313 @@
+"""The CUDA driver: devices, contexts, streams, and kernels loaded from binaries.
+
+The caller's current context is used; where there is none, the primary context of a device, which is the one that
+CUDA's run time, and so torch and CuPy, use. cuda.bindings is imported when a device is first asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from ziggurat.backend.cuda.binary import Binary
+from ziggurat.backend.cuda.failures import failure, out_of_resources
+from ziggurat.codemodel.errors import LaunchError, TargetError
+
+_LOG_BYTES = 16384
+
+
+@functools.cache
+def cuda() -> Any:
+    """The module `cuda.bindings.driver`, with the driver started. Raises `LaunchError` where there is none."""
+    try:
+        driver: Any = importlib.import_module("cuda.bindings.driver")
+    except ImportError:
+        raise LaunchError(
+            "kernels run on a GPU through cuda-bindings, which is not here", hint="pip install cuda-bindings"
+        ) from None
+    try:
+        status = driver.cuInit(0)[0]
+    except RuntimeError as error:  # The driver's library is not there.
+        raise LaunchError(
+            f"there is no NVIDIA driver here: {error}", hint="kernels run on NumPy arrays without one"
+        ) from None
+    if status:
+        raise failure(status.name, "starting the NVIDIA driver")
+    return driver
+
+
+def check(result: tuple[Any, ...], doing: str) -> Any:
+    """What a call of the driver gave: nothing, a value, or several. Raises the error for its status."""
+    status, *values = result
+    if status:
+        raise failure(status.name, doing)
+    return None if not values else values[0] if len(values) == 1 else tuple(values)
+
+
+@attrs.frozen
+class Device:
+    """A GPU, by its number in the driver's order. Its properties are asked for when they are read."""
+
+    number: int
+
+    def attribute(self, name: str) -> int:
+        """A property by the end of its name in `CUdevice_attribute`: "MULTIPROCESSOR_COUNT"."""
+        return _attribute(self.number, name)
+
+    @property
+    def name(self) -> str:
+        """What the maker calls it: "NVIDIA H200"."""
+        text: bytes = check(cuda().cuDeviceGetName(100, _handle(self.number)), "asking for the device's name")
+        return text.split(b"\0")[0].decode()
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Compute capability: (9, 0)."""
+        return self.attribute("COMPUTE_CAPABILITY_MAJOR"), self.attribute("COMPUTE_CAPABILITY_MINOR")
+
+    @property
+    def target(self) -> str:
+        """The target to compile for: "sm_90a". From 9.0 on, with the instructions of this device alone ("a")."""
+        major, minor = self.capability
+        return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+    @property
+    def multiprocessors(self) -> int:
+        return self.attribute("MULTIPROCESSOR_COUNT")
+
+    @property
+    def max_shared(self) -> int:
+        """Shared memory that a program can have, in bytes."""
+        return self.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+
+    @property
+    def register_file(self) -> int:
+        """Registers that the threads of a program share."""
+        return self.attribute("MAX_REGISTERS_PER_BLOCK")
+
+    @property
+    def l2_bytes(self) -> int:
+        """Size of the last cache before memory."""
+        return self.attribute("L2_CACHE_SIZE")
+
+
+@functools.cache
+def _handle(number: int) -> Any:
+    count = device_count()
+    if not 0 <= number < count:
+        raise LaunchError(f"there is no device {number}: there are {count}")
+    return check(cuda().cuDeviceGet(number), "opening a device")
+
+
+@functools.cache
+def _attribute(number: int, name: str) -> int:
+    driver = cuda()
+    attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+    return int(check(driver.cuDeviceGetAttribute(attribute, _handle(number)), f"asking a device for {name}"))
+
+
+def device_count() -> int:
+    """How many devices there are."""
+    return int(check(cuda().cuDeviceGetCount(), "counting devices"))
+
+
+def driver_version() -> str:
+    """The newest CUDA version that the driver knows: "13.0"."""
+    version = int(check(cuda().cuDriverGetVersion(), "asking for the driver's version"))
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+@functools.cache
+def _primary(number: int) -> Any:
+    return check(cuda().cuDevicePrimaryCtxRetain(_handle(number)), "opening a device's context")
+
+
+def current_context() -> Any:
+    """The current context; where the thread has none, the first device's primary context becomes current."""
+    driver = cuda()
+    context = check(driver.cuCtxGetCurrent(), "asking for the current context")
+    if int(context) == 0:
+        context = _primary(0)
+        check(driver.cuCtxSetCurrent(context), "making a context current")
+    return context
+
+
+def current_device() -> Device:
+    """The device of the current context."""
+    current_context()
+    return Device(int(check(cuda().cuCtxGetDevice(), "asking for the current device")))
+
+
+@contextmanager
+def on_device(number: int | None) -> Generator[Any, None, None]:
+    """Make a device's context current for a while: the one that is, where it is of that device; otherwise the primary
+    one."""
+    driver = cuda()
+    if number is None or number == current_device().number:
+        yield current_context()
+        return
+    context = _primary(number)
+    check(driver.cuCtxPushCurrent(context), "making a context current")
+    try:
+        yield context
+    finally:
+        check(driver.cuCtxPopCurrent(), "going back to the context before")
+
+
+# Streams.
+
+
+class _Streams(dict[int, Any]):
+    """Stream objects by their address, made once: building one costs as much as a third of a launch."""
+
+    def __missing__(self, address: int) -> Any:
+        if len(self) > 1000:
+            self.clear()
+        stream = self[address] = cuda().CUstream(address)
+        return stream
+
+
+STREAMS = _Streams()
+_own = threading.local()
+
+
+def own_stream() -> int:
+    """The address of this thread's stream for arrays that belong to no library: the default stream (0) outside of
+    `using_stream`."""
+    return getattr(_own, "address", 0)
+
+
+@contextmanager
+def using_stream(address: int) -> Generator[None, None, None]:
+    """Let launches of this thread on `DeviceArray`s, and copies of these, go to a stream for a while."""
+    before = own_stream()
+    _own.address = address
+    try:
+        yield
+    finally:
+        _own.address = before
+
+
+def synchronize(kernel: str | None = None, stream: int | None = None) -> None:
+    """Wait until the current device has done all that was asked of it, or a stream has. Raises what kernels failed
+    with.
+
+    `kernel` names the only one that can have failed.
+    """
+    current_context()
+    driver = cuda()
+    result = driver.cuCtxSynchronize() if stream is None else driver.cuStreamSynchronize(STREAMS[stream])
+    if result[0]:
+        raise failure(result[0].name, "waiting for the device", kernel, certain=kernel is not None)
+
+
+# Kernels.
+
+
+@attrs.frozen(eq=False)
+class Loaded:
+    """A binary in a context: ready to launch. `context` is that context's address."""
+
+    binary: Binary
+    context: int
+    function: Any = attrs.field(repr=False)
+    module: Any = attrs.field(repr=False)
+
+    def _ask(self, name: str) -> int:
+        driver = cuda()
+        attribute = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        return int(
+            check(driver.cuFuncGetAttribute(attribute, self.function), f"asking '{self.binary.title}' for {name}")
+        )
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread."""
+        return self._ask("NUM_REGS")
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a thread in bytes: what is spilled, and the stack."""
+        return self._ask("LOCAL_SIZE_BYTES")
+
+    @property
+    def static_shared(self) -> int:
+        """Shared memory of a program beside the dynamic one, in bytes."""
+        return self._ask("SHARED_SIZE_BYTES")
+
+    @property
+    def max_threads(self) -> int:
+        """The most threads that a program of this kernel can have."""
+        return self._ask("MAX_THREADS_PER_BLOCK")
+
+    def check_fits(self) -> None:
+        """Raise `LaunchError` when a program is too large for the current device, saying what is too much."""
+        threads, device = self.binary.threads, current_device()
+        shared = self.binary.shared + self.static_shared
+        if threads > self.max_threads or shared > device.max_shared:
+            raise self.too_large()
+
+    def too_large(self) -> LaunchError:
+        """The error that says what a program of this kernel needs, and what there is."""
+        device = current_device()
+        return out_of_resources(
+            self.binary.title,
+            threads=self.binary.threads,
+            registers=self.registers,
+            shared=self.binary.shared + self.static_shared,
+            max_threads=self.max_threads,
+            register_file=device.register_file,
+            max_shared=device.max_shared,
+        )
+
+
+def load(binary: Binary) -> Loaded:
+    """Load a kernel into the current context; PTX is assembled by the driver.
+
+    Raises `LaunchError` when the device is of another target or has no room for a program, and `TargetError` with the
+    assembler's log when the driver refuses the code.
+    """
+    driver = cuda()
+    context = current_context()
+    module = _load_module(driver, binary)
+    name = binary.symbol.encode()
+    function = check(driver.cuModuleGetFunction(module, name), f"finding '{binary.symbol}' in its own code")
+    loaded = Loaded(binary, int(context), function, module)
+    loaded.check_fits()
+    if binary.shared + loaded.static_shared > 48 * 1024:  # More than that has to be asked for.
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        check(driver.cuFuncSetAttribute(function, attribute, binary.shared), f"shared memory for '{binary.title}'")
+    return loaded
+
+
+def _load_module(driver: Any, binary: Binary) -> Any:
+    code = binary.code.encode() + b"\0" if isinstance(binary.code, str) else binary.code
+    log = bytearray(_LOG_BYTES)
+    options = driver.CUjit_option
+    keys = [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
+    status, module = driver.cuModuleLoadDataEx(code, len(keys), keys, [log, len(log)])
+    if not status:
+        return module
+    said = log.split(b"\0")[0].decode(errors="replace").strip()
+    title, target, device = binary.title, binary.target, current_device()
+    if status.name == "CUDA_ERROR_NO_BINARY_FOR_GPU" or (target != device.target and "target" in said.lower()):
+        raise LaunchError(
+            f"'{title}' was compiled for {target}, and {device.name} is {device.target}", hint=said or None
+        )
+    if status.name == "CUDA_ERROR_UNSUPPORTED_PTX_VERSION":
+        raise LaunchError(
+            f"the driver (CUDA {driver_version()}) is too old for the PTX of '{title}'",
+            hint="a newer driver; it says: " + said,
+        )
+    if status.name in ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_INVALID_SOURCE"):
+        raise TargetError(
+            f"the driver's assembler refuses '{title}' ({status.name}):\n{said or '(it does not say why)'}",
+            hint="look at the kernel's zg.inline_asm_elementwise; if it has none, please report this",
+        )
+    raise failure(status.name, "loading the code", title)

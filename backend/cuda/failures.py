@@ -1,0 +1,83 @@
+"""What a status of the CUDA driver means, in words for the person who wrote or launched the kernel."""
+
+from __future__ import annotations
+
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, ZigguratError
+
+# After these, every call in the context fails until the process (or at least the context) is gone.
+_FAULTS = {
+    "CUDA_ERROR_ILLEGAL_ADDRESS": (MemoryAccessError, "touched memory outside of its arrays"),
+    "CUDA_ERROR_MISALIGNED_ADDRESS": (
+        MemoryAccessError,
+        "touched memory at an address that its access is not aligned to",
+    ),
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE": (MemoryAccessError, "touched memory of the wrong kind"),
+    "CUDA_ERROR_ASSERT": (KernelRuntimeError, "stopped at a device assertion"),
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION": (
+        KernelRuntimeError,
+        "met an instruction that the device does not have or has trapped on",
+    ),
+    "CUDA_ERROR_HARDWARE_STACK_ERROR": (KernelRuntimeError, "ran over its stack"),
+    "CUDA_ERROR_INVALID_PC": (KernelRuntimeError, "jumped to an address that holds no code"),
+    "CUDA_ERROR_LAUNCH_FAILED": (KernelRuntimeError, "failed while it ran"),
+    "CUDA_ERROR_LAUNCH_TIMEOUT": (KernelRuntimeError, "ran longer than the device's watchdog allows"),
+}
+_ADVICE = {
+    "CUDA_ERROR_ILLEGAL_ADDRESS": "look for a missing mask, or an i32 offset that overflows; "
+    "kernel[grid](…) on copies of the arrays in NumPy names the place",
+    "CUDA_ERROR_MISALIGNED_ADDRESS": "look for a false zg.multiple_of or zg.max_contiguous, "
+    "or a view that starts in the middle",
+}
+_GONE = "CUDA keeps failing in this context now: start the process again"
+
+NO_DEVICE = ("CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_INVALID_DEVICE")
+
+
+def failure(status: str, doing: str, kernel: str | None = None, certain: bool = False) -> ZigguratError:
+    """The error for a status, given by its name in `CUresult`.
+
+    `doing` says what was asked of the driver. `kernel` is the kernel in question; `certain` that it was the one
+    running: a fault shows at a later call, whatever that call is.
+    """
+    if status in _FAULTS:
+        error, what = _FAULTS[status]
+        if kernel is not None and certain:
+            subject = f"the kernel '{kernel}'"
+        elif kernel is not None:
+            subject = f"'{kernel}', or a kernel launched before it,"
+        else:
+            subject = "a kernel launched before"
+        hint = _ADVICE.get(status)
+        which = None if certain else "which kernel: kernel[grid](…, check=True) waits for each launch"
+        return error(f"{subject} {what} ({status})", hint="; ".join(filter(None, (hint, which, _GONE))))
+    about = f" of '{kernel}'" if kernel is not None else ""
+    if status in NO_DEVICE:
+        return LaunchError(f"{doing}{about}: there is no such device ({status})")
+    if status == "CUDA_ERROR_OUT_OF_MEMORY":
+        return LaunchError(f"{doing}{about}: the device is out of memory", hint="free arrays, or make smaller ones")
+    return LaunchError(f"{doing}{about} failed: the driver says {status}")
+
+
+def out_of_resources(
+    kernel: str, *, threads: int, registers: int, shared: int, max_threads: int, register_file: int, max_shared: int
+) -> LaunchError:
+    """The error for a kernel that a multiprocessor has no room for; it names what is too much. Sizes of shared memory
+    are in bytes."""
+    found: list[str] = []
+    hints: list[str] = []
+    if shared > max_shared:
+        found.append(f"{shared} bytes of shared memory, where the device has {max_shared} for a program")
+        hints.append("smaller blocks, or a lower num_stages")
+    # The registers of a warp are handed out in units of 256.
+    if -(-registers * 32 // 256) * 256 * (threads // 32) > register_file:
+        found.append(
+            f"{registers} registers for each of {threads} threads, where the device has {register_file} in all"
+        )
+        hints.append("fewer warps, or smaller blocks")
+    elif threads > max_threads:
+        found.append(f"{threads} threads, where it can have {max_threads} with its {registers} registers")
+        hints.append("fewer warps")
+    what = " and ".join(found) or f"{threads} threads of {registers} registers and {shared} bytes of shared memory"
+    return LaunchError(
+        f"'{kernel}' does not fit on the device: a program needs {what}", hint="; ".join(hints) or "smaller blocks"
+    )

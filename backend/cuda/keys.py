@@ -1,0 +1,86 @@
+"""The key of a compiled kernel: equal for equal models, whatever their sources look like.
+
+Locations do not count, nor the names of variables, so that comments and renamed variables do not make a kernel be
+compiled again. Only an assertion's place counts, because the kernel prints it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ziggurat.backend as backend
+import ziggurat.codemodel as codemodel
+import ziggurat.transforms as transforms
+from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.op import Block, Op, Value
+from ziggurat.codemodel.text.writer import attribute_text
+
+# Attributes that only name things for people.
+_NAMES: dict[type[Op], frozenset[str]] = {core.Var: frozenset({"name"})}
+_PLACED = (tt.Assert,)
+
+
+def key(model: Op, target: str, options: Mapping[str, Any]) -> str:
+    """64 hexadecimal digits for a model, a target such as "sm_90a", options, and the version of this compiler.
+
+    Options are constants as an attribute can hold them; their order does not count. Raises `TypeError` for other
+    options.
+    """
+    digest = hashlib.sha256()
+    said = ";".join(f"{name}={attribute_text(options[name])}" for name in sorted(options))
+    digest.update(f"{compiler_version()}\n{target}\n{said}\n".encode())
+    lines: list[str] = []
+    _write(model, {}, {}, lines.append)
+    digest.update("\n".join(lines).encode())
+    return digest.hexdigest()
+
+
+def _write(op: Op, numbers: dict[Value, int], blocks: dict[Block, int], write: Callable[[str], None]) -> None:
+    """Write all that `==` of ops compares, but names, in an order that does not depend on the process."""
+
+    def number(value: Value) -> int:
+        return numbers[value] if value in numbers else numbers.setdefault(value, -1 - len(numbers))
+
+    hidden = _NAMES.get(type(op), frozenset[str]())
+    fields = op.__dict__
+    constants = (f"{a.name}={attribute_text(fields[a.name])}" for a in op.SPEC.attributes if a.name not in hidden)
+    targets = ((blocks.get(s.block, -1), [number(value) for value in s.arguments]) for s in op.successors)
+    place = op.location if isinstance(op, _PLACED) else None
+    write(
+        f"{op.NAME} {op.result.type} {[number(value) for value in op.operands]} {list(targets)} {list(constants)}"
+        + (f" {place.file}:{place.line}" if place is not None else "")
+    )
+    for body in op.bodies:
+        for block in body.blocks:
+            blocks[block] = len(blocks)
+        for block in body.blocks:
+            for parameter in block.parameters:
+                numbers[parameter] = len(numbers)
+            write(f"{{ {body.yield_type} {[str(parameter.type) for parameter in block.parameters]}")
+            for inner in block.ops:
+                _write(inner, numbers, blocks, write)
+                numbers[inner.result] = len(numbers)
+        write("}")
+
+
+@functools.cache
+def compiler_version() -> str:
+    """A name for the sources of the rooms that compile, and of LLVM. Another file, or one written again, is another
+    version."""
+    digest = hashlib.sha256()
+    for room in (codemodel, transforms, backend):
+        assert room.__file__ is not None
+        folder = Path(room.__file__).parent
+        for file in sorted(folder.rglob("*.py")):
+            state = file.stat()
+            digest.update(f"{file.relative_to(folder)} {state.st_size} {state.st_mtime_ns}\n".encode())
+    try:
+        llvm = importlib.metadata.version("llvmlite")
+    except importlib.metadata.PackageNotFoundError:
+        llvm = "none"
+    return f"llvmlite {llvm} {digest.hexdigest()}"

@@ -1,0 +1,294 @@
+"""Launching: `Dispatcher` for a kernel that is compiled for its arguments, `Launcher` for one that is compiled
+already."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ziggurat.backend.cuda.arrays import reader_of, view
+from ziggurat.backend.cuda.binary import POINTER, Binary
+from ziggurat.backend.cuda.driver import (
+    STREAMS,
+    Loaded,
+    cuda,
+    current_context,
+    current_device,
+    load,
+    on_device,
+    own_stream,
+    synchronize,
+)
+from ziggurat.backend.cuda.failures import failure
+from ziggurat.backend.cuda.packing import Packing, Slot
+from ziggurat.backend.cuda.routes import Route
+from ziggurat.backend.cuda.specialize import (
+    MISSING,
+    KernelParameter,
+    Kind,
+    Specialization,
+    described,
+    kind_of,
+)
+from ziggurat.backend.cuda.tensormap import TensorDescriptor
+from ziggurat.codemodel.errors import LaunchError
+
+Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], "int | tuple[int, ...]"]
+Build = Callable[[Specialization], Binary]
+OnHost = Callable[[Any, dict[str, Any], dict[str, Any]], None]
+
+_LIMITS = (2**31 - 1, 65535, 65535)
+
+
+def sizes_of(grid: Grid, kernel: str, constants: dict[str, Any]) -> tuple[int, int, int]:
+    """The three sizes of a grid. Raises `LaunchError` for what is none."""
+    given: Any = grid(constants) if callable(grid) else grid
+    sizes = (given,) if isinstance(given, int) else tuple(given)
+    try:
+        numbers = [size.__index__() for size in sizes]
+    except AttributeError:
+        numbers = [-1]
+    if not 1 <= len(sizes) <= 3 or min(numbers) < 0:
+        raise LaunchError(
+            f"the grid of '{kernel}' has one to three sizes, each zero or more; got {given!r}",
+            hint=f"{kernel}[(zg.cdiv(n, BLOCK),)](…)",
+        )
+    x, y, z = (*numbers, 1, 1)[:3]
+    if x > _LIMITS[0] or y > _LIMITS[1] or z > _LIMITS[2]:
+        raise LaunchError(
+            f"the grid of '{kernel}' is at most {' × '.join(map(str, _LIMITS))}; got {given!r}",
+            hint="put the largest size first, or let a program do more",
+        )
+    return x, y, z
+
+
+def stream_object(stream: Any) -> Any:
+    """The driver's object for a stream: an address, torch's or CuPy's stream, or what has `__cuda_stream__`."""
+    if isinstance(stream, int):
+        return STREAMS[stream]
+    for name in ("cuda_stream", "ptr"):
+        address = getattr(stream, name, None)
+        if isinstance(address, int):
+            return STREAMS[address]
+    protocol: Any = getattr(stream, "__cuda_stream__", None)
+    if protocol is None:
+        raise LaunchError(f"a stream is an address or a stream of torch or CuPy, not {type(stream).__name__}")
+    version_and_address: Any = protocol() if callable(protocol) else protocol
+    return STREAMS[int(version_and_address[1])]
+
+
+def start(loaded: Loaded, sizes: tuple[int, int, int], slot: tuple[Any, int, Slot], stream: Any, check: bool) -> None:
+    """Launch, with words for what goes wrong; `check` waits for the end, so that a fault is known to be this
+    kernel's."""
+    if 0 in sizes:
+        return
+    binary = loaded.binary
+    status = cuda().cuLaunchKernel(loaded.function, *sizes, binary.threads, 1, 1, binary.shared, stream, slot[1], 0)[0]
+    if status:
+        if status.name == "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES":
+            raise loaded.too_large()
+        raise failure(status.name, f"launching over a grid of {sizes}", binary.title)
+    if check:
+        synchronize(binary.title)
+
+
+class Dispatcher:
+    """Launches a kernel, compiling it for the arguments it is given.
+
+        dispatcher = Dispatcher("add", parameters, build)
+        dispatcher.at(grid)(x, y, out, n, BLOCK=1024, num_warps=4)
+
+    `build` compiles for a `Specialization`; the options of a launch (all keywords that are no parameters, but
+    `stream` and `check`) are in it. `on_host(grid, arguments by name, options)` runs the kernel when its arrays are
+    not on a GPU. `check=True` waits for each launch, so that a fault is reported as the kernel's that made it.
+    """
+
+    def __init__(
+        self, name: str, parameters: Sequence[KernelParameter], build: Build, on_host: OnHost | None = None
+    ) -> None:
+        self.name = name
+        self.parameters = tuple(parameters)
+        self._build = build
+        self._on_host = on_host
+        self._routes: dict[tuple[Kind, ...], Route] = {}
+        self._binaries: dict[Specialization, Binary] = {}
+        self._loaded: dict[tuple[Specialization, int], Loaded] = {}
+        self._compiling = threading.RLock()
+        # The route of the last launch that was not like the one before; it hands on what is not for it.
+        self.hot: Callable[..., None] = self._first
+
+    def at(self, grid: Grid) -> Callable[..., None]:
+        """The kernel over a grid, to be called with its arguments."""
+        return functools.partial(self.hot, grid)
+
+    def loaded(self) -> tuple[Loaded, ...]:
+        """What is loaded of this kernel, each with its registers and memory."""
+        return tuple(self._loaded.values())
+
+    def _first(self, grid: Grid, /, *arguments: Any, **keywords: Any) -> None:
+        names = [parameter.name for parameter in self.parameters]
+        bound = dict(zip(names, arguments, strict=False))
+        options = {name: value for name, value in keywords.items() if name not in names}
+        twice = [name for name in keywords if name in bound]
+        if twice:
+            raise LaunchError(f"'{self.name}' got '{twice[0]}' twice")
+        bound.update({name: value for name, value in keywords.items() if name in names})
+        values = tuple(bound.get(parameter.name, parameter.default) for parameter in self.parameters)
+        self._generic(grid, values, arguments[len(names) :], options, None)
+
+    def _generic(
+        self, grid: Grid, values: tuple[Any, ...], more: tuple[Any, ...], options: dict[str, Any], stream: Any
+    ) -> None:
+        """Launch with any arguments: find or make their route, find or make their kernel."""
+        values = self._complete(values, more)
+        stream = options.pop("stream", stream)
+        kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
+        if any(kind.way == "host" for kind in kinds):
+            self._run_on_host(grid, values, kinds, options)
+            return
+        route = self._routes.get(kinds)
+        if route is None:
+            route = Route(
+                self.parameters, kinds, generic=self._generic, again=self._again, sizes=self._sizes, given=stream_object
+            )
+            self._routes[kinds] = route
+        self.hot = route.launch
+        check = bool(options.pop("check", False))
+        device = self._device_of(values)
+        with on_device(device) as context:
+            spec = self._specialization(values, kinds, options)
+            loaded = self._load(spec, int(context))
+            found = route.learn(values, options, loaded, spec)
+            on = STREAMS[route.stream(device)] if stream is None else stream_object(stream)
+            start(loaded, self._sizes(grid, values), route.slot(found, values), on, check)
+
+    def _again(self, grid: Grid, values: tuple[Any, ...], options: dict[str, Any], stream: Any, status: Any) -> None:
+        """What the hot path could not do: an empty grid, a value it cannot write, another context; or its error, in
+        words."""
+        del status  # Nothing was launched, so what was wrong shows again, where there is time to say it.
+        if 0 not in self._sizes(grid, values):
+            self._generic(grid, values, (), options, stream)
+
+    def _complete(self, values: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
+        if more:
+            raise LaunchError(
+                f"'{self.name}' takes {len(self.parameters)} argument(s), got {len(self.parameters) + len(more)}"
+            )
+        missing = [p.name for p, value in zip(self.parameters, values, strict=True) if value is MISSING]
+        if missing:
+            raise LaunchError(f"'{self.name}' needs {', '.join(map(repr, missing))}")
+        # A list that is compiled in is as good as a tuple, and a key can hold that.
+        return tuple(tuple(value) if type(value) is list else value for value in values)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+    def _run_on_host(
+        self, grid: Grid, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]
+    ) -> None:
+        named = list(zip(self.parameters, values, kinds, strict=True))
+        there = [parameter.name for parameter, _, kind in named if kind.way in ("array", "descriptor")]
+        here = next(parameter.name for parameter, _, kind in named if kind.way == "host")
+        if there or self._on_host is None:
+            also = f", and '{there[0]}' is on one" if there else ""
+            raise LaunchError(
+                f"'{here}' of '{self.name}' is not on a GPU{also}", hint=f"zg.to_device({here}), or .cuda() of torch"
+            )
+        self._on_host(grid, {parameter.name: value for parameter, value, _ in named}, options)
+
+    def _device_of(self, values: Sequence[Any]) -> int | None:
+        """The device that the arrays are on, or None where they do not say. Raises `LaunchError` when they are on
+        several."""
+        found: dict[int, str] = {}
+        for parameter, value in zip(self.parameters, values, strict=True):
+            if isinstance(value, TensorDescriptor):
+                number = value.device
+            elif parameter.constexpr or reader_of(value) is None:
+                continue
+            else:
+                number = view(value, parameter.name).device
+            if number is not None:
+                found.setdefault(number, parameter.name)
+        if len(found) > 1:
+            (first, a), (second, b) = list(found.items())[:2]
+            raise LaunchError(
+                f"the arrays of '{self.name}' are on several devices: '{a}' on {first}, '{b}' on {second}"
+            )
+        return next(iter(found), None)
+
+    def _specialization(self, values: Sequence[Any], kinds: Sequence[Kind], options: dict[str, Any]) -> Specialization:
+        arguments = tuple(map(described, values, kinds, self.parameters))
+        return Specialization(arguments, current_device().target, tuple(options.items()))
+
+    def _load(self, spec: Specialization, context: int) -> Loaded:
+        loaded = self._loaded.get((spec, context))
+        if loaded is None:
+            with self._compiling:  # One thread compiles; others that need the same kernel wait for it.
+                loaded = self._loaded.get((spec, context))
+                if loaded is None:
+                    binary = self._binaries.get(spec)
+                    if binary is None:
+                        binary = self._binaries[spec] = self._build(spec)
+                    loaded = self._loaded[spec, context] = load(binary)
+        return loaded
+
+    def _sizes(self, grid: Grid, values: Sequence[Any]) -> tuple[int, int, int]:
+        constants = {p.name: value for p, value in zip(self.parameters, values, strict=True) if p.constexpr}
+        return sizes_of(grid, self.name, constants)
+
+
+class Launcher:
+    """Launches a kernel that is compiled: `launcher(grid, …)`, with an argument for each of its run-time parameters."""
+
+    def __init__(self, binary: Binary) -> None:
+        self.binary = binary
+        self._loaded: dict[int, Loaded] = {}
+
+    def loaded(self) -> Loaded:
+        """The kernel in the current context."""
+        context = int(current_context())
+        found = self._loaded.get(context)
+        if found is None:
+            found = self._loaded[context] = load(self.binary)
+        return found
+
+    def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
+        sizes = sizes_of(grid, self.binary.title, {})
+        kinds: list[str] = []
+        values: list[Any] = []
+        device: int | None = None
+        for position, parameter in enumerate(self.binary.parameters):
+            number = position if parameter.argument is None else parameter.argument
+            if number >= len(arguments):
+                raise self._count(arguments)
+            given = arguments[number]
+            value: Any = given
+            if isinstance(given, TensorDescriptor):
+                value, device = given.part(parameter.part, (parameter.box, parameter.swizzle)), given.device
+            elif parameter.kind == POINTER and not isinstance(given, int):
+                seen = view(given, f"argument {number}")
+                value = seen.address
+                device = seen.device if device is None else device
+            kinds.append(parameter.kind)
+            values.append(value)
+        used = {p if q.argument is None else q.argument for p, q in enumerate(self.binary.parameters)}
+        if len(arguments) != len(used):
+            raise self._count(arguments)
+        packing = Packing.of(kinds)
+        slot = Slot.make(packing.size, packing.offsets)
+        packing.write(slot.buffer, values)
+        on = self._stream(arguments, device) if stream is None else stream_object(stream)
+        with on_device(device):
+            start(self.loaded(), sizes, (slot.buffer, slot.pointers, slot), on, check)
+
+    def _stream(self, arguments: Sequence[Any], device: int | None) -> Any:
+        for given in arguments:
+            reader = reader_of(given.array if isinstance(given, TensorDescriptor) else given)
+            if reader is not None:
+                return STREAMS[reader.stream()(device)]
+        return STREAMS[own_stream()]
+
+    def _count(self, arguments: Sequence[Any]) -> LaunchError:
+        kinds = ", ".join(parameter.kind for parameter in self.binary.parameters)
+        return LaunchError(
+            f"'{self.binary.title}' does not take {len(arguments)} argument(s); its parameters are ({kinds})"
+        )

@@ -1,0 +1,108 @@
+"""Arguments as bytes: how the parameters of a kernel lie in the buffer that a launch hands to the driver.
+
+`cuLaunchKernel` takes an array of pointers, one to each parameter's value. Buffer and pointers are made once and used
+again; a launch only writes the values that may have changed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
+from ziggurat.backend.launch.arrays import ELEMENTS
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import SCALARS
+
+# One field of the buffer by kind: struct's letter, and padding to 8 bytes. The machine is little-endian, so an
+# integer that is written with 8 bytes is read rightly with fewer.
+FIELDS: dict[str, str] = {
+    "i1": "?7x",
+    **dict.fromkeys(("i8", "i16", "i32", "i64"), "q"),
+    **dict.fromkeys(("u8", "u16", "u32", "u64"), "Q"),
+    "f16": "e6x",
+    "f32": "f4x",
+    "f64": "d",
+    **dict.fromkeys(("bf16", "f8e4m3", "f8e5m2"), "Q"),  # as their bits
+    POINTER: "Q",
+    TENSOR_MAP: "128s",
+}
+_BITS = {str(scalar): dtype for dtype, scalar in ELEMENTS.items() if str(scalar) in ("bf16", "f8e4m3", "f8e5m2")}
+
+
+@attrs.frozen
+class Packing:
+    """Where values of these kinds lie: `format` is struct's, `offsets` in bytes, `size` that of all."""
+
+    kinds: tuple[str, ...]
+    format: str
+    offsets: tuple[int, ...]
+    size: int
+
+    @classmethod
+    def of(cls, kinds: Sequence[str]) -> Packing:
+        """The packing of values of these kinds in this order. A tensor map lies at a multiple of 64 bytes."""
+        fields: list[str] = []
+        offsets: list[int] = []
+        size = 0
+        for kind in kinds:
+            if kind == TENSOR_MAP and size % 64:
+                fields.append(f"{64 - size % 64}x")
+                size += 64 - size % 64
+            offsets.append(size)
+            fields.append(FIELDS[kind])
+            size += struct.calcsize("=" + FIELDS[kind])
+        return cls(tuple(kinds), "=" + "".join(fields), tuple(offsets), size)
+
+    def write(self, buffer: Any, values: Sequence[Any]) -> None:
+        """Write values into a buffer; see `fitted`."""
+        struct.pack_into(self.format, buffer, 0, *map(fitted, self.kinds, values))
+
+
+@attrs.frozen(eq=False)
+class Slot:
+    """A buffer for the values of one launch, and the array of pointers to them; `pointers` is its address."""
+
+    buffer: Any
+    pointers: int
+    kept: Any = attrs.field(repr=False)
+
+    @classmethod
+    def make(cls, size: int, order: Sequence[int]) -> Slot:
+        """A buffer of `size` bytes; `order` gives the place in it of each of the kernel's parameters."""
+        room = (ctypes.c_ubyte * (size + 64))()
+        start = -ctypes.addressof(room) % 64
+        pointers = (ctypes.c_void_p * max(1, len(order)))(
+            *(ctypes.addressof(room) + start + offset for offset in order)
+        )
+        return cls(memoryview(room)[start : start + size], ctypes.addressof(pointers), (room, pointers))
+
+
+def fitted(kind: str, value: Any) -> Any:
+    """A value as struct can write it for a kind: floats out of range as infinities, the small floats as their bits.
+
+    Raises `LaunchError` for an integer that the kind does not hold.
+    """
+    if kind in _BITS:
+        bits = np.asarray(value).astype(_BITS[kind])
+        return int(bits.view(f"u{bits.dtype.itemsize}"))
+    scalar = SCALARS.get(kind)
+    if scalar is None:
+        return value
+    if scalar.is_float:
+        number = float(value)
+        try:
+            struct.pack("=" + FIELDS[kind], number)
+        except OverflowError:
+            return math.copysign(math.inf, number)
+        return number
+    low, high = scalar.limits
+    if not low <= int(value) <= high:
+        raise LaunchError(f"the argument {value} does not fit a parameter of type {kind}")
+    return int(value)

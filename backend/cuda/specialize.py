@@ -1,0 +1,169 @@
+"""What a kernel is compiled for, as it follows from the arguments of a launch.
+
+A pointer or an integer that is divisible by 16 is known to be; an integer that is 1, and what is no number, is
+compiled in; an integer has the first of i32, i64 and u64 that holds it. Parameters can be left out of this
+(`specialize=False`).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.cuda.arrays import Reader, reader_of, view
+from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
+from ziggurat.backend.cuda.tensormap import TensorDescriptor
+from ziggurat.backend.launch.arrays import is_array, number_type
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, constant_key, i1
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<missing>"
+
+
+MISSING: Final = _Missing()
+DIVISOR: Final = 16
+
+
+@attrs.frozen
+class KernelParameter:
+    """A parameter as the kernel's author declared it. `specialize` is False where its values make no kernels of their
+    own."""
+
+    name: str
+    constexpr: bool = False
+    specialize: bool = True
+    default: Any = MISSING
+
+
+@attrs.frozen
+class RunTime:
+    """An argument that is passed to the kernel: its type, and a number that divides it (a pointer's address in
+    bytes), 1 or 16."""
+
+    name: str
+    type: ScalarType | PtrType | DescriptorType
+    divisibility: int = 1
+
+    @property
+    def field(self) -> str:
+        """The kind of its parameter in the machine's kernel."""
+        if isinstance(self.type, PtrType):
+            return POINTER
+        return TENSOR_MAP if isinstance(self.type, DescriptorType) else self.type.name
+
+
+def _same(value: Any) -> Any:
+    return constant_key(value)
+
+
+@attrs.frozen
+class Constant:
+    """An argument that is compiled into the kernel."""
+
+    name: str
+    value: Any = attrs.field(eq=_same, hash=False)  # pyright: ignore[reportUnknownVariableType]
+
+
+@attrs.frozen
+class Specialization:
+    """What to compile a kernel for: each argument in the order of the parameters, the target, and the options of the
+    launch."""
+
+    arguments: tuple[RunTime | Constant, ...]
+    target: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def run_time(self) -> tuple[RunTime, ...]:
+        """The arguments that are passed."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, RunTime))
+
+
+@attrs.frozen
+class Kind:
+    """How a launch treats the arguments of a parameter: the same source text serves all arguments of one kind.
+
+    `way` is "array", "descriptor", "integer" (its value picks the kernel), "number" (only its type does), "constant",
+    or "host" for an array that is not on a GPU. `type` is the exact Python type where it matters, `field` the name of
+    the type it is passed as, `rank` the number of axes of a descriptor.
+    """
+
+    way: str
+    type: type | None = None
+    field: str = ""
+    reader: Reader | None = None
+    rank: int = 0
+
+
+def kind_of(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
+    """How an argument is treated. Raises `LaunchError` for what no kernel takes."""
+    if parameter.constexpr or value is None:
+        exact: Any = type(value)
+        return Kind("constant", exact)
+    if isinstance(value, TensorDescriptor):
+        return Kind("descriptor", reader=reader_of(value.array), rank=len(value.shape))
+    if isinstance(value, (bool, int, float, np.generic)):
+        return _kind_of_number(value, parameter, kernel)
+    reader = reader_of(value)
+    if reader is not None:
+        return Kind("array", reader=reader)
+    if is_array(value):
+        return Kind("host")
+    raise LaunchError(
+        f"'{parameter.name}' of '{kernel}' takes an array or a number, got {type(value).__name__}",
+        hint=f"annotate it as zg.constexpr to pass other values: {parameter.name}: zg.constexpr",
+    )
+
+
+def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
+    scalar = number_type(value)
+    if scalar is None:
+        raise LaunchError(f"'{parameter.name}' of '{kernel}' is a number of a type that kernels lack: {value!r}")
+    exact: Any = type(value)
+    # An int that needs 64 bits without a sign is written in another way; the others are all written in one.
+    field = "i64" if exact is int and scalar.signed else scalar.name
+    return Kind("integer" if scalar.is_int and scalar != i1 and parameter.specialize else "number", exact, field)
+
+
+def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | Constant:
+    """What the kernel is compiled for on account of one argument."""
+    name = parameter.name
+    if kind.way == "constant":
+        return Constant(name, value)
+    if kind.way == "descriptor":
+        return RunTime(name, value.type)
+    if kind.way == "array":
+        seen = view(value, name)
+        divisible = parameter.specialize and seen.address % DIVISOR == 0
+        return RunTime(name, PtrType(seen.element), DIVISOR if divisible else 1)
+    scalar = number_type(value)
+    assert scalar is not None
+    if kind.way == "integer":
+        if int(value) == 1:
+            return Constant(name, 1)
+        return RunTime(name, scalar, DIVISOR if int(value) % DIVISOR == 0 else 1)
+    return RunTime(name, scalar)
+
+
+def integer_class(value: int) -> tuple[int, int]:
+    """Equal for integers that a kernel does not tell apart: (1, 0) for 1; otherwise whether 16 divides it, and its
+    width."""
+    if value == 1:
+        return 1, 0
+    return (
+        16 if value % DIVISOR == 0 else 0,
+        32 if -(1 << 31) <= value < 1 << 31 else 64 if -(1 << 63) <= value < 1 << 63 else 65,
+    )
+
+
+def constant_class(value: Any) -> Any:
+    """A hashable key that tells apart what a kernel tells apart: 1, 1.0 and True; 0.0 and -0.0."""
+    if type(value) is float:
+        return struct.pack("d", value)
+    return constant_key(value)

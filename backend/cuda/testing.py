@@ -1,0 +1,178 @@
+"""Timing on a GPU: `do_bench`."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_context, current_device, own_stream, using_stream
+from ziggurat.backend.cuda.memory import empty
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import u8
+
+_ESTIMATES = 5
+
+
+def do_bench(
+    run: Callable[[], Any],
+    *,
+    warmup: float = 25.0,
+    repeat: float = 100.0,
+    flush: bool = True,
+    graph: bool = False,
+    quantiles: Sequence[float] | None = None,
+) -> Any:
+    """The time that `run()` takes on the GPU, in milliseconds: the median, or the `quantiles` asked for (0.5 is the
+    median).
+
+    `run` is called for about `warmup` milliseconds, and then timed for about `repeat`, at least five times. With
+    `flush`, memory of twice the L2 cache is written before each call, so that nothing is found there. With `graph`,
+    calls are captured into a CUDA graph, which takes the host's time out of short ones; what is timed then is the
+    graph's run over its calls, and `flush` is not done within it.
+    """
+    current_context()
+    with _on_stream(_stream_of_library() if not graph else _new_stream()) as stream:
+        times = _graph_times(run, stream, warmup, repeat) if graph else _times(run, stream, warmup, repeat, flush)
+    times.sort()
+    if quantiles is None:
+        return statistics.median(times)
+    return [_quantile(times, share) for share in quantiles]
+
+
+def _quantile(times: Sequence[float], share: float) -> float:
+    """Of sorted times; between two of them in proportion."""
+    if not 0 <= share <= 1:
+        raise LaunchError(f"a quantile is from 0 to 1, not {share}")
+    place = share * (len(times) - 1)
+    low = int(place)
+    high = min(low + 1, len(times) - 1)
+    return times[low] + (times[high] - times[low]) * (place - low)
+
+
+def _times(run: Callable[[], Any], stream: int, warmup: float, repeat: float, flush: bool) -> list[float]:
+    driver = cuda()
+    on = STREAMS[stream]
+    scratch = empty(max(2 * current_device().l2_bytes, 1 << 20), u8) if flush else None
+
+    def wipe() -> None:
+        if scratch is not None:
+            check(driver.cuMemsetD8Async(scratch.pointer, 0, scratch.nbytes, on), "writing the cache full")
+
+    run()
+    with _timer(on) as timer:
+        # The estimate is of call and wipe together: what a round costs, not what is reported.
+        timer.start()
+        for _ in range(_ESTIMATES):
+            wipe()
+            run()
+        each = max(timer.stop() / _ESTIMATES, 1e-3)
+    for _ in range(max(1, int(warmup / each))):
+        run()
+    rounds = max(_ESTIMATES, int(repeat / each))
+    with ExitStack() as stack:
+        timers = [stack.enter_context(_timer(on)) for _ in range(rounds)]
+        for timer in timers:
+            wipe()
+            timer.start()
+            run()
+            timer.mark()
+        check(driver.cuStreamSynchronize(on), "waiting for the calls that are timed")
+        return [timer.elapsed() for timer in timers]
+
+
+def _graph_times(run: Callable[[], Any], stream: int, warmup: float, repeat: float) -> list[float]:
+    driver = cuda()
+    on = STREAMS[stream]
+    run()  # What is compiled and loaded at the first call cannot be captured.
+    check(driver.cuStreamSynchronize(on), "waiting for the first call")
+    with _timer(on) as timer:
+        timer.start()
+        for _ in range(_ESTIMATES):
+            run()
+        each = max(timer.stop() / _ESTIMATES, 1e-3)
+    calls = max(1, min(1000, int(repeat / 10 / each)))
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    check(driver.cuStreamBeginCapture(on, mode), "capturing a graph")
+    try:
+        for _ in range(calls):
+            run()
+    finally:
+        captured = driver.cuStreamEndCapture(on)
+    graph = check(captured, "capturing a graph")
+    made = check(driver.cuGraphInstantiate(graph, 0), "making a graph")
+    try:
+        for _ in range(max(1, int(warmup / (each * calls)))):
+            check(driver.cuGraphLaunch(made, on), "running a graph")
+        times: list[float] = []
+        for _ in range(10):
+            with _timer(on) as timer:
+                timer.start()
+                check(driver.cuGraphLaunch(made, on), "running a graph")
+                times.append(timer.stop() / calls)
+        return times
+    finally:
+        driver.cuGraphExecDestroy(made)
+        driver.cuGraphDestroy(graph)
+
+
+class _Timer:
+    """Two events on a stream. `start`, then `mark` and later `elapsed`, or `stop`, which waits; in milliseconds."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.events = [check(cuda().cuEventCreate(0), "making an event") for _ in range(2)]
+
+    def start(self) -> None:
+        check(cuda().cuEventRecord(self.events[0], self.stream), "recording an event")
+
+    def mark(self) -> None:
+        check(cuda().cuEventRecord(self.events[1], self.stream), "recording an event")
+
+    def elapsed(self) -> float:
+        return float(check(cuda().cuEventElapsedTime(*self.events), "reading events"))
+
+    def stop(self) -> float:
+        self.mark()
+        check(cuda().cuEventSynchronize(self.events[1]), "waiting for what is timed")
+        return self.elapsed()
+
+
+@contextmanager
+def _timer(stream: Any) -> Generator[_Timer, None, None]:
+    timer = _Timer(stream)
+    try:
+        yield timer
+    finally:
+        for event in timer.events:
+            cuda().cuEventDestroy(event)
+
+
+def _stream_of_library() -> int:
+    """The stream that torch works on at present, where torch is loaded and has been used; otherwise our own."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return int(torch.cuda.current_stream().cuda_stream)
+    return own_stream()
+
+
+def _new_stream() -> int:
+    driver = cuda()
+    return int(check(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING), "making a stream"))
+
+
+@contextmanager
+def _on_stream(stream: int) -> Generator[int, None, None]:
+    """Make a stream the current one of all libraries that are loaded. A new stream is not taken away again: it is
+    small."""
+    with ExitStack() as stack:
+        stack.enter_context(using_stream(stream))
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized() and stream != torch.cuda.current_stream().cuda_stream:
+            stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream)))
+        cupy: Any = sys.modules.get("cupy")
+        if cupy is not None and stream != 0:
+            stack.enter_context(cupy.cuda.ExternalStream(stream))
+        yield stream

@@ -1,0 +1,389 @@
+"""Launching on a driver that writes down what it is asked: arguments as bytes, specialisation, caching, errors."""
+
+import struct
+import threading
+from types import SimpleNamespace
+
+import hypothesis.strategies as st
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.driver import using_stream
+from ziggurat.backend.cuda.launch import Dispatcher, Launcher
+from ziggurat.backend.cuda.memory import DeviceArray
+from ziggurat.backend.cuda.specialize import Constant, KernelParameter, RunTime
+from ziggurat.codemodel.errors import InternalError, LaunchError, MemoryAccessError
+from ziggurat.codemodel.types import f32, i32
+
+
+class Torchlike:
+    """An array with `data_ptr()`, as torch's tensors have it."""
+
+    is_cuda = True
+
+    def __init__(self, pointer, dtype="torch.float32"):
+        self.pointer_, self.dtype = pointer, dtype
+
+    def data_ptr(self):
+        return self.pointer_
+
+
+def dispatcher(fake, *names, on_host=None, **changes):
+    """A dispatcher whose kernel takes what the specialisation passes; it keeps the specialisations in `.specs`."""
+    parameters = [changes.get(name) or KernelParameter(name, constexpr=name.isupper()) for name in names]
+    specs = []
+
+    def build(spec):
+        specs.append(spec)
+        passed = tuple(Parameter(argument.field) for argument in spec.run_time)
+        fake.parameters = len(passed)
+        options = dict(spec.options)
+        return Binary("entry", "ptx", options.get("num_warps", 4), 0, passed, spec.target, "kernel")
+
+    made = Dispatcher("kernel", parameters, build, on_host)
+    made.specs = specs
+    return made
+
+
+def array(pointer=0x1000, device=0, element=f32):
+    return DeviceArray(pointer, (64,), element, device)
+
+
+def i64s(*values):
+    return [struct.pack("=q", value) for value in values]
+
+
+def test_arguments_reach_the_driver_as_bytes(fake):
+    kernel = dispatcher(fake, "x", "n", "scale", "flag", "BLOCK")
+    kernel.at((7,))(array(0x1230), -5, 0.5, True, 64)
+    launch = fake.launches[0]
+    assert launch["values"] == [
+        struct.pack("=Q", 0x1230),
+        struct.pack("=q", -5),
+        struct.pack("=f4x", 0.5),
+        struct.pack("=?7x", True),
+    ]
+    assert launch["grid"] == (7, 1, 1) and launch["threads"] == 128 and launch["stream"] == ("stream", 0)
+
+
+def test_the_hot_path_gives_the_driver_what_the_first_launch_did(fake):
+    kernel = dispatcher(fake, "x", "y", "n", "scale", "m", "BLOCK")
+    for _ in range(3):
+        kernel.at((2, 3))(array(0x1000), array(0x2000), 100, 1.5, 7, BLOCK=32)
+    kernel.at((2, 3))(array(0x3000), array(0x2000), 100, 2.5, 7, BLOCK=32)
+    first, second, third, fourth = fake.launches
+    assert first == second == third
+    assert fourth["values"] == [
+        struct.pack("=Q", 0x3000),
+        struct.pack("=Q", 0x2000),
+        *i64s(100),
+        struct.pack("=f4x", 2.5),
+        *i64s(7),
+    ]
+    assert len(kernel.specs) == 1 and len(fake.loads) == 1
+
+
+def test_new_integers_of_a_kind_do_not_compile_again(fake):
+    kernel = dispatcher(fake, "x", "n")
+    for n in (3, 5, 7, 2**31 - 1, -9):
+        kernel.at((1,))(array(), n)
+    assert len(kernel.specs) == 1
+    assert [launch["values"][1] for launch in fake.launches] == i64s(3, 5, 7, 2**31 - 1, -9)
+
+
+def test_what_a_kernel_is_compiled_for(fake):
+    kernel = dispatcher(fake, "x", "n", "K")
+    kernel.at((1,))(array(0x1000), 32, 8)
+    kernel.at((1,))(array(0x1004), 33, 8)
+    kernel.at((1,))(array(0x1000), 1, 8)
+    kernel.at((1,))(array(0x1000), 2**40, 8)
+    seen = [spec.arguments for spec in kernel.specs]
+    assert [(a[0].divisibility, a[1]) for a in seen] == [
+        (16, RunTime("n", i32, 16)),
+        (1, RunTime("n", i32, 1)),
+        (16, Constant("n", 1)),
+        (16, RunTime("n", seen[3][1].type, 16)),
+    ]
+    assert str(seen[3][1].type) == "i64" and seen[0][2] == Constant("K", 8)
+    assert all(spec.target == "sm_90a" for spec in kernel.specs)
+
+
+def test_constants_are_told_apart_by_type_and_sign(fake):
+    kernel = dispatcher(fake, "K")
+    for value in (1, True, 1.0, 0.0, -0.0, 1, (1, 2), (True, 2), [1, 2], "a", None, f32):
+        kernel.at((1,))(value)
+    kernel.at((1,))(float("nan"))
+    kernel.at((1,))(float("nan"))
+    assert len(kernel.specs) == 11  # of 14: the second 1, the list and the second nan are old ones
+
+
+def test_an_opt_out_has_neither_divisibility_nor_values(fake):
+    kernel = dispatcher(
+        fake, "x", "n", n=KernelParameter("n", specialize=False), x=KernelParameter("x", specialize=False)
+    )
+    for pointer, n in ((0x1000, 16), (0x1004, 1), (0x1008, 5)):
+        kernel.at((1,))(array(pointer), n)
+    assert len(kernel.specs) == 1 and kernel.specs[0].arguments[1] == RunTime("n", i32, 1)
+    assert [launch["values"][1] for launch in fake.launches] == i64s(16, 1, 5)
+    kernel.at((1,))(array(), 2**33)
+    assert str(kernel.specs[1].arguments[1].type) == "i64"
+
+
+@pytest.mark.parametrize("values", [(2**63, 5), (5, 2**64 - 1)])
+def test_integers_of_64_bits_without_a_sign(fake, values):
+    kernel = dispatcher(fake, "n")
+    for value in (*values, *values):
+        kernel.at((1,))(value)
+    assert [launch["values"][0] for launch in fake.launches] == [
+        struct.pack("=Q", value) for value in (*values, *values)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "field", "expected"),
+    [
+        (np.float64(0.1), "f64", struct.pack("=d", 0.1)),
+        (np.float16(0.5), "f16", struct.pack("=e6x", 0.5)),
+        (np.float32(3.5), "f32", struct.pack("=f4x", 3.5)),
+        (ml_dtypes.bfloat16(1.5), "bf16", struct.pack("=Q", 0x3FC0)),
+        (ml_dtypes.float8_e5m2(1.0), "f8e5m2", struct.pack("=Q", 0x3C)),
+        (np.int8(-3), "i8", struct.pack("=q", -3)),
+        (np.uint32(2**32 - 1), "u32", struct.pack("=Q", 2**32 - 1)),
+        (np.bool_(True), "i1", struct.pack("=?7x", True)),
+        (1e300, "f32", struct.pack("=f4x", float("inf"))),
+    ],
+)
+def test_numbers_of_numpy_and_floats_out_of_range(fake, value, field, expected):
+    kernel = dispatcher(fake, "n")
+    kernel.at((1,))(value)
+    kernel.at((1,))(value)
+    assert kernel.specs[0].arguments[0].field == field
+    assert [launch["values"] for launch in fake.launches] == [[expected]] * 2
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.one_of(
+            st.integers(-(2**63), 2**64 - 1),
+            st.floats(width=32),
+            st.booleans(),
+            st.integers(1, 2**40).map(lambda n: ("pointer", n)),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+)
+def test_the_bytes_are_those_of_struct(fake, values):
+    kernel = dispatcher(fake, *(f"a{i}" for i in range(len(values))))
+    given = [array(value[1]) if isinstance(value, tuple) else value for value in values]
+    expected = []
+    for value in values:
+        if isinstance(value, tuple):
+            expected.append(struct.pack("=Q", value[1]))
+        elif isinstance(value, bool):
+            expected.append(struct.pack("=?7x", value))
+        elif isinstance(value, float):
+            expected.append(struct.pack("=f4x", value))
+        elif value != 1:
+            expected.append(struct.pack("=q" if value < 2**63 else "=Q", value))
+    fake.launches.clear()
+    for _ in range(2):
+        kernel.at((1,))(*given)
+    assert [launch["values"] for launch in fake.launches] == [expected, expected]
+
+
+def test_options_are_part_of_what_is_compiled(fake):
+    kernel = dispatcher(fake, "x", "N")
+    for warps in (4, 8, 4, 8):
+        kernel.at((1,))(array(), N=2, num_warps=warps)
+    assert [launch["threads"] for launch in fake.launches] == [128, 256, 128, 256]
+    assert [spec.options for spec in kernel.specs] == [(("num_warps", 4),), (("num_warps", 8),)]
+
+
+def test_streams(fake):
+    kernel = dispatcher(fake, "x")
+    given = (77, SimpleNamespace(cuda_stream=78), SimpleNamespace(ptr=79), SimpleNamespace(__cuda_stream__=(0, 80)))
+    for stream in given:
+        kernel.at((1,))(array(), stream=stream)
+    with using_stream(81):
+        kernel.at((1,))(array())
+    assert [launch["stream"][1] for launch in fake.launches] == [77, 78, 79, 80, 81]
+    assert len(kernel.specs) == 1
+    with pytest.raises(LaunchError, match="a stream is an address"):
+        kernel.at((1,))(array(), stream="x")
+
+
+def test_grids(fake):
+    kernel = dispatcher(fake, "x", "BLOCK")
+    sizes = (3, (3,), (3, 4), (3, 4, 5), lambda meta: (meta["BLOCK"], 2), (np.int32(6),), (0,), (3, 0))
+    for grid in (*sizes, *sizes):
+        kernel.at(grid)(array(), BLOCK=9)
+    expected = [(3, 1, 1), (3, 1, 1), (3, 4, 1), (3, 4, 5), (9, 2, 1), (6, 1, 1)]
+    assert [launch["grid"] for launch in fake.launches] == expected * 2
+    for grid, message in (
+        ((-1,), "zero or more"),
+        ((1.5,), "zero or more"),
+        ((1, 2, 3, 4), "three"),
+        ((1, 70000), "at most"),
+    ):
+        with pytest.raises(LaunchError, match=message):
+            kernel.at(grid)(array(), BLOCK=9)
+
+
+def test_wrong_arguments_are_launch_errors(fake):
+    kernel = dispatcher(fake, "x", "n")
+    for _ in range(2):
+        with pytest.raises(LaunchError, match="needs 'n'"):
+            kernel.at((1,))(array())
+        with pytest.raises(LaunchError, match="takes 2"):
+            kernel.at((1,))(array(), 1, 2)
+        with pytest.raises(LaunchError, match="takes an array or a number, got str"):
+            kernel.at((1,))(array(), "n")
+        kernel.at((1,))(array(), 3)
+
+
+def test_arrays_on_the_host(fake):
+    calls = []
+    kernel = dispatcher(fake, "x", "y", on_host=lambda *arguments: calls.append(arguments))
+    host = np.zeros(4, np.float32)
+    kernel.at((2,))(host, host, strict=True)
+    assert calls == [((2,), {"x": host, "y": host}, {"strict": True})]
+    with pytest.raises(LaunchError, match="'y' of 'kernel' is not on a GPU, and 'x' is on one"):
+        kernel.at((2,))(array(), host)
+    assert fake.launches == []
+
+
+def test_arrays_of_other_libraries_take_routes_of_their_own(fake):
+    kernel = dispatcher(fake, "x", "n")
+    interface = {"shape": (4,), "typestr": "<f4", "data": (0x5000, False), "version": 3, "stream": None}
+    others = (array(0x3000), Torchlike(0x4000), SimpleNamespace(__cuda_array_interface__=interface))
+    for _ in range(2):
+        for other in others:
+            kernel.at((1,))(other, 3)
+    addresses = [struct.unpack("=Q", launch["values"][0])[0] for launch in fake.launches]
+    assert addresses == [0x3000, 0x4000, 0x5000] * 2
+    assert len(kernel.specs) == 1
+    kernel.at((1,))(Torchlike(0x4000, "torch.bfloat16"), 3)
+    assert str(kernel.specs[1].arguments[0].type) == "ptr<bf16>"
+
+
+def test_several_devices(fake):
+    kernel = dispatcher(fake, "x", "y")
+    kernel.at((1,))(array(device=0), array(device=0))
+    for _ in range(2):  # Another context than the current one: the driver refuses, and the slow path makes it current.
+        kernel.at((1,))(array(device=1), array(device=1))
+    kernel.at((1,))(array(device=0), array(device=0))
+    assert [launch["function"][2] for launch in fake.launches] == [100, 101, 101, 100]
+    assert len(kernel.specs) == 1 and len(fake.loads) == 2 and fake.context == 100
+    fresh = dispatcher(fake, "x", "y")
+    with pytest.raises(LaunchError, match="several devices: 'x' on 0, 'y' on 1"):
+        fresh.at((1,))(array(device=0), array(device=1))
+
+
+def test_the_current_context_is_used(fake):
+    fake.context = 500  # somebody's own context of device 0
+    kernel = dispatcher(fake, "x")
+    kernel.at((1,))(array(device=0))
+    fake.context = 600
+    kernel.at((1,))(array(device=0))
+    assert [launch["function"][2] for launch in fake.launches] == [500, 600]
+
+
+def test_faults_name_the_kernel(fake, failed):
+    kernel = dispatcher(fake, "x")
+    kernel.at((1,))(array())
+    fake.launch_status = [failed("CUDA_ERROR_ILLEGAL_ADDRESS", 700)] * 2
+    with pytest.raises(
+        MemoryAccessError, match="'kernel', or a kernel launched before it, touched memory outside"
+    ) as caught:
+        kernel.at((1,))(array())
+    assert "check=True" in str(caught.value)
+    fake.launch_status = []
+    kernel.at((1,))(array())
+
+
+def test_check_waits_and_is_certain(fake, failed, monkeypatch):
+    kernel = dispatcher(fake, "x")
+    kernel.at((1,))(array())
+    monkeypatch.setattr(fake, "cuCtxSynchronize", lambda: (failed("CUDA_ERROR_ASSERT", 710),))
+    with pytest.raises(Exception, match="the kernel 'kernel' stopped at a device assertion"):
+        kernel.at((1,))(array(), check=True)
+
+
+def test_too_large_a_program_says_what_is_too_large(fake, failed):
+    kernel = dispatcher(fake, "x")
+    fake.attributes["CU_FUNC_ATTRIBUTE_NUM_REGS"] = 255
+    fake.launch_status = [failed("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", 701)]
+    with pytest.raises(LaunchError, match="255 registers for each of 512 threads") as caught:
+        kernel.at((1,))(array(), num_warps=16)
+    assert "fewer warps" in str(caught.value)
+
+
+def test_threads_do_not_share_buffers(fake):
+    kernel = dispatcher(fake, "x", "n")
+    original = fake.cuLaunchKernel
+    barrier = threading.Barrier(4)
+    errors = []
+
+    def slow(*arguments):
+        barrier.wait(timeout=10)  # All four have written their arguments before one is read.
+        return original(*arguments)
+
+    kernel.at((1,))(array(0x10), 5)
+    kernel.at((1,))(array(0x10), 5)
+    fake.launches.clear()
+    route = next(iter(kernel._routes.values()))
+    route.launch.__globals__["_z_driver"] = slow
+
+    def work(number):
+        try:
+            kernel.at((number,))(array(0x1000 * number), 5)
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (1, 2, 3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    seen = {launch["grid"][0]: struct.unpack("=Q", launch["values"][0])[0] for launch in fake.launches}
+    assert seen == {number: 0x1000 * number for number in (1, 2, 3, 4)}
+
+
+def test_a_binary_that_does_not_fit_the_arguments_is_our_fault(fake):
+    kernel = Dispatcher(
+        "kernel",
+        [KernelParameter("x")],
+        lambda spec: Binary("entry", "ptx", 4, 0, (Parameter("i32"),), spec.target, "kernel"),
+    )
+    with pytest.raises(InternalError, match=r"takes \(i32\), and the arguments are \(x: ptr<f32>\)"):
+        kernel.at((1,))(array())
+
+
+def test_a_kernel_without_parameters(fake):
+    kernel = dispatcher(fake)
+    kernel.at((5,))()
+    kernel.at((5,))()
+    assert [launch["grid"] for launch in fake.launches] == [(5, 1, 1)] * 2
+
+
+def test_launcher_of_a_binary(fake):
+    launch = Launcher(Binary("entry", "ptx", 2, 100, (Parameter("ptr"), Parameter("i32"), Parameter("f64")), "sm_90a"))
+    fake.sizes = [8, 4, 8]
+    launch((3,), array(0x1000), 5, 0.1)
+    launch((3,), 0x2000, -5, 1)
+    assert [each["values"] for each in fake.launches] == [
+        [struct.pack("=Q", 0x1000), struct.pack("=i", 5), struct.pack("=d", 0.1)],
+        [struct.pack("=Q", 0x2000), struct.pack("=i", -5), struct.pack("=d", 1)],
+    ]
+    assert fake.launches[0]["threads"] == 64 and fake.launches[0]["shared"] == 100 and len(fake.loads) == 1
+    with pytest.raises(LaunchError, match="does not fit a parameter of type i32"):
+        launch((3,), array(), 2**31, 0.1)
+    for arguments in ((array(), 1), (array(), 1, 0.1, 2)):
+        with pytest.raises(LaunchError, match="does not take"):
+            launch((3,), *arguments)
