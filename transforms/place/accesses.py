@@ -13,7 +13,7 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.layout import Layout, bits_of, blocked, combine
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, TensorType
-from ziggurat.transforms.place.axis_info import AxisInfo, unknown
+from ziggurat.transforms.place.axis_info import AxisInfo, unknown_slot
 from ziggurat.transforms.place.slots import Slot, slot_of
 
 MAX_BYTES = 16
@@ -45,7 +45,7 @@ class Accesses:
     def info(self, value: Value) -> AxisInfo:
         """What is known of a value."""
         slot = slot_of(value)
-        return self.infos.get(slot) or unknown(slot)
+        return self.infos.get(slot) or unknown_slot(slot)
 
     def order(self, op: Access) -> tuple[int, ...]:
         """The axes, that with the longest runs of neighbours first; of equal ones the last."""

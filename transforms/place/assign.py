@@ -1,4 +1,4 @@
-"""Layout assignment: a Triton model becomes a GPU model, in which the type of every tensor says who holds which element."""
+"""Layout assignment: a Triton model becomes a GPU model, where the type of a tensor says who holds which element."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def assign(
 
     `anchor` may give the layout of the result of a `tt.dot` (or of a descriptor load); None lets this step choose.
 
-        %9 : tensor<x1024, f32> = tt.load %8;      %9 : tensor<x1024, f32, "1 2 512 | 4 … 64 | 128 256"> = tt.load %8 @width=4;
+        %9 : tensor<x1024, f32>                    %9 : tensor<x1024, f32, "1 2 512 | 4 … 64 | 128 256">
+            = tt.load %8;                              = tt.load %8 @width=4;
 
     What is computed from ranges, constants and scalars alone is computed in each layout in which it is needed; other
     tensors are computed once, in their home, and converted where another layout is needed: just before the first use,

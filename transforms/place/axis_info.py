@@ -1,44 +1,173 @@
-"""What is known of integers and pointers: runs of neighbours, of equal values, and what divides them. (First version.)"""
+"""Analysis of integers and pointers along each axis: runs of neighbours, of equal values, and what divides them.
+
+It begins with what the function says of its parameters, ranges, constants and hints, follows arithmetic by the rules of
+`axis_rules.py`, and goes around loops until nothing changes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
-from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import PtrType, TensorType, element_of
-from ziggurat.transforms.place.slots import Slot, component_types, slots_of
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects.arith import IntPredicate
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.types import ScalarType, Type
+from ziggurat.transforms.place.axis_rules import AxisInfo, infer, known, meet, power, unit_of, unknown
+from ziggurat.transforms.place.slots import Group, Slot, component_types, groups_of, slot_of, slots_of
+
+__all__ = ["AxisInfo", "analyse", "unknown_slot"]
 
 
-@attrs.frozen
-class AxisInfo:
-    """For each axis: the length of aligned runs of consecutive numbers (of pointers: to neighbours), what divides the
-    first of each such run (of pointers: the address in bytes), and the length of aligned runs of equal values. All are
-    powers of two. A scalar has one axis of size 1."""
-
-    contiguity: tuple[int, ...]
-    divisibility: tuple[int, ...]
-    constancy: tuple[int, ...]
-    constant: int | None = None
-
-
-def unknown(slot: Slot) -> AxisInfo:
+def unknown_slot(slot: Slot) -> AxisInfo:
     """What holds of any value of the slot's type."""
+    return unknown(_type_of(slot))
+
+
+def analyse(func: tt.Func) -> dict[Slot, AxisInfo]:
+    """What is known of each slot (a value, or a component of a Tuple) of a function; see `AxisInfo`.
+
+    A `tt.assume` directly in the function's first block counts everywhere: of `x % c == 0` and `x >= c`.
+    """
+    return _Analysis(func).run()
+
+
+def _type_of(slot: Slot) -> Type:
     value, index = slot
-    type_ = component_types(value.type)[index]
-    rank = type_.rank if isinstance(type_, TensorType) else 1
-    element = element_of(type_)
-    aligned = element.pointee.bytes if isinstance(element, PtrType) else 1
-    return AxisInfo((1,) * rank, (aligned,) * rank, (1,) * rank)
+    return component_types(value.type)[index]
 
 
-def analyse(func: Op) -> dict[Slot, AxisInfo]:
-    """What is known of each slot of a function."""
-    found = {}
-    for op in func.walk():
-        for slot in slots_of(op.result):
-            found[slot] = unknown(slot)
-        for body in op.bodies:
-            for block in body.blocks:
-                for parameter in block.parameters:
-                    found[(parameter, 0)] = unknown((parameter, 0))
-    return found
+class _Analysis:
+    def __init__(self, func: tt.Func) -> None:
+        self.func = func
+        self.groups: Mapping[Slot, Group] = groups_of(func)
+        self.found: dict[Slot, AxisInfo] = {}
+        self.assumed: dict[Slot, AxisInfo] = {}
+        # All places that values come from, in order: ops, and groups where their first member is declared.
+        self.ops = [op for op in func.walk() if op is not func]
+
+    def run(self) -> dict[Slot, AxisInfo]:
+        self._assume()
+        self._parameters()
+        joined = list(dict.fromkeys(self.groups.values()))
+        changed = True
+        while changed:
+            changed = False
+            for group in joined:
+                changed |= self._join(group)
+            for op in self.ops:
+                changed |= self._visit(op)
+        return self.found
+
+    def _set(self, slot: Slot, info: AxisInfo) -> bool:
+        assumed = self.assumed.get(slot)
+        if assumed is not None:
+            info = _both(_type_of(slot), info, assumed)
+        if self.found.get(slot) == info:
+            return False
+        self.found[slot] = info
+        return True
+
+    def _parameters(self) -> None:
+        parameters = self.func.body.parameters
+        divisibility = self.func.divisibility or (1,) * len(parameters)
+        for parameter, divisor in zip(parameters, divisibility, strict=True):
+            aligned = max(power(divisor), unit_of(parameter.type)) if divisor else 1
+            number = isinstance(parameter.type, ScalarType) and parameter.type.is_int
+            self._set((parameter, 0), known(parameter.type, (), (aligned,), nonnegative=number))
+
+    def _join(self, group: Group) -> bool:
+        """What holds of all sources that are known so far; less than before, or the same."""
+        infos = [self.found[source] for _, source in group.sources if source in self.found]
+        if not infos:
+            return False
+        type_ = _type_of(group.members[0])
+        before = self.found.get(group.members[0])
+        made = infos[0] if before is None else before
+        for info in infos:
+            made = meet(type_, made, info)
+        changed = False
+        for member in group.members:
+            changed |= self._set(member, made)
+        return changed
+
+    def _visit(self, op: Op) -> bool:
+        changed = False
+        if isinstance(op, scf.For):
+            changed |= self._index(op)
+        for body in op.bodies if isinstance(op, tt.Reduce | tt.Scan) else ():
+            for parameter in body.parameters:
+                changed |= self._set((parameter, 0), unknown(parameter.type))
+        slots = [slot for slot in slots_of(op.result) if slot not in self.groups]
+        if not slots:
+            return changed
+        if len(slots) > 1:
+            for slot in slots:
+                changed |= self._set(slot, unknown_slot(slot))
+            return changed
+        infos = [self._info(value) for value in op.operands]
+        known_infos = [info for info in infos if info is not None]
+        if len(known_infos) == len(infos):
+            changed |= self._set(slots[0], infer(op, known_infos))
+        return changed
+
+    def _info(self, value: Value) -> AxisInfo | None:
+        """What is known of an operand; None while that is open. Of what has no numbers, nothing."""
+        slot = slot_of(value) if len(component_types(value.type)) == 1 else None
+        return unknown(value.type) if slot is None else self.found.get(slot)
+
+    def _index(self, op: scf.For) -> bool:
+        """The index begins at the start and takes steps."""
+        start, stop, step = (self._info(value) for value in (op.start, op.stop, op.step))
+        if start is None or stop is None or step is None:
+            return False
+        divisor = min(start.everywhere, step.everywhere)
+        nonnegative = start.nonnegative and (step.nonnegative or stop.nonnegative)
+        index = op.body.parameters[0]
+        return self._set((index, 0), known(index.type, (), (divisor,), nonnegative=nonnegative))
+
+    # Assumptions.
+
+    def _assume(self) -> None:
+        for op in self.func.body.entry.ops:
+            if isinstance(op, tt.Assume) and isinstance(op.condition, OpResult):
+                self._learn(op.condition.op)
+
+    def _learn(self, op: Op) -> None:
+        if isinstance(op, arith.AndI):
+            for value in op.operands:
+                if isinstance(value, OpResult):
+                    self._learn(value.op)
+        if not isinstance(op, arith.CmpI) or not isinstance(op.lhs.type, ScalarType):
+            return
+        bound = _constant(op.rhs)
+        if bound is None:
+            return
+        if op.predicate in (IntPredicate.SGE, IntPredicate.SGT) and bound >= 0:
+            self._believe(op.lhs, known(op.lhs.type, nonnegative=True))
+        elif op.predicate is IntPredicate.EQ and bound == 0 and isinstance(op.lhs, OpResult):
+            rest = op.lhs.op
+            if isinstance(rest, arith.RemSI | arith.RemUI) and (divisor := _constant(rest.rhs)):
+                self._believe(rest.lhs, known(rest.lhs.type, (), (power(divisor),)))
+            elif isinstance(rest, arith.AndI) and (mask := _constant(rest.rhs)):
+                self._believe(rest.lhs, known(rest.lhs.type, (), (power(mask + 1),)))
+
+    def _believe(self, value: Value, info: AxisInfo) -> None:
+        slot = slot_of(value)
+        before = self.assumed.get(slot)
+        self.assumed[slot] = info if before is None else _both(value.type, before, info)
+
+
+def _both(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
+    """What holds of a scalar of which both hold."""
+    divisor = max(first.everywhere, second.everywhere)
+    nonnegative = first.nonnegative or second.nonnegative
+    constant = first.constant if first.constant is not None else second.constant
+    return attrs.evolve(known(type_, (), (divisor,), (), constant, nonnegative))
+
+
+def _constant(value: Value) -> int | None:
+    if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) and isinstance(value.op.value, int):
+        return int(value.op.value)
+    return None

@@ -76,8 +76,11 @@ class Homes:
         for stage in range(3):
             changed = True
             while changed:
-                changed = any([self._visit(op, stage) for op in ops])
-                changed |= any([self._join(group, stage) for group in dict.fromkeys(groups.values())])
+                changed = False
+                for op in ops:
+                    changed |= self._visit(op, stage)
+                for group in dict.fromkeys(groups.values()):
+                    changed |= self._join(group, stage)
 
     def home(self, slot: Slot) -> Layout | None:
         """The layout in which a slot is given; None of scalars, and of what is flexible."""
@@ -129,7 +132,10 @@ class Homes:
         assert type_ is not None
         if best is None and stage == 2:
             best = (_FORCED, self.accesses.default(type_.shape))
-        return any([self._set(member, best) for member in group.members])
+        changed = False
+        for member in group.members:
+            changed |= self._set(member, best)
+        return changed
 
     def _visit(self, op: Op, stage: int) -> bool:
         slots = [slot for slot in slots_of(op.result) if tensor_type(slot) is not None]

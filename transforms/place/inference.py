@@ -1,4 +1,4 @@
-"""How layouts follow from each other through an op: of the operands from that of the result, and the other way round."""
+"""How layouts follow from each other through an op: of the operands from that of the result, and the other way."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def without_copies(layout: Layout) -> Layout:
 
 
 def widened(layout: Layout, narrow: Sequence[int], wide: Sequence[int]) -> Layout:
-    """A layout of a broadcast tensor whose narrow form has this layout: lanes and warps with copies take the new axes."""
+    """A layout of a broadcast tensor whose narrow form has this one: lanes and warps with copies take the new axes."""
     free: list[int] = []
     for axis in reversed(range(len(wide))):
         if narrow[axis] != wide[axis]:
@@ -107,7 +107,7 @@ def widened(layout: Layout, narrow: Sequence[int], wide: Sequence[int]) -> Layou
 
 
 def within_threads(source: Layout, target: Layout, numel: int) -> bool:
-    """Whether each thread has in the source layout what it is to have in the target layout, so that converting is free."""
+    """Whether each thread has in the source layout what it is to have in the target layout: converting is free."""
     inverse = source.inverse(numel)
     _, free_lanes, free_warps = source.free
 

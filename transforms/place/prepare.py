@@ -6,7 +6,7 @@ from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Returns
-from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, element_of, f32, f64, i32
 from ziggurat.transforms.simplify import dce, inline, lower_structured, simplify
 
@@ -36,7 +36,7 @@ def prepare(module: Op) -> core.Module:
 
 
 def fuse_dots(op: Op) -> Op:
-    """Where a dot from zero is only used in a sum (f32, f64, i32) in the same block, start it from the other operand."""
+    """Where a dot from zero is only used in a sum (f32, f64, i32) of the same block, start it from the other term."""
 
     def fuse(builder: Rewriter, inner: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(inner, arith.AddF | arith.AddI) or element_of(inner.result.type) not in _FUSED:

@@ -1,4 +1,4 @@
-"""Rebuilding a kernel with layouts: each tensor in the layouts that a plan says, conversions just before they are used."""
+"""Rebuilding a kernel with layouts: tensors in the layouts that a plan says, conversions just before their use."""
 
 from __future__ import annotations
 
