@@ -104,8 +104,7 @@ class Kind:
 def kind_of(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
     """How an argument is treated. Raises `LaunchError` for what no kernel takes."""
     if parameter.constexpr or value is None:
-        exact: Any = type(value)
-        return Kind("constant", exact)
+        return Kind("constant", _exact_type(value))
     if isinstance(value, TensorDescriptor):
         return Kind("descriptor", reader=reader_of(value.array), rank=len(value.shape))
     if isinstance(value, (bool, int, float, np.generic)):
@@ -121,14 +120,19 @@ def kind_of(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
     )
 
 
+def _exact_type(value: Any) -> type[Any]:
+    return type(value)
+
+
 def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
     scalar = number_type(value)
     if scalar is None:
         raise LaunchError(f"'{parameter.name}' of '{kernel}' is a number of a type that kernels lack: {value!r}")
-    exact: Any = type(value)
     # An int that needs 64 bits without a sign is written in another way; the others are all written in one.
-    field = "i64" if exact is int and scalar.signed else scalar.name
-    return Kind("integer" if scalar.is_int and scalar != i1 and parameter.specialize else "number", exact, field)
+    field = "i64" if type(value) is int and scalar.signed else scalar.name
+    return Kind(
+        "integer" if scalar.is_int and scalar != i1 and parameter.specialize else "number", _exact_type(value), field
+    )
 
 
 def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | Constant:

@@ -161,7 +161,7 @@ class FakeDriver(types.ModuleType):
             return (Failure("CUDA_ERROR_INVALID_VALUE"),)
         sizes = self.sizes or [8] * self.parameters
         array = (ctypes.c_void_p * len(sizes)).from_address(pointers)
-        values = [ctypes.string_at(address, size) for address, size in zip(array, sizes)]
+        values = [ctypes.string_at(address, size) for address, size in zip(array, sizes, strict=True)]
         self.launches.append(
             {
                 "grid": (x, y, z),

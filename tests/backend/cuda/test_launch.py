@@ -342,7 +342,7 @@ def test_threads_do_not_share_buffers(fake):
     def work(number):
         try:
             kernel.at((number,))(array(0x1000 * number), 5)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in (1, 2, 3, 4)]

@@ -1,0 +1,153 @@
+"""The cache on disk: damage, eviction, and many processes at once."""
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.cache import Cache
+
+
+def binary(number: int, size: int = 100) -> Binary:
+    parameters = (Parameter("ptr"), Parameter("tensormap", (64, 64), 128, "map", 1))
+    return Binary(f"k{number}", "x" * size, 4, 1024, parameters, "sm_90a", metadata={"registers": [number]})
+
+
+def key(number: int) -> str:
+    return f"{number:064x}"
+
+
+@pytest.mark.parametrize("code", ["// PTX\nwith a second line", b"\x7fELF\n\0\xff", ""])
+def test_what_is_put_is_got(tmp_path: Path, code):
+    cache = Cache(tmp_path / "new" / "folder")
+    kept = Binary("k", code, 8, 7, (Parameter("f32"),), "sm_80", "kernel", {"a": 1})
+    assert cache.get(key(1)) is None
+    assert cache.put(key(1), kept)
+    assert Cache(tmp_path / "new" / "folder").get(key(1)) == kept
+
+
+def test_build_runs_once(tmp_path: Path):
+    cache, built = Cache(tmp_path), []
+
+    def build():
+        built.append(1)
+        return binary(1)
+
+    assert cache.get_or_build(key(1), build) == cache.get_or_build(key(1), build) == binary(1)
+    assert built == [1]
+
+
+@pytest.mark.parametrize("damage", ["cut", "bit", "empty", "foreign", "tail"])
+def test_damaged_entries_are_removed_and_built_again(tmp_path: Path, damage: str):
+    cache = Cache(tmp_path)
+    cache.put(key(1), binary(1))
+    (file,) = tmp_path.glob("*.kernel")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(
+        {
+            "cut": file.read_bytes()[:-5],
+            "bit": bytes(data),
+            "empty": b"",
+            "foreign": b"hello\nworld",
+            "tail": file.read_bytes() + b"x",
+        }[damage]
+    )
+    assert cache.entries() == []
+    assert cache.get(key(1)) is None and not file.exists()
+    assert cache.get_or_build(key(1), lambda: binary(1)) == binary(1)
+    assert cache.get(key(1)) == binary(1)
+
+
+def test_the_longest_not_used_make_room(tmp_path: Path):
+    cache = Cache(tmp_path)
+    for number in range(4):
+        cache.put(key(number), binary(number))
+        os.utime(tmp_path / f"{key(number)}.kernel", (1000 + number, 1000 + number))
+    one = cache.size() // 4
+    cache.get(key(0))  # used now
+    small = Cache(tmp_path, limit=3 * one + one // 2)
+    small.put(key(9), binary(9))
+    assert sorted(int(entry.key, 16) for entry in small.entries()) == [0, 3, 9]
+    assert small.size() <= small.limit
+
+
+def test_entries_and_clear(tmp_path: Path):
+    cache = Cache(tmp_path)
+    for number in (1, 2):
+        cache.put(key(number), binary(number))
+        os.utime(tmp_path / f"{key(number)}.kernel", (number, number))
+    first, second = cache.entries()
+    assert (first.name, second.name, first.target, first.used) == ("k2", "k1", "sm_90a", 2.0)
+    (tmp_path / "notes.txt").write_text("not ours")
+    (tmp_path / ".0000-killed").write_text("left by a writer that was killed")
+    assert cache.clear() == 2 and cache.entries() == [] and cache.clear() == 0
+    assert (tmp_path / "notes.txt").exists()
+
+
+def test_a_folder_that_cannot_be_used_is_an_empty_one(tmp_path: Path):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    cache = Cache(blocked / "cache")
+    assert cache.put(key(1), binary(1)) is False and cache.get(key(1)) is None and cache.entries() == []
+    assert cache.get_or_build(key(1), lambda: binary(1)) == binary(1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_is_only_read(tmp_path: Path):
+    cache = Cache(tmp_path)
+    cache.put(key(1), binary(1))
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    assert cache.get(key(1)) == binary(1) and cache.put(key(2), binary(2)) is False
+
+
+def hammer(folder: str, seed: int, until: float) -> int:
+    """Write, read and damage entries; returns how many reads were wrong."""
+    cache, wrong, number = Cache(folder, limit=20_000), 0, seed
+    while time.time() < until:
+        number = (number * 1103515245 + 12345) % 2**31
+        which = number % 8
+        got = cache.get_or_build(key(which), lambda which=which: binary(which, 500 * which))
+        wrong += got != binary(which, 500 * which)
+        if number % 7 == 0:
+            cache.put(key(which), binary(which, 500 * which))
+        if number % 31 == 0:
+            try:
+                with open(cache._path(key(which)), "r+b") as file:
+                    file.truncate(30)
+            except OSError:
+                pass
+        if number % 97 == 0:
+            cache.clear()
+    return wrong
+
+
+FORK = """
+import os, runpy, sys, time
+hammer = runpy.run_path(sys.argv[1])["hammer"]
+until = time.time() + 1.5
+children = []
+for seed in range(16):
+    child = os.fork()
+    if child == 0:
+        os._exit(min(hammer(sys.argv[2], seed, until), 1))
+    children.append(child)
+sys.exit(sum(os.waitpid(child, 0)[1] != 0 for child in children))
+"""
+
+
+def test_sixteen_processes_at_once(tmp_path: Path):
+    # They are forked in a process of their own: this one may have threads.
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, __file__, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    cache = Cache(tmp_path, limit=20_000)
+    cache.evict()
+    assert cache.size() <= cache.limit
+    assert {entry.name for entry in cache.entries()} <= {f"k{number}" for number in range(8)}

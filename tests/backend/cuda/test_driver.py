@@ -1,0 +1,96 @@
+"""Loading kernels and the words for what the driver refuses."""
+
+import sys
+
+import pytest
+
+from ziggurat.backend.cuda import driver
+from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.driver import Device, current_context, current_device, load, on_device, synchronize
+from ziggurat.backend.cuda.failures import failure, out_of_resources
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, TargetError
+
+BINARY = Binary("entry", "// PTX", 4, 0, (Parameter("ptr"),), "sm_90a", "add")
+
+
+def test_ptx_is_ended_by_a_zero_and_cubins_are_not(fake):
+    load(BINARY)
+    load(Binary("entry", b"\x7fELF", 4, 0, (), "sm_90a"))
+    assert fake.loads == [b"// PTX\0", b"\x7fELF"]
+
+
+def test_the_primary_context_is_made_current_where_there_is_none(fake):
+    assert fake.context == 0
+    assert int(current_context()) == 100 and fake.context == 100
+    with on_device(1) as context:
+        assert int(context) == 101 == fake.context and current_device() == Device(1)
+        with on_device(1):
+            assert fake.stack == [100]  # It is current: nothing is pushed.
+    assert fake.context == 100
+    assert current_device().target == "sm_90a" and current_device().name == "FAKE GPU"
+
+
+def test_much_shared_memory_is_asked_for(fake):
+    load(Binary("entry", "", 4, 48 * 1024, (), "sm_90a"))
+    assert fake.set_attributes == {}
+    load(Binary("entry", "", 4, 100_000, (), "sm_90a"))
+    assert fake.set_attributes == {"CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES": 100_000}
+    with pytest.raises(LaunchError, match="300000 bytes of shared memory, where the device has 232448") as caught:
+        load(Binary("entry", "", 4, 300_000, (), "sm_90a"))
+    assert "num_stages" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "log", "target", "error", "said"),
+    [
+        (
+            "CUDA_ERROR_INVALID_PTX",
+            b"line 3; error: unknown instruction",
+            "sm_90a",
+            TargetError,
+            "line 3; error: unknown",
+        ),
+        ("CUDA_ERROR_NO_BINARY_FOR_GPU", b"", "sm_100a", LaunchError, "compiled for sm_100a, and FAKE GPU is sm_90a"),
+        ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", b"version 9.9", "sm_90a", LaunchError, r"CUDA 13.0\) is too old"),
+        ("CUDA_ERROR_OUT_OF_MEMORY", b"", "sm_90a", LaunchError, "out of memory"),
+    ],
+)
+def test_what_the_driver_refuses_to_load(fake, failed, status, log, target, error, said):
+    fake.load_failure = failed(status), log
+    with pytest.raises(error, match=said):
+        load(Binary("entry", "", 4, 0, (), target, "add"))
+
+
+def test_waiting_shows_faults(fake, failed):
+    fake.launch_status = [failed("CUDA_ERROR_MISALIGNED_ADDRESS")]
+    with pytest.raises(MemoryAccessError, match="a kernel launched before touched memory at an address"):
+        synchronize()
+
+
+def test_words_for_statuses():
+    certain = failure("CUDA_ERROR_ILLEGAL_ADDRESS", "waiting", "add", certain=True)
+    assert isinstance(certain, KernelRuntimeError) and "the kernel 'add' touched" in str(certain)
+    assert "check=True" not in str(certain) and "mask" in str(certain)
+    other = failure("CUDA_ERROR_SYSTEM_NOT_READY", "launching", "add")
+    assert isinstance(other, LaunchError) and "launching of 'add' failed" in str(other)
+
+
+def test_too_many_threads_are_told_from_too_many_registers():
+    limits = {"register_file": 65536, "max_shared": 1000}
+    few = out_of_resources("k", threads=1024, registers=64, shared=0, max_threads=512, **limits)
+    assert "1024 threads, where it can have 512" in str(few)
+    many = out_of_resources("k", threads=512, registers=168, shared=0, max_threads=384, **limits)
+    assert "168 registers for each of 512 threads" in str(many)
+
+
+def test_without_a_driver_or_its_bindings(fake, monkeypatch: pytest.MonkeyPatch):
+    def absent(flags):
+        raise RuntimeError("libcuda.so.1 is not there")
+
+    monkeypatch.setattr(fake, "cuInit", absent)
+    with pytest.raises(LaunchError, match=r"no NVIDIA driver here: libcuda.so.1"):
+        driver.device_count()
+    for name in ("cuda", "cuda.bindings", "cuda.bindings.driver"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(LaunchError, match="pip install cuda-bindings"):
+        driver.device_count()

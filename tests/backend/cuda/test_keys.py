@@ -1,0 +1,102 @@
+"""The key of a compiled kernel: what counts, and what does not."""
+
+import subprocess
+import sys
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.cuda import keys
+from ziggurat.backend.cuda.keys import key
+
+OPTIONS = {"num_warps": 4, "num_stages": 3}
+
+
+@zg.kernel
+def scale(x_ptr, n, factor, BLOCK: zg.constexpr):
+    offsets = zg.add(zg.mul(zg.program_id(0), BLOCK), zg.arange(0, BLOCK))
+    mask = zg.compare(offsets, n, zg.CompareKind.LESS_THAN)
+    pointers = zg.add(x_ptr, offsets)
+    zg.store(pointers, zg.mul(zg.load(pointers, mask), factor), mask)
+
+
+def elsewhere():
+    @zg.kernel
+    def scale(array, count, by, BLOCK: zg.constexpr):
+        # Other names, other lines, a comment.
+        at = zg.add(zg.mul(zg.program_id(0), BLOCK), zg.arange(0, BLOCK))
+
+        inside = zg.compare(at, count, zg.CompareKind.LESS_THAN)
+        places = zg.add(array, at)
+        zg.store(places, zg.mul(zg.load(places, inside), by), inside)
+
+    return scale
+
+
+TYPES = (zg.ptr(zg.f32), zg.i32, zg.f32, 64)
+
+
+def renamed(model):
+    """The model's text with the function's name of the other kernel: the name is part of what is compiled."""
+    return zg.parse(str(model).replace("elsewhere.<locals>.scale", "scale"))
+
+
+def test_places_and_names_of_variables_do_not_count():
+    first, second = scale.triton(*TYPES), renamed(elsewhere().triton(*TYPES))
+    assert key(first, "sm_90a", OPTIONS) == key(second, "sm_90a", OPTIONS)
+    python, other = scale.model, renamed(elsewhere().model)
+    assert python != other and key(python, "sm_90a", {}) == key(other, "sm_90a", {})
+
+
+def test_what_is_compiled_counts():
+    model = scale.triton(*TYPES)
+    seen = [
+        key(model, "sm_90a", OPTIONS),
+        key(model, "sm_80", OPTIONS),
+        key(model, "sm_90a", OPTIONS | {"num_warps": 8}),
+        key(scale.triton(zg.ptr(zg.f64), zg.i32, zg.f32, 64), "sm_90a", OPTIONS),
+        key(scale.triton(zg.divisible(zg.ptr(zg.f32)), zg.i32, zg.f32, 64), "sm_90a", OPTIONS),
+        key(zg.parse(str(model).replace("arith.mulf", "arith.addf")), "sm_90a", OPTIONS),
+        key(scale.triton(zg.ptr(zg.f32), zg.i32, zg.f32, 128), "sm_90a", OPTIONS),
+    ]
+    assert len(set(seen)) == len(seen) and all(len(one) == 64 for one in seen)
+
+
+def test_the_order_of_options_does_not_count():
+    model = scale.triton(*TYPES)
+    assert key(model, "sm_90a", OPTIONS) == key(model, "sm_90a", dict(reversed(OPTIONS.items())))
+    with pytest.raises(TypeError):
+        key(model, "sm_90a", {"callback": print})
+
+
+def test_the_compiler_counts(monkeypatch: pytest.MonkeyPatch):
+    before = key(scale.triton(*TYPES), "sm_90a", OPTIONS)
+    monkeypatch.setattr(keys, "compiler_version", lambda: "another")
+    assert key(scale.triton(*TYPES), "sm_90a", OPTIONS) != before
+
+
+def test_the_key_is_the_same_in_another_process():
+    text = str(scale.triton(*TYPES))
+    program = (
+        "import sys, ziggurat as zg; from ziggurat.backend.cuda.keys import key;"
+        "print(key(zg.parse(sys.stdin.read()), 'sm_90a', {'num_warps': 4, 'num_stages': 3}))"
+    )
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={"PYTHONHASHSEED": seed},
+        )
+        assert done.stdout.strip() == key(scale.triton(*TYPES), "sm_90a", OPTIONS), done.stderr
+
+
+def test_the_place_of_an_assertion_counts():
+    def checked(line: int):
+        text = 'tt.func @"f" (%0 : i1)void -> {\n    tt.assert %0'
+        return zg.parse(f'{text} @loc="{line}:0:{line}:9:file.py" @"no";\n    tt.return;\n}};\n')
+
+    assert checked(1) == checked(2)
+    assert key(checked(1), "sm_90a", {}) != key(checked(2), "sm_90a", {})

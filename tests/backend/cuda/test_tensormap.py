@@ -1,0 +1,134 @@
+"""Descriptors made on the host: what is asked of the tensor, how it is encoded, and how a launch passes it."""
+
+import struct
+from types import SimpleNamespace
+
+import pytest
+
+from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.launch import Dispatcher, Launcher
+from ziggurat.backend.cuda.memory import DeviceArray
+from ziggurat.backend.cuda.specialize import KernelParameter
+from ziggurat.backend.cuda.tensormap import TensorDescriptor, box_and_swizzle
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64, i32
+
+
+def array(*shape, element=f16, pointer=0x1000):
+    return DeviceArray(pointer, shape, element, 0)
+
+
+@pytest.mark.parametrize(
+    ("block", "element", "expected"),
+    [
+        ((128, 64), f16, ((128, 64), 128)),
+        ((128, 256), bf16, ((128, 64), 128)),
+        ((64, 32), f16, ((64, 32), 64)),
+        ((64, 4), f32, ((64, 4), 0)),
+        ((512, 8), f32, ((256, 8), 32)),
+        ((4, 64, 128), f8e4m3, ((4, 64, 128), 128)),
+        ((64,), f64, ((16,), 128)),
+    ],
+)
+def test_the_usual_box(block, element, expected):
+    assert box_and_swizzle(block, element) == expected
+
+
+def test_encoding(fake):
+    descriptor = TensorDescriptor(array(100, 200, 64), (1, 128, 64))
+    assert descriptor.type == DescriptorType((1, 128, 64), f16)
+    data = descriptor.maps[(1, 128, 64), 128]
+    assert data == bytes(range(128))
+    kind, rank, address, sizes, strides, box, steps, _, swizzle, _, fill = fake.encoded
+    assert (rank, address, sizes, strides) == (3, 0x1000, [64, 200, 100], [128, 25600])
+    assert (box, steps) == ([64, 128, 1], [1, 1, 1])
+    assert (kind, swizzle, fill) == (
+        "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
+        "CU_TENSOR_MAP_SWIZZLE_128B",
+        "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE",
+    )
+    fake.encoded = None
+    assert descriptor.maps[(1, 128, 64), 128] == data and fake.encoded is None  # encoded once
+    TensorDescriptor(array(64, 64), (64, 64), padding="nan").maps[(64, 64), 128]
+    assert fake.encoded[-1] == "CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TensorDescriptor(array(8, 8, pointer=0x1008), (8, 8)), "begins at a multiple of 16 bytes"),
+        (lambda: TensorDescriptor(array(8, 7), (8, 8)), "stride 0 of a descriptor is a multiple of 16 bytes"),
+        (lambda: TensorDescriptor(array(8, 8), (8, 8), strides=(1, 8)), "the last stride of a descriptor is 1, not 8"),
+        (lambda: TensorDescriptor(array(8, 8), (8,)), "a size, a stride and a block size for each"),
+        (lambda: TensorDescriptor(array(8, 8, element=i32), (8, 8), padding="nan"), '"nan" for floats'),
+        (lambda: TensorDescriptor(array(0, 8), (8, 8)), "the sizes of a descriptor are from 1"),
+        (lambda: TensorDescriptor(array(8, 8), (8, 4)).maps[(8, 4), 0], "rows a multiple of 16 bytes"),
+        (lambda: TensorDescriptor(array(8, 128), (8, 128)).maps[(8, 128), 128], "no longer than the swizzle"),
+        (lambda: TensorDescriptor([1], (8, 8)), "not an array on a GPU"),
+    ],
+)
+def test_what_the_copy_engine_cannot_address(fake, make, message):
+    with pytest.raises(LaunchError, match=message):
+        make()
+
+
+def test_strides_of_other_libraries(fake):
+    torchlike = SimpleNamespace(
+        data_ptr=lambda: 0x2000, dtype="torch.float32", is_cuda=True, shape=(8, 16), stride=lambda axis: (32, 1)[axis]
+    )
+    assert TensorDescriptor(torchlike, (8, 8)).strides == (32, 1)
+    interface = {"typestr": "<f4", "data": (0x2000, False), "version": 3, "strides": (128, 4)}
+    assert TensorDescriptor(SimpleNamespace(__cuda_array_interface__=interface, shape=(8, 16)), (8, 8)).strides == (
+        32,
+        1,
+    )
+
+
+PARTS = (
+    Parameter("tensormap", (64, 64), 128, "map", 0),
+    Parameter("i32", part="shape0", argument=0),
+    Parameter("i64", part="stride0", argument=0),
+    Parameter("ptr", part="base", argument=0),
+    Parameter("i32", argument=1),
+)
+EXPECTED = [
+    bytes(range(128)),
+    struct.pack("=i", 128),
+    struct.pack("=q", 64),
+    struct.pack("=Q", 0x4000),
+    struct.pack("=i", 7),
+]
+
+
+def test_a_launch_passes_the_parts_of_a_descriptor(fake):
+    fake.sizes = [128, 4, 8, 8, 4]
+    kernel = Dispatcher(
+        "kernel",
+        [KernelParameter("d"), KernelParameter("n")],
+        lambda spec: Binary("entry", "", 4, 0, PARTS, spec.target),
+    )
+    for pointer in (0x4000, 0x4000, 0x8000):
+        kernel.at((1,))(TensorDescriptor(array(128, 64, pointer=pointer), (64, 64)), 7)
+    assert [launch["values"] for launch in fake.launches] == [
+        EXPECTED,
+        EXPECTED,
+        [*EXPECTED[:3], struct.pack("=Q", 0x8000), EXPECTED[4]],
+    ]
+    kernel.at((1,))(TensorDescriptor(array(128, 64, element=bf16), (64, 64)), 7)
+    assert len(fake.loads) == 2
+
+
+def test_a_launcher_passes_them_too(fake):
+    fake.sizes = [128, 4, 8, 8, 4]
+    descriptor = TensorDescriptor(array(128, 64, pointer=0x4000), (64, 64))
+    Launcher(Binary("entry", "", 4, 0, PARTS, "sm_90a"))((1,), descriptor, 7)
+    assert fake.launches[0]["values"] == EXPECTED
+
+
+def test_a_kernel_without_use_for_the_map(fake):
+    fake.sizes = [8]
+    parts = (Parameter("ptr", part="base", argument=0),)
+    kernel = Dispatcher("kernel", [KernelParameter("d")], lambda spec: Binary("entry", "", 4, 0, parts, spec.target))
+    for _ in range(2):
+        kernel.at((1,))(TensorDescriptor(array(64, 64), (64, 64)))
+    assert [launch["values"] for launch in fake.launches] == [[struct.pack("=Q", 0x1000)]] * 2
