@@ -9,6 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import ziggurat as zg
+
 INTS = ("i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 FLOATS = ("f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64")
 LIMITS = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
@@ -197,13 +199,13 @@ def test_pointers_go_through_integers(kernel, launch):
         def move(x_ptr, out_ptr):
             at = zg.arange(0, 8)
             number = zg.cast(x_ptr, zg.i64)
-            first = zg.cast(zg.add(number, 8), zg.ptr_f32)
+            first = zg.cast(zg.add(number, 8), F32)
             whole = zg.cast(zg.add(x_ptr, at), zg.i64)
-            other = zg.cast(zg.cast(zg.sub(whole, zg.mul(at, 4)), zg.ptr_f32), zg.ptr_i32)
+            other = zg.cast(zg.cast(zg.sub(whole, zg.mul(at, 4)), F32), I32)
             zg.store(zg.add(out_ptr, at), zg.load(zg.add(other, at)))
             zg.store(zg.add(out_ptr, 8), zg.bitcast(zg.load(first), zg.i32))
-        """.replace("zg.ptr_f32", "F32").replace("zg.ptr_i32", "I32"),
-        F32=__import__("ziggurat").ptr(__import__("ziggurat").f32), I32=__import__("ziggurat").ptr(__import__("ziggurat").i32),
+        """,
+        F32=zg.ptr(zg.f32), I32=zg.ptr(zg.i32),
     )  # fmt: skip
     x, out = np.arange(8, dtype=np.float32) * 1.5, np.zeros(9, np.int32)
     launch(move, 1, [x, out])

@@ -92,7 +92,8 @@ def test_inline_assembly_is_for_gpus(kernel):
     def add(x_ptr):
         at = zg.arange(0, 4)
         x = zg.load(zg.add(x_ptr, at))
-        y, z = zg.inline_asm_elementwise("add.s32 $0, $2, $3; mov.b32 $1, $2;", "=r,=r,r,r", (x, 1), (zg.i32, zg.u32), True, 1)
+        code = "add.s32 $0, $2, $3; mov.b32 $1, $2;"
+        y, z = zg.inline_asm_elementwise(code, "=r,=r,r,r", (x, 1), (zg.i32, zg.u32), True, 1)
         zg.store(zg.add(x_ptr, at), y)
     """)
     model = add.triton(zg.ptr(zg.i32))

@@ -144,8 +144,8 @@ def atomic_dtypes(op):
     return (*INTS, *({"add": ("f16", "bf16"), "xchg": ()}.get(op, ())), "f32", "f64")
 
 
-@pytest.mark.parametrize("op", ATOMICS)
-def test_atomics(op, kernel, launch, dtypes):
+@pytest.mark.parametrize(("op", "name"), [(op, name) for op in ATOMICS for name in atomic_dtypes(op)])
+def test_atomics(op, name, kernel, launch, dtypes):
     """Conflicts within a program and between programs; what each turn finds, and what is left."""
     update = kernel(f"""
     def update(x_ptr, i_ptr, v_ptr, old_ptr, s_ptr, m_ptr):
@@ -158,42 +158,41 @@ def test_atomics(op, kernel, launch, dtypes):
         zg.atomic_{op}(where, v, sem="relaxed", scope="cta")
         zg.store(s_ptr + zg.program_id(0), zg.atomic_{op}(x_ptr, 1, sem="acquire", scope="sys"))
     """)
-    for name in atomic_dtypes(op):
-        rng = np.random.default_rng(3)
-        dtype = dtypes[name]
-        low = 0 if name[0] == "u" else -50
-        x = rng.integers(low, 50, 8).astype(dtype)
-        v = rng.integers(low, 50, 48).astype(dtype)
+    rng = np.random.default_rng(3)
+    dtype = dtypes[name]
+    low = 0 if name[0] == "u" else -50
+    x = rng.integers(low, 50, 8).astype(dtype)
+    v = rng.integers(low, 50, 48).astype(dtype)
+    if name in INTS:
+        v[:3] = [np.iinfo(dtype).max, np.iinfo(dtype).min, np.iinfo(dtype).max]
+    index, mask = rng.integers(0, 8, 48).astype(np.int32), rng.integers(0, 4, 48) > 0
+    state = [n.item() if name in INTS else float(n) for n in x]
+    given = [n.item() if name in INTS else float(n) for n in v]
+    old, single = np.zeros(48, dtype), np.zeros(3, dtype)
+
+    def step(place, value):
+        found = state[place]
+        result = ATOMICS[op](found, value)
         if name in INTS:
-            v[:3] = [np.iinfo(dtype).max, np.iinfo(dtype).min, np.iinfo(dtype).max]
-        index, mask = rng.integers(0, 8, 48).astype(np.int32), rng.integers(0, 4, 48) > 0
-        state = [n.item() if name in INTS else float(n) for n in x]
-        given = [n.item() if name in INTS else float(n) for n in v]
-        old, single = np.zeros(48, dtype), np.zeros(3, dtype)
+            bits = dtype.itemsize * 8
+            result = np.array(result % (1 << bits), f"u{dtype.itemsize}").view(dtype).item()
+        else:
+            result = float(np.array(result).astype(dtype))
+        state[place] = result
+        return found
 
-        def step(place, value):
-            found = state[place]
-            result = ATOMICS[op](found, value)
-            if name in INTS:
-                bits = dtype.itemsize * 8
-                result = np.array(result % (1 << bits), f"u{dtype.itemsize}").view(dtype).item()
-            else:
-                result = float(np.array(result).astype(dtype))
-            state[place] = result
-            return found
-
-        for program in range(3):
-            lanes = range(program * 16, program * 16 + 16)
-            for lane in lanes:
-                if mask[lane]:
-                    old[lane] = step(index[lane], given[lane])
-            for lane in lanes:
-                step(index[lane], given[lane])
-            single[program] = step(0, 1)
-        found, alone = np.zeros(48, dtype), np.zeros(3, dtype)
-        launch(update, (3,), [x, index, v, found, alone, mask])
-        assert x.astype(float).tolist() == np.array(state, dtype).astype(float).tolist(), name
-        assert (found == old).all() and (alone == single).all(), name
+    for program in range(3):
+        lanes = range(program * 16, program * 16 + 16)
+        for lane in lanes:
+            if mask[lane]:
+                old[lane] = step(index[lane], given[lane])
+        for lane in lanes:
+            step(index[lane], given[lane])
+        single[program] = step(0, 1)
+    found, alone = np.zeros(48, dtype), np.zeros(3, dtype)
+    launch(update, (3,), [x, index, v, found, alone, mask])
+    assert x.astype(float).tolist() == np.array(state, dtype).astype(float).tolist(), name
+    assert (found == old).all() and (alone == single).all(), name
 
 
 @pytest.mark.parametrize("name", (*INTS, "i16", "u16", "f16", "bf16", "f32", "f64"))

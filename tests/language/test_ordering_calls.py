@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -49,8 +47,10 @@ def test_sort_and_topk(name, compute, values, rows, dtypes):
         {"x": x, "grid": grid, "tiny": tiny},
         {
             "up": ordered(x), "down": ordered(x, True), "grid_up": ordered(grid), "grid_down": ordered(grid, True),
-            "same": tiny, "most": ordered(x, True)[:, :half], "least": ordered(x)[:, :half],
-            "one": ordered(grid, True)[..., :1], "two": ordered(grid)[..., :2], "all": ordered(grid, True), "only": tiny,
+            "same": tiny,
+            "most": ordered(x, True)[:, :half], "least": ordered(x)[:, :half],
+            "one": ordered(grid, True)[..., :1], "two": ordered(grid)[..., :2], "all": ordered(grid, True),
+            "only": tiny,
         },
     )  # fmt: skip
 

@@ -148,11 +148,12 @@ def test_pointers_are_reshaped_too(kernel, launch):
         at = zg.add(zg.mul(zg.expand(zg.arange(0, 4), 1), 8), zg.expand(zg.arange(0, 8), 0))
         sources = zg.add(x_ptr, at)
         zg.store(zg.trans(zg.add(y_ptr, at)), zg.load(zg.trans(sources)))
-        zg.store(zg.ravel(zg.add(zg.add(y_ptr, 32), at)), zg.load(zg.permute(zg.reshape(sources, (8, 2, 2)), 2, 0, 1)).shape[0])
+        cube = zg.load(zg.permute(zg.reshape(sources, (8, 2, 2)), 2, 0, 1))
+        zg.store(zg.add(zg.add(y_ptr, 32), zg.arange(0, 32)), zg.ravel(cube))
     """)
     x, y = np.arange(32, dtype=np.float64), np.zeros(64)
     launch(turn, 1, [x, y])
-    assert (y[:32] == x).all() and (y[32:] == 2).all()
+    assert (y[:32] == x).all() and (y[32:] == x.reshape(8, 2, 2).transpose(2, 0, 1).ravel()).all()
 
 
 def tf32(x):
