@@ -1,0 +1,91 @@
+"""Buffers for conversions: a simulation of the 32 banks over random pairs of layouts."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ziggurat.codemodel.layout import Layout, blocked, combine, inverted
+from ziggurat.transforms.place.swizzle import buffer_bases, row_major, vector_bits
+
+
+@st.composite
+def layouts(draw: st.DrawFn, bits: int, num_warps: int) -> Layout:
+    """A layout of 2^bits elements whose bases are the bits in any order, with copies where there are more threads."""
+    warp_bits = num_warps.bit_length() - 1
+    order = draw(st.permutations(range(bits)))
+    bases = [1 << bit for bit in order]
+    threads = draw(st.permutations([*bases, *[0] * (5 + warp_bits)]))[: 5 + warp_bits]
+    registers = [basis for basis in bases if basis not in threads]
+    if draw(st.booleans()) and bits > 1:  # Not all maps are permutations of bits.
+        a, b = draw(st.permutations(range(bits)))[:2]
+        change = lambda basis: basis ^ (1 << b) if basis >> a & 1 else basis  # noqa: E731
+        registers, threads = [change(x) for x in registers], [change(x) for x in threads]
+    return Layout(tuple(registers), tuple(threads[:5]), tuple(threads[5:]))
+
+
+def wavefronts(layout: Layout, offsets: tuple[int, ...], size: int) -> tuple[int, int]:
+    """How often the banks are asked by one warp for all of a tensor's vectors, and the least that is possible."""
+    places = inverted(offsets)
+    vector = vector_bits(layout, offsets, size)
+    width = size << len(vector)
+    together = max(1, 32 // max(1, width // 4))
+    asked = least = 0
+    for register in range(layout.num_registers):
+        if any(register >> bit & 1 for bit in vector):
+            continue
+        for first in range(0, 32, together):
+            words: dict[int, set[int]] = {}
+            for lane in range(first, first + together):
+                start = combine(places, layout.element(register, lane)) * size
+                for byte in range(start, start + width):
+                    words.setdefault(byte // 4 % 32, set()).add(byte // 128)
+            asked += max(map(len, words.values()))
+            least += 1
+    return asked, least
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_no_conflicts_between_random_layouts(data: st.DataObject) -> None:
+    bits = data.draw(st.integers(1, 12))
+    size = data.draw(st.sampled_from([1, 2, 4, 8]))
+    num_warps = data.draw(st.sampled_from([1, 4, 8]))
+    pair = [data.draw(layouts(bits, num_warps)) for _ in range(2)]
+    offsets = buffer_bases(pair[0], pair[1], 1 << bits, size)
+    assert sorted(map(combine_all(offsets), range(1 << bits))) == list(range(1 << bits))
+    for layout in pair:
+        asked, least = wavefronts(layout, offsets, size)
+        assert asked == least, (layout, offsets)
+
+
+def combine_all(offsets: tuple[int, ...]):  # type: ignore[no-untyped-def]
+    return lambda place: combine(offsets, place)
+
+
+def test_what_both_hold_in_a_thread_moves_as_a_vector() -> None:
+    rows = Layout((1, 2, 4), (8, 16, 32, 64, 128), (256, 512))
+    columns = Layout((1, 2, 4), (256, 512, 8, 16, 32), (64, 128))
+    offsets = buffer_bases(rows, columns, 1024, 2)
+    assert [len(vector_bits(layout, offsets, 2)) for layout in (rows, columns)] == [3, 3]
+
+
+def test_a_transpose_writes_or_reads_vectors() -> None:
+    shape = (64, 64)
+    rows, columns = blocked(shape, (1, 0), 4, 4), blocked(shape, (0, 1), 4, 4)
+    for size, widest in ((2, 3), (4, 2), (8, 1)):
+        offsets = buffer_bases(rows, columns, 4096, size)
+        widths = [len(vector_bits(layout, offsets, size)) for layout in (rows, columns)]
+        assert max(widths) == widest, (size, widths)
+
+
+def test_rows_in_order_conflict() -> None:
+    """The simulation sees conflicts: columns of a buffer without a swizzle."""
+    columns = Layout((1, 2), (64, 128, 256, 512, 1024), ())
+    asked, least = wavefronts(Layout((1, 2, 4, 8, 16, 32), columns.lanes, ()), row_major(2048), 4)
+    assert asked == 8 * least
+
+
+def test_a_buffer_smaller_than_a_line() -> None:
+    one = Layout((), (0, 0, 0, 0, 0), (0, 0))
+    assert buffer_bases(one, one, 1, 4) == ()
+    few = Layout((), (0, 0, 0, 0, 0), (1, 2))
+    assert sorted(buffer_bases(few, Layout((), (1, 2, 0, 0, 0), (0, 0)), 4, 4)) == [1, 2]
