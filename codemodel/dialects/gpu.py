@@ -11,13 +11,15 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, result_type
 from ziggurat.codemodel.op import Body, Op, Value, require
-from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure
+from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, Symbol
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
     SharedType,
     TensorType,
     Type,
+    element_of,
+    f32,
     i1,
     i32,
     i64,
@@ -48,6 +50,10 @@ class Module(Op, Isolated):
     num_warps: int = attribute(int)
     body: Body = body()
     shared: int = attribute(int, default=0)
+
+    def functions(self) -> dict[str, Op]:
+        """The ops of the module that declare a symbol, by name, in order."""
+        return {op.attributes["sym_name"]: op for op in self.body.entry.ops if isinstance(op, Symbol)}
 
 
 # Layouts.
@@ -143,6 +149,25 @@ class LocalAtomicAdd(Op):
         laid_out(self, self.index.type)
 
 
+@operation("gpu.local_gather")
+class LocalGather(Op):
+    """For each element of `index`, the element of the tensor in a buffer that is there along `axis`."""
+
+    buffer: Value = operand()
+    index: Value = operand()
+    axis: int = attribute(int)
+
+    def infer_type(self) -> Type:
+        index = laid_out(self, self.index.type)
+        return TensorType(index.shape, buffer_of(self, self.buffer).element, index.layout)
+
+    def check(self) -> None:
+        source, index = buffer_of(self, self.buffer).shape, laid_out(self, self.index.type).shape
+        others = all(a == b for i, (a, b) in enumerate(zip(source, index, strict=False)) if i != self.axis)
+        good = len(source) == len(index) and 0 <= self.axis < len(index) and others
+        require(good, f"gpu.local_gather from {self.buffer.type} by {self.index.type} along axis {self.axis}")
+
+
 # Barriers.
 
 
@@ -160,7 +185,7 @@ class FenceAsync(Op):
 
 
 @operation("gpu.async_copy")
-class AsyncCopy(Op, MemoryRead):
+class AsyncCopy(Op, MemoryRead, MemoryWrite):
     """cp.async: begin to copy what the pointers point to into a buffer; where the mask is false, zeros."""
 
     ptr: Value = operand()
@@ -231,7 +256,7 @@ class MbarrierWait(Op):
 
 
 @operation("gpu.tma_load")
-class TmaLoad(Op, MemoryRead):
+class TmaLoad(Op, MemoryRead, MemoryWrite):
     """cp.async.bulk.tensor: begin to copy a block of a tensor into a buffer; counts its bytes on an mbarrier."""
 
     descriptor: Value = operand()
@@ -291,6 +316,42 @@ class WgmmaWait(Op):
 
     def infer_type(self) -> Type:
         return self.value.type
+
+
+@operation("gpu.round_tf32")
+class RoundTf32(Op, Pure):
+    """cvt.rna.tf32: f32 rounded to the 10 bits of a mantissa that the matrix units read."""
+
+    value: Value = operand()
+
+    def infer_type(self) -> Type:
+        return self.value.type
+
+    def check(self) -> None:
+        require(element_of(self.value.type) == f32, f"gpu.round_tf32 takes f32, not {self.value.type}")
+
+
+@operation("gpu.dot_fma")
+class DotFma(Op):
+    """a · b + c without matrix units, for matrices or batches: `a` and `b` are buffers of elements of the type of c."""
+
+    a: Value = operand()
+    b: Value = operand()
+    c: Value = operand()
+
+    def infer_type(self) -> Type:
+        return laid_out(self, self.c.type)
+
+    def check(self) -> None:
+        a, b, c = buffer_of(self, self.a), buffer_of(self, self.b), laid_out(self, self.c.type)
+        good = (
+            a.element == b.element == c.element
+            and len(a.shape) == len(b.shape) == c.rank >= 2
+            and a.shape[:-2] == b.shape[:-2] == c.shape[:-2]
+            and a.shape[-1] == b.shape[-2]
+            and c.shape[-2:] == (a.shape[-2], b.shape[-1])
+        )
+        require(good, f"gpu.dot_fma of {a} and {b} to {c}")
 
 
 @operation("gpu.warp_id")

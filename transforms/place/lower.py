@@ -8,8 +8,9 @@ becomes, where threads need what others hold,
     gpu.local_store %2 %1;
     %3 : tensor<x64, f32, "1 | 2 4 8 16 32 | 0"> = gpu.local_load %2;
 
-Afterwards a `gpu.convert_layout`, and every op that reshapes, moves elements only within threads; a `tt.reduce` combines
-only within warps; a `tt.scan` runs along the registers and lanes of one warp. Barriers come later (`barriers.py`).
+Afterwards a `gpu.convert_layout`, and every op that reshapes, moves elements only within threads; a `tt.reduce`
+combines only within warps; a `tt.scan` runs along the registers and lanes of one warp. Barriers come later
+(`barriers.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from ziggurat.codemodel.types import (
     TupleType,
     Type,
     i32,
-    i64,
     with_element,
 )
 from ziggurat.transforms.place.combining import Stage, reduction_stages, scan_layout
@@ -35,7 +35,7 @@ from ziggurat.transforms.place.swizzle import buffer_bases, row_major
 
 
 def lower(module: Op) -> Op:
-    """The GPU model in which conversions, reductions, scans, gathers and histograms are primitives of threads and buffers.
+    """The GPU model in which conversions, reductions, scans, gathers and histograms are primitives.
 
     Every value keeps its type, so its uses do not change.
     """
