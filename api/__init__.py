@@ -25,6 +25,7 @@ from ziggurat.codemodel.errors import (
     LaunchError,
     MemoryAccessError,
     ParseError,
+    ResourceError,
     VerifyError,
     ZigguratError,
 )
@@ -211,6 +212,7 @@ __all__ = [
     "Op",
     "OpResult",
     "ParseError",
+    "ResourceError",
     "Value",
     "VerifyError",
     "ZigguratError",

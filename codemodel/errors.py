@@ -73,6 +73,10 @@ class TargetError(ZigguratError):
     """A model holds something that the target it is to be written for cannot express."""
 
 
+class ResourceError(ZigguratError):
+    """A kernel needs more of something than the machine has: of shared memory, for one."""
+
+
 class LaunchError(ZigguratError):
     """The arguments or the grid of a launch do not fit the kernel."""
 

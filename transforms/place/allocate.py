@@ -1,0 +1,190 @@
+"""Allocation of shared memory: an offset for every buffer, by liveness, and the limit checked.
+
+    %2 : shared<x64, f32, "1 2 4 8 16 32"> = gpu.local_alloc;
+
+becomes `gpu.local_alloc @offset=256`, and the module says how much there is in all: `gpu.module @shared=512`.
+
+Buffers that are alive at the same time lie apart; the larger ones are placed first, each at the lowest place that is
+free. What is alive where a loop begins stays alive until it ends. A small buffer is kept a little longer, until the
+next tensor has been through shared memory: its place is then reused behind a barrier that has to be there anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from ziggurat.codemodel.dialects import gpu, scf
+from ziggurat.codemodel.errors import ResourceError
+from ziggurat.codemodel.op import Block, Op, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
+from ziggurat.codemodel.types import SharedType
+
+# Bytes that a program can have, by target. CUDA programming guide, table of technical specifications.
+_LIMITS = {"sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_90": 227, "sm_100": 227, "sm_120": 99}
+SMALL = 4096  # Bytes of a buffer that is worth keeping to save a barrier.
+
+# What goes on after its op, and what waits for it.
+_WAITS: tuple[tuple[type[Op], type[Op]], ...] = (
+    (gpu.Wgmma, gpu.WgmmaWait),
+    (gpu.AsyncCopy, gpu.AsyncWait),
+    (gpu.TmaStore, gpu.TmaStoreWait),
+    (gpu.TmaLoad, gpu.MbarrierWait),
+)
+
+
+def limit_of(target: str) -> int:
+    """How many bytes of shared memory a program can have on a target."""
+    return 1024 * _LIMITS.get(target.rstrip("af"), 227)
+
+
+@attrs.define(eq=False)
+class Interval:
+    """A buffer and when it is needed: from the op of number `start` to that of number `end` of the model."""
+
+    op: gpu.LocalAlloc
+    start: int
+    end: int
+    offset: int = -1
+
+    @property
+    def size(self) -> int:
+        type_ = self.op.type
+        assert isinstance(type_, SharedType)
+        return type_.bytes
+
+    def meets(self, other: Interval) -> bool:
+        """Whether both are needed at the same time."""
+        return self.start <= other.end and other.start <= self.end
+
+
+def allocate(module: Op) -> Op:
+    """The GPU model whose buffers have offsets. Raises `ResourceError` where they need more than the target has."""
+    assert isinstance(module, gpu.Module)
+    intervals = intervals_of(module)
+    total = place(intervals)
+    limit = limit_of(module.target)
+    if total > limit:
+        raise _too_much(intervals, total, limit, module.target)
+    offsets = {interval.op.result: interval.offset for interval in intervals}
+
+    def with_offset(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, gpu.LocalAlloc):
+            return builder.add(gpu.LocalAlloc(op.type, offset=offsets[op.result], alignment=op.alignment), op.location)
+        return None
+
+    return with_attributes(transform(module, with_offset), {"shared": total})
+
+
+def place(intervals: Sequence[Interval]) -> int:
+    """Give every interval an offset; how many bytes they take together."""
+    done: list[Interval] = []
+    for interval in sorted(intervals, key=lambda i: (-i.size, i.start)):
+        alignment = interval.op.alignment
+        offset = 0
+        for other in sorted((o for o in done if o.meets(interval)), key=lambda o: o.offset):
+            if offset + interval.size <= other.offset:
+                break
+            offset = max(offset, -(-(other.offset + other.size) // alignment) * alignment)
+        interval.offset = offset
+        done.append(interval)
+    return max((interval.offset + interval.size for interval in done), default=0)
+
+
+def intervals_of(module: gpu.Module) -> list[Interval]:
+    """The buffers of a GPU model with their lifetimes, in the order of the model."""
+    numbers: dict[Value, tuple[int, int]] = {}  # Of each op: its number, and that of the last op inside it.
+    ops = list(module.walk())
+    _number(module, numbers, [0])
+    loops = sorted(_loops(module, numbers))
+    uses = module.use_map()
+    intervals: list[Interval] = []
+    for op in ops:
+        if isinstance(op, gpu.LocalAlloc):
+            start = numbers[op.result][0]
+            end = max([start, *_ends(op.result, uses, numbers, ops)])
+            intervals.append(Interval(op, start, end))
+    reads = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather)]
+    stores = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalStore)]
+    for interval in intervals:
+        _extend(interval, loops)
+        if interval.size <= SMALL:
+            # Until the next read that has a barrier before it: of a tensor that was stored after the last use here.
+            store = min((s for s in stores if s > interval.end), default=interval.end)
+            interval.end = max(interval.end, min((r for r in reads if r > store), default=interval.end))
+            _extend(interval, loops)
+    return intervals
+
+
+def _number(op: Op, numbers: dict[Value, tuple[int, int]], count: list[int]) -> None:
+    start = count[0]
+    count[0] += 1
+    for body in op.bodies:
+        for block in body.blocks:
+            for inner in block.ops:
+                _number(inner, numbers, count)
+    numbers[op.result] = (start, count[0] - 1)
+
+
+def _loops(module: gpu.Module, numbers: dict[Value, tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    """The first and the last number of each loop."""
+    for op in module.walk():
+        if isinstance(op, scf.For | scf.While):
+            yield numbers[op.result]
+        for body in op.bodies:
+            order: dict[Block, int] = {block: at for at, block in enumerate(body.blocks)}
+            for block in body.blocks:
+                for following in block.successors:
+                    if order[following] <= order[block]:  # Blocks are in reverse postorder: a way back.
+                        yield numbers[following.ops[0].result][0], numbers[block.terminator.result][1]
+
+
+def _extend(interval: Interval, loops: Sequence[tuple[int, int]]) -> None:
+    """What is made before a loop and needed in it is needed until its end."""
+    changed = True
+    while changed:
+        changed = False
+        for start, end in loops:
+            if interval.start < start <= interval.end < end:
+                interval.end, changed = end, True
+
+
+def _ends(
+    buffer: Value, uses: Mapping[Value, Sequence[Op]], numbers: Mapping[Value, tuple[int, int]], ops: Sequence[Op]
+) -> Iterable[int]:
+    """The numbers of the ops after which a buffer is not needed."""
+    last = numbers[ops[0].result][1]
+    for user in uses.get(buffer, ()):
+        if isinstance(user, gpu.LocalView | gpu.LocalTrans):
+            yield from _ends(user.result, uses, numbers, ops)
+        elif not user.NAME.startswith("gpu."):
+            yield last  # Control flow hands it on, where it is not followed.
+        else:
+            number = numbers[user.result][0]
+            waits = next((waits for begins, waits in _WAITS if isinstance(user, begins)), None)
+            if waits is None:
+                yield number
+                continue
+            complete = (op for op in ops if isinstance(op, waits) and not getattr(op, "pending", 0))
+            yield min((n for op in complete if (n := numbers[op.result][0]) > number), default=last)
+
+
+def _too_much(intervals: Sequence[Interval], total: int, limit: int, target: str) -> ResourceError:
+    """The error that names the tensors that are in shared memory together when the most is needed."""
+    times = [interval.start for interval in intervals]
+    worst = max(times, key=lambda time: sum(i.size for i in intervals if i.start <= time <= i.end))
+    there = sorted((i for i in intervals if i.start <= worst <= i.end), key=lambda i: -i.size)
+    lines = [f"the kernel needs {total} bytes of shared memory; {target} has {limit} for a program"]
+    for interval in there[:8]:
+        type_ = interval.op.type
+        assert isinstance(type_, SharedType)
+        count = f"{type_.count} × " if type_.count > 1 else ""
+        shape = "×".join(map(str, type_.shape))
+        place_ = interval.op.location
+        source = f", at {place_}" if place_ is not None else ""
+        text = place_.source_line() if place_ is not None else None
+        lines.append(f"  {interval.size} bytes: {count}{shape} of {type_.element}{source}")
+        if text is not None:
+            lines.append(f"    {text.strip()}")
+    return ResourceError("\n".join(lines), hint="use smaller blocks, or fewer stages")
