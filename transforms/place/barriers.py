@@ -1,0 +1,368 @@
+"""Barriers, exactly where two accesses of shared memory conflict on some path.
+
+    gpu.local_store %2 %1;
+    %3 : tensor<…> = gpu.local_load %2;
+
+becomes
+
+    gpu.local_store %2 %1;
+    gpu.barrier;
+    %3 : tensor<…> = gpu.local_load %2;
+
+Two accesses conflict when their intervals of shared memory overlap, at least one writes, and one thread may touch what
+another has touched. Ops become the nodes of a graph of control; what was accessed since the last barrier flows along
+its edges, the ways back of loops included; an access that meets a conflicting one is a hazard. The matrix units and the
+copy engine read through another proxy: between a thread's writes and such a read there is a `gpu.fence_async` as well.
+
+Copies and matrix products that are under way count as accesses until they have been waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from ziggurat.codemodel.dialects import gpu, scf, tt
+from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import PtrType, SharedType, TensorType
+
+READ, WRITE, COUNT = "read", "write", "count"
+
+
+@attrs.frozen(eq=False)
+class Access:
+    """What one op does to an interval of shared memory.
+
+    `holder` says which thread touches which place, where each place has one thread; None where that is not known.
+    `flight` is "copy" or "matrix" for what goes on after the op; `proxy` is true of what does not see plain writes
+    without a fence. `single` says that the interval is one buffer, not several that are used in turn.
+    """
+
+    kind: str
+    start: int
+    end: int
+    holder: tuple[int, SharedType, Layout] | None = None
+    flight: str | None = None
+    proxy: bool = False
+    single: bool = True
+
+    def conflicts(self, other: Access) -> bool:
+        """Whether the order of the two matters and is not given by being the same thread's."""
+        if self.start >= other.end or other.start >= self.end or self.kind == other.kind != WRITE:
+            return False
+        return self.holder is None or self.holder != other.holder
+
+
+@attrs.define(eq=False)
+class _Node:
+    """An op that matters, or a place where paths meet."""
+
+    op: Op | None
+    depth: int
+    accesses: list[int] = attrs.field(factory=list)
+    following: list[int] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class Hazard:
+    """Two accesses that lack something between them on some path: a "barrier", a "fence", or a "wait"."""
+
+    first: Op
+    second: Op
+    missing: str
+
+    def __str__(self) -> str:
+        return f"no {self.missing} between {self.first!r} and {self.second!r}"
+
+
+@attrs.frozen
+class _State:
+    """Sets of accesses, as masks: since the last barrier; under way; plain writes since the last fence."""
+
+    pending: int = 0
+    copies: int = 0
+    products: int = 0
+    unfenced: int = 0
+
+    def __or__(self, other: _State) -> _State:
+        return _State(
+            self.pending | other.pending,
+            self.copies | other.copies,
+            self.products | other.products,
+            self.unfenced | other.unfenced,
+        )
+
+
+_EMPTY = _State()
+_BARRIERS = (gpu.Barrier, tt.Barrier)
+
+
+class _Graph:
+    """The accesses of a model and the ways that control takes between them."""
+
+    def __init__(self, module: gpu.Module) -> None:
+        self.nodes: list[_Node] = []
+        self.accesses: list[Access] = []
+        self.owners: list[int] = []  # Of each access, its node.
+        for op in module.body.entry.ops:
+            if isinstance(op, tt.Func):
+                self._body(op.body, [], 0)
+        self.conflicts = [
+            sum(1 << at for at, other in enumerate(self.accesses) if access.conflicts(other))
+            for access in self.accesses
+        ]
+        self.flights = {
+            flight: sum(1 << at for at, access in enumerate(self.accesses) if access.flight == flight)
+            for flight in ("copy", "matrix")
+        }
+        self.plain_writes = sum(
+            1 << at for at, access in enumerate(self.accesses) if access.kind != READ and not access.proxy
+        )
+        self.before: list[list[int]] = [[] for _ in self.nodes]
+        for number, node in enumerate(self.nodes):
+            for following in node.following:
+                self.before[following].append(number)
+
+    # The graph.
+
+    def _add(self, op: Op | None, sources: Sequence[int], depth: int) -> int:
+        number = len(self.nodes)
+        self.nodes.append(_Node(op, depth))
+        for source in sources:
+            self.nodes[source].following.append(number)
+        return number
+
+    def _body(self, body: Body, sources: list[int], depth: int) -> list[int]:
+        """Add a body, entered from `sources`; the nodes where it is left."""
+        if len(body.blocks) == 1:
+            return self._ops(body.entry, sources, depth)
+        starts: dict[Block, int] = {block: self._add(None, (), depth) for block in body.blocks}
+        for source in sources:
+            self.nodes[source].following.append(starts[body.entry])
+        left: list[int] = []
+        for block in body.blocks:
+            ends = self._ops(block, [starts[block]], depth)
+            for following in block.successors:
+                for end in ends:
+                    self.nodes[end].following.append(starts[following])
+            if not block.successors:
+                left += ends
+        return left
+
+    def _ops(self, block: Block, sources: list[int], depth: int) -> list[int]:
+        for op in block.ops:
+            sources = self._op(op, sources, depth)
+        return sources
+
+    def _op(self, op: Op, sources: list[int], depth: int) -> list[int]:
+        if isinstance(op, scf.If):
+            fork = self._add(None, sources, depth)
+            return [end for body in op.bodies for end in self._body(body, [fork], depth)]
+        if isinstance(op, scf.For | scf.While):
+            head = self._add(None, sources, depth)
+            leaving = [head]
+            back = self._body(op.bodies[0], [head], depth + 1)
+            if isinstance(op, scf.While):
+                leaving = back
+                back = self._body(op.after, back, depth + 1)
+            for end in back:
+                self.nodes[end].following.append(head)
+            return leaving
+        found = list(accesses_of(op))
+        if not found and not isinstance(
+            op, (*_BARRIERS, gpu.FenceAsync, gpu.AsyncWait, gpu.WgmmaWait, gpu.TmaStoreWait)
+        ):
+            return sources
+        number = self._add(op, sources, depth)
+        for access in found:
+            self.nodes[number].accesses.append(len(self.accesses))
+            self.accesses.append(access)
+            self.owners.append(number)
+        return [number]
+
+    # What flows.
+
+    def flow(self, barriers: set[int], fences: set[int]) -> list[_State]:
+        """The state before each node, when there are further barriers and fences before some of them."""
+        into = [_EMPTY] * len(self.nodes)
+        work = list(range(len(self.nodes) - 1, -1, -1))
+        waiting = set(work)
+        while work:
+            number = work.pop()
+            waiting.discard(number)
+            out = self._after(number, self.arriving(number, into[number], barriers, fences))
+            for following in self.nodes[number].following:
+                joined = into[following] | out
+                if joined != into[following]:
+                    into[following] = joined
+                    if following not in waiting:
+                        waiting.add(following)
+                        work.append(following)
+        return into
+
+    def arriving(self, number: int, state: _State, barriers: set[int], fences: set[int]) -> _State:
+        """The state at a node, behind what is put before it."""
+        if number in barriers:
+            state = attrs.evolve(state, pending=0)
+        return attrs.evolve(state, unfenced=0) if number in fences else state
+
+    def _after(self, number: int, state: _State) -> _State:
+        node = self.nodes[number]
+        op = node.op
+        if isinstance(op, _BARRIERS):
+            return attrs.evolve(state, pending=0)
+        if isinstance(op, gpu.FenceAsync):
+            return attrs.evolve(state, unfenced=0)
+        if isinstance(op, gpu.AsyncWait):
+            left = state.copies if op.pending else 0
+            return attrs.evolve(state, pending=state.pending | state.copies, copies=left)
+        if isinstance(op, gpu.WgmmaWait):
+            left = state.products if op.pending else 0
+            return attrs.evolve(state, pending=state.pending | state.products, products=left)
+        made = sum(1 << at for at in node.accesses)
+        copies, products = made & self.flights["copy"], made & self.flights["matrix"]
+        return _State(
+            state.pending | made & ~copies & ~products,
+            state.copies | copies,
+            state.products | products,
+            state.unfenced | made & self.plain_writes,
+        )
+
+    def hazards_at(self, number: int, state: _State) -> Iterator[tuple[int, str]]:
+        """The accesses that conflict with those of a node, each with what is missing."""
+        for at in self.nodes[number].accesses:
+            access = self.accesses[at]
+            conflicts = self.conflicts[at]
+            for other in _bits(conflicts & state.pending):
+                yield other, "barrier"
+            if access.proxy and access.kind == READ:
+                for other in _bits(conflicts & state.unfenced):
+                    yield other, "fence"
+            # Of several buffers that are used in turn, another one may be under way.
+            for other in _bits(conflicts & (state.copies | state.products)):
+                if access.single and self.accesses[other].single:
+                    yield other, "wait"
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+# Accesses.
+
+
+def _interval(buffer: Value) -> tuple[int, int, int]:
+    """The bytes that a buffer may be, from and to, and how many buffers these are; all bytes where it is not known."""
+    while isinstance(buffer, OpResult):
+        op = buffer.op
+        if isinstance(op, gpu.LocalAlloc):
+            assert isinstance(op.type, SharedType)
+            return op.offset, op.offset + op.type.bytes, op.type.count
+        if not isinstance(op, gpu.LocalView | gpu.LocalTrans):
+            break
+        buffer = op.buffer
+    return 0, 1 << 40, 2
+
+
+def _access(
+    kind: str, buffer: Value, holder: Value | None = None, flight: str | None = None, proxy: bool = False
+) -> Access:
+    start, end, count = _interval(buffer)
+    who: tuple[int, SharedType, Layout] | None = None
+    type_ = holder.type if holder is not None else None
+    if isinstance(type_, TensorType) and type_.layout is not None and not any(type_.layout.free[1:]):
+        assert isinstance(buffer.type, SharedType)
+        who = (start, attrs.evolve(buffer.type, count=1), type_.layout)
+    return Access(kind, start, end, who, flight, proxy, count == 1)
+
+
+def accesses_of(op: Op) -> Iterator[Access]:
+    """What an op, without those inside it, does to shared memory."""
+    if isinstance(op, gpu.LocalLoad):
+        yield _access(READ, op.buffer, op.result)
+    elif isinstance(op, gpu.LocalStore):
+        yield _access(WRITE, op.buffer, op.value)
+    elif isinstance(op, gpu.LocalGather):
+        yield _access(READ, op.buffer)
+    elif isinstance(op, gpu.LocalAtomicAdd):
+        yield _access(COUNT, op.buffer)
+    elif isinstance(op, gpu.AsyncCopy):
+        assert isinstance(op.ptr.type, TensorType) and isinstance(op.ptr.type.element, PtrType)
+        yield _access(WRITE, op.buffer, flight="copy")
+    elif isinstance(op, gpu.Wgmma):
+        for operand in (op.a, op.b):
+            if isinstance(operand.type, SharedType):
+                yield _access(READ, operand, flight="matrix", proxy=True)
+    elif isinstance(op, gpu.TmaStore):
+        yield _access(READ, op.buffer, proxy=True)
+
+
+# The passes.
+
+
+def hazards(module: Op) -> list[Hazard]:
+    """The pairs of accesses of a GPU model that no barrier, or no fence, keeps apart. None are left after the pass."""
+    assert isinstance(module, gpu.Module)
+    graph = _Graph(module)
+    found: list[Hazard] = []
+    for number, state in enumerate(graph.flow(set(), set())):
+        node = graph.nodes[number]
+        for other, missing in graph.hazards_at(number, state):
+            first = graph.nodes[graph.owners[other]].op
+            assert first is not None and node.op is not None
+            found.append(Hazard(first, node.op, missing))
+    return found
+
+
+def insert_barriers(module: Op) -> Op:
+    """The GPU model with barriers and fences where they are needed, and no more."""
+    assert isinstance(module, gpu.Module)
+    graph = _Graph(module)
+    barriers, fences = _needed(graph)
+    if not barriers and not fences:
+        return module
+    places = {
+        node.op.result: (number in fences, number in barriers)
+        for number, node in enumerate(graph.nodes)
+        if node.op is not None
+    }
+
+    def with_barrier(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        fence, barrier = places.get(op.result, (False, False))
+        if fence:
+            builder.add(gpu.FenceAsync())
+        if barrier:
+            builder.add(gpu.Barrier())
+        return None
+
+    return transform(module, with_barrier, pass_name="barriers")
+
+
+def _needed(graph: _Graph) -> tuple[set[int], set[int]]:
+    """The nodes that need a barrier, and those that need a fence, before them."""
+    barriers: set[int] = set()
+    fences: set[int] = set()
+    while (found := _first(graph, barriers, fences)) is not None:
+        number, missing = found
+        (fences if missing == "fence" else barriers).add(number)
+    # A barrier that was needed when it was found may not be, with those that came later. The innermost go first.
+    for number in sorted(barriers, key=lambda n: (-graph.nodes[n].depth, n)):
+        if _first(graph, barriers - {number}, fences) is None:
+            barriers = barriers - {number}
+    return barriers, fences
+
+
+def _first(graph: _Graph, barriers: set[int], fences: set[int]) -> tuple[int, str] | None:
+    """The first node that needs one more barrier or fence, and which."""
+    for number, state in enumerate(graph.flow(barriers, fences)):
+        state = graph.arriving(number, state, barriers, fences)
+        for _, missing in graph.hazards_at(number, state):
+            if missing != "wait":
+                return number, missing
+    return None
