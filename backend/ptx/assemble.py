@@ -9,13 +9,21 @@ from typing import Any
 
 import attrs
 
-from ziggurat.backend.ptx import control, crossing, elementwise, functions, memory, tensors  # They fill the table.
+from ziggurat.backend.ptx import (  # They fill the table.
+    control,
+    crossing,
+    elementwise,
+    functions,
+    memory,
+    shared,
+    tensors,
+)
 from ziggurat.backend.ptx.emitter import Emitter, Options, emitted_type, kernel_of
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import PtrType
 
-PARTS = (control, crossing, elementwise, functions, memory, tensors)
+PARTS = (control, crossing, elementwise, functions, memory, shared, tensors)
 
 # The PTX version that is asked for; drivers since CUDA 12.8 know it.
 _PTX_FEATURE = {"sm_80": "+ptx87", "sm_86": "+ptx87", "sm_89": "+ptx87", "sm_90": "+ptx87", "sm_90a": "+ptx87"}

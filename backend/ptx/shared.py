@@ -1,0 +1,237 @@
+"""Emission of buffers in shared memory: vectors of up to 16 bytes, at addresses linear in the thread's number.
+
+The place of an element in a buffer is the xor of the places of the bits of its register, lane and warp. So an address
+is that of the buffer, plus the xor of a part that the thread's number gives and a constant for each register. What of
+the constant no thread's part can have is an offset of the instruction; the rest costs one xor for all registers that
+share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, layout_of
+from ziggurat.backend.ptx.memory import both, from_memory, pack, to_memory, unpack
+from ziggurat.backend.ptx.tensors import unique_registers
+from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
+from ziggurat.transforms.place.swizzle import vector_bits
+
+POINTER = "ptr addrspace(3)"
+
+
+def buffer_type(value: Value) -> SharedType:
+    """The type of a buffer."""
+    assert isinstance(value.type, SharedType)
+    return value.type
+
+
+@emits(gpu.LocalAlloc)
+def _alloc(emitter: Emitter, op: gpu.LocalAlloc) -> Emitted:
+    assert op.offset >= 0, "the buffer has no offset yet"
+    return emitter.once(
+        ("buffer", op.offset), lambda: emitter.emit(f"getelementptr i8, {POINTER} @smem, i32 {op.offset}")
+    )
+
+
+@emits(gpu.LocalView)
+def _view(emitter: Emitter, op: gpu.LocalView) -> Emitted:
+    type_ = buffer_type(op.buffer)
+    size = type_.numel * type_.element.bytes
+    offset = emitter.emit(f"mul i32 {emitter.scalar(op.index)}, {size}")
+    return emitter.emit(f"getelementptr i8, {POINTER} {emitter.scalar(op.buffer)}, i32 {offset}")
+
+
+@emits(gpu.LocalTrans)
+def _trans(emitter: Emitter, op: gpu.LocalTrans) -> Emitted:
+    return emitter.values[op.buffer]
+
+
+class Places:
+    """Where the vectors of a tensor in a layout are in a buffer."""
+
+    def __init__(self, emitter: Emitter, buffer: str, type_: SharedType, layout: Layout) -> None:
+        self.emitter = emitter
+        self.buffer = buffer
+        self.size = type_.element.bytes
+        self.layout = layout
+        self._inverse = inverted(type_.offsets)
+        self.vector = vector_bits(layout, type_.offsets, self.size)
+        bases = [combine(self._inverse, basis) * self.size for basis in emitter.thread_bases(layout)]
+        self._spread = 0  # The bits of an address that the thread's number has a part in.
+        for basis in bases:
+            self._spread |= basis
+        self._thread = emitter.linear(bases)
+        self._pointers: dict[int, str] = {}
+
+    def groups(self) -> Iterator[tuple[list[int], str, int]]:
+        """For each vector: its registers, a pointer, and an offset in bytes from there."""
+        inside = sum(1 << bit for bit in self.vector)
+        for first in unique_registers(self.layout):
+            if first & inside:
+                continue
+            steps = [1 << bit for bit in self.vector]
+            group = [first | combine(steps, index) for index in range(1 << len(steps))]
+            constant = combine(self._inverse, self.layout.element(first)) * self.size
+            yield group, self._pointer(constant & self._spread), constant & ~self._spread
+
+    def _pointer(self, constant: int) -> str:
+        found = self._pointers.get(constant)
+        if found is None:
+            emitter = self.emitter
+            number = emitter.emit(f"xor i32 {self._thread}, {constant}") if constant else self._thread
+            found = emitter.emit(f"getelementptr i8, {POINTER} {self.buffer}, i32 {number}")
+            self._pointers[constant] = found
+        return found
+
+
+def _words(size: int, count: int) -> tuple[int, int]:
+    """How `count` elements of `size` bytes are moved: bytes of a word, and the number of words (1, 2 or 4)."""
+    total = size * count
+    word = 8 if size == 8 else min(4, total)
+    return word, total // word
+
+
+@emits(gpu.LocalLoad)
+def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
+    type_ = buffer_type(op.buffer)
+    layout = layout_of(op.type)
+    places = Places(emitter, emitter.scalar(op.buffer), type_, layout)
+    values: dict[int, str] = {}
+    for group, pointer, offset in places.groups():
+        loaded = load_shared(emitter, pointer, offset, type_.element, len(group))
+        values.update(zip(group, loaded, strict=True))
+    return [values[canonical(layout, register)] for register in range(layout.num_registers)]
+
+
+def load_shared(emitter: Emitter, pointer: str, offset: int, scalar: ScalarType, width: int) -> list[str]:
+    """Neighbours from shared memory."""
+    size = scalar.bytes
+    word, count = _words(size, width)
+    if offset:
+        pointer = emitter.emit(f"getelementptr i8, {POINTER} {pointer}, i32 {offset}")
+    kind = f"i{8 * word}" if count == 1 else f"<{count} x i{8 * word}>"
+    loaded = emitter.emit(f"load {kind}, {POINTER} {pointer}, align {size * width}")
+    words = [loaded] if count == 1 else [emitter.emit(f"extractelement {kind} {loaded}, i32 {i}") for i in range(count)]
+    return [from_memory(emitter, value, scalar) for value in unpack(emitter, words, size, word)]
+
+
+@emits(gpu.LocalStore)
+def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
+    type_ = buffer_type(op.buffer)
+    layout = layout_of(op.value.type)
+    values = emitter.tensor(op.value)
+    owner = emitter.owner(layout)
+    for group, pointer, offset in Places(emitter, emitter.scalar(op.buffer), type_, layout).groups():
+        store_shared(emitter, pointer, offset, [values[register] for register in group], type_.element, owner)
+
+
+def store_shared(
+    emitter: Emitter, pointer: str, offset: int, values: Sequence[str], scalar: ScalarType, mask: str | None
+) -> None:
+    """Neighbours to shared memory, where the mask holds."""
+    size = scalar.bytes
+    word, count = _words(size, len(values))
+    words = pack(emitter, [to_memory(emitter, value, scalar) for value in values], size, word)
+    if mask is None:
+        if offset:
+            pointer = emitter.emit(f"getelementptr i8, {POINTER} {pointer}, i32 {offset}")
+        kind, stored = f"i{8 * word}", words[0]
+        if count > 1:
+            kind, stored = f"<{count} x i{8 * word}>", "poison"
+            for index, item in enumerate(words):
+                stored = emitter.emit(f"insertelement {kind} {stored}, i{8 * word} {item}, i32 {index}")
+        emitter.line(f"store {kind} {stored}, {POINTER} {pointer}, align {size * len(values)}")
+        return
+    address = emitter.emit(f"ptrtoint {POINTER} {pointer} to i32")
+    kind = "i16" if word == 1 else f"i{8 * word}"
+    if word == 1:
+        words = [emitter.emit(f"zext i8 {item} to i16") for item in words]
+    inputs = [f"${index + 1}" for index in range(count)]
+    source = inputs[0] if count == 1 else "{" + ", ".join(inputs) + "}"
+    vector = "" if count == 1 else f".v{count}"
+    register = {1: "h", 2: "h", 4: "r", 8: "l"}[word]
+    text = f"@${count + 1} st.shared{vector}.b{8 * word} [ $0 + {offset} ], {source};"
+    constraints = ",".join(["r", *[register] * count, "b", "~{memory}"])
+    arguments = [("i32", address), *((kind, item) for item in words), ("i1", mask)]
+    emitter.asm("void", text, constraints, *arguments, effect=True)
+
+
+# What is looked up by numbers that are computed.
+
+
+def _index(emitter: Emitter, value: str, scalar: ScalarType) -> str:
+    """An integer as i32."""
+    if scalar.bits > 32:
+        return emitter.emit(f"trunc i{scalar.bits} {value} to i32")
+    if scalar.bits < 32:
+        return emitter.emit(f"{'sext' if scalar.signed else 'zext'} i{scalar.bits} {value} to i32")
+    return value
+
+
+def _integer(type_: object) -> ScalarType:
+    assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
+    return type_.element
+
+
+def _in_order(type_: SharedType) -> None:
+    good = all(basis == 1 << bit for bit, basis in enumerate(type_.offsets))
+    assert good, "a buffer that is indexed by computed numbers is in row-major order"
+
+
+@emits(gpu.LocalAtomicAdd)
+def _atomic_add(emitter: Emitter, op: gpu.LocalAtomicAdd) -> Emitted:
+    type_ = buffer_type(op.buffer)
+    _in_order(type_)
+    scalar = _integer(op.index.type)
+    layout = layout_of(op.index.type)
+    numbers = emitter.tensor(op.index)
+    masks = emitter.tensor(op.mask) if op.mask is not None else None
+    owner = emitter.owner(layout)
+    kind = f"i{max(32, scalar.bits)}"
+    for register in unique_registers(layout):
+        number = numbers[register] if scalar.bits > 32 else _index(emitter, numbers[register], scalar)
+        inside = emitter.emit(f"icmp ult {kind} {number}, {type_.numel}")
+        mask = both(emitter, owner, masks[register] if masks is not None else None, inside)
+        assert mask is not None
+        offset = number if scalar.bits <= 32 else _index(emitter, number, scalar)
+        pointer = emitter.emit(f"getelementptr i32, {POINTER} {emitter.scalar(op.buffer)}, i32 {offset}")
+        address = emitter.emit(f"ptrtoint {POINTER} {pointer} to i32")
+        text = "@$1 red.shared.add.u32 [ $0 + 0 ], 1;"
+        emitter.asm("void", text, "r,b,~{memory}", ("i32", address), ("i1", mask), effect=True)
+
+
+@emits(gpu.LocalGather)
+def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
+    type_ = buffer_type(op.buffer)
+    _in_order(type_)
+    layout, shape = layout_of(op.index.type), op.index.type.shape  # type: ignore[attr-defined]
+    scalar = _integer(op.index.type)
+    offset = sum(bits_of(size) for size in type_.shape[op.axis + 1 :])
+    theirs, ours = bits_of(shape[op.axis]), bits_of(type_.shape[op.axis])
+
+    def source(element: int) -> int:
+        """The number in the source, but for the axis, of an element of the index."""
+        return element & ((1 << offset) - 1) | element >> (offset + theirs) << (offset + ours)
+
+    bases = [source(basis) for basis in emitter.thread_bases(layout)]
+    spread = 0
+    for basis in bases:
+        spread |= basis
+    thread = emitter.linear(bases)
+    indices = emitter.tensor(op.index)
+    found: dict[int, str] = {}
+    for register in unique_registers(layout):
+        constant = source(layout.element(register))
+        number = emitter.emit(f"xor i32 {thread}, {constant}") if constant else thread
+        along = _index(emitter, indices[register], scalar)
+        if offset:
+            along = emitter.emit(f"shl i32 {along}, {offset}")
+        number = emitter.emit(f"add i32 {number}, {along}")
+        pointer = emitter.emit(
+            f"getelementptr [{type_.element.bytes} x i8], {POINTER} {emitter.scalar(op.buffer)}, i32 {number}"
+        )
+        found[register] = load_shared(emitter, pointer, 0, type_.element, 1)[0]
+    return [found[canonical(layout, register)] for register in range(layout.num_registers)]
