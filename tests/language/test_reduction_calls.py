@@ -58,7 +58,7 @@ def test_sums(name, compute, dtypes):
                 expected[f"x{number}"] = np.bitwise_xor.reduce(x, axis=over, keepdims=keep)
         lines.append("wide = zg.sum(zg.cast(x, zg.f32), -1, dtype=zg.f64)")
         expected["wide"] = x.astype(np.float32).astype(np.float64).sum(-1)
-        compute("\n".join(lines), {"x": x}, expected, thorough=shape in ((4, 8), (2, 4, 8)))
+        compute("\n".join(lines), {"x": x}, expected, thorough=shape == (2, 4, 8))
 
 
 def test_small_floats_are_summed_in_f32(compute, dtypes):
@@ -114,7 +114,9 @@ def test_extremes(name, compute, values, dtypes):
                 expected[tag] = values_
                 expected[f"v{tag}"] = pick(flat, places, along, keep, axis)
                 expected[f"i{tag}"] = expected[f"a{tag}"] = places
-        compute("\n".join(lines), {"x": x}, expected, thorough=shape == (4, 8))
+        compute(
+            "\n".join(lines), {"x": x}, expected, thorough=shape == (4, 8) and name in ("i1", "u32", "f64", "f8e4m3")
+        )
 
 
 @pytest.mark.parametrize("name", ("u16", "i32", "f16", "f32"))
