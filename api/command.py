@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.text.html import to_html
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text
@@ -73,6 +75,22 @@ def _docs(options: argparse.Namespace) -> str:
     return reference()
 
 
+def _said(error: Exception) -> str:
+    return error.msg if isinstance(error, SyntaxError) else str(error)
+
+
+def _raised(error: Exception, file: Path) -> Location | None:
+    """The last place in the file that an exception came from."""
+    if isinstance(error, SyntaxError):
+        return Location(str(error.filename), error.lineno or 1, max(0, (error.offset or 1) - 1))
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file.resolve()]
+    if not places:
+        return None
+    at = places[-1]
+    line = at.lineno or 1
+    return Location(at.filename, line, at.colno or 0, at.end_lineno or line, at.end_colno or 0)
+
+
 def _find(place: str) -> Kernel:
     path, colon, name = place.rpartition(":")
     if not colon or not path:
@@ -86,7 +104,19 @@ def _find(place: str) -> Kernel:
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(file.stem, module)
     sys.path.insert(0, str(file.resolve().parent))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except ZigguratError:
+        raise
+    except SystemExit as error:
+        raise LaunchError(
+            f"'{path}' ends the program (exit status {error.code}) while it is read",
+            hint="put what it does as a program under: if __name__ == '__main__':",
+        ) from None
+    except Exception as error:
+        raise LaunchError(
+            f"'{path}' cannot be read: {type(error).__name__}: {_said(error)}", _raised(error, file)
+        ) from None
     kernel = getattr(module, name, None)
     if not isinstance(kernel, Kernel):
         known = [key for key, value in vars(module).items() if isinstance(value, Kernel)]

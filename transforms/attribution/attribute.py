@@ -62,7 +62,7 @@ from ziggurat.transforms.attribution.promotion import (
     promote,
     scalar_type,
 )
-from ziggurat.transforms.attribution.wording import describe
+from ziggurat.transforms.attribution.wording import describe, show
 
 State = dict[Value, Type]
 
@@ -365,10 +365,18 @@ class _FunctionAttributor:
             )
         first, second = (describe(one) for one in type_.types)
         if type_.loop:
+            hint = "a variable carried around a loop keeps its type; cast it, or give it its final type before the loop"
+            before, after = type_.types
+            if (
+                isinstance(before, ConstantType)
+                and is_number(before)
+                and isinstance(after, TensorType)
+                and is_number(after)
+            ):
+                made = f"zg.full({show(after.shape)}, {show(before.value)}, {show(after.element)})"
+                hint = f"give it its final type before the loop: {name} = {made}"
             return KernelTypeError(
-                f"'{name}' changes its type in the loop: {first} before it, {second} after an iteration",
-                hint="a variable carried around a loop keeps its type; cast it, "
-                "or give it its final type before the loop",
+                f"'{name}' changes its type in the loop: {first} before it, {second} after an iteration", hint=hint
             )
         return KernelTypeError(
             f"'{name}' differs between the branches: {first} on one path, {second} on the other",
@@ -735,7 +743,7 @@ class _FunctionAttributor:
             raise AssertionError("the types of a loop's variables do not settle")
         self.scope.joins[op.result] = {var: head[var] for var in stored}
         self.state = {**head, **failed}
-        return NONE
+        return self.in_error(op) or ERROR if isinstance(condition, ErrorType) else NONE
 
     def conditional(self, op: Op) -> Type:
         assert isinstance(op, py.CondExpression)

@@ -98,7 +98,10 @@ def folded(name: str, *values: Any) -> ConstantType:
         raise KernelValueError(f"cannot compute {text}: the result is a complex number, which kernels do not have")
     if result is NotImplemented:
         raise KernelTypeError(f"'{sign}' does not work on {' and '.join(shown)}")
-    return constant(result)
+    try:
+        return constant(result)
+    except KernelValueError as error:
+        raise KernelValueError(f"cannot compute {text}: {error.summary}") from None
 
 
 def _is_too_large(name: str, *values: Any) -> bool:

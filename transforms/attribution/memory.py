@@ -29,7 +29,6 @@ from ziggurat.codemodel.types import (
 from ziggurat.transforms.attribution.lattice import components
 from ziggurat.transforms.attribution.promotion import (
     NONE,
-    broadcast_shapes,
     is_number,
     require_fits,
     scalar_type,
