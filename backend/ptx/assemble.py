@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.ptx import (  # They fill the table.
+    casts,
     control,
     crossing,
     elementwise,
@@ -23,7 +24,7 @@ from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import PtrType
 
-PARTS = (control, crossing, elementwise, functions, memory, shared, tensors)
+PARTS = (casts, control, crossing, elementwise, functions, memory, shared, tensors)
 
 # The PTX version that is asked for; drivers since CUDA 12.8 know it.
 _PTX_FEATURE = {"sm_80": "+ptx87", "sm_86": "+ptx87", "sm_89": "+ptx87", "sm_90": "+ptx87", "sm_90a": "+ptx87"}
@@ -68,6 +69,8 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
         *emitter.lines,
         "}",
         *emitter.declarations,
+        *emitter.variables.values(),
+        *emitter.definitions.values(),
         f'attributes #0 = {{ convergent nounwind "nvvm.reqntid"="{threads}" }}',
         "attributes #1 = { convergent nounwind }",
     ]

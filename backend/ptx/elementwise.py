@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ziggurat.backend.ptx.casts import rounded, widened
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
-from ziggurat.backend.ptx.numbers import literal, llvm_type
+from ziggurat.backend.ptx.numbers import literal, llvm_type, scalar_of, suffix
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, element_of
 
 _BINARY: dict[type[Op], str] = {
     arith.AddI: "add",
@@ -17,13 +19,13 @@ _BINARY: dict[type[Op], str] = {
     arith.AndI: "and",
     arith.OrI: "or",
     arith.XOrI: "xor",
-    arith.ShlI: "shl",
-    arith.ShrSI: "ashr",
-    arith.ShrUI: "lshr",
     arith.DivSI: "sdiv",
     arith.DivUI: "udiv",
     arith.RemSI: "srem",
     arith.RemUI: "urem",
+}
+
+_FLOAT_BINARY: dict[type[Op], str] = {
     arith.AddF: "fadd",
     arith.SubF: "fsub",
     arith.MulF: "fmul",
@@ -34,25 +36,14 @@ _INTRINSICS: dict[type[Op], str] = {
     arith.MinSI: "smin",
     arith.MaxUI: "umax",
     arith.MinUI: "umin",
+}
+
+_CHOICES: dict[type[Op], str] = {
     arith.MaximumF: "maximum",
     arith.MinimumF: "minimum",
     arith.MaxNumF: "maxnum",
     arith.MinNumF: "minnum",
 }
-
-_SUFFIX = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
-
-
-def scalar_of(type_: Type) -> ScalarType:
-    """The scalar type of a number or of a tensor's elements."""
-    element = element_of(type_)
-    assert isinstance(element, ScalarType)
-    return element
-
-
-def suffix(kind: str) -> str:
-    """How an intrinsic names a type."""
-    return _SUFFIX.get(kind, kind)
 
 
 @emits(arith.ConstantOp)
@@ -78,17 +69,75 @@ def _intrinsic(emitter: Emitter, op: Any) -> Emitted:
     return emitter.each(op.result.type, op.operands, lambda a, b: emitter.call(kind, function, (kind, a), (kind, b)))
 
 
+@emits(arith.ShlI, arith.ShrSI, arith.ShrUI)
+def _shift(emitter: Emitter, op: Any) -> Emitted:
+    """By the width or more, everything is shifted out; of a signed number the sign stays."""
+    kind = llvm_type(op.lhs.type)
+    bits = scalar_of(op.lhs.type).bits
+    name = {arith.ShlI: "shl", arith.ShrSI: "ashr", arith.ShrUI: "lshr"}[type(op)]
+
+    def shift(value: str, by: str) -> str:
+        if by.isdecimal() and int(by) < bits:
+            return emitter.emit(f"{name} {kind} {value}, {by}")
+        if name == "ashr":
+            by = emitter.call(kind, f"llvm.umin.{kind}", (kind, by), (kind, str(bits - 1)))
+            return emitter.emit(f"ashr {kind} {value}, {by}")
+        within = emitter.emit(f"icmp ult {kind} {by}, {bits}")
+        shifted = emitter.emit(f"{name} {kind} {value}, {by}")
+        return emitter.emit(f"select i1 {within}, {kind} {shifted}, {kind} 0")
+
+    return emitter.each(op.result.type, op.operands, shift)
+
+
+def in_f32(emitter: Emitter, scalar: ScalarType, values: Sequence[str], make: Callable[..., str]) -> str:
+    """Floats of fewer than 32 bits computed with in f32 and rounded to their type."""
+    return rounded(emitter, make(*(widened(emitter, value, scalar) for value in values)), scalar)
+
+
+@emits(*_FLOAT_BINARY)
+def _float_binary(emitter: Emitter, op: Any) -> Emitted:
+    kind, scalar = llvm_type(op.lhs.type), scalar_of(op.lhs.type)
+    name = _FLOAT_BINARY[type(op)]
+
+    def combine(a: str, b: str) -> str:
+        if scalar.is_fp8:
+            return in_f32(emitter, scalar, (a, b), lambda x, y: emitter.emit(f"{name} float {x}, {y}"))
+        return emitter.emit(f"{name} {kind} {a}, {b}")
+
+    return emitter.each(op.result.type, op.operands, combine)
+
+
+def choose(emitter: Emitter, cls: type[Op], scalar: ScalarType, a: str, b: str) -> str:
+    """The larger or smaller of two floats, by the rules of the op's class."""
+    kind = "float" if scalar.is_fp8 else llvm_type(scalar)
+    function = f"llvm.{_CHOICES[cls]}.{suffix(kind)}"
+    if not scalar.is_fp8:
+        return emitter.call(kind, function, (kind, a), (kind, b))
+    # One of the operands is given as it is: rounding would make an infinity finite.
+    wide = [widened(emitter, value, scalar) for value in (a, b)]
+    chosen = emitter.call("float", function, ("float", wide[0]), ("float", wide[1]))
+    bits = [emitter.emit(f"bitcast float {value} to i32") for value in (chosen, *wide)]
+    first = emitter.emit(f"icmp eq i32 {bits[0]}, {bits[1]}")
+    second = emitter.emit(f"icmp eq i32 {bits[0]}, {bits[2]}")
+    result = emitter.emit(f"select i1 {second}, i8 {b}, i8 127")
+    return emitter.emit(f"select i1 {first}, i8 {a}, i8 {result}")
+
+
+@emits(*_CHOICES)
+def _choice(emitter: Emitter, op: Any) -> Emitted:
+    scalar = scalar_of(op.lhs.type)
+    return emitter.each(op.result.type, op.operands, lambda a, b: choose(emitter, type(op), scalar, a, b))
+
+
 @emits(arith.DivF)
 def _divf(emitter: Emitter, op: arith.DivF) -> Emitted:
-    kind = llvm_type(op.lhs.type)
+    kind, scalar = llvm_type(op.lhs.type), scalar_of(op.lhs.type)
 
     def divide(a: str, b: str) -> str:
+        if scalar.bits < 32:
+            return in_f32(emitter, scalar, (a, b), lambda x, y: emitter.emit(f"fdiv float {x}, {y}"))
         if kind == "float" and not emitter.options.exact_math:
             return emitter.asm("float", "div.full.f32 $0, $1, $2;", "=f,f,f", ("float", a), ("float", b))
-        if kind in ("half", "bfloat"):
-            wide = [emitter.emit(f"fpext {kind} {x} to float") for x in (a, b)]
-            quotient = emitter.emit(f"fdiv float {wide[0]}, {wide[1]}")
-            return emitter.emit(f"fptrunc float {quotient} to {kind}")
         return emitter.emit(f"fdiv {kind} {a}, {b}")
 
     return emitter.each(op.result.type, op.operands, divide)
@@ -97,7 +146,8 @@ def _divf(emitter: Emitter, op: arith.DivF) -> Emitted:
 @emits(arith.NegF)
 def _negf(emitter: Emitter, op: arith.NegF) -> Emitted:
     kind = llvm_type(op.operand.type)
-    return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"fneg {kind} {a}"))
+    change = "xor i8 {}, 128" if scalar_of(op.operand.type).is_fp8 else f"fneg {kind} {{}}"
+    return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(change.format(a)))
 
 
 @emits(arith.CmpI)
@@ -109,9 +159,15 @@ def _cmpi(emitter: Emitter, op: arith.CmpI) -> Emitted:
 
 @emits(arith.CmpF)
 def _cmpf(emitter: Emitter, op: arith.CmpF) -> Emitted:
-    kind = llvm_type(op.lhs.type)
+    kind, scalar = llvm_type(op.lhs.type), scalar_of(op.lhs.type)
     predicate = op.predicate.value
-    return emitter.each(op.result.type, op.operands, lambda a, b: emitter.emit(f"fcmp {predicate} {kind} {a}, {b}"))
+
+    def compare(a: str, b: str) -> str:
+        if scalar.is_fp8:
+            a, b = widened(emitter, a, scalar), widened(emitter, b, scalar)
+        return emitter.emit(f"fcmp {predicate} {'float' if scalar.is_fp8 else kind} {a}, {b}")
+
+    return emitter.each(op.result.type, op.operands, compare)
 
 
 @emits(arith.Select)

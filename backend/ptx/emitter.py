@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.routines import Routine
 from ziggurat.codemodel.dialects import gpu, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import Layout
@@ -51,10 +52,14 @@ class Emitter:
         self.module = module
         self.options = options
         self.num_warps = module.num_warps
+        self.capability = int("".join(filter(str.isdigit, module.target)))
         self.values: dict[Value, Emitted] = {}
         self.preamble: list[str] = []
         self.lines: list[str] = []
         self.declarations: dict[str, None] = {}
+        # What the module holds besides the kernel: routines by their name, and variables by theirs.
+        self.definitions: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
         # The block that lines go to, and of a function with several: labels, and what comes from which predecessor.
         self.label = "entry"
         self.labels: dict[Block, str] = {}
@@ -88,6 +93,14 @@ class Emitter:
     def declare(self, text: str) -> None:
         """Declare an external function, once."""
         self.declarations.setdefault(f"declare {text}")
+
+    def define(self, name: str, make: Callable[[], Routine]) -> None:
+        """Put a routine into the module, once."""
+        if name not in self.definitions:
+            routine = make()
+            self.declarations.update(routine.declared)
+            self.variables.update(routine.variables)
+            self.definitions[name] = routine.text
 
     def call(self, result: str, function: str, *arguments: tuple[str, str], attributes: str = "") -> str:
         """Call an external function, declaring it. `arguments` are (type, value)."""

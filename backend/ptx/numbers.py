@@ -61,3 +61,15 @@ def zero(type_: Type) -> str:
     """The constant zero of a type."""
     element = element_of(type_)
     return literal(0, element) if isinstance(element, ScalarType) else "null"
+
+
+def scalar_of(type_: Type) -> ScalarType:
+    """The scalar type of a number or of a tensor's elements."""
+    element = element_of(type_)
+    assert isinstance(element, ScalarType)
+    return element
+
+
+def suffix(kind: str) -> str:
+    """How an intrinsic names a type."""
+    return {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(kind, kind)

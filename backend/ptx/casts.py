@@ -1,0 +1,257 @@
+"""Emission of conversions: between floats, integers, and both; of bits and of addresses.
+
+What a target has no instruction for is done with integers, in a routine of the module. Numbers come out as the reference
+interpreter has them: 8-bit floats saturate, integers saturate and take NaN as 0, and nothing is rounded twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ziggurat.backend.ptx import small_floats
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
+from ziggurat.backend.ptx.numbers import llvm_type, scalar_of, suffix
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects.arith import Rounding
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import ScalarType, Type, bf16, f8e5m2, f16, f32, f64, i1
+
+Many = Callable[[Sequence[str]], list[str]]
+
+
+def _all(emitter: Emitter, type_: Type, value: Value, make: Many) -> Emitted:
+    """Apply `make` to all different registers of a tensor at once, or to a scalar."""
+    if not is_tensor(type_):
+        return make([emitter.scalar(value)])[0]
+    layout = layout_of(type_)
+    values = emitter.tensor(value)
+    first = [register for register in range(layout.num_registers) if canonical(layout, register) == register]
+    made = dict(zip(first, make([values[register] for register in first]), strict=True))
+    return [made[canonical(layout, register)] for register in range(layout.num_registers)]
+
+
+def has_fp8(emitter: Emitter) -> bool:
+    """Whether the target converts 8-bit floats itself: sm_89 and up."""
+    return emitter.capability >= 89
+
+
+# Widening.
+
+
+def _widen_fp8(emitter: Emitter, values: Sequence[str], source: ScalarType) -> list[str]:
+    """8-bit floats as f16, exactly; two at a time where the target does so."""
+    if source == f8e5m2:  # The upper half of an f16.
+        wide = [emitter.emit(f"zext i8 {value} to i16") for value in values]
+        wide = [emitter.emit(f"shl i16 {value}, 8") for value in wide]
+        return [emitter.emit(f"bitcast i16 {value} to half") for value in wide]
+    if not has_fp8(emitter):
+        return [small_floats.widen_e4m3(emitter, value) for value in values]
+    made: list[str] = []
+    for at in range(0, len(values), 2):
+        pair = values[at : at + 2]
+        packed = emitter.emit(f"zext i8 {pair[0]} to i16")
+        if len(pair) == 2:
+            high = emitter.emit(f"zext i8 {pair[1]} to i16")
+            high = emitter.emit(f"shl i16 {high}, 8")
+            packed = emitter.emit(f"or disjoint i16 {packed}, {high}")
+        both = emitter.asm("i32", "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h", ("i16", packed))
+        both = emitter.emit(f"bitcast i32 {both} to <2 x half>")
+        made += [emitter.emit(f"extractelement <2 x half> {both}, i32 {index}") for index in range(len(pair))]
+    return made
+
+
+def widen(emitter: Emitter, values: Sequence[str], source: ScalarType, target: ScalarType) -> list[str]:
+    """Floats as a wider float type, exactly."""
+    given = list(values)
+    if source == target:
+        return given
+    if source.is_fp8:
+        given = _widen_fp8(emitter, given, source)
+        source = f16
+        if target == f16:
+            return given
+        if target == bf16:
+            given = widen(emitter, given, f16, f32)
+            return [emitter.emit(f"fptrunc float {value} to bfloat") for value in given]
+    before, after = llvm_type(source), llvm_type(target)
+    return [emitter.emit(f"fpext {before} {value} to {after}") for value in given]
+
+
+def widened(emitter: Emitter, value: str, source: ScalarType) -> str:
+    """A float of fewer than 32 bits as f32; others as they are."""
+    return widen(emitter, [value], source, f32)[0] if source.bits < 32 else value
+
+
+# Narrowing.
+
+
+def _narrow_fp8(emitter: Emitter, values: Sequence[str], target: ScalarType, rounding: Rounding) -> list[str]:
+    """f32 as 8-bit floats, saturating; two at a time where the target does so."""
+    if rounding is Rounding.ZERO or not has_fp8(emitter):
+        return [small_floats.narrow(emitter, value, target, rounding) for value in values]
+    kind = "e5m2x2" if target == f8e5m2 else "e4m3x2"
+    made: list[str] = []
+    for at in range(0, len(values), 2):
+        low, *rest = values[at : at + 2]
+        high = rest[0] if rest else small_floats.ZERO
+        text = f"cvt.rn.satfinite.{kind}.f32 $0, $1, $2;"  # The first source is the upper half.
+        packed = emitter.asm("i16", text, "=h,f,f", ("float", high), ("float", low))
+        made.append(emitter.emit(f"trunc i16 {packed} to i8"))
+        if rest:
+            upper = emitter.emit(f"lshr i16 {packed}, 8")
+            made.append(emitter.emit(f"trunc i16 {upper} to i8"))
+    return made
+
+
+def _cut(emitter: Emitter, value: str, source: ScalarType, target: ScalarType) -> str:
+    """f32 or f64 as a narrower float of at least 16 bits, toward zero."""
+    if target == bf16:
+        if source == f64:
+            value = _cut(emitter, value, f64, f32)
+        bits = emitter.emit(f"bitcast float {value} to i32")
+        bits = emitter.emit(f"and i32 {bits}, {0xFFFF0000}")
+        cut = emitter.emit(f"bitcast i32 {bits} to float")
+        known = emitter.emit(f"fcmp ord float {value}, {value}")
+        cut = emitter.emit(f"select i1 {known}, float {cut}, float {value}")  # A NaN must keep a digit.
+        return emitter.emit(f"fptrunc float {cut} to bfloat")
+    kind = llvm_type(source)
+    constraint = "f" if source == f32 else "d"
+    if target == f32:
+        return emitter.asm("float", "cvt.rz.f32.f64 $0, $1;", "=f,d", (kind, value))
+    bits = emitter.asm("i16", f"cvt.rz.f16.{source.name} $0, $1;", f"=h,{constraint}", (kind, value))
+    return emitter.emit(f"bitcast i16 {bits} to half")
+
+
+def narrow(
+    emitter: Emitter,
+    values: Sequence[str],
+    source: ScalarType,
+    target: ScalarType,
+    rounding: Rounding = Rounding.NEAREST,
+) -> list[str]:
+    """Floats as a narrower float type, rounded once; to 8 bits they saturate."""
+    given = list(values)
+    if source == target:
+        return given
+    if target.is_fp8:
+        if source == f64:
+            given = [small_floats.to_odd(emitter, value) for value in given]
+        elif source.bits < 32:
+            given = widen(emitter, given, source, f32)
+        return _narrow_fp8(emitter, given, target, rounding)
+    before, after = llvm_type(source), llvm_type(target)
+    if rounding is Rounding.ZERO:
+        return [_cut(emitter, value, source, target) for value in given]
+    if target == bf16 and source == f64:
+        given, before = [small_floats.to_odd(emitter, value) for value in given], "float"
+    return [emitter.emit(f"fptrunc {before} {value} to {after}") for value in given]
+
+
+def rounded(emitter: Emitter, value: str, target: ScalarType) -> str:
+    """An f32 as a float of up to 32 bits."""
+    return narrow(emitter, [value], f32, target)[0]
+
+
+@emits(arith.ExtF)
+def _extf(emitter: Emitter, op: arith.ExtF) -> Emitted:
+    source, target = scalar_of(op.operand.type), scalar_of(op.type)
+    return _all(emitter, op.type, op.operand, lambda values: widen(emitter, values, source, target))
+
+
+@emits(arith.TruncF)
+def _truncf(emitter: Emitter, op: arith.TruncF) -> Emitted:
+    source, target = scalar_of(op.operand.type), scalar_of(op.type)
+    return _all(emitter, op.type, op.operand, lambda values: narrow(emitter, values, source, target, op.rounding))
+
+
+# Integers.
+
+
+@emits(arith.ExtSI, arith.ExtUI, arith.TruncI)
+def _integer(emitter: Emitter, op: arith.Cast) -> Emitted:
+    name = {arith.ExtSI: "sext", arith.ExtUI: "zext", arith.TruncI: "trunc"}[type(op)]
+    source, target = llvm_type(op.operand.type), llvm_type(op.type)
+    return emitter.each(op.type, op.operands, lambda value: emitter.emit(f"{name} {source} {value} to {target}"))
+
+
+def int_to_float(emitter: Emitter, value: str, source: ScalarType, target: ScalarType, signed: bool) -> str:
+    """An integer as a float, rounded once."""
+    name, kind = "sitofp" if signed else "uitofp", f"i{source.bits}"
+    if target.bits >= 32 or (target == f16 and source.bits < 64):
+        return emitter.emit(f"{name} {kind} {value} to {llvm_type(target)}")
+    if source.bits == 64:
+        # f64 holds 53 digits. Of what is longer the last bits only say that there is more.
+        value = _sticky(emitter, value, 64, 11, 53, signed)
+        number = emitter.emit(f"{name} i64 {value} to double")
+        return narrow(emitter, [number], f64, target)[0]
+    if source.bits == 32:
+        value = _sticky(emitter, value, 32, 9, 24, signed)
+    number = emitter.emit(f"{name} {kind} {value} to float")
+    return rounded(emitter, number, target)
+
+
+def _sticky(emitter: Emitter, value: str, bits: int, low: int, limit: int, signed: bool) -> str:
+    """The integer whose `low` last bits are replaced by 10…0 where they are not all 0; below 2**limit as it is."""
+    kind = f"i{bits}"
+    mask = (1 << low) - 1
+    rest = emitter.emit(f"and {kind} {value}, {mask}")
+    some = emitter.emit(f"icmp ne {kind} {rest}, 0")
+    head = emitter.emit(f"and {kind} {value}, {~mask}")
+    more = emitter.emit(f"select i1 {some}, {kind} {1 << low - 1}, {kind} 0")
+    sticky = emitter.emit(f"or {kind} {head}, {more}")
+    if signed:
+        shifted = emitter.emit(f"add {kind} {value}, {1 << limit}")
+        small = emitter.emit(f"icmp ule {kind} {shifted}, {1 << limit + 1}")
+    else:
+        small = emitter.emit(f"icmp ule {kind} {value}, {1 << limit}")
+    return emitter.emit(f"select i1 {small}, {kind} {value}, {kind} {sticky}")
+
+
+@emits(arith.SIToFP, arith.UIToFP)
+def _to_float(emitter: Emitter, op: arith.SIToFP | arith.UIToFP) -> Emitted:
+    source, target = scalar_of(op.operand.type), scalar_of(op.type)
+    signed = isinstance(op, arith.SIToFP)
+    return emitter.each(op.type, op.operands, lambda value: int_to_float(emitter, value, source, target, signed))
+
+
+@emits(arith.FPToSI, arith.FPToUI)
+def _to_int(emitter: Emitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
+    source, target = scalar_of(op.operand.type), scalar_of(op.type)
+    signed = target.signed and target != i1
+    kind, result = "double" if source == f64 else "float", f"i{target.bits}"
+
+    def convert(value: str) -> str:
+        value = widened(emitter, value, source)
+        if kind == "float" and target.bits == 32:
+            # The instruction saturates, and takes NaN as 0; LLVM's own does not know that.
+            return emitter.call("i32", f"llvm.nvvm.f2{'' if signed else 'u'}i.rz", ("float", value))
+        function = f"llvm.fpto{'s' if signed else 'u'}i.sat.{result}.{suffix(kind)}"
+        return emitter.call(result, function, (kind, value))
+
+    return emitter.each(op.type, op.operands, convert)
+
+
+# Bits and addresses.
+
+
+@emits(arith.Bitcast)
+def _bitcast(emitter: Emitter, op: arith.Bitcast) -> Emitted:
+    source, target = llvm_type(op.operand.type), llvm_type(op.type)
+    if source == target:
+        return emitter.values[op.operand]
+    return emitter.each(op.type, op.operands, lambda value: emitter.emit(f"bitcast {source} {value} to {target}"))
+
+
+@emits(tt.Bitcast)
+def _pointer_cast(emitter: Emitter, op: tt.Bitcast) -> Emitted:
+    return emitter.values[op.value]
+
+
+@emits(tt.IntToPtr)
+def _int_to_ptr(emitter: Emitter, op: tt.IntToPtr) -> Emitted:
+    return emitter.each(op.type, op.operands, lambda a: emitter.emit(f"inttoptr i64 {a} to ptr addrspace(1)"))
+
+
+@emits(tt.PtrToInt)
+def _ptr_to_int(emitter: Emitter, op: tt.PtrToInt) -> Emitted:
+    return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"ptrtoint ptr addrspace(1) {a} to i64"))
