@@ -15,8 +15,8 @@ from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import BuildError, InternalError
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import ConstantType, TupleType, Type, i1
-from ziggurat.transforms.attribution.attribute import index_type
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
+from ziggurat.transforms.attribution.flow import index_type
 from ziggurat.transforms.attribution.lattice import ErrorType, Unusable
 from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS
 from ziggurat.transforms.attribution.promotion import NONE, is_number

@@ -65,7 +65,5 @@ class ProgramBuilder:
             element = element_of(value.type)
             values.append(self.emit.spread(value, shape) if shape_of(value.type) != shape else value)
             assert shaped(shape, element) == values[-1].type  # type: ignore[arg-type]
-        made = self.emit.add(
-            tt.InlineAsm(values, asm, constraints, packed_type(result), is_pure=bool(pure), pack=pack)
-        )
+        made = self.emit.add(tt.InlineAsm(values, asm, constraints, packed_type(result), is_pure=bool(pure), pack=pack))
         return self.emit.unpack(made, result)

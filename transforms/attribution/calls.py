@@ -1,0 +1,214 @@
+"""Attribution of calls: of the language, of builtins, of methods, and of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ziggurat.codemodel.dialects import py
+from ziggurat.codemodel.errors import (
+    KernelErrors,
+    KernelTypeError,
+    ZigguratError,
+)
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import (
+    ConstantType,
+    DescriptorType,
+    TensorType,
+    TupleType,
+    Type,
+    constexpr_type,
+    pyobject,
+)
+from ziggurat.frontends.language import SIGNATURES
+from ziggurat.frontends.language.library import COMBINE, LIBRARY
+from ziggurat.frontends.language.signature import Parameter
+from ziggurat.transforms.attribution.attribution import Attribution
+from ziggurat.transforms.attribution.constants import check_kind
+from ziggurat.transforms.attribution.expressions import Expressions
+from ziggurat.transforms.attribution.function_name import FunctionName
+from ziggurat.transforms.attribution.lattice import (
+    ERROR,
+    ErrorType,
+    join,
+)
+from ziggurat.transforms.attribution.promotion import (
+    NONE,
+    constant,
+)
+from ziggurat.transforms.attribution.wording import describe
+
+
+class Calls(Expressions):
+    """What calls."""
+
+    def combine(self, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
+        """Attribute the function that a reduction applies: a `FunctionName`, or a reduction's name; see `Combiner`."""
+        if isinstance(function, FunctionName):
+            symbol, model = function.symbol, function.model
+            expected = len(model.bodies[0].parameters)
+            if expected != 2 * len(types):
+                raise KernelTypeError(
+                    f"{what} combines with '{symbol}' of {expected} parameters: it takes two of each element, "
+                    f"{2 * len(types)} in all"
+                )
+            if any(parameter.type == constexpr_type for parameter in model.bodies[0].parameters):
+                raise KernelTypeError(
+                    f"{what} combines with '{symbol}', which has a zg.constexpr parameter: elements are run-time values"
+                )
+            instance = self.program.function(symbol, model, (*types, *types), self.place())
+        else:
+            symbol, model = COMBINE[function].name, self.program.load(COMBINE[function])
+            instance = self.library_function(what, symbol, model, (*types, *types))
+        wanted: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
+        if join(instance.result, wanted) not in (wanted, ERROR):
+            gives = "nothing" if instance.result == NONE else describe(instance.result)
+            raise KernelTypeError(f"{what}: '{symbol}' gives {gives}, the elements are {describe(wanted)}")
+        self.scope.callees[self.op.result] = instance
+
+    def function_ref(self, op: Op) -> Type:
+        symbol = op.attributes["callee"]
+        model = self.resolve(symbol)
+        return ERROR if model is None else ConstantType(FunctionName(symbol, model), pyobject)
+
+    def resolve(self, symbol: str) -> Op | None:
+        """The model of a function that is used here; errors in its source are reported as called from here."""
+        try:
+            return self.program.resolve(self.func, symbol)
+        except ZigguratError as error:
+            for one in error.errors if isinstance(error, KernelErrors) else (error,):
+                if one.location is not None:
+                    one.location = one.location.called_from(self.place())
+                self.report(self.op, one)
+            return None
+
+    def invoke(self, op: Op) -> Type:
+        assert isinstance(op, py.Invoke)
+        space, _, name = op.callee.rpartition(".")
+        if space == "zg":
+            return self.language_call(op, name)
+        types = [self.scope.type_of(operand) for operand in op.operands]
+        if space == "builtins":
+            return self.builtin(op, name, types)
+        return self.method(op, name, types)
+
+    def builtin(self, op: Op, name: str, types: list[Type]) -> Type:
+        for type_ in types:
+            if isinstance(type_, TensorType) and name in ("min", "max", "abs"):
+                call = {"min": "zg.minimum", "max": "zg.maximum", "abs": "zg.abs"}[name]
+                raise KernelTypeError(f"{name}() takes scalars, got {type_}", hint=f"use {call}")
+        if name in ("min", "max"):
+            if len(types) < 2:
+                raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"zg.{name} reduces a tensor")
+            rule = self.rules.minimum if name == "min" else self.rules.maximum
+            result = types[0]
+            for type_ in types[1:]:
+                result = rule(result, type_)
+            return result
+        if name == "abs":
+            return self.rules.abs(*types)
+        if name == "print":
+            raise KernelTypeError("print() is not for kernels", hint="zg.device_print or zg.static_print")
+        return getattr(self.rules, f"builtin_{name}")(*types)
+
+    def method(self, op: py.Invoke, name: str, types: list[Type]) -> Type:
+        receiver = types[0]
+        if isinstance(receiver, DescriptorType) and name in ("load", "store"):
+            return self.language_call(op, f"{name}_tensor_descriptor")
+        if name in SIGNATURES:
+            raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=f"call zg.{name}(…) instead")
+        raise KernelTypeError(f"{describe(receiver)} has no method '{name}'")
+
+    def language_call(self, op: py.Invoke, name: str) -> Type:
+        signature = SIGNATURES[name]
+        positional = len(op.arguments) - len(op.keywords)
+        keywords = dict(zip(op.keywords, op.arguments[positional:], strict=True))
+        bound = signature.bind(op.arguments[:positional], keywords)
+        arguments: list[Any] = []
+        for parameter in signature.parameters:
+            given = bound[parameter.name]
+            if parameter.variadic:
+                types = [self.scope.type_of(value) for value in given]
+                if parameter.constexpr:
+                    bound[parameter.name] = tuple(self.known(name, parameter, type_) for type_ in types)
+                    arguments.append(bound[parameter.name])
+                else:
+                    arguments.append(types)
+            elif isinstance(given, Value):
+                type_ = self.scope.type_of(given)
+                if parameter.constexpr:
+                    bound[parameter.name] = self.known(name, parameter, type_)
+                    arguments.append(bound[parameter.name])
+                elif type_ == NONE:
+                    if not parameter.optional:
+                        raise KernelTypeError(
+                            f"zg.{name}: '{parameter.name}' is a value; got None", hint=f"zg.{signature}"
+                        )
+                    arguments.append(None)
+                    bound[parameter.name] = None
+                else:
+                    arguments.append(type_)
+            elif parameter.constexpr or given is None:
+                arguments.append(given)
+            else:
+                arguments.append(constant(given))
+        self.scope.bound[op.result] = bound
+        rule = getattr(self.rules, name, None)
+        if rule is not None:
+            for argument in arguments:
+                if isinstance(argument, ErrorType):
+                    return ERROR
+            return rule(*arguments)
+        return self.library_call(op, name, arguments)
+
+    def known(self, call: str, parameter: Parameter, type_: Type) -> Any:
+        """The value of an argument that must be a constant."""
+        if isinstance(type_, ConstantType):
+            check_kind(call, parameter, type_.value)
+            return type_.value
+        raise KernelTypeError(
+            f"zg.{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
+            hint="pass a literal, or make it a zg.constexpr parameter",
+        )
+
+    def library_call(self, op: Op, name: str, arguments: list[Any]) -> Type:
+        """A call that is itself written in the language."""
+        func = self.program.load(LIBRARY[name])
+        parameters = func.bodies[0].parameters
+        types: list[Type] = []
+        for parameter, argument in zip(parameters, arguments, strict=True):
+            type_ = argument if isinstance(argument, Type) and parameter.type != constexpr_type else constant(argument)
+            types.append(type_)
+        getattr(self.rules, f"check_{name}")(*arguments)
+        constants = [type_ for type_ in types if isinstance(type_, ConstantType)]
+        if name == "cdiv" and len(constants) == len(types):
+            return self.rules.cdiv_constants(*constants)
+        instance = self.library_function(f"zg.{name}", name, func, tuple(types))
+        self.scope.callees[op.result] = instance
+        return instance.result
+
+    def library_function(self, what: str, name: str, func: Op, types: tuple[Type, ...]) -> Attribution:
+        """The attribution of a function of the library. An error in it is one of the call `what`, not of our source."""
+        known_errors = len(self.program.errors)
+        instance = self.program.function(name, func, types, self.place())
+        if instance.errors:
+            del self.program.errors[known_errors:]
+            first = instance.errors[0]
+            raise type(first)(f"{what}: {first.summary}", hint=first.hint)
+        return instance
+
+    def function_call(self, op: Op) -> Type:
+        symbol = op.attributes["callee"]
+        types = tuple(self.scope.type_of(operand) for operand in op.operands)
+        func = self.resolve(symbol)
+        if func is None:
+            return ERROR
+        for parameter, type_ in zip(func.bodies[0].parameters, types, strict=True):
+            if parameter.type == constexpr_type and not isinstance(type_, ConstantType):
+                raise KernelTypeError(
+                    f"'{symbol}': a zg.constexpr parameter takes a value known at compile time, got {type_}"
+                )
+        instance = self.program.function(symbol, func, types, self.place())
+        self.scope.callees[op.result] = instance
+        return instance.result

@@ -1,0 +1,171 @@
+"""The walk over one function: its state, its errors, and the order in which its ops are attributed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import (
+    KernelErrors,
+    KernelSyntaxError,
+    KernelTypeError,
+    ZigguratError,
+)
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.types import (
+    Type,
+)
+from ziggurat.frontends.language import Function
+from ziggurat.transforms.attribution.attribution import Attribution
+from ziggurat.transforms.attribution.function_name import FunctionName
+from ziggurat.transforms.attribution.interpreter import TypeInterpreter
+from ziggurat.transforms.attribution.lattice import (
+    ERROR,
+    Unusable,
+    join,
+)
+from ziggurat.transforms.attribution.promotion import (
+    NONE,
+)
+from ziggurat.transforms.attribution.wording import describe
+
+State = dict[Value, Type]
+Handler = Callable[[Any, Any], Type | None]
+
+
+class Program(Protocol):
+    """What a function's attribution asks of the attribution of the whole; see `Attributor`."""
+
+    errors: list[ZigguratError]
+
+    def load(self, function: Function) -> Op:
+        """The Python model of a function."""
+        ...
+
+    def resolve(self, caller: Op, symbol: str) -> Op | None:
+        """The model that a call by symbol means."""
+        ...
+
+    def function(self, name: str, func: Op, types: tuple[Type, ...], caller: Location | None) -> Attribution:
+        """The attribution of a function at argument types."""
+        ...
+
+
+class Walk:
+    """One function at one list of argument types.
+
+    `HANDLERS` says what attributes the ops of each class; a handler gives the type of the result, or None when control does
+    not go on after the op.
+    """
+
+    HANDLERS: ClassVar[Mapping[type[Op], Handler]] = {}
+
+    def __init__(self, program: Program, func: Op, types: tuple[Type, ...], caller: Location | None) -> None:
+        self.program = program
+        self.func = func
+        self.caller = caller
+        self.found = Attribution(func, types)
+        self.scope = self.found.scope
+        self.rules = TypeInterpreter(self)
+        self.state: State = {}
+        self.returns: list[tuple[Type, Op]] = []
+        self.op: Op = func
+        # The types of variables at their last assignment, to keep a variable's shape.
+        self.names: dict[Value, str] = {}
+
+    def run(self) -> Attribution:
+        body = self.func.bodies[0]
+        self.scope.types.update(zip(body.parameters, self.found.parameter_types, strict=True))
+        self.found.always_returns = not self.ops(body.entry.ops)
+        result: Type | None = None
+        for type_, op in self.returns:
+            joined = type_ if result is None else join(result, type_)
+            if isinstance(joined, Unusable):
+                assert result is not None
+                first, second = ("nothing" if one == NONE else describe(one) for one in (result, type_))
+                self.report(
+                    op,
+                    KernelTypeError(
+                        f"'{self.func.attributes['sym_name']}' returns {first} on one path and {second} here",
+                        hint="return values of one type on every path",
+                    ),
+                )
+                joined = ERROR
+            result = joined
+        self.found.result = NONE if result is None else result
+        return self.found
+
+    def report(self, op: Op, error: ZigguratError) -> None:
+        """Note an error at an op, once."""
+        if isinstance(error, KernelErrors):
+            for one in error.errors:
+                self.report(op, one)
+            return
+        if error.location is None:
+            location = op.location
+            error.location = location.called_from(self.caller) if location is not None and self.caller else location
+        known = self.program.errors
+        if not any(e.summary == error.summary and e.location == error.location for e in known):
+            known.append(error)
+
+    def place(self) -> Location | None:
+        """Where the current op stands, with the calls that led there."""
+        location = self.op.location
+        return location.called_from(self.caller) if location is not None and self.caller is not None else location
+
+    def place_of(self, value: Value) -> Location | None:
+        """Where a value is made, with the calls that led there; of a parameter, where the current op stands."""
+        location = value.op.location if isinstance(value, OpResult) else None
+        if location is None:
+            return self.place()
+        return location.called_from(self.caller) if self.caller is not None else location
+
+    def ops(self, ops: Sequence[Op]) -> bool:
+        """Run ops in the current state. False when control does not go on after them."""
+        types = self.scope.types
+        for op in ops:
+            handler = self.HANDLERS.get(type(op))
+            if handler is None:
+                raise KernelSyntaxError(f"the op {op.NAME} is not of the Python model", op.location)
+            self.op = op
+            try:
+                if any(types.get(operand) is ERROR for operand in op.operands):
+                    outcome = self.in_error(op)
+                else:
+                    outcome = handler(self, op)
+            except ZigguratError as error:
+                self.report(op, error)
+                outcome = self.in_error(op)
+            if outcome is None:
+                return False
+            types[op.result] = outcome
+        return True
+
+    def in_error(self, op: Op) -> Type | None:
+        """What follows from an op that is in error, or that depends on one: what it would have done is not known."""
+        if isinstance(op, core.Return):
+            self.returned(op, ERROR)
+            return None
+        if isinstance(op, core.Var):
+            self.names[op.result] = op.name
+            self.state[op.result] = ERROR
+            return op.result.type
+        for inner in op.walk():
+            if isinstance(inner, core.VarStore):
+                self.state[inner.var] = ERROR
+            elif isinstance(inner, core.Return):
+                self.returned(inner, ERROR)
+        return ERROR
+
+    def returned(self, op: Op, type_: Type) -> None:
+        """Note what a `return` gives, in the place of what it gave at an earlier visit."""
+        if not any(known is op for _, known in self.returns):
+            self.returns.append((type_, op))
+        else:
+            self.returns = [(type_ if known is op else old, known) for old, known in self.returns]
+
+    def combine(self, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
+        """See `Combiner`."""
+        raise NotImplementedError
