@@ -1,0 +1,473 @@
+"""The emitted text on a machine without a GPU: all threads of a program in step, each value an array over the threads.
+
+    simulate(to_llvm(model), num_warps=4, shared=model.shared, grid=(2,), arguments=[x, y, 1024])
+
+It reads the LLVM text that our emitters write (not all of LLVM), inline assembly included, and it is strict: control
+must be the same in all threads, accesses must be aligned and inside the arrays, shared memory begins as noise, and an
+access that conflicts with one of another thread since the last barrier is a `SimulationError`. It is slow, and it is
+a judge: what it gives is compared with what the reference gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+_DTYPES: dict[str, Any] = {
+    "i1": np.bool_, "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64, "ptr": np.int64,
+    "half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64,
+}  # fmt: skip
+_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+_FLAGS = {"nuw", "nsw", "exact", "disjoint", "inbounds", "fast", "contract", "nnan", "ninf", "nsz", "tail", "nneg"}
+_SHIFT = 40  # The array of an argument is the upper bits of an address.
+
+
+class SimulationError(Exception):
+    """The emitted text does what no program may do: a race, an access outside, control that differs among threads."""
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that stand in no brackets or quotes."""
+    parts: list[str] = []
+    depth, start, quoted = 0, 0, False
+    for at, character in enumerate(text):
+        if character == '"':
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif character in "([{<":
+            depth += 1
+        elif character in ")]}>":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:at].strip())
+            start = at + 1
+    last = text[start:].strip()
+    return [*parts, last] if last else parts
+
+
+def _typed(text: str) -> tuple[str, str]:
+    """A type and the value after it."""
+    kind, _, value = text.strip().rpartition(" ")
+    return kind.strip(), value
+
+
+def _dtype(kind: str) -> Any:
+    return _DTYPES["ptr" if kind.startswith("ptr") else kind]
+
+
+def _vector(kind: str) -> tuple[int, str]:
+    """How many values a type has, and their type."""
+    match = re.fullmatch(r"<(\d+) x (\S+)>", kind)
+    return (int(match[1]), match[2]) if match else (1, kind)
+
+
+def _signed(array: Array) -> Array:
+    return array.view(_SIGNED[array.dtype.itemsize]) if array.dtype != np.bool_ else -array.astype(np.int8)
+
+
+_BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "lshr": np.right_shift,
+    "ashr": lambda a, b: (_signed(a) >> _signed(b)).view(a.dtype), "udiv": np.floor_divide, "urem": np.remainder,
+    "fadd": lambda a, b: a + b, "fsub": lambda a, b: a - b, "fmul": lambda a, b: a * b, "fdiv": lambda a, b: a / b,
+    "sdiv": lambda a, b: np.trunc(_signed(a) / _signed(b)).astype(_signed(a).dtype).view(a.dtype),
+    "srem": lambda a, b: np.fmod(_signed(a), _signed(b)).view(a.dtype),
+}  # fmt: skip
+_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "smax": lambda a, b: np.maximum(_signed(a), _signed(b)).view(a.dtype),
+    "smin": lambda a, b: np.minimum(_signed(a), _signed(b)).view(a.dtype),
+    "umax": np.maximum, "umin": np.minimum, "maximum": np.maximum, "minimum": np.minimum,
+    "maxnum": np.fmax, "minnum": np.fmin, "fabs": np.abs, "sqrt": np.sqrt, "fma": lambda a, b, c: a * b + c,
+}  # fmt: skip
+
+
+class _Shared:
+    """Shared memory, and who touched what since the last barrier: -1 nobody, -2 several, -3 atomically."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.bytes = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
+        self.writer = np.full(size, -1)
+        self.reader = np.full(size, -1)
+
+    def barrier(self) -> None:
+        self.writer[:] = -1
+        self.reader[:] = -1
+
+    def _places(self, addresses: Array, size: int) -> Array:
+        if len(addresses) and (addresses.min() < 0 or addresses.max() + size > len(self.bytes)):
+            raise SimulationError(f"an access outside of the {len(self.bytes)} bytes of shared memory")
+        return addresses[:, None] + np.arange(size)
+
+    def load(self, addresses: Array, threads: Array, size: int) -> Array:
+        places = self._places(addresses, size)
+        who = np.broadcast_to(threads[:, None], places.shape)
+        writer, reader = self.writer[places], self.reader[places]
+        if ((writer != -1) & (writer != who)).any():
+            raise SimulationError("a thread reads what another has written since the last barrier")
+        made = np.where((reader == -1) | (reader == who), who, -2)
+        self.reader[places] = made
+        self.reader[places[self.reader[places] != made]] = -2
+        return self.bytes[places]
+
+    def store(self, addresses: Array, threads: Array, values: Array) -> None:
+        places = self._places(addresses, values.shape[1])
+        who = np.broadcast_to(threads[:, None], places.shape)
+        for touched in (self.writer[places], self.reader[places]):
+            if ((touched != -1) & (touched != who)).any():
+                raise SimulationError("a thread writes what another has touched since the last barrier")
+        if len(np.unique(places)) != places.size:
+            raise SimulationError("two threads write the same place")
+        self.writer[places] = who
+        self.bytes[places] = values
+
+    def add(self, addresses: Array, amount: int) -> None:
+        places = self._places(addresses, 4)
+        if (~np.isin(self.writer[places], (-1, -3)) | (self.reader[places] != -1)).any():
+            raise SimulationError("an atomic access of what was touched since the last barrier")
+        self.writer[places] = -3
+        np.add.at(self.bytes.view(np.uint32), addresses // 4, np.uint32(amount))
+
+
+class _Program:
+    """One program: its threads' values, and the memory."""
+
+    def __init__(self, blocks: dict[str, list[str]], threads: int, shared: int, arrays: list[Array]) -> None:
+        self.blocks = blocks
+        self.threads = threads
+        self.numbers = np.arange(threads)
+        self.shared = _Shared(shared, 0)
+        self.memory = [array.reshape(-1).view(np.uint8) for array in arrays]
+        self.values: dict[str, Any] = {}
+        self.program: tuple[int, ...] = (0, 0, 0)
+        self.grid: tuple[int, ...] = (1, 1, 1)
+
+    # Values.
+
+    def get(self, kind: str, token: str) -> Any:
+        """An operand: one array, or a list of arrays for a vector."""
+        if token.startswith("%"):
+            return self.values[token]
+        count, element = _vector(kind)
+        if token in ("poison", "undef", "zeroinitializer") and count > 1:
+            return [self.get(element, "0")] * count
+        dtype = _dtype(element)
+        if token.startswith("0xH") or token.startswith("0xR"):
+            number: Any = np.array([int(token[3:], 16)], np.uint16).view(dtype)[0]
+        elif token.startswith("0x"):
+            number = np.array([int(token, 16)], np.uint64).view(np.float64)[0]
+        else:
+            words = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "@smem": 0}
+            number = words[token] if token in words else int(token)
+            if np.dtype(dtype).kind == "u":
+                number %= 1 << 8 * np.dtype(dtype).itemsize
+        return np.full(self.threads, number, dtype)
+
+    def operand(self, text: str) -> Any:
+        return self.get(*_typed(text))
+
+    # Memory.
+
+    def load(self, space: str, addresses: Array, dtype: Any, count: int, mask: Array, old: list[Array]) -> list[Array]:
+        size = np.dtype(dtype).itemsize
+        chosen = np.flatnonzero(mask)
+        where = addresses[chosen]
+        self._aligned(where, size * count)
+        if space == "shared":
+            found = self.shared.load(where, self.numbers[chosen], size * count)
+        else:
+            found = np.empty((len(chosen), size * count), np.uint8)
+            for number, rows, places in self._global(where, size * count):
+                found[rows] = self.memory[number][places]
+        result = [array.copy() for array in old]
+        for index, array in enumerate(result):
+            array[chosen] = np.ascontiguousarray(found[:, index * size : (index + 1) * size]).view(dtype)[:, 0]
+        return result
+
+    def store(self, space: str, addresses: Array, values: list[Array], mask: Array) -> None:
+        chosen = np.flatnonzero(mask)
+        if not len(chosen):
+            return
+        parts = [np.ascontiguousarray(value[chosen]).view(np.uint8).reshape(len(chosen), -1) for value in values]
+        given = np.concatenate(parts, axis=1)
+        where = addresses[chosen]
+        self._aligned(where, given.shape[1])
+        if space == "shared":
+            self.shared.store(where, self.numbers[chosen], given)
+            return
+        for number, rows, places in self._global(where, given.shape[1]):
+            self.memory[number][places] = given[rows]
+
+    def _aligned(self, addresses: Array, size: int) -> None:
+        if (addresses % size).any():
+            raise SimulationError(f"an access of {size} bytes is not aligned")
+
+    def _global(self, addresses: Array, size: int) -> Any:
+        for number in np.unique(addresses >> _SHIFT):
+            rows = np.flatnonzero(addresses >> _SHIFT == number)
+            places = (addresses[rows] & ((1 << _SHIFT) - 1))[:, None] + np.arange(size)
+            if not 1 <= number <= len(self.memory) or places.max() >= len(self.memory[number - 1]):
+                raise SimulationError("an access outside of the arrays")
+            yield number - 1, rows, places
+
+    # Control.
+
+    def run(self) -> None:
+        label, before = "entry", ""
+        while label:
+            label, before = self._block(label, before), label
+
+    def _block(self, label: str, before: str) -> str:
+        arriving: dict[str, Any] = {}
+        for line in self.blocks[label]:
+            if " = phi " in line:
+                name, _, rest = line.partition(" = phi ")
+                kind = rest[: rest.index(" [")]
+                token = re.search(rf"\[ (\S+), %{re.escape(before)} \]", rest)
+                assert token is not None, line
+                arriving[name] = self.get(kind, token[1])
+                continue
+            self.values.update(arriving)
+            arriving = {}
+            if line.startswith("br label"):
+                return line.split("%")[1]
+            if line.startswith("br i1"):
+                condition, then, otherwise = _split(line[3:])
+                taken = self.operand(condition)
+                if taken.any() != taken.all():
+                    raise SimulationError(f"control differs among threads: {line}")
+                return (then if taken[0] else otherwise).split("%")[1]
+            if line == "ret void":
+                return ""
+            self._instruction(line)
+        raise AssertionError("a block without an end")
+
+    def _instruction(self, line: str) -> None:
+        name, _, text = line.partition(" = ") if line.startswith("%") else ("", "", line)
+        opcode, _, rest = text.partition(" ")
+        words = rest.split(" ")
+        while words[0] in _FLAGS:
+            words = words[1:]
+        rest = " ".join(words)
+        method = getattr(self, f"_{opcode}", None)
+        if opcode in _BINARY:
+            first, second = _split(rest)
+            kind, a = _typed(first)
+            made = _BINARY[opcode](self.get(kind, a), self.get(kind, second))
+        elif method is not None:
+            made = method(rest)
+        elif " to " in rest:
+            made = self._cast(opcode, rest)
+        else:
+            raise NotImplementedError(line)
+        if name:
+            self.values[name] = made
+
+    def _icmp(self, rest: str) -> Array:
+        predicate, _, rest = rest.partition(" ")
+        first, second = _split(rest)
+        kind, a = _typed(first)
+        x, y = self.get(kind, a), self.get(kind, second)
+        if predicate[0] == "s":
+            x, y = _signed(x), _signed(y)
+        return _COMPARE[predicate if predicate in ("eq", "ne") else predicate[1:]](x, y)
+
+    def _fcmp(self, rest: str) -> Array:
+        predicate, _, rest = rest.partition(" ")
+        first, second = _split(rest)
+        kind, a = _typed(first)
+        x, y = self.get(kind, a), self.get(kind, second)
+        unordered = np.isnan(x) | np.isnan(y)
+        if predicate in ("ord", "uno"):
+            return unordered if predicate == "uno" else ~unordered
+        found = _COMPARE[predicate[1:]](x, y)
+        return found | unordered if predicate[0] == "u" else found & ~unordered
+
+    def _fneg(self, rest: str) -> Array:
+        return -self.operand(rest)
+
+    def _select(self, rest: str) -> Array:
+        condition, a, b = map(self.operand, _split(rest))
+        return np.where(condition, a, b)
+
+    def _cast(self, opcode: str, rest: str) -> Array:
+        source, _, target = rest.partition(" to ")
+        value, dtype = self.operand(source), _dtype(target)
+        if opcode == "bitcast":
+            return value.view(dtype)
+        if opcode in ("sext", "sitofp"):
+            return _signed(value).astype(dtype)
+        if opcode == "trunc" and target == "i1":
+            return (value & 1).astype(np.bool_)
+        return value.astype(dtype)
+
+    def _getelementptr(self, rest: str) -> Array:
+        element, pointer, index = _split(rest)
+        match = re.fullmatch(r"\[(\d+) x i8\]", element)
+        size = int(match[1]) if match else np.dtype(_dtype(element)).itemsize
+        return self.operand(pointer) + _signed(self.operand(index)).astype(np.int64) * size
+
+    def _space(self, pointer: str) -> str:
+        return "shared" if "addrspace(3)" in pointer else "global"
+
+    def _load(self, rest: str) -> Any:
+        kind, pointer, _ = _split(rest)
+        count, element = _vector(kind)
+        dtype = _dtype(element)
+        everyone = np.ones(self.threads, bool)
+        blank = [np.zeros(self.threads, dtype)] * count
+        found = self.load(self._space(pointer), self.operand(pointer), dtype, count, everyone, blank)
+        return found if count > 1 else found[0]
+
+    def _store(self, rest: str) -> None:
+        value, pointer, _ = _split(rest)
+        given = self.operand(value)
+        everyone = np.ones(self.threads, bool)
+        self.store(self._space(pointer), self.operand(pointer), given if isinstance(given, list) else [given], everyone)
+
+    def _insertelement(self, rest: str) -> Any:
+        vector, value, index = _split(rest)
+        made = list(self.operand(vector))
+        made[int(_typed(index)[1])] = self.operand(value)
+        return made
+
+    def _extractelement(self, rest: str) -> Any:
+        vector, index = _split(rest)
+        return self.operand(vector)[int(_typed(index)[1])]
+
+    def _extractvalue(self, rest: str) -> Any:
+        vector, index = _split(rest)
+        return self.operand(vector)[int(index)]
+
+    # Functions and assembly.
+
+    def _call(self, rest: str) -> Any:
+        if " asm " in rest:
+            return self._asm(rest)
+        match = re.match(r"(.*?) @([\w.]+)\((.*)\)", rest)
+        assert match is not None, rest
+        name = match[2].removeprefix("llvm.").removeprefix("nvvm.")
+        arguments = [self.operand(argument) for argument in _split(match[3])]
+        if name.startswith("read.ptx.sreg."):
+            _, _, _, register, axis = name.split(".")
+            if register == "tid":
+                return self.numbers.astype(np.uint32)
+            source = self.program if register == "ctaid" else self.grid
+            return np.full(self.threads, source["xyz".index(axis)], np.uint32)
+        if name.startswith("shfl.sync."):
+            return self._shuffle(name.split(".")[2], arguments[1], arguments[2].astype(np.int64))
+        if name == "assume":
+            assert arguments[0].all()
+            return None
+        function = _FUNCTIONS.get(name.split(".")[0])
+        if function is None:
+            raise NotImplementedError(rest)
+        return function(*arguments)
+
+    def _shuffle(self, how: str, word: Array, by: Array) -> Array:
+        lane, warp = self.numbers % 32, self.numbers & ~31
+        source = {"bfly": lane ^ by, "idx": by & 31, "up": lane - by, "down": lane + by}[how]
+        source = np.where((source < 0) | (source > 31), lane, source)
+        return word[warp + source]
+
+    def _asm(self, rest: str) -> Any:
+        match = re.match(r'.*? asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)', rest)
+        assert match is not None, rest
+        outputs = sum(part.startswith("=") for part in match[2].split(","))
+        operands: list[Any] = [None] * outputs + [self.operand(argument) for argument in _split(match[3])]
+        kinds = re.findall(r"\w+", rest.partition(" asm ")[0])
+        for statement in match[1].replace("\\0A", " ").split(";"):
+            if statement.strip():
+                self._statement(statement.strip(), operands, kinds)
+        return None if not outputs else operands[0] if outputs == 1 else operands[:outputs]
+
+    def _statement(self, text: str, operands: list[Any], kinds: list[str]) -> None:
+        mask = np.ones(self.threads, bool)
+        if text.startswith("@"):
+            guard, _, text = text.partition(" ")
+            mask = operands[int(guard[2:])]
+        opcode, _, rest = text.partition(" ")
+        numbers = [int(number) for number in re.findall(r"\$(\d+)", rest)]
+        part = opcode.split(".")
+        space = "shared" if "shared" in part else "global"
+        offset = re.search(r"\$\d+ \+ (\d+) \]", rest)
+        shift = int(offset[1]) if offset else 0
+        if part[0] == "bar":
+            self.shared.barrier()
+        elif part[0] == "mov":
+            operands[numbers[0]] = operands[numbers[1]]
+        elif part[0] == "div":
+            operands[numbers[0]] = operands[numbers[1]] / operands[numbers[2]]
+        elif part[0] == "ld":
+            *targets, pointer = numbers
+            dtype = _dtype(kinds[0])
+            old = [np.zeros(self.threads, dtype) if operands[t] is None else operands[t] for t in targets]
+            size = np.dtype(dtype).itemsize
+            if part[-1] == "b8":  # A byte in a register of 16 bits.
+                (byte,) = self.load(space, operands[pointer] + shift, np.uint8, 1, mask, [old[0].astype(np.uint8)])
+                operands[targets[0]] = byte.astype(dtype)
+                return
+            assert part[-1] == f"b{8 * size}", text
+            found = self.load(space, operands[pointer] + shift, dtype, len(targets), mask, old)
+            for target, value in zip(targets, found, strict=True):
+                operands[target] = value
+        elif part[0] == "st":
+            pointer, *sources = numbers
+            values = [operands[source] for source in sources]
+            if part[-1] == "b8":
+                values = [value.astype(np.uint8) for value in values]
+            self.store(space, operands[pointer].astype(np.int64) + shift, values, mask)
+        elif opcode == "red.shared.add.u32":
+            self.shared.add(operands[numbers[0]].astype(np.int64)[mask], 1)
+        else:
+            raise NotImplementedError(text)
+
+
+def _parsed(llvm: str) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
+    """The parameters (type, name) and the blocks of the one function of a text."""
+    lines = llvm.split("\n")
+    start = next(at for at, line in enumerate(lines) if line.startswith("define "))
+    inside = lines[start][lines[start].index("(") + 1 : lines[start].rindex(")")]
+    parameters = [_typed(re.sub(r" align \d+", "", part)) for part in _split(inside)]
+    blocks: dict[str, list[str]] = {}
+    for line in lines[start + 1 :]:
+        if line == "}":
+            break
+        if line.endswith(":") and not line.startswith(" "):
+            blocks[line[:-1]] = current = []
+        else:
+            current.append(line.strip())  # pyright: ignore[reportPossiblyUnboundVariable]
+    return parameters, blocks
+
+
+def simulate(
+    llvm: str, *, num_warps: int, shared: int, grid: Sequence[int] = (1,), arguments: Sequence[Any] = ()
+) -> None:
+    """Run emitted LLVM text for every program of a grid, one after the other. Arrays are changed in place.
+
+    Raises `SimulationError` for what no program may do, `NotImplementedError` for text that is not known here.
+    """
+    parameters, blocks = _parsed(llvm)
+    arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
+    sizes = (*grid, 1, 1)[:3]
+    with np.errstate(all="ignore"):
+        for index in np.ndindex(*sizes[::-1]):
+            program = _Program(blocks, 32 * num_warps, -(-shared // 8) * 8, arrays)
+            program.program, program.grid = index[::-1], sizes
+            count = 0
+            for (kind, name), argument in zip(parameters, arguments, strict=True):
+                if isinstance(argument, np.ndarray):
+                    count += 1
+                    program.values[name] = np.full(program.threads, count << _SHIFT, np.int64)
+                else:
+                    program.values[name] = program.get(kind, str(int(argument)))
+            program.run()
