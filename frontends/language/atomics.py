@@ -13,7 +13,7 @@ def atomic_add(
     """Add to what the pointers point to.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or floats of 16, 32 or 64.
-    - `val`: broadcast to the shape of `ptr` and cast to the dtype pointed to.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -31,7 +31,7 @@ def atomic_max(
     """Put the larger into what the pointers point to.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or f32 or f64.
-    - `val`: broadcast to the shape of `ptr` and cast to the dtype pointed to.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -49,7 +49,7 @@ def atomic_min(
     """Put the smaller into what the pointers point to.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or f32 or f64.
-    - `val`: broadcast to the shape of `ptr` and cast to the dtype pointed to.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -67,7 +67,7 @@ def atomic_and(
     """Bitwise and into what the pointers point to.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
-    - `val`: broadcast to the shape of `ptr` and cast to the dtype pointed to.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -85,7 +85,7 @@ def atomic_or(
     """Bitwise or into what the pointers point to.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
-    - `val`: broadcast to the shape of `ptr` and cast to the dtype pointed to.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -103,7 +103,7 @@ def atomic_xor(
     """Bitwise exclusive or into what the pointers point to.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
-    - `val`: broadcast to the shape of `ptr` and cast to the dtype pointed to.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -121,7 +121,7 @@ def atomic_xchg(
     """Exchange with what the pointers point to.
 
     - `ptr`: a pointer or a tensor of pointers to integers or floats of 32 or 64 bits.
-    - `val`: broadcast to the shape of `ptr` and cast to the dtype pointed to.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -138,7 +138,7 @@ def atomic_cas(ptr: Value, cmp: Value, val: Value, sem: ConstStr | None = None, 
 
     - `ptr`: a pointer or a tensor of pointers to integers or floats of 16, 32 or 64 bits.
     - `cmp`: the value expected; compared by its bits.
-    - `val`: the value to write. Both are broadcast to the shape of `ptr` and cast to the dtype pointed to.
+    - `val`: the value to write. Both are broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
 

@@ -19,7 +19,7 @@ def load(
 
     - `ptr`: a pointer or a tensor of pointers.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing is read.
-    - `other`: the elements where the mask is false, broadcast and cast to the result's type. Without it they are not
+    - `other`: the elements where the mask is false, broadcast, of the dtype pointed to. Without it they are not
       defined.
     - `cache_modifier`: "", ".ca", ".cg", ".cs" or ".cv", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
@@ -37,7 +37,7 @@ def store(
     """Write to where the pointers point.
 
     - `ptr`: a pointer or a tensor of pointers, of the full shape: it is not broadcast.
-    - `value`: broadcast to the shape of `ptr` and cast to the dtype pointed to.
+    - `value`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing is written.
     - `cache_modifier`: "", ".wb", ".cg", ".cs" or ".wt", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".

@@ -56,8 +56,8 @@ class Program(Protocol):
 class Walk:
     """One function at one list of argument types.
 
-    `HANDLERS` says what attributes the ops of each class; a handler gives the type of the result, or None when control does
-    not go on after the op.
+    `HANDLERS` says what attributes the ops of each class; a handler gives the type of the result, or None when control
+    does not go on after the op.
     """
 
     HANDLERS: ClassVar[Mapping[type[Op], Handler]] = {}
