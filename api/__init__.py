@@ -26,6 +26,7 @@ from ziggurat.codemodel.errors import (
     MemoryAccessError,
     ParseError,
     ResourceError,
+    TargetError,
     VerifyError,
     ZigguratError,
 )
@@ -161,13 +162,16 @@ from ziggurat.kernels import Kernel, kernel
 from ziggurat.running import run
 
 if TYPE_CHECKING:
-    from ziggurat.executing import execute
     from ziggurat.backend.mlir import to_mlir
+    from ziggurat.compiler import Compiled, compile
+    from ziggurat.executing import execute
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.transforms.simplify import simplify
 
 # What is imported at its first use, so that `import ziggurat` stays quick.
 _LATER = {
+    "Compiled": "ziggurat.compiler",
+    "compile": "ziggurat.compiler",
     "execute": "ziggurat.executing",
     "to_mlir": "ziggurat.backend.mlir",
     "for_": "ziggurat.frontends.tracing",
@@ -190,13 +194,14 @@ def __getattr__(name: str) -> Any:
 __version__ = "0.1.0"
 
 __all__ = [
+    "DROP",
     "Block",
     "BlockParameter",
     "Body",
     "BuildError",
     "Builder",
     "CompareKind",
-    "DROP",
+    "Compiled",
     "Function",
     "InternalError",
     "Kernel",
@@ -213,6 +218,7 @@ __all__ = [
     "OpResult",
     "ParseError",
     "ResourceError",
+    "TargetError",
     "Value",
     "VerifyError",
     "ZigguratError",
@@ -242,6 +248,7 @@ __all__ = [
     "ceil",
     "clamp",
     "compare",
+    "compile",
     "constexpr",
     "cos",
     "cumprod",
@@ -258,11 +265,11 @@ __all__ = [
     "exp",
     "exp2",
     "expand",
+    "f8e4m3",
+    "f8e5m2",
     "f16",
     "f32",
     "f64",
-    "f8e4m3",
-    "f8e5m2",
     "floor",
     "floordiv",
     "fma",
@@ -272,10 +279,10 @@ __all__ = [
     "gather",
     "histogram",
     "i1",
+    "i8",
     "i16",
     "i32",
     "i64",
-    "i8",
     "if_",
     "inline_asm_elementwise",
     "invert",
@@ -339,10 +346,10 @@ __all__ = [
     "trace",
     "trans",
     "transform",
+    "u8",
     "u16",
     "u32",
     "u64",
-    "u8",
     "umulhi",
     "verify",
     "where",

@@ -83,7 +83,9 @@ def _raised(error: Exception, file: Path) -> Location | None:
     """The last place in the file that an exception came from."""
     if isinstance(error, SyntaxError):
         return Location(str(error.filename), error.lineno or 1, max(0, (error.offset or 1) - 1))
-    places = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file.resolve()]
+    places = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file.resolve()
+    ]
     if not places:
         return None
     at = places[-1]

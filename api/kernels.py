@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ziggurat.arguments import Signature, bind, constant_of, constexpr_names, signature_of
 from ziggurat.boundary import no_faults, public
@@ -15,6 +15,13 @@ from ziggurat.frontends.language import Function
 from ziggurat.grids import Constants, sizes_of
 from ziggurat.pipeline import triton_model
 from ziggurat.transforms.attribution import Attribution, attribute, link
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cuda.launch import Dispatcher
+    from ziggurat.compiler import Compiled
+
+# What a launch takes besides the kernel's parameters.
+OPTIONS = ("strict", "num_warps", "num_stages", "exact_math", "stream", "check")
 
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], int | tuple[int, ...]]
 
@@ -34,6 +41,8 @@ class Kernel(Function):
         if unknown:
             raise LaunchError(f"'{self.name}' has no parameter '{min(unknown)}' (in do_not_specialize)")
         self._models: dict[Signature, core.Module] = {}
+        # Made at the first launch on a GPU; launches go straight to it from then on.
+        self._dispatcher: Dispatcher | None = None
 
     @functools.cached_property
     def module(self) -> core.Module:
@@ -54,9 +63,33 @@ class Kernel(Function):
         A constexpr parameter takes its value; so may another, and is compiled in. Models are kept: the same arguments give the
         same model. Raises `LaunchError` when the arguments do not fit the parameters, and the errors of the kernel.
         """
-        return self._model(signature_of(self, arguments, keywords))
+        return self.model_for(signature_of(self, arguments, keywords))
 
-    def _model(self, signature: Signature) -> core.Module:
+    @public
+    def compile(
+        self,
+        *arguments: Any,
+        target: str = "sm_90a",
+        num_warps: int = 4,
+        num_stages: int = 3,
+        exact_math: bool = False,
+        **keywords: Any,
+    ) -> Compiled:
+        """The kernel compiled for a target and argument types, as of `triton`; see `zg.compile`. No GPU is needed."""
+        from ziggurat.compiler import compile
+
+        model = self.model_for(signature_of(self, arguments, keywords))
+        return compile(
+            model,
+            target=target,
+            num_warps=num_warps,
+            num_stages=num_stages,
+            exact_math=exact_math,
+            python=self.model,
+        )
+
+    def model_for(self, signature: Signature) -> core.Module:
+        """The Triton code model for a signature; made once."""
         model = self._models.get(signature)
         if model is None:
             model = self._models[signature] = triton_model(self, signature.types, signature.divisibility)
@@ -67,19 +100,35 @@ class Kernel(Function):
 
         `grid` has one to three sizes, or is a function that computes them from the constexpr arguments, a dict by name.
         """
+        if self._dispatcher is not None:
+            return self._dispatcher.at(grid)
         return functools.partial(self._launch, grid)
 
     @public
-    def _launch(self, grid: Grid, *arguments: Any, strict: bool = False, **keywords: Any) -> None:
-        """Run the kernel on arrays in memory. With `strict`, what is undefined is filled with NaN or extreme numbers."""
+    def _launch(self, grid: Grid, *arguments: Any, **keywords: Any) -> None:
+        """Run the kernel where its arrays are: on a GPU, or here by the reference interpreter."""
+        if any(on_gpu(value) for value in (*arguments, *keywords.values())):
+            from ziggurat.launching import dispatcher_of
+
+            self._dispatcher = dispatcher_of(self, self._on_host)
+            self._dispatcher.at(grid)(*arguments, **keywords)
+            return
+        options = {
+            name: keywords.pop(name) for name in OPTIONS if name in keywords and name not in self.signature.parameters
+        }
+        self._on_host(grid, bind(self, arguments, keywords), options)
+
+    def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> None:
+        """Run the kernel on arrays in memory. With the option `strict`, what is undefined is NaN or an extreme number;
+        those of compilation say nothing here."""
         from ziggurat.backend.reference.run import run
 
-        bound = bind(self, arguments, keywords)
+        strict = bool(options.get("strict", False))
         signature, names, values = self._specialized(bound)
         sizes = self._grid(grid, bound)
         if 0 in sizes:
             return
-        model = self._model(signature)
+        model = self.model_for(signature)
         with no_faults("running", lambda: model, self.name):
             run(model, None, sizes, values, names=names, strict=strict)
 
@@ -137,6 +186,18 @@ class Kernel(Function):
 
     def __repr__(self) -> str:
         return f"<kernel {self.written}>"
+
+
+def on_gpu(value: Any) -> bool:
+    """True of an array in the memory of a GPU, of whatever library."""
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    if not hasattr(value, "__dlpack_device__"):
+        return False
+    try:
+        return int(value.__dlpack_device__()[0]) in (2, 13)  # DLPack's numbers for CUDA, and for its managed memory.
+    except (RuntimeError, TypeError, ValueError):
+        return False
 
 
 @overload

@@ -71,7 +71,7 @@ def test_an_array_on_a_gpu_is_refused_by_name():
         __cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (16, False), "version": 3}
 
     with pytest.raises(zg.LaunchError, match=r"'x_ptr' is an array on a GPU.*\n.*\.cpu\(\)"):
-        double[1](Device(), 4, B=4)
+        as_array(Device(), "x_ptr")
 
 
 def test_element_types_that_kernels_lack():

@@ -1,0 +1,88 @@
+"""Compiling: from a Triton model to PTX, every stage kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ziggurat.boundary import no_faults, public
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import PtrType, ScalarType, Type
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cuda.binary import Binary
+
+TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")
+
+
+@attrs.frozen
+class Compiled:
+    """A kernel compiled for a target. `stages` holds its models and texts in order, `ptx` is the last.
+
+    `num_warps` warps run each program, with `shared` bytes of shared memory.
+    """
+
+    symbol: str
+    target: str
+    num_warps: int
+    shared: int
+    parameters: tuple[Type, ...]
+    stages: Mapping[str, Any] = attrs.field(repr=False)
+
+    @property
+    def ptx(self) -> str:
+        """The text for the driver."""
+        return str(self.stages["ptx"])
+
+
+@public
+def compile(
+    model: Op,
+    *,
+    target: str = "sm_90a",
+    num_warps: int = 4,
+    num_stages: int = 3,
+    exact_math: bool = False,
+    python: Op | None = None,
+) -> Compiled:
+    """Compile the kernel of a Triton model. No GPU is needed.
+
+    `num_warps` is a power of two up to 32; `exact_math` chooses IEEE division and square roots over the fast ones. Raises
+    `LaunchError` for options that do not fit, `ResourceError` where the kernel needs more than the target has.
+    """
+    from ziggurat.backend.ptx.assemble import assemble
+    from ziggurat.backend.ptx.emitter import Options
+    from ziggurat.transforms.place.pipeline import PlaceOptions, place
+
+    if target not in TARGETS:
+        raise LaunchError(f"the target is one of {', '.join(TARGETS)}; got {target!r}")
+    if num_warps not in (1, 2, 4, 8, 16, 32):
+        raise LaunchError(f"num_warps is a power of two from 1 to 32, got {num_warps!r}")
+    if not isinstance(num_stages, int) or num_stages < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LaunchError(f"num_stages is a positive integer, got {num_stages!r}")
+    with no_faults("compiling", lambda: model, "the model"):
+        placed = place(model, PlaceOptions(target, num_warps, num_stages, exact_math))
+        texts = assemble(placed, Options(exact_math=exact_math))
+    stages: dict[str, Any] = {} if python is None else {"python": python}
+    stages |= {"triton": model, "gpu": placed, "llvm": texts.llvm, "ptx": texts.ptx}
+    parameters = tuple(p.type for p in placed.body.entry.ops[0].bodies[0].parameters)
+    return Compiled(texts.symbol, target, num_warps, placed.shared, parameters, stages)
+
+
+def binary_of(compiled: Compiled, name: str) -> Binary:
+    """A compiled kernel as the runtime takes it."""
+    from ziggurat.backend.cuda.binary import Binary, Parameter
+
+    parameters = tuple(Parameter(kind_of(type_)) for type_ in compiled.parameters)
+    return Binary(compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, name)
+
+
+def kind_of(type_: Type) -> str:
+    """What a parameter of the machine's kernel takes, in the words of the runtime."""
+    if isinstance(type_, PtrType):
+        return "ptr"
+    assert isinstance(type_, ScalarType), f"a kernel has no parameter of type {type_}"
+    return type_.name

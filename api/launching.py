@@ -1,0 +1,59 @@
+"""Launching kernels on GPUs: what joins a kernel, the compiler, the cache on disk and the runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ziggurat.arguments import Signature as KernelSignature
+from ziggurat.arguments import constant_of, constexpr_names
+from ziggurat.codemodel.types import Type
+from ziggurat.compiler import binary_of, compile
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.backend.cuda.launch import Dispatcher, OnHost
+    from ziggurat.backend.cuda.specialize import Specialization
+    from ziggurat.kernels import Kernel
+
+
+def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
+    """What launches a kernel: on the GPU where its arrays are there, by `on_host` where they are not."""
+    from ziggurat.backend.cuda.launch import Dispatcher
+    from ziggurat.backend.cuda.specialize import MISSING, KernelParameter
+
+    constexprs = constexpr_names(kernel)
+    parameters = [
+        KernelParameter(
+            name,
+            name in constexprs,
+            name not in kernel.do_not_specialize,
+            MISSING if parameter.default is parameter.empty else parameter.default,
+        )
+        for name, parameter in kernel.signature.parameters.items()
+    ]
+    return Dispatcher(kernel.name, parameters, lambda spec: built(kernel, spec), on_host)
+
+
+def built(kernel: Kernel, spec: Specialization) -> Binary:
+    """The kernel compiled for the arguments and options of a launch, or as the cache on disk has it."""
+    from ziggurat.backend.cuda.cache import Cache
+    from ziggurat.backend.cuda.keys import key
+    from ziggurat.backend.cuda.specialize import RunTime
+
+    types: list[Type] = []
+    divisibility: list[int] = []
+    for argument in spec.arguments:
+        if isinstance(argument, RunTime):
+            types.append(argument.type)
+            divisibility.append(argument.divisibility)
+        else:
+            types.append(constant_of(kernel, argument.name, argument.value))
+    model = kernel.model_for(KernelSignature(tuple(types), tuple(divisibility)))
+    options: dict[str, Any] = dict(spec.options)
+    cache = Cache()
+    digest = key(model, spec.target, options)
+    binary = cache.get(digest)
+    if binary is None:
+        binary = binary_of(compile(model, target=spec.target, **options), kernel.name)
+        cache.put(digest, binary)
+    return binary

@@ -1,0 +1,59 @@
+"""The way from a Triton model to a GPU model that can be emitted, as one visible tuple."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.op import Op
+from ziggurat.transforms.place.allocate import allocate
+from ziggurat.transforms.place.assign import assign
+from ziggurat.transforms.place.barriers import insert_barriers
+from ziggurat.transforms.place.lower import lower
+from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.simplify import cse, dce
+
+
+@attrs.frozen
+class PlaceOptions:
+    """What a kernel is compiled for. `num_stages` is how many loads of a loop may be under way."""
+
+    target: str = "sm_90a"
+    num_warps: int = 4
+    num_stages: int = 3
+    exact_math: bool = False
+
+
+def _assign(op: Op, options: PlaceOptions) -> Op:
+    from ziggurat.codemodel.dialects import core
+
+    assert isinstance(op, core.Module)
+    return assign(op, options.num_warps, options.target)
+
+
+Step = Callable[[Op, PlaceOptions], Op]
+
+PLACE: tuple[tuple[str, Step], ...] = (
+    ("prepare", lambda op, _: prepare(op)),
+    ("assign", _assign),
+    # Conversions are shared before they become shared memory.
+    ("cse", lambda op, _: cse(op)),
+    ("dce", lambda op, _: dce(op)),
+    ("lower", lambda op, _: lower(op)),
+    ("dce", lambda op, _: dce(op)),
+    # Offsets decide which accesses conflict, so allocation comes before the barriers.
+    ("allocate", lambda op, _: allocate(op)),
+    ("barriers", lambda op, _: insert_barriers(op)),
+)
+
+
+def place(model: Op, options: PlaceOptions, watch: Callable[[str, Op], None] | None = None) -> gpu.Module:
+    """The GPU model of a Triton model. `watch` sees the model after each step, by the step's name."""
+    for name, step in PLACE:
+        model = step(model, options)
+        if watch is not None:
+            watch(name, model)
+    assert isinstance(model, gpu.Module)
+    return model
