@@ -1,0 +1,529 @@
+"""What bad input gets, from the outside: launches, grids, traces, models, text, the command line, and our own faults.
+
+Kernels' own errors are in tests/transforms/attribution/test_errors.py (each message as a whole) and
+test_wrong_arguments.py (every call with every kind of argument); the malformed texts of models in
+tests/codemodel/test_text.py, the invariants of models in tests/codemodel/test_verify.py.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat import pipeline
+from ziggurat.backend.reference import run as reference
+from ziggurat.codemodel import errors
+
+P32 = zg.ptr(zg.f32)
+
+
+@zg.kernel
+def scale(x_ptr, out_ptr, n, factor, BLOCK: zg.constexpr):
+    offsets = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    mask = zg.compare(offsets, n, zg.CompareKind.LESS_THAN)
+    x = zg.load(zg.add(x_ptr, offsets), mask)
+    zg.store(zg.add(out_ptr, offsets), zg.mul(x, factor), mask)
+
+
+X = np.arange(32, dtype=np.float32)
+
+
+def launch(grid: Any = (1,), **changed: Any) -> None:
+    given = {"x_ptr": X, "out_ptr": np.zeros_like(X), "n": 32, "factor": 2.0, "BLOCK": 32}
+    scale[grid](**(given | changed))
+
+
+def failure(run: Callable[[], object]) -> zg.ZigguratError:
+    """The error that a user gets: one of the family, in words, and not our fault."""
+    with pytest.raises(zg.ZigguratError) as caught:
+        run()
+    error = caught.value
+    assert not isinstance(error, zg.InternalError), str(error)
+    for inside in ("ScalarType(", "PtrType(", "ConstantType", "Traceback", "NoneType"):
+        assert inside not in str(error)
+    return error
+
+
+class Broken:
+    """An array whose protocols fail in their own ways."""
+
+    @property
+    def __array_interface__(self) -> Any:
+        raise OSError("gone")
+
+
+class NoInterface:
+    __array_interface__: ClassVar[dict[str, int]] = {"shape": 3}
+
+
+class BrokenDlpack:
+    def __dlpack__(self, **options: Any) -> Any:
+        raise OSError("gone")
+
+    def __dlpack_device__(self) -> Any:
+        return "nowhere"
+
+
+def read_only() -> Any:
+    array = np.zeros_like(X)
+    array.flags.writeable = False
+    return array
+
+
+NO_ARGUMENTS: dict[str, Any] = {
+    "list": [1.0, 2.0], "string": "x", "None": None, "complex": 1j, "object": object(), "class": np.ndarray, "dict": {},
+    "tuple": (1, 2), "dtype": zg.f32, "type": P32, "bytes": b"abc", "memory": memoryview(b"abc"), "range": range(3),
+    "function": abs, "Decimal": Decimal(1), "long double": np.longdouble(1), "date": np.datetime64("2020"),
+    "objects": X.astype(object), "big endian": X.astype(">f4"), "strings": X.astype("S3"), "complexes": X.astype("c8"),
+    "records": np.zeros(3, [("a", "f4")]), "dates": np.zeros(3, "M8[s]"), "masked": np.ma.array(X), "broken": Broken(),
+    "no interface": NoInterface(), "no dlpack": BrokenDlpack(), "too large": 2**64, "too small": -(2**63) - 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NO_ARGUMENTS)
+@pytest.mark.parametrize("parameter", ["x_ptr", "n"])
+def test_what_is_no_argument_of_a_launch(parameter: str, what: str):
+    error = failure(lambda: launch(**{parameter: NO_ARGUMENTS[what]}))
+    assert isinstance(error, zg.LaunchError) and f"'{parameter}'" in error.summary
+
+
+@pytest.mark.parametrize("what", ["object", "class", "complex", "dict", "objects", "bytes", "Decimal", "too large"])
+def test_what_is_no_constant_of_a_launch(what: str):
+    error = failure(lambda: launch(BLOCK=NO_ARGUMENTS[what]))
+    assert isinstance(error, zg.LaunchError) and error.summary.startswith("'BLOCK' of 'scale'")
+
+
+WRONG_KINDS = {
+    "an array for a number": ({"n": X}, "zg.compare takes numbers, got a pointer"),
+    "a number for an array": ({"x_ptr": 3}, "zg.load takes a pointer or a tensor of pointers, got tensor<x32, i32>"),
+    "arrays of unlike types": ({"x_ptr": X.astype("f8")}, "the pointers point to f32, the value is tensor<x32, f64>"),
+    "a block of 24": ({"BLOCK": 24}, "zg.arange(0, 24) gives 24 numbers, which is not a power of two"),
+    "a block that is a bool": ({"BLOCK": True}, "zg.arange: 'end' is an integer; got True"),
+    "a block that is a float": ({"BLOCK": 32.0}, "zg.arange: 'end' is an integer; got 32.0"),
+    "a block that is not a number": ({"BLOCK": "32"}, "zg.arange: 'end' is an integer; got '32'"),
+    "a read-only output": ({"out_ptr": read_only()}, "writes out_ptr, but its array is read-only"),
+    "an empty array": ({"x_ptr": X[:0]}, "reads x_ptr[0], but x_ptr has 0 elements"),
+    "an array of no axes": ({"x_ptr": np.array(1.0, np.float32)}, "reads x_ptr[1]"),
+    "a short array": ({"x_ptr": X[:20]}, "reads x_ptr[20], but x_ptr has 20 elements"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_KINDS)
+def test_wrong_kinds_of_arguments(what: str):
+    changed, message = WRONG_KINDS[what]
+    assert message in str(failure(lambda: launch(**changed)))
+
+
+def test_what_a_launch_takes_though_it_looks_odd():
+    launch(factor=float("nan"))
+    launch(factor=np.float32(2))
+    launch(n=2**40)
+    launch(n=True)
+    launch((0,), x_ptr=X[:0])
+    launch(np.int64(1))
+    launch([1, 1])
+    launch(lambda constants: (zg.cdiv(32, constants["BLOCK"]),))
+    launch(x_ptr=read_only())
+
+
+SIGNATURE = "scale(x_ptr, out_ptr, n, factor, BLOCK: zg.constexpr)"
+OUTSIDE = "call it in a function decorated with @zg.kernel or @zg.function, or in one given to zg.trace"
+WRONG_CALLS: list[tuple[Callable[[], object], str, str]] = [
+    (lambda: scale[(1,)](X), "'scale' needs 'out_ptr', 'n', 'factor', 'BLOCK'", SIGNATURE),
+    (lambda: scale[(1,)](X, X, 1, 1.0, 32, 33), "'scale' takes 5 arguments, got 6", SIGNATURE),
+    (lambda: launch(BLOK=3), "'scale' has no parameter 'BLOK'", "did you mean 'BLOCK'?"),
+    (lambda: scale[(1,)](X, x_ptr=X), "'scale' got 'x_ptr' twice", ""),
+    (lambda: scale(X, X, 1, 1.0, 32), "'scale' is a kernel: it is run over a grid", "scale[grid](…)"),
+    (lambda: scale.triton(P32, P32), "'scale' needs 'n', 'factor', 'BLOCK'", SIGNATURE),
+    (lambda: zg.load(1), "zg.load was called outside of a kernel", OUTSIDE),
+    (
+        lambda: zg.kernel(do_not_specialize=["y"])(scale.fn),
+        "'scale' has no parameter 'y' (in do_not_specialize)",
+        "",
+    ),
+    (
+        lambda: launch(lambda constants: constants["SIZE"]),
+        "the grid of 'scale' asks for 'SIZE', which is no constexpr parameter of it",
+        "it has 'BLOCK'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "summary", "hint"), WRONG_CALLS, ids=[summary for _, summary, _ in WRONG_CALLS])
+def test_wrong_calls(call: Callable[[], object], summary: str, hint: str):
+    error = failure(call)
+    assert (error.summary, error.hint or "") == (summary, hint)
+
+
+NO_GRIDS = [(-1,), (1.0,), (1, 1, 1, 1), (), "1", None, 1.5, {1: 2}, (2**40,), float("nan"), (None,), ((1,),), object]
+
+
+@pytest.mark.parametrize("grid", NO_GRIDS, ids=repr)
+def test_what_is_no_grid(grid: Any):
+    given = [grid, lambda _: grid] if grid is not object else [lambda _: grid]
+    for one in given:
+        error = failure(lambda one=one: launch(one))
+        assert error.summary.startswith(
+            "the grid of 'scale' has one to three sizes, integers from 0 to 2147483647; got "
+        )
+        assert error.hint == "scale[(zg.cdiv(n, BLOCK),)](…)"
+
+
+# What is given where a type is asked for, where a number is, and where a model is.
+
+NO_DTYPES = [None, "f32", 1, P32, [zg.f32], float, np.float32, np.dtype("f4"), zg.add]
+
+
+@pytest.mark.parametrize("thing", NO_DTYPES, ids=str)
+def test_types_are_made_of_dtypes(thing: Any):
+    assert "zg.ptr takes a dtype such as zg.f32" in failure_of_any(lambda: zg.ptr(thing)).summary
+    if thing is not P32:
+        assert "zg.divisible speaks of integers and pointers" in failure_of_any(lambda: zg.divisible(thing)).summary
+
+
+@pytest.mark.parametrize("by", [0, -16, 3, 1.0, "16", None, True, zg.i32], ids=str)
+def test_divisibility_is_a_power_of_two(by: Any):
+    assert "a power of two" in failure_of_any(lambda: zg.divisible(zg.i32, by)).summary
+
+
+def test_floats_are_not_divisible():
+    assert failure(lambda: zg.divisible(zg.f32)).summary == "zg.divisible speaks of integers and pointers, not of f32"
+
+
+def failure_of_any(run: Callable[[], object]) -> zg.ZigguratError:
+    """As `failure`, for messages that show whatever was given."""
+    with pytest.raises(zg.ZigguratError) as caught:
+        run()
+    assert not isinstance(caught.value, zg.InternalError)
+    return caught.value
+
+
+NO_MODELS = [None, "module", 1, zg.f32, scale, [scale]]
+OF_MODELS: dict[str, Callable[[Any], object]] = {
+    "verify": zg.verify,
+    "to_text": zg.to_text,
+    "to_mlir": zg.to_mlir,
+    "simplify": zg.simplify,
+    "transform": zg.transform,
+    "run": lambda model: zg.run(model, (1,)),
+}
+
+
+@pytest.mark.parametrize("call", OF_MODELS)
+@pytest.mark.parametrize("thing", NO_MODELS, ids=str)
+def test_what_is_no_model(call: str, thing: Any):
+    error = failure_of_any(lambda: OF_MODELS[call](thing))
+    assert "takes a model, an Op; got " in error.summary
+    assert (error.hint == "its models are kernel.model and kernel.triton(types…)") == (thing is scale)
+
+
+@pytest.mark.parametrize("text", [None, 1, b"module", scale], ids=str)
+def test_only_text_is_parsed(text: Any):
+    assert "parse takes the text of a model" in failure_of_any(lambda: zg.parse(text)).summary
+
+
+@pytest.mark.parametrize("thing", [1, "kernel", [], zg.f32], ids=str)
+def test_only_functions_are_kernels(thing: Any):
+    for decorate in (zg.kernel, zg.function):
+        assert "a kernel is made of a function" in failure_of_any(lambda d=decorate: d(thing)).summary
+
+
+def test_what_is_called_but_has_no_source_is_no_kernel():
+    for thing in (len, np.float32, zg.add, print, type("C", (), {})):
+        assert "not a function defined by def" in failure(lambda t=thing: zg.kernel(t).model).summary
+
+
+# Tracing.
+
+
+def nothing(_: object) -> None:
+    """Takes what a call of the language gives, so that a traced lambda returns nothing."""
+
+
+@zg.function
+def helper(a, b=2):
+    return zg.add(a, b)
+
+
+TRACES: dict[str, tuple[Callable[..., Any], str]] = {
+    "truth": (lambda p, n: nothing(1 if n > 0 else 2), "the truth of a value of the kernel is not known"),
+    "iteration": (lambda p, n: nothing([i for i in n]), "a value of the kernel cannot be iterated over"),
+    "index": (lambda p, n: nothing(range(n)), "a value of the kernel is not a Python integer"),
+    "float": (lambda p, n: nothing(float(n)), "a value of the kernel is not a Python integer"),
+    "length": (lambda p, n: nothing(len(n)), "the length of a value of the kernel is not known"),
+    "call": (lambda p, n: nothing(n()), "a value of the kernel cannot be called"),
+    "method": (lambda p, n: nothing(n.sum()), "a value of the kernel has no 'sum'"),
+    "item": (lambda p, n: n.__setitem__(0, 1), "a value of the kernel cannot be changed"),
+    "search": (lambda p, n: nothing(1 in n), "a value of the kernel cannot be searched"),
+    "matmul": (lambda p, n: nothing(n @ n), "the operator '@' does not work in a kernel"),
+    "round": (lambda p, n: nothing(round(n)), "round() does not work in a kernel"),
+    "power": (lambda p, n: nothing(n**2), "'**' is for constants in a kernel"),
+    "object": (lambda p, n: nothing(zg.add(n, object())), "an object of the type object cannot be a value of a kernel"),
+    "array": (lambda p, n: nothing(X + n), "an object of the type ndarray cannot be a value of a kernel"),
+    "keyword": (lambda p, n: zg.store(p, 1.0, maks=1), "zg.store has no parameter 'maks'"),
+    "function": (lambda p, n: nothing(zg.reduce(zg.arange(0, 4), 0, max)), "cannot be a value of a kernel"),
+    "result": (lambda p, n: n, "returns a value: a kernel returns nothing"),
+    "tensors": (lambda p, n: nothing(zg.arange(0, 4) + n), "the operator '+' does not work on tensors"),
+    "too few": (lambda p, n: nothing(helper()), "missing a required argument: 'a'"),
+    "too many": (lambda p, n: nothing(helper(1, 2, 3)), "too many positional arguments"),
+    "for body": (lambda p, n: zg.for_(0, n, 1, None, None), "the body of zg.for_ is a function, got None"),
+    "for arity": (lambda p, n: zg.for_(0, n, 1, 0, lambda i: None), "the body of zg.for_ is called with 2 arguments"),
+    "for result": (lambda p, n: zg.for_(0, n, 1, 0, lambda i, a: None), "gives nothing, expected one value"),
+    "for results": (lambda p, n: zg.for_(0, n, 1, 0, lambda i, a: (a, a)), "gives a tuple of 2, expected one value"),
+    "for step": (lambda p, n: zg.for_(0, n, 0, None, lambda i: None), "zg.range: the step is zero"),
+    "for bound": (lambda p, n: zg.for_(0.5, n, 1, None, lambda i: None), "zg.range counts with integers"),
+    "for option": (lambda p, n: zg.for_(0, n, 1, None, lambda i: None, depth=1), "zg.range has no parameter 'depth'"),
+    "if part": (lambda p, n: zg.if_(n > 0, 1), "the first part of zg.if_ is a function, got 1"),
+    "if else": (lambda p, n: zg.if_(n > 0, lambda: None, 2), "the second part of zg.if_ is a function, got 2"),
+    "if arity": (lambda p, n: zg.if_(n > 0, lambda a: a), "the first part of zg.if_ is called with 0 arguments"),
+    "if results": (lambda p, n: nothing(zg.if_(n > 0, lambda: 1)), "zg.if_ gives nothing, the first one value"),
+    "if pointer": (lambda p, n: zg.if_(p, lambda: None), "the condition of 'if' is a number, got ptr<f32>"),
+    "while arity": (lambda p, n: nothing(zg.while_(lambda: True, lambda a: a, 0)), "is called with 1 argument"),
+    "while end": (lambda p, n: nothing(zg.while_(lambda a: True, lambda a: a, 0)), "this loop never ends"),
+    "inside out": (lambda p, n: inside_out(p, n), "that was made inside a loop or a branch is used outside"),
+    "nested": (lambda p, n: nothing(zg.trace(lambda q: zg.store(q, n), P32)), "a value of another trace is used here"),
+}  # fmt: skip
+
+
+def inside_out(p: Any, n: Any) -> None:
+    kept: list[Any] = []
+    zg.for_(0, n, 1, None, lambda i: kept.append(i))
+    zg.store(p, kept[0])
+
+
+@pytest.mark.parametrize("what", TRACES)
+def test_what_a_traced_function_cannot_do(what: str):
+    body, message = TRACES[what]
+    error = failure(lambda: zg.trace(body, P32, zg.i32))
+    assert message in error.summary
+    if what != "result":
+        assert error.location is not None and error.location.file == __file__
+
+
+def test_symbols_have_only_what_values_have():
+    seen: list[bool] = []
+    zg.trace(lambda n: seen.append(hasattr(n, "foo") or hasattr(n, "__array__")), zg.i32)
+    assert seen == [False]
+
+
+def test_values_end_with_their_kernel():
+    kept: list[Any] = []
+    zg.trace(lambda n: kept.append(n), zg.i32)
+    assert failure(lambda: kept[0] + 1).summary == "a value is used after its kernel has been traced"
+    assert (
+        failure(lambda: zg.trace(lambda p: zg.store(p, kept[0]), P32)).summary
+        == "a value of another trace is used here"
+    )
+
+
+@pytest.mark.parametrize("arguments", [(), (P32,), (P32, zg.i32, zg.i32)])
+def test_a_traced_function_takes_its_arguments(arguments: tuple[Any, ...]):
+    error = failure(lambda: zg.trace(lambda p, n: zg.store(p, 1.0), *arguments))
+    assert error.summary.startswith(f"'<lambda>' cannot be traced with {len(arguments)} arguments: ")
+
+
+def test_only_functions_are_traced():
+    assert "zg.trace runs a function, got 1" in failure(lambda: zg.trace(1, zg.i32)).summary  # type: ignore[arg-type]
+
+
+def test_exceptions_of_a_traced_function_are_its_own():
+    def body(p: Any) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        zg.trace(body, P32)
+
+
+def test_a_traced_function_gets_any_python_object():
+    zg.trace(lambda p, options: zg.store(p, options["value"]), P32, {"value": 1.0})
+    zg.trace(lambda p, table: zg.store(p, float(table[1])), P32, X)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: zg.for_(0, 1, 1, None, nothing), lambda: zg.if_(True, lambda: None), lambda: zg.while_(nothing, nothing, 0),
+])  # fmt: skip
+def test_control_flow_is_built_while_tracing(call: Callable[[], object]):
+    assert "was called outside of a traced function" in failure(call).summary
+
+
+# The command line.
+
+FILES = {
+    "good.py": (
+        "import ziggurat as zg\n@zg.kernel\ndef one(p, B: zg.constexpr):\n"
+        "    zg.store(zg.add(p, zg.arange(0, B)), 1.0)\n"
+    ),
+    "syntax.py": "def f(:\n",
+    "missing.py": "import nothing_of_this_name\n",
+    "raises.py": "def f():\n    return 1 / 0\n\nf()\n",
+    "exits.py": "raise SystemExit(3)\n",
+    "empty.py": "",
+    "text.txt": "hello",
+    "kernel.py": "import ziggurat as zg\n@zg.kernel\ndef one(p):\n    zg.store(p, nothing)\n",
+}
+COMMANDS: dict[str, tuple[list[str], str]] = {
+    "no colon": (["good.py"], "LaunchError: 'good.py' does not name a kernel\n  hint: write FILE.py:NAME\n"),
+    "no name": (["good.py:"], "LaunchError: there is no kernel '' in 'good.py'\n  hint: it has one\n"),
+    "no kernel": (["good.py:two"], "LaunchError: there is no kernel 'two' in 'good.py'\n  hint: it has one\n"),
+    "none at all": (["empty.py:one"], "LaunchError: there is no kernel 'one' in 'empty.py'\n  hint: it has none\n"),
+    "no file": (["absent.py:one"], "LaunchError: there is no file 'absent.py'\n"),
+    "no Python": (["text.txt:one"], "LaunchError: 'text.txt' is not a Python file\n"),
+    "no types": (["good.py:one"], "LaunchError: 'one' needs 'p', 'B'\n  hint: one(p, B: zg.constexpr)\n"),
+    "unknown type": (
+        ["good.py:one", "ptr<f33>, 4"],
+        "ParseError: argument types:1:1: value: unknown type 'f33'\n    ptr<f33>, 4\n    ^\n",
+    ),
+    "no list": (
+        ["good.py:one", "ptr<f32>,, 4"],
+        "ParseError: argument types:1:10: expected an attribute value, got ','\n    ptr<f32>,, 4\n             ^\n",
+    ),
+    "wrong size": (
+        ["good.py:one", "ptr<f32>, 5"],
+        "KernelValueError: zg.arange(0, 5) gives 5 numbers, which is not a power of two\n  at {folder}/good.py:4:24\n"
+        "        zg.store(zg.add(p, zg.arange(0, B)), 1.0)\n                           ^^^^^^^^^^^^^^^\n"
+        "  hint: use zg.arange(0, 8) and mask what is beyond\n",
+    ),
+    "syntax": (
+        ["syntax.py:one"],
+        "LaunchError: 'syntax.py' cannot be read: SyntaxError: invalid syntax\n  at {folder}/syntax.py:1:7\n"
+        "    def f(:\n          ^\n",
+    ),
+    "import": (
+        ["missing.py:one"],
+        "LaunchError: 'missing.py' cannot be read: ModuleNotFoundError: No module named 'nothing_of_this_name'\n"
+        "  at {folder}/missing.py:1:1\n    import nothing_of_this_name\n    ^^^^^^^^^^^^^^^^^^^^^^^^^^^\n",
+    ),
+    "exception": (
+        ["raises.py:one"],
+        "LaunchError: 'raises.py' cannot be read: ZeroDivisionError: division by zero\n  at {folder}/raises.py:2:12\n"
+        "        return 1 / 0\n               ^^^^^\n",
+    ),
+    "exit": (
+        ["exits.py:one"],
+        "LaunchError: 'exits.py' ends the program (exit status 3) while it is read\n"
+        "  hint: put what it does as a program under: if __name__ == '__main__':\n",
+    ),
+    "kernel": (
+        ["kernel.py:one", "ptr<f32>", "--stage", "python"],
+        "KernelNameError: name 'nothing' is not defined\n  at {folder}/kernel.py:4:17\n"
+        "        zg.store(p, nothing)\n                    ^^^^^^^\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+def test_the_command_line(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from ziggurat.command import main
+
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    given, printed = COMMANDS[what]
+    assert main(["show", *given]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", printed.format(folder=tmp_path))
+
+
+def test_the_process_says_no_more_than_that(tmp_path: Path):
+    (tmp_path / "raises.py").write_text(FILES["raises.py"], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "ziggurat", "show", "raises.py:one"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "division by zero" in done.stderr
+
+
+# Our own faults.
+
+
+class Fault(RuntimeError):
+    """Stands for any exception that is not meant."""
+
+
+def faulty(*_: Any, **__: Any) -> Any:
+    raise Fault("something is wrong\nwith details")
+
+
+def test_a_fault_while_compiling_shows_the_model(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pipeline, "mirror", faulty)
+    for compile_it in (
+        lambda: zg.kernel(scale.fn).triton(P32, P32, zg.i32, zg.f32, 32),
+        lambda: zg.trace(lambda p: zg.store(p, 1.0), P32),
+    ):
+        with pytest.raises(zg.InternalError) as caught:
+            compile_it()
+        assert isinstance(caught.value.__cause__, Fault)
+        text = str(caught.value)
+        assert "failed with Fault: something is wrong\nThis is a fault of ziggurat. Please report it" in text
+        assert "zg.store" in text and "func @" in text
+
+
+def test_a_fault_while_running_shows_the_model(monkeypatch: pytest.MonkeyPatch):
+    launch()
+    monkeypatch.setattr(reference, "run", faulty)
+    with pytest.raises(zg.InternalError, match="running 'scale' failed with Fault") as caught:
+        launch()
+    assert "tt.store" in str(caught.value)
+    model = scale.triton(P32, P32, zg.i32, zg.f32, 32)
+    with pytest.raises(zg.InternalError, match="failed with Fault"):
+        zg.run(model, (1,), X, X.copy(), 32, 2.0)
+
+
+def test_a_fault_does_not_hide_an_error_of_the_user(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pipeline, "mirror", faulty)
+    error = failure(lambda: zg.kernel(scale.fn).triton(P32, P32, zg.i32, zg.f32, 24))
+    assert error.summary == "zg.arange(0, 24) gives 24 numbers, which is not a power of two"
+
+
+def test_a_build_error_while_compiling_is_our_fault(monkeypatch: pytest.MonkeyPatch):
+    def build(*_: Any) -> Any:
+        raise zg.BuildError("an op is put together wrongly")
+
+    monkeypatch.setattr(pipeline, "TIDY", (build,))
+    with pytest.raises(zg.InternalError, match="BuildError: an op is put together wrongly"):
+        zg.kernel(scale.fn).triton(P32, P32, zg.i32, zg.f32, 32)
+
+
+def test_helpers_that_call_each_other_too_deeply_are_an_error():
+    made: list[Any] = [helper]
+    text = "@zg.function\ndef deep{0}(a):\n    return deep{1}(a)\n"
+    import linecache
+
+    source = "@zg.function\ndef deep0(a):\n    return a\n" + "".join(text.format(i + 1, i) for i in range(400))
+    source += "@zg.kernel\ndef kernel(q, n):\n    zg.store(q, deep400(n))\n"
+    linecache.cache["deep.py"] = (len(source), None, source.splitlines(True), "deep.py")
+    scope: dict[str, Any] = {"zg": zg, "made": made}
+    exec(compile(source, "deep.py", "exec"), scope)
+    error = failure(lambda: scope["kernel"].triton(zg.ptr(zg.i32), zg.i32))
+    assert "nested too deeply" in error.summary
+
+
+# The family.
+
+
+def test_the_errors_are_one_family():
+    found = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, Exception)]
+    assert found and all(issubclass(cls, zg.ZigguratError) for cls in found)
+    public = {name for name, cls in vars(zg).items() if isinstance(cls, type) and issubclass(cls, zg.ZigguratError)}
+    assert public == {cls.__name__ for cls in found} | {"ZigguratError"}
+
+
+def test_malformed_text_and_broken_models_are_of_the_family():
+    assert issubclass(zg.ParseError, zg.ZigguratError) and issubclass(zg.VerifyError, zg.ZigguratError)
+    tests = Path(__file__).parent / "codemodel"
+    assert (tests / "test_text.py").exists() and (tests / "test_verify.py").exists()
