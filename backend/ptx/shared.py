@@ -207,7 +207,8 @@ def _atomic_add(emitter: Emitter, op: gpu.LocalAtomicAdd) -> Emitted:
 def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
     type_ = buffer_type(op.buffer)
     _in_order(type_)
-    layout, shape = layout_of(op.index.type), op.index.type.shape  # type: ignore[attr-defined]
+    assert isinstance(op.index.type, TensorType)
+    layout, shape = layout_of(op.index.type), op.index.type.shape
     scalar = _integer(op.index.type)
     offset = sum(bits_of(size) for size in type_.shape[op.axis + 1 :])
     theirs, ours = bits_of(shape[op.axis]), bits_of(type_.shape[op.axis])

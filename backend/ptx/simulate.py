@@ -28,6 +28,10 @@ _FLAGS = {"nuw", "nsw", "exact", "disjoint", "inbounds", "fast", "contract", "nn
 _SHIFT = 40  # The array of an argument is the upper bits of an address.
 
 
+# What runs a piece of assembly as a whole, by a word in it: gives what it gives. `simulate_matrix` adds to it.
+UNITS: dict[str, Callable[[Any, str, list[Any]], list[Array]]] = {}
+
+
 class SimulationError(Exception):
     """The emitted text does what no program may do: a race, an access outside, control that differs among threads."""
 
@@ -84,11 +88,10 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "smax": lambda a, b: np.maximum(_signed(a), _signed(b)).view(a.dtype),
-    "smin": lambda a, b: np.minimum(_signed(a), _signed(b)).view(a.dtype),
-    "umax": np.maximum, "umin": np.minimum, "maximum": np.maximum, "minimum": np.minimum,
-    "maxnum": np.fmax, "minnum": np.fmin, "fabs": np.abs, "sqrt": np.sqrt, "fma": lambda a, b, c: a * b + c,
+    "umax": np.maximum, "umin": np.minimum, "maximum": np.maximum, "minimum": np.minimum, "maxnum": np.fmax,
+    "minnum": np.fmin, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2,
 }  # fmt: skip
+_SIGNED_FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {"smax": np.maximum, "smin": np.minimum}
 
 
 class _Shared:
@@ -146,7 +149,7 @@ class _Program:
         self.threads = threads
         self.numbers = np.arange(threads)
         self.shared = _Shared(shared, 0)
-        self.memory = [array.reshape(-1).view(np.uint8) for array in arrays]
+        self.memory: list[Array] = [array.reshape(-1).view(np.uint8) for array in arrays]
         self.values: dict[str, Any] = {}
         self.program: tuple[int, ...] = (0, 0, 0)
         self.grid: tuple[int, ...] = (1, 1, 1)
@@ -297,7 +300,8 @@ class _Program:
 
     def _select(self, rest: str) -> Array:
         condition, a, b = map(self.operand, _split(rest))
-        return np.where(condition, a, b)
+        chosen: Array = np.where(condition, a, b)
+        return chosen
 
     def _cast(self, opcode: str, rest: str) -> Array:
         source, _, target = rest.partition(" to ")
@@ -330,9 +334,9 @@ class _Program:
 
     def _store(self, rest: str) -> None:
         value, pointer, _ = _split(rest)
-        given = self.operand(value)
+        given: list[Array] = self.operand(value) if value.startswith("<") else [self.operand(value)]
         everyone = np.ones(self.threads, bool)
-        self.store(self._space(pointer), self.operand(pointer), given if isinstance(given, list) else [given], everyone)
+        self.store(self._space(pointer), self.operand(pointer), given, everyone)
 
     def _insertelement(self, rest: str) -> Any:
         vector, value, index = _split(rest)
@@ -368,10 +372,14 @@ class _Program:
         if name == "assume":
             assert arguments[0].all()
             return None
-        function = _FUNCTIONS.get(name.split(".")[0])
-        if function is None:
+        name = name.split(".")[0]
+        if name in _SIGNED_FUNCTIONS:
+            return _SIGNED_FUNCTIONS[name](*map(_signed, arguments)).view(arguments[0].dtype)
+        if name == "fma":
+            return arguments[0] * arguments[1] + arguments[2]
+        if name not in _FUNCTIONS:
             raise NotImplementedError(rest)
-        return function(*arguments)
+        return _FUNCTIONS[name](*arguments)
 
     def _shuffle(self, how: str, word: Array, by: Array) -> Array:
         lane, warp = self.numbers % 32, self.numbers & ~31
@@ -385,6 +393,10 @@ class _Program:
         outputs = sum(part.startswith("=") for part in match[2].split(","))
         operands: list[Any] = [None] * outputs + [self.operand(argument) for argument in _split(match[3])]
         kinds = re.findall(r"\w+", rest.partition(" asm ")[0])
+        unit = next((unit for word, unit in UNITS.items() if word in match[1]), None)
+        if unit is not None:
+            made = unit(self, match[1].replace("\\0A", " "), operands)
+            return made[0] if len(made) == 1 else made
         for statement in match[1].replace("\\0A", " ").split(";"):
             if statement.strip():
                 self._statement(statement.strip(), operands, kinds)
@@ -439,13 +451,14 @@ def _parsed(llvm: str) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
     inside = lines[start][lines[start].index("(") + 1 : lines[start].rindex(")")]
     parameters = [_typed(re.sub(r" align \d+", "", part)) for part in _split(inside)]
     blocks: dict[str, list[str]] = {}
+    current: list[str] = []
     for line in lines[start + 1 :]:
         if line == "}":
             break
         if line.endswith(":") and not line.startswith(" "):
             blocks[line[:-1]] = current = []
         else:
-            current.append(line.strip())  # pyright: ignore[reportPossiblyUnboundVariable]
+            current.append(line.strip())
     return parameters, blocks
 
 
@@ -457,7 +470,7 @@ def simulate(
     Raises `SimulationError` for what no program may do, `NotImplementedError` for text that is not known here.
     """
     parameters, blocks = _parsed(llvm)
-    arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
+    arrays: list[Array] = [argument for argument in arguments if isinstance(argument, np.ndarray)]
     sizes = (*grid, 1, 1)[:3]
     with np.errstate(all="ignore"):
         for index in np.ndindex(*sizes[::-1]):

@@ -1,0 +1,354 @@
+"""What crosses threads, from lowering to emitted text: run thread by thread and compared with the reference.
+
+Each program is written once, as a GPU model with layouts; the reference runs it with the layouts taken out of the text.
+The simulation also finds races, so a barrier that is missing fails here.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes  # noqa: F401  (gives NumPy its small floats)
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ziggurat.backend.ptx.assemble import to_llvm
+from ziggurat.backend.ptx.simulate import SimulationError, simulate
+from ziggurat.backend.reference.run import run
+from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.allocate import allocate
+from ziggurat.transforms.place.barriers import hazards, insert_barriers
+from ziggurat.transforms.place.lower import lower
+
+DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "f16": np.float16, "f32": np.float32, "f64": np.float64}  # fmt: skip  # noqa: E501
+WARPS = st.sampled_from([1, 4, 8])
+
+
+@st.composite
+def layouts(draw: st.DrawFn, bits: int, num_warps: int, mixed: bool = False) -> Layout:
+    """A layout of 2^bits elements: their bits in any order over registers, lanes and warps, with copies."""
+    count = 5 + num_warps.bit_length() - 1
+    bases = [1 << bit for bit in draw(st.permutations(range(bits)))]
+    # At most 16 registers a thread where that is possible, so that a simulation is quick.
+    copies = draw(st.integers(max(0, count - bits), max(0, count - bits, count - max(0, bits - 4))))
+    threads = draw(st.permutations([*bases[: count - copies], *[0] * copies]))
+    registers = bases[count - copies :]
+    if draw(st.booleans()):
+        registers.insert(draw(st.integers(0, len(registers))), 0)
+    if mixed and bits > 1 and draw(st.booleans()):
+        a, b = draw(st.permutations(range(bits)))[:2]
+        registers, threads = ([x ^ (x >> a & 1) << b for x in part] for part in (registers, threads))
+    return Layout(tuple(registers), tuple(threads[:5]), tuple(threads[5:]))
+
+
+def tensor(shape: Sequence[int], element: str, layout: Layout) -> str:
+    return f'tensor<{"".join(f"x{size}, " for size in shape)}{element}, "{layout}">'
+
+
+class Text:
+    """A kernel under construction."""
+
+    def __init__(self, num_warps: int) -> None:
+        self.num_warps = num_warps
+        self.parameters: list[str] = []
+        self.lines: list[str] = []
+        self.count = 0
+
+    def add(self, type_: str, text: str) -> str:
+        self.count += 1
+        self.lines.append(f"%v{self.count} : {type_} = {text};")
+        return f"%v{self.count}"
+
+    def pointers(self, element: str, numel: int, layout: Layout) -> str:
+        self.parameters.append(f"%p{len(self.parameters)} : ptr<{element}>")
+        pointer = f"ptr<{element}>"
+        base = self.add(tensor([numel], pointer, layout), f"tt.splat %p{len(self.parameters) - 1}")
+        numbers = self.add(tensor([numel], "i32", layout), f"tt.make_range @start=0 @end={numel}")
+        return self.add(tensor([numel], pointer, layout), f"tt.addptr {base} {numbers}")
+
+    def load(self, element: str, shape: Sequence[int], layout: Layout) -> str:
+        """A tensor from the next parameter."""
+        numel = math.prod(shape)
+        flat = self.add(tensor([numel], element, layout), f"tt.load {self.pointers(element, numel, layout)}")
+        return self.add(tensor(shape, element, layout), f"tt.reshape {flat}")
+
+    def store(self, value: str, element: str, shape: Sequence[int], layout: Layout | None) -> None:
+        """A tensor, or a scalar, to the next parameter."""
+        if layout is None:
+            self.parameters.append(f"%p{len(self.parameters)} : ptr<{element}>")
+            self.lines.append(f"tt.store %p{len(self.parameters) - 1} {value};")
+            return
+        numel = math.prod(shape)
+        flat = self.add(tensor([numel], element, layout), f"tt.reshape {value}")
+        self.lines.append(f"tt.store {self.pointers(element, numel, layout)} {flat};")
+
+    def __str__(self) -> str:
+        body = "\n".join([*self.lines, "tt.return;"])
+        func = f'tt.func @"f" ({", ".join(self.parameters)})void -> {{\n{body}\n}};'
+        return f'gpu.module @target="sm_90a" @num_warps={self.num_warps} ()void -> {{\n{func}\nunreachable;\n}};'
+
+
+def placed(text: Text) -> gpu.Module:
+    """The model with everything lowered, allocated and behind barriers."""
+    model: Op = parse(str(text))
+    for step in (lower, allocate, insert_barriers):
+        verify(model)
+        model = step(model)
+    verify(model)
+    assert parse(str(model)) == model
+    assert hazards(model) == []
+    assert isinstance(model, gpu.Module)
+    return model
+
+
+def agree(text: Text, inputs: list[Any], outputs: list[Any], tolerance: float = 0) -> None:
+    """Run both and compare the outputs."""
+    model = placed(text)
+    plain = re.sub(r', "[^"]*">', ">", str(text).replace("gpu.convert_layout", "tt.reshape"))
+    plain = re.sub(r"gpu.module [^(]*\(", "module (", plain)
+    wanted = [np.zeros_like(output) for output in outputs]
+    with np.errstate(all="ignore"):
+        run(parse(plain), "f", (1,), [*(array.copy() for array in inputs), *wanted])
+    simulate(to_llvm(model), num_warps=model.num_warps, shared=model.shared, arguments=[*inputs, *outputs])
+    for output, expected in zip(outputs, wanted, strict=True):
+        if tolerance:
+            np.testing.assert_allclose(output, expected, rtol=tolerance, atol=tolerance)
+        else:
+            np.testing.assert_array_equal(output, expected)
+
+
+def noise(element: str, numel: int, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(DTYPES[element])
+    if dtype.kind == "f":
+        return rng.standard_normal(numel).astype(dtype)
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, numel, dtype=dtype, endpoint=True)
+
+
+shapes = st.lists(st.integers(0, 5), min_size=1, max_size=3).filter(lambda bits: sum(bits) <= 10)
+
+
+@settings(max_examples=40)
+@given(st.data(), st.integers(0, 11), WARPS, st.sampled_from(sorted(DTYPES)))
+def test_conversions(data: st.DataObject, bits: int, num_warps: int, element: str) -> None:
+    source, target = (data.draw(layouts(bits, num_warps, mixed=True)) for _ in range(2))
+    text = Text(num_warps)
+    value = text.load(element, [1 << bits], source)
+    value = text.add(tensor([1 << bits], element, target), f"gpu.convert_layout {value}")
+    text.store(value, element, [1 << bits], target)
+    agree(text, [noise(element, 1 << bits)], [np.zeros(1 << bits, DTYPES[element])])
+
+
+def test_conversions_of_conditions() -> None:
+    source, target = Layout((1,), (2, 4, 8, 16, 32), (64, 128)), Layout((128,), (64, 1, 2, 32, 4), (8, 16))
+    text = Text(4)
+    value = text.load("i32", [256], source)
+    zero = text.add(tensor([256], "i32", source), "arith.constant @0")
+    test = text.add(tensor([256], "i1", source), f"arith.cmpi {value} {zero} @slt")
+    test = text.add(tensor([256], "i1", target), f"gpu.convert_layout {test}")
+    ones = [text.add(tensor([256], "i32", target), f"arith.constant @{number}") for number in (1, 2)]
+    value = text.add(tensor([256], "i32", target), f"arith.select {test} {ones[0]} {ones[1]}")
+    text.store(value, "i32", [256], target)
+    agree(text, [noise("i32", 256)], [np.zeros(256, np.int32)])
+
+
+SUM = "arith.addi"
+
+
+def single(name: str, op: str, element: str) -> str:
+    """A combining body of one op."""
+    return f"(%a : {element}, %b : {element}){element} -> {{ %c : {element} = {op} %a %b; {name}.return %c; }}"
+
+
+def axis_types(shape: Sequence[int], axis: int, element: str, layout: Layout) -> tuple[str, list[int], Layout | None]:
+    rest = [size for at, size in enumerate(shape) if at != axis]
+    if not rest:
+        return element, rest, None
+    narrow = layout.dropped(shape, axis)
+    return tensor(rest, element, narrow), rest, narrow
+
+
+@settings(max_examples=60)
+@given(st.data(), shapes, WARPS, st.sampled_from(["i8", "i32", "i64", "f16", "f32", "f64"]))
+def test_reductions(data: st.DataObject, sizes: list[int], num_warps: int, element: str) -> None:
+    shape = [1 << size for size in sizes]
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    layout = data.draw(layouts(sum(sizes), num_warps))
+    op = data.draw(st.sampled_from(["arith.maximumf", "arith.minimumf"] if element[0] == "f" else [SUM, "arith.maxsi"]))
+    text = Text(num_warps)
+    value = text.load(element, shape, layout)
+    type_, rest, narrow = axis_types(shape, axis, element, layout)
+    result = text.add(type_, f"tt.reduce {value} @axis={axis} {single('tt.reduce', op, element)}")
+    text.store(result, element, rest, narrow)
+    agree(text, [noise(element, math.prod(shape))], [np.zeros(math.prod(rest), DTYPES[element])])
+
+
+ARGMAX = """(%a : {0}, %i : i32, %b : {0}, %j : i32)Tuple<{0}, i32> -> {{
+    %gt : i1 = arith.cmpi %a %b @sgt;
+    %eq : i1 = arith.cmpi %a %b @eq;
+    %lt : i1 = arith.cmpi %i %j @slt;
+    %tie : i1 = arith.andi %eq %lt;
+    %first : i1 = arith.ori %gt %tie;
+    %x : {0} = arith.select %first %a %b;
+    %n : i32 = arith.select %first %i %j;
+    tt.reduce.return %x %n;
+}}"""
+
+
+@settings(max_examples=30)
+@given(st.data(), shapes, WARPS, st.sampled_from(["i8", "i64"]))
+def test_reductions_of_pairs(data: st.DataObject, sizes: list[int], num_warps: int, element: str) -> None:
+    """The place of the largest, the first of equal ones: two results, and a body that is not one op."""
+    shape = [1 << size for size in sizes]
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    layout, other = (data.draw(layouts(sum(sizes), num_warps)) for _ in range(2))
+    text = Text(num_warps)
+    value, index = text.load(element, shape, layout), text.load("i32", shape, other)
+    (type_, rest, narrow), (places, _, _) = (axis_types(shape, axis, e, layout) for e in (element, "i32"))
+    both = text.add(f"Tuple<{type_}, {places}>", f"tt.reduce {value} {index} @axis={axis} {ARGMAX.format(element)}")
+    for number, (part, kind) in enumerate(((type_, element), (places, "i32"))):
+        text.store(text.add(part, f"tuple.load {both} @{number}"), kind, rest, narrow)
+    numel = math.prod(shape)
+    values = noise(element, numel) % 4
+    outputs = [np.zeros(math.prod(rest), DTYPES[kind]) for kind in (element, "i32")]
+    agree(text, [values.astype(DTYPES[element]), np.arange(numel, dtype=np.int32)], outputs)
+
+
+# Composition of x -> p·x + q: it is associative, and the order matters.
+COMPOSE = """(%p : i32, %q : i32, %r : i32, %s : i32)Tuple<i32, i32> -> {
+    %pr : i32 = arith.muli %p %r;
+    %rq : i32 = arith.muli %r %q;
+    %t : i32 = arith.addi %rq %s;
+    tt.scan.return %pr %t;
+}"""
+
+
+@settings(max_examples=60)
+@given(st.data(), shapes, WARPS, st.booleans())
+def test_scans_in_order(data: st.DataObject, sizes: list[int], num_warps: int, reverse: bool) -> None:
+    shape = [1 << size for size in sizes]
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    layout = data.draw(layouts(sum(sizes), num_warps))
+    text = Text(num_warps)
+    values = [text.load("i32", shape, layout) for _ in range(2)]
+    type_ = tensor(shape, "i32", layout)
+    more = " @reverse=true" if reverse else ""
+    both = text.add(f"Tuple<{type_}, {type_}>", f"tt.scan {values[0]} {values[1]} @axis={axis}{more} {COMPOSE}")
+    for number in range(2):
+        text.store(text.add(type_, f"tuple.load {both} @{number}"), "i32", shape, layout)
+    numel = math.prod(shape)
+    agree(text, [noise("i32", numel, 1), noise("i32", numel, 2)], [np.zeros(numel, np.int32) for _ in range(2)])
+
+
+@settings(max_examples=20)
+@given(st.data(), shapes, WARPS, st.sampled_from(["i8", "i16", "f32", "f64"]), st.booleans())
+def test_scans_of_types(data: st.DataObject, sizes: list[int], num_warps: int, element: str, reverse: bool) -> None:
+    shape = [1 << size for size in sizes]
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    layout = data.draw(layouts(sum(sizes), num_warps, mixed=True))
+    text = Text(num_warps)
+    type_ = tensor(shape, element, layout)
+    op = "arith.maximumf" if element[0] == "f" else SUM
+    value = text.load(element, shape, layout)
+    more = " @reverse=true" if reverse else ""
+    value = text.add(type_, f"tt.scan {value} @axis={axis}{more} {single('tt.scan', op, element)}")
+    text.store(value, element, shape, layout)
+    agree(text, [noise(element, math.prod(shape))], [np.zeros(math.prod(shape), DTYPES[element])])
+
+
+@settings(max_examples=40)
+@given(st.data(), shapes, WARPS, st.sampled_from(["i8", "f16", "f32", "f64"]), st.integers(0, 6))
+def test_gathers(data: st.DataObject, sizes: list[int], num_warps: int, element: str, width: int) -> None:
+    axis = data.draw(st.integers(0, len(sizes) - 1))
+    wanted = [width if at == axis else size for at, size in enumerate(sizes)]
+    source, index = data.draw(layouts(sum(sizes), num_warps)), data.draw(layouts(sum(wanted), num_warps, mixed=True))
+    shape, result = [1 << size for size in sizes], [1 << size for size in wanted]
+    text = Text(num_warps)
+    value, numbers = text.load(element, shape, source), text.load("i32", result, index)
+    found = text.add(tensor(result, element, index), f"tt.gather {value} {numbers} @axis={axis}")
+    text.store(found, element, result, index)
+    numel = math.prod(result)
+    indices = np.random.default_rng(3).integers(0, shape[axis], numel, dtype=np.int32)
+    agree(text, [noise(element, math.prod(shape)), indices], [np.zeros(numel, DTYPES[element])])
+
+
+@settings(max_examples=30)
+@given(st.data(), st.integers(0, 10), st.integers(0, 8), WARPS, st.sampled_from(["i8", "u8", "i32", "i64"]))
+def test_histograms(data: st.DataObject, bits: int, width: int, num_warps: int, element: str) -> None:
+    layout, result = data.draw(layouts(bits, num_warps, mixed=True)), data.draw(layouts(width, num_warps))
+    text = Text(num_warps)
+    value = text.load(element, [1 << bits], layout)
+    mask = ""
+    if data.draw(st.booleans()):
+        limit = text.add(tensor([1 << bits], element, layout), "arith.constant @9")
+        mask = text.add(tensor([1 << bits], "i1", layout), f"arith.cmpi {value} {limit} @ne")
+    counts = text.add(tensor([1 << width], "i32", result), f"tt.histogram {value} {mask} @bins={1 << width}")
+    text.store(counts, "i32", [1 << width], result)
+    values = noise(element, 1 << bits) % np.array(1 << min(6, width), DTYPES[element])
+    values[:: 1 + data.draw(st.integers(1, 5))] = np.array(-1).astype(DTYPES[element])
+    agree(text, [values], [np.zeros(1 << width, np.int32)])
+
+
+@settings(max_examples=30)
+@given(st.data(), st.integers(0, 5), st.integers(0, 5), WARPS)
+def test_broadcasts_and_reshapes_from_any_layout(data: st.DataObject, rows: int, columns: int, num_warps: int) -> None:
+    shape, bits = [1 << rows, 1 << columns], rows + columns
+    narrow = data.draw(layouts(columns, num_warps, mixed=True))
+    wide, other = (data.draw(layouts(bits, num_warps, mixed=True)) for _ in range(2))
+    text = Text(num_warps)
+    value = text.load("f32", [1, 1 << columns], narrow)
+    value = text.add(tensor(shape, "f32", wide), f"tt.broadcast {value}")
+    value = text.add(tensor([1 << bits], "f32", other), f"tt.reshape {value}")
+    text.store(value, "f32", [1 << bits], other)
+    agree(text, [noise("f32", 1 << columns)], [np.zeros(1 << bits, np.float32)])
+
+
+LOOP = """
+%n : i32 = arith.constant @3;
+%zero : i32 = arith.constant @0;
+%one : i32 = arith.constant @1;
+%sum : {T} = scf.for %zero %n %one {V} (%i : i32, %x : {T}){T} -> {{
+    %y : {U} = gpu.convert_layout %x;
+    %s : i32 = tt.reduce %y @axis=0 {BODY};
+    %t : {U} = tt.splat %s;
+    %z : {U} = arith.addi %y %t;
+    %w : {T} = gpu.convert_layout %z;
+    %m : i32 = tt.reduce %w @axis=0 {BODY};
+    %q : {T} = tt.splat %m;
+    %r : {T} = arith.addi %w %q;
+    scf.yield %r;
+}};
+"""
+
+
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_loops_reuse_buffers_behind_barriers(num_warps: int) -> None:
+    warps = (32, 64)[: num_warps.bit_length() - 1]
+    source = Layout((128, 256) if num_warps == 4 else (32, 64, 128, 256), (1, 2, 4, 8, 16), warps)
+    target = Layout((1, 2) if num_warps == 4 else (1, 2, 4, 8), (16, 32, 64, 128, 256), (4, 8)[: len(warps)])
+    text = Text(num_warps)
+    types = {"T": tensor([512], "i32", source), "U": tensor([512], "i32", target)}
+    value = text.load("i32", [512], source)
+    text.lines.append(LOOP.format(V=value, BODY=single("tt.reduce", SUM, "i32"), **types))
+    text.store("%sum", "i32", [512], source)
+    agree(text, [noise("i32", 512)], [np.zeros(512, np.int32)])
+
+
+def test_the_simulation_finds_races() -> None:
+    source, target = Layout((1,), (2, 4, 8, 16, 32), (64, 128)), Layout((128,), (64, 1, 2, 32, 4), (8, 16))
+    text = Text(4)
+    value = text.load("i32", [256], source)
+    value = text.add(tensor([256], "i32", target), f"gpu.convert_layout {value}")
+    text.store(value, "i32", [256], target)
+    model = allocate(lower(parse(str(text))))
+    assert isinstance(model, gpu.Module)
+    with pytest.raises(SimulationError, match="another has written"):
+        simulate(to_llvm(model), num_warps=4, shared=model.shared, arguments=[np.zeros(256, np.int32)] * 2)
