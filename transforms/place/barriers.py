@@ -62,8 +62,8 @@ class _Node:
 
     op: Op | None
     depth: int
-    accesses: list[int] = attrs.field(factory=list)
-    following: list[int] = attrs.field(factory=list)
+    accesses: list[int] = attrs.field(factory=list[int])
+    following: list[int] = attrs.field(factory=list[int])
 
 
 @attrs.frozen
@@ -299,6 +299,9 @@ def accesses_of(op: Op) -> Iterator[Access]:
         for operand in (op.a, op.b):
             if isinstance(operand.type, SharedType):
                 yield _access(READ, operand, flight="matrix", proxy=True)
+    elif isinstance(op, gpu.DotFma):
+        yield _access(READ, op.a)
+        yield _access(READ, op.b)
     elif isinstance(op, gpu.TmaStore):
         yield _access(READ, op.buffer, proxy=True)
 

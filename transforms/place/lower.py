@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, gpu, tt
-from ziggurat.codemodel.layout import Layout, bits_of, moved, replicated
+from ziggurat.codemodel.layout import Layout, blocked, moved, replicated
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
@@ -53,8 +53,10 @@ def lower(module: Op) -> Op:
             return _gather(builder, op, operands)
         if isinstance(op, tt.Histogram):
             return _histogram(builder, op, operands)
-        if isinstance(op, tt.Broadcast | tt.Reshape):
+        if isinstance(op, tt.Reshape):
             return _reshape(builder, op, operands)
+        if isinstance(op, tt.Broadcast):
+            return _broadcast(builder, op, operands, num_warps)
         if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
             return _atomic(builder, op, operands, num_warps)
         return None
@@ -196,26 +198,43 @@ def _histogram(builder: Builder, op: tt.Histogram, operands: tuple[Value, ...]) 
     return builder.add(gpu.LocalLoad(buffer, result))
 
 
-def _reshape(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Outcome:
-    """Convert what the result's layout cannot have for free."""
+def _reshape(builder: Builder, op: tt.Reshape, operands: tuple[Value, ...]) -> Outcome:
+    """Convert first to the layout of the result, which the other shape does not change."""
     (value,) = operands
-    source, target = value.type, op.result.type
-    if not isinstance(source, TensorType) or not isinstance(target, TensorType):
+    source, target = value.type, op.type
+    assert isinstance(source, TensorType)
+    if moved(layout_in(source), layout_in(target), source.numel) is not None:
         return None
-    wanted = layout_in(target)
-    if isinstance(op, tt.Broadcast):
-        shape = list(target.shape)
-        for axis, (small, large) in enumerate(zip(source.shape, target.shape, strict=True)):
-            if small != large:
-                wanted = wanted.narrowed(shape, axis)
-                shape[axis] = 1
+    value = converted(builder, value, layout_in(target))
+    return builder.add(tt.Reshape(value, target, allow_reorder=op.allow_reorder))
+
+
+def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...], num_warps: int) -> Outcome:
+    """Convert first to the layout of the result with copies along the new sizes."""
+    (value,) = operands
+    source, target = value.type, op.type
+    assert isinstance(source, TensorType) and isinstance(target, TensorType)
+    try:
+        wanted = _narrowed(source, target)
+    except ValueError:
+        # Threads would hold copies of sums of other bases, which no layout says: through one that keeps axes apart.
+        order = tuple(reversed(range(len(target.shape))))
+        clean = placed(target, blocked(target.shape, order, 1, num_warps))
+        made = builder.add(tt.Broadcast(converted(builder, value, _narrowed(source, clean)), clean))
+        return converted(builder, made, layout_in(target))
     if moved(layout_in(source), wanted, source.numel) is not None:
         return None
-    value = converted(builder, value, wanted)
-    if isinstance(op, tt.Broadcast):
-        return builder.add(tt.Broadcast(value, target))
-    assert isinstance(op, tt.Reshape)
-    return builder.add(tt.Reshape(value, target, allow_reorder=op.allow_reorder))
+    return builder.add(tt.Broadcast(converted(builder, value, wanted), target))
+
+
+def _narrowed(source: TensorType, target: TensorType) -> Layout:
+    """The layout of a target of a broadcast, for the shape of its source. Raises `ValueError` where there is none."""
+    wanted, shape = layout_in(target), list(target.shape)
+    for axis, (small, large) in enumerate(zip(source.shape, target.shape, strict=True)):
+        if small != large:
+            wanted = wanted.narrowed(shape, axis)
+            shape[axis] = 1
+    return wanted
 
 
 # Atomics: one of the threads that hold copies does it, and tells the others.
@@ -243,5 +262,5 @@ def _told(builder: Builder, value: Value, layout: Layout) -> Value:
     """The tensor as the first of the threads that hold an element has it."""
     type_ = value.type
     assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
-    offsets = buffer_bases(layout, layout, 1 << bits_of(type_.numel), type_.element.bytes)
+    offsets = buffer_bases(layout, layout, type_.numel, type_.element.bytes)
     return builder.add(gpu.LocalLoad(stored(builder, value, offsets), type_))
