@@ -177,11 +177,11 @@ def _cupy_stream() -> Callable[[Any], int]:
 
 
 def _own_stream() -> Callable[[Any], int]:
-    return lambda device: own_stream()
+    return own_stream
 
 
 _TORCH = Reader("torch", "{0}.data_ptr()", "{0}.dtype", "{0}.get_device()", _torch_stream)
 _POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "None", _own_stream)
 _CUPY = Reader("cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream)
-OWN = Reader("own", "{0}.pointer", "{0}.element.name", "{0}.device", _own_stream)
+OWN = Reader("own", "{0}.pointer", "{0}.key", "{0}.device", _own_stream)
 _PROTOCOL = Reader("protocol", "_protocol_address({0})", "_protocol_element({0}).name", "None", _own_stream)

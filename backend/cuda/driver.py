@@ -174,13 +174,19 @@ class _Streams(dict[int, Any]):
 
 
 STREAMS = _Streams()
-_own = threading.local()
 
 
-def own_stream() -> int:
-    """The address of this thread's stream for arrays that belong to no library: the default stream (0) outside of
-    `using_stream`."""
-    return getattr(_own, "address", 0)
+class _Own(threading.local):
+    address: int = 0
+
+
+_own = _Own()
+
+
+def own_stream(device: int | None = None) -> int:
+    """The address of this thread's stream for arrays that belong to no library, the same for all devices: the default
+    stream (0) outside of `using_stream`."""
+    return _own.address
 
 
 @contextmanager

@@ -39,12 +39,13 @@ Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], "int | tuple[int, ...]
 Build = Callable[[Specialization], Binary]
 OnHost = Callable[[Any, dict[str, Any], dict[str, Any]], None]
 
+# As many grids are remembered with what `at` gives for them.
+_GRIDS = 256
 _LIMITS = (2**31 - 1, 65535, 65535)
 
 
-def sizes_of(grid: Grid, kernel: str, constants: dict[str, Any]) -> tuple[int, int, int]:
+def sizes_of(given: Any, kernel: str) -> tuple[int, int, int]:
     """The three sizes of a grid. Raises `LaunchError` for what is none."""
-    given: Any = grid(constants) if callable(grid) else grid
     sizes = (given,) if isinstance(given, int) else tuple(given)
     try:
         numbers = [size.__index__() for size in sizes]
@@ -118,16 +119,28 @@ class Dispatcher:
         self._compiling = threading.RLock()
         # The route of the last launch that was not like the one before; it hands on what is not for it.
         self.hot: Callable[..., None] = self._first
+        self._at: dict[Any, Callable[..., None]] = {}
 
     def at(self, grid: Grid) -> Callable[..., None]:
         """The kernel over a grid, to be called with its arguments."""
-        return functools.partial(self.hot, grid)
+        try:
+            return self._at[grid]
+        except (KeyError, TypeError):
+            pass
+        if callable(grid):
+            return functools.partial(self.hot, grid, None, None)
+        made = functools.partial(self.hot, *sizes_of(grid, self.name))
+        if len(self._at) >= _GRIDS:
+            self._at.clear()
+        if isinstance(grid, tuple):
+            self._at[grid] = made
+        return made
 
     def loaded(self) -> tuple[Loaded, ...]:
         """What is loaded of this kernel, each with its registers and memory."""
         return tuple(self._loaded.values())
 
-    def _first(self, grid: Grid, /, *arguments: Any, **keywords: Any) -> None:
+    def _first(self, x: Any, y: Any, z: Any, /, *arguments: Any, **keywords: Any) -> None:
         names = [parameter.name for parameter in self.parameters]
         bound = dict(zip(names, arguments, strict=False))
         options = {name: value for name, value in keywords.items() if name not in names}
@@ -136,17 +149,24 @@ class Dispatcher:
             raise LaunchError(f"'{self.name}' got '{twice[0]}' twice")
         bound.update({name: value for name, value in keywords.items() if name in names})
         values = tuple(bound.get(parameter.name, parameter.default) for parameter in self.parameters)
-        self._generic(grid, values, arguments[len(names) :], options, None)
+        self._generic(x, y, z, values, arguments[len(names) :], options, None)
 
     def _generic(
-        self, grid: Grid, values: tuple[Any, ...], more: tuple[Any, ...], options: dict[str, Any], stream: Any
+        self,
+        x: Any,
+        y: Any,
+        z: Any,
+        values: tuple[Any, ...],
+        more: tuple[Any, ...],
+        options: dict[str, Any],
+        stream: Any,
     ) -> None:
         """Launch with any arguments: find or make their route, find or make their kernel."""
         values = self._complete(values, more)
         stream = options.pop("stream", stream)
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
         if any(kind.way == "host" for kind in kinds):
-            self._run_on_host(grid, values, kinds, options)
+            self._run_on_host(x if y is None else (x, y, z), values, kinds, options)
             return
         route = self._routes.get(kinds)
         if route is None:
@@ -154,7 +174,9 @@ class Dispatcher:
                 self.parameters, kinds, generic=self._generic, again=self._again, sizes=self._sizes, given=stream_object
             )
             self._routes[kinds] = route
-        self.hot = route.launch
+        if self.hot is not route.launch:
+            self.hot = route.launch
+            self._at.clear()
         check = bool(options.pop("check", False))
         device = self._device_of(values)
         with on_device(device) as context:
@@ -162,14 +184,16 @@ class Dispatcher:
             loaded = self._load(spec, int(context))
             found = route.learn(values, options, loaded, spec)
             on = STREAMS[route.stream(device)] if stream is None else stream_object(stream)
-            start(loaded, self._sizes(grid, values), route.slot(found, values), on, check)
+            sizes = self._sizes(x, values) if y is None else (x, y, z)
+            start(loaded, sizes, route.slot(found, values), on, check)
 
-    def _again(self, grid: Grid, values: tuple[Any, ...], options: dict[str, Any], stream: Any, status: Any) -> None:
+    def _again(self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any) -> None:
         """What the hot path could not do: an empty grid, a value it cannot write, another context; or its error, in
-        words."""
-        del status  # Nothing was launched, so what was wrong shows again, where there is time to say it.
-        if 0 not in self._sizes(grid, values):
-            self._generic(grid, values, (), options, stream)
+        words.
+
+        Nothing was launched, so what was wrong shows again where there is time to say it.
+        """
+        self._generic(x, y, z, values, (), options, stream)
 
     def _complete(self, values: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
         if more:
@@ -183,7 +207,7 @@ class Dispatcher:
         return tuple(tuple(value) if type(value) is list else value for value in values)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
     def _run_on_host(
-        self, grid: Grid, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]
+        self, grid: Any, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]
     ) -> None:
         named = list(zip(self.parameters, values, kinds, strict=True))
         there = [parameter.name for parameter, _, kind in named if kind.way in ("array", "descriptor")]
@@ -231,9 +255,9 @@ class Dispatcher:
                     loaded = self._loaded[spec, context] = load(binary)
         return loaded
 
-    def _sizes(self, grid: Grid, values: Sequence[Any]) -> tuple[int, int, int]:
+    def _sizes(self, grid: Callable[[dict[str, Any]], Any], values: Sequence[Any]) -> tuple[int, int, int]:
         constants = {p.name: value for p, value in zip(self.parameters, values, strict=True) if p.constexpr}
-        return sizes_of(grid, self.name, constants)
+        return sizes_of(grid(constants), self.name)
 
 
 class Launcher:
@@ -252,7 +276,7 @@ class Launcher:
         return found
 
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
-        sizes = sizes_of(grid, self.binary.title, {})
+        sizes = sizes_of(grid({}) if callable(grid) else grid, self.binary.title)
         kinds: list[str] = []
         values: list[Any] = []
         device: int | None = None

@@ -24,7 +24,7 @@ class DeviceArray:
     keeps memory that is not its own.
     """
 
-    __slots__ = ("__weakref__", "base", "device", "dtype", "element", "pointer", "shape")
+    __slots__ = ("__weakref__", "base", "device", "dtype", "element", "key", "pointer", "shape")
 
     def __init__(
         self, pointer: int, shape: tuple[int, ...], element: ScalarType, device: int, base: object = None
@@ -32,6 +32,7 @@ class DeviceArray:
         self.pointer = pointer
         self.shape = shape
         self.element = element
+        self.key = element.name  # quicker to compare than the type
         self.dtype: np.dtype[Any] = _NUMPY[element]
         self.device = device
         self.base = base

@@ -67,21 +67,22 @@ class Packing:
 
 @attrs.frozen(eq=False)
 class Slot:
-    """A buffer for the values of one launch, and the array of pointers to them; `pointers` is its address."""
+    """A buffer for the values of one launch, and an array of pointers to them; `pointers` is that array's address."""
 
     buffer: Any
     pointers: int
-    kept: Any = attrs.field(repr=False)
 
     @classmethod
     def make(cls, size: int, order: Sequence[int]) -> Slot:
         """A buffer of `size` bytes; `order` gives the place in it of each of the kernel's parameters."""
-        room = (ctypes.c_ubyte * (size + 64))()
-        start = -ctypes.addressof(room) % 64
-        pointers = (ctypes.c_void_p * max(1, len(order)))(
-            *(ctypes.addressof(room) + start + offset for offset in order)
-        )
-        return cls(memoryview(room)[start : start + size], ctypes.addressof(pointers), (room, pointers))
+        size += -size % 8
+        room = (ctypes.c_ubyte * (size + 64 + 8 * len(order)))()
+        base = ctypes.addressof(room)
+        start = -base % 64
+        base += start
+        struct.pack_into(f"={len(order)}Q", room, start + size, *[base + offset for offset in order])
+        # The view keeps the memory.
+        return cls(memoryview(room)[start : start + size], base + size)
 
 
 def fitted(kind: str, value: Any) -> Any:

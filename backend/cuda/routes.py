@@ -35,7 +35,7 @@ _TABLE_LIMIT = 4096
 # Types whose equal values are the same to a kernel.
 _PLAIN = (int, bool, str, type(None))
 _TEXT = """\
-def launch(_z_grid, /{declared}, *_z_more, **_z_options):
+def launch(_z_x, _z_y, _z_w, /{declared}, *_z_more, **_z_options):
     _z_entry = _z_on = None
     try:
         if not _z_more{guard}:
@@ -49,19 +49,11 @@ def launch(_z_grid, /{declared}, *_z_more, **_z_options):
     except (AttributeError, TypeError):
         _z_entry = None
     if _z_entry is None:
-        return _z_generic(_z_grid, ({values}), _z_more, _z_options, _z_on)
+        return _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on)
     _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles = _z_entry
     try:
-        if type(_z_grid) is not tuple:
-            _z_x, _z_y, _z_w = _z_sizes(_z_grid, ({values}))
-        elif len(_z_grid) == 1:
-            _z_x, = _z_grid
-            _z_y = _z_w = 1
-        elif len(_z_grid) == 2:
-            _z_x, _z_y = _z_grid
-            _z_w = 1
-        else:
-            _z_x, _z_y, _z_w = _z_grid
+        if _z_y is None:
+            _z_x, _z_y, _z_w = _z_sizes(_z_x, ({values}))
         try:
             _z_slot = _z_free.pop()
         except IndexError:
@@ -75,9 +67,9 @@ def launch(_z_grid, /{declared}, *_z_more, **_z_options):
         _z_free.append(_z_slot)
         if not _z_status:
             return
-    except (_z_struct_error, OverflowError, TypeError, ValueError):
-        _z_status = None
-    _z_again(_z_grid, ({values}), _z_options, _z_on, _z_status)
+    except (_z_struct_error, OverflowError, TypeError):
+        pass
+    _z_again(_z_x, _z_y, _z_w, ({values}), _z_options, _z_on)
 
 def keys(_z_options{plain}):
     {read}
@@ -193,11 +185,12 @@ class _Writer:
 
 
 class Route:
-    """How a kernel is launched with arguments of these kinds. `launch(grid, …)` is the hot path.
+    """How a kernel is launched with arguments of these kinds. `launch(x, y, z, …)` is the hot path.
 
-    `again(grid, values, options, stream, status)` takes over when the hot path failed, and `generic(grid, values,
-    more, options, stream)` when the arguments are of other kinds or never seen; `sizes(grid, values)` reads a grid
-    that is not a tuple.
+    The grid is three sizes, or a function and None and None, which `sizes(function, values)` reads. `again(x, y, z,
+    values, options, stream)` takes over when the hot path failed, and `generic(x, y, z, values, more, options,
+    stream)` when the arguments are of other kinds or were never seen. `given(stream)` reads a stream that the caller
+    named.
     """
 
     def __init__(

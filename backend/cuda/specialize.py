@@ -8,7 +8,7 @@ compiled in; an integer has the first of i32, i64 and u64 that holds it. Paramet
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 import numpy as np
@@ -121,7 +121,7 @@ def kind_of(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
 
 
 def _exact_type(value: Any) -> type[Any]:
-    return type(value)
+    return cast(type[Any], type(value))
 
 
 def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind:

@@ -251,7 +251,7 @@ def test_arrays_on_the_host(fake):
     kernel = dispatcher(fake, "x", "y", on_host=lambda *arguments: calls.append(arguments))
     host = np.zeros(4, np.float32)
     kernel.at((2,))(host, host, strict=True)
-    assert calls == [((2,), {"x": host, "y": host}, {"strict": True})]
+    assert calls == [((2, 1, 1), {"x": host, "y": host}, {"strict": True})]
     with pytest.raises(LaunchError, match="'y' of 'kernel' is not on a GPU, and 'x' is on one"):
         kernel.at((2,))(array(), host)
     assert fake.launches == []

@@ -1,0 +1,136 @@
+"""What a launch costs the host: ours with 19 arguments, a bare one of cuda.bindings, and Triton's where it is there.
+
+    python benchmarks/gpu_launch.py          # prints one JSON object; times are in microseconds
+
+The kernel takes 6 arrays, 9 integers and a float, has 3 constexprs beside them, and does nothing. Each figure is the
+median over rounds, between which the device's queue is emptied. The bare launch has its arguments already packed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.driver import cuda, synchronize
+from ziggurat.backend.cuda.launch import Dispatcher
+from ziggurat.backend.cuda.memory import empty
+from ziggurat.backend.cuda.packing import Packing, Slot
+from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
+
+ARRAYS, INTEGERS = 6, (1024, 4096, 333, 17, 4096, 64, 128, 1000, 77)
+BLOCKS = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+PTX_TYPES = {"ptr": "u64", "i32": "u32", "f32": "f32"}
+
+
+def idle(spec: Specialization) -> Binary:
+    """A kernel of these parameters that does nothing."""
+    kinds = [argument.field for argument in spec.run_time]
+    parameters = ", ".join(f".param .{PTX_TYPES[kind]} p{number}" for number, kind in enumerate(kinds))
+    code = f".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry idle({parameters})\n{{\n    ret;\n}}\n"
+    return Binary("idle", code, 4, 0, tuple(map(Parameter, kinds)), "sm_80")
+
+
+def host_time(call: Callable[[], Any], count: int = 200, rounds: int = 25) -> float:
+    """Microseconds of host time of a call."""
+    times: list[float] = []
+    for _ in range(rounds):
+        synchronize()
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        times.append((time.perf_counter() - start) / count * 1e6)
+    synchronize()
+    return round(sorted(times)[len(times) // 2], 2)
+
+
+def arrays(library: str) -> list[Any]:
+    if library == "own":
+        return [empty(64, np.float32) for _ in range(ARRAYS)]
+    module: Any = importlib.import_module(library)
+    if library == "torch":
+        return [module.empty(64, device="cuda") for _ in range(ARRAYS)]
+    return [module.empty(64, dtype=np.float32) for _ in range(ARRAYS)]
+
+
+def launch_cost(library: str = "own") -> dict[str, float]:
+    """Microseconds of a bare launch, of ours with the same integers as before, and with one that is new each time."""
+    a, b, c, d, e, f = arrays(library)
+    names = [f"x{i}" for i in range(ARRAYS)] + [f"n{i}" for i in range(len(INTEGERS))] + ["scale", *BLOCKS]
+    kernel = Dispatcher("idle", [KernelParameter(name, constexpr=name.isupper()) for name in names], idle)
+    m, n, k, r, s, t, u, v, w = INTEGERS
+    grid = (1,)
+
+    # Written out, as in a program: a call with `*arguments` costs 0.4 µs by itself.
+    def launch() -> None:
+        kernel.at(grid)(a, b, c, d, e, f, m, n, k, r, s, t, u, v, w, 0.5, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
+
+    numbers = iter(range(2, 10**9))
+
+    def renew() -> None:
+        new = next(numbers)
+        kernel.at(grid)(a, b, c, d, e, f, new, n, k, r, s, t, u, v, w, 0.5, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
+
+    driver = cuda()
+    for _ in range(20):
+        launch()
+        renew()
+    loaded = kernel.loaded()[0]
+    packing = Packing.of(["ptr"] * ARRAYS + ["i32"] * len(INTEGERS) + ["f32"])
+    slot = Slot.make(packing.size, packing.offsets)
+    packing.write(slot.buffer, [0] * ARRAYS + [*INTEGERS, 0.5])
+    stream, function, bare_launch = driver.CUstream(0), loaded.function, driver.cuLaunchKernel
+
+    def bare() -> None:
+        bare_launch(function, 1, 1, 1, 128, 1, 1, 0, stream, slot.pointers, 0)
+
+    host_time(bare)  # The first rounds are slower, whatever they launch.
+    figures = {"bare": host_time(bare), "launch": host_time(launch), "launch with a new integer": host_time(renew)}
+    figures["ratio"] = round(figures["launch"] / figures["bare"], 3)
+    return figures
+
+
+def triton_cost() -> float:
+    """Microseconds of Triton's launch with arguments of the same kinds."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def idle_triton(
+        x0, x1, x2, x3, x4, x5, n0, n1, n2, n3, n4, n5, n6, n7, n8, scale,
+        BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    ):  # fmt: skip
+        pass
+
+    a, b, c, d, e, f = arrays("torch")
+    m, n, k, r, s, t, u, v, w = INTEGERS
+
+    def launch() -> None:
+        idle_triton[(1,)](a, b, c, d, e, f, m, n, k, r, s, t, u, v, w, 0.5, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
+
+    for _ in range(20):
+        launch()
+    return host_time(launch)
+
+
+def main() -> int:
+    """Print the figures. The status tells whether a launch costs more than 1.5 bare ones."""
+    report: dict[str, Any] = {"own arrays": launch_cost()}
+    for library in ("torch", "cupy"):
+        if importlib.util.find_spec(library) is not None:
+            report[library] = launch_cost(library)
+    if importlib.util.find_spec("triton") is not None and "torch" in report:
+        report["Triton"] = {"launch": triton_cost()}
+    bar = report.get("torch", report["own arrays"])["ratio"] <= 1.5
+    print(json.dumps(report))
+    return 0 if bar else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""The tests and benchmarks that need a GPU, run in one go, and their results in one JSON file.
+
+    benchmarks/on_device.sh python3 benchmarks/gpu_report.py report.json [--only NAME] [--skip-tests] [-- options]
+
+Each benchmark is a script that prints one JSON object as its last line; its exit status tells whether a bar was missed.
+The report holds the card, the driver, the versions, the date, and what came out. The status is that of the worst part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+# What is run, by name: a script in this folder and its arguments.
+BENCHMARKS: dict[str, tuple[str, ...]] = {
+    "launch": ("gpu_launch.py",),
+}
+PACKAGES = ("numpy", "attrs", "ml_dtypes", "llvmlite", "cuda-bindings", "torch", "triton", "cupy-cuda13x")
+# Longest time of one part, in seconds: the device machine gives a command ten minutes.
+LIMIT = 300
+
+
+def main() -> int:
+    """Run what is asked for and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path, help="where the report goes")
+    parser.add_argument("--only", action="append", choices=BENCHMARKS, help="run these benchmarks alone")
+    parser.add_argument("--skip-tests", action="store_true")
+    parser.add_argument("pytest", nargs="*", help="options for pytest, after --")
+    options = parser.parse_args()
+    report: dict[str, Any] = {"surroundings": surroundings()}
+    if not options.skip_tests:
+        report["tests"] = tests(options.pytest)
+        save(options.path, report)
+    report["benchmarks"] = {}
+    for name in options.only or BENCHMARKS:
+        report["benchmarks"][name] = benchmark(BENCHMARKS[name])
+        save(options.path, report)  # After each part: what comes later may be cut off.
+    return summarise(report)
+
+
+def surroundings() -> dict[str, Any]:
+    """The date, the machine, the card, the driver and the versions."""
+    from ziggurat.backend.cuda.driver import current_device, device_count, driver_version
+
+    device = current_device()
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "card": device.name,
+        "target": device.target,
+        "multiprocessors": device.multiprocessors,
+        "devices": device_count(),
+        "CUDA of the driver": driver_version(),
+        "driver": first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
+        "commit": first_line(["git", "-C", str(ROOT), "rev-parse", "HEAD"]),
+        "versions": {name: found for name in PACKAGES if (found := version(name))},
+    }
+
+
+def version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def first_line(command: list[str]) -> str | None:
+    """What a command prints first, or None where it cannot be run."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except OSError:
+        return None
+    return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout.strip() else None
+
+
+def tests(options: list[str]) -> dict[str, Any]:
+    """Run the tests that are marked `gpu`; how many passed, and what failed with the end of its message."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.xml"
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", f"--junitxml={results}", *options]
+        status, output, seconds = run(command)
+        counts = {"passed": 0, "failed": 0, "skipped": 0}
+        failures: dict[str, str] = {}
+        slowest: dict[str, float] = {}
+        for case in ElementTree.parse(results).iter("testcase") if results.exists() else ():
+            name = f"{case.get('classname')}::{case.get('name')}"
+            kinds = {child.tag for child in case}
+            outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+            counts[outcome] += 1
+            slowest[name] = float(case.get("time", 0))
+            if outcome == "failed":
+                failures[name] = "\n".join((child.text or "") for child in case if child.tag in ("failure", "error"))[
+                    -2000:
+                ]
+    longest = sorted(slowest.items(), key=lambda item: -item[1])[:10]
+    report = {"status": status, "seconds": seconds, **counts, "failures": failures, "longest": dict(longest)}
+    if status not in (0, 1):  # It did not come to run the tests.
+        report["output"] = output[-4000:]
+    return report
+
+
+def benchmark(command: tuple[str, ...]) -> dict[str, Any]:
+    """Run a benchmark; its figures, and its output where it has none."""
+    status, output, seconds = run([sys.executable, str(ROOT / "benchmarks" / command[0]), *command[1:]])
+    report: dict[str, Any] = {"status": status, "seconds": seconds}
+    try:
+        report["figures"] = json.loads(output.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        report["output"] = output[-4000:]
+    return report
+
+
+def run(command: list[str]) -> tuple[int, str, float]:
+    """The exit status of a command (124 when it ran too long), what it printed, and how long it took in seconds."""
+    start = time.perf_counter()
+    with tempfile.TemporaryFile("w+") as output:
+        try:
+            status = subprocess.run(
+                command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, timeout=LIMIT, check=False
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = 124
+        output.seek(0)
+        return status, output.read(), round(time.perf_counter() - start, 1)
+
+
+def save(path: Path, report: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def summarise(report: dict[str, Any]) -> int:
+    """Print what matters, last what failed; the worst status."""
+    statuses = [part["status"] for part in report["benchmarks"].values()]
+    for name, part in report["benchmarks"].items():
+        print(f"{name}: status {part['status']}, {part.get('figures', part.get('output'))}")
+    if "tests" in report:
+        found = report["tests"]
+        statuses.append(found["status"])
+        print(f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped in {found['seconds']} s")
+        for name, message in found["failures"].items():
+            print(f"--- {name}\n{message[-800:]}")
+        if "output" in found:
+            print(found["output"])
+    return max(statuses, default=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""Every name of the driver that the runtime asks for, against the real cuda.bindings, where that is installed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[3] / "backend" / "cuda"
+FILLED = {
+    "CU_DEVICE_ATTRIBUTE_": ("CUdevice_attribute", r'attribute\("(\w+)"\)'),
+    "CU_FUNC_ATTRIBUTE_": ("CUfunction_attribute", r'_ask\("(\w+)"\)'),
+    "CU_TENSOR_MAP_DATA_TYPE_": ("CUtensorMapDataType", r'(?:, |: )"(U?INT\d+|B?FLOAT\d+)"'),
+    "CU_TENSOR_MAP_SWIZZLE_": ("CUtensorMapSwizzle", r'\d+: "(NONE|\d+B)"'),
+}
+
+
+def test_names_of_the_driver():
+    driver = pytest.importorskip("cuda.bindings.driver")
+    text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(SOURCES.glob("*.py")))
+    names = set(re.findall(r"(?:driver|cuda\(\))\.(cu[A-Z]\w+|CU\w+|cuuint\w+)", text))
+    assert len(names) > 40
+    assert [name for name in sorted(names) if not hasattr(driver, name)] == []
+    members = re.findall(r"driver\.(CU\w+)\.(CU_\w+)", text)
+    assert len(members) > 4
+    assert [pair for pair in members if not hasattr(getattr(driver, pair[0]), pair[1])] == []
+    for prefix, (enum, pattern) in FILLED.items():
+        found = re.findall(pattern, text)
+        assert found, enum
+        assert [name for name in found if not hasattr(getattr(driver, enum), prefix + name)] == []
+    statuses = set(re.findall(r'"(CUDA_ERROR_\w+)"', text))
+    assert [status for status in sorted(statuses) if not hasattr(driver.CUresult, status)] == []
