@@ -23,8 +23,8 @@ class AxisInfo:
     """What is known of a tensor of integers or pointers; each tuple has a number, a power of two, for each axis.
 
     * `contiguity`: along the axis, the tensor consists of aligned runs, so long, of consecutive numbers (of pointers:
-      to neighbours). A run may wrap around at the end of an integer type, but no part of it does that is as long, and as
-      aligned, as `divisibility` says its beginning is.
+      to neighbours). A run may wrap around at the end of an integer type, but no part of it does that is as long, and
+      as aligned, as `divisibility` says its beginning is.
     * `divisibility`: what divides the first number of each of these runs (of pointers: the address, in bytes).
     * `constancy`: along the axis, the tensor consists of aligned runs, so long, of equal values.
     * `constant`: the value of every element, where known.

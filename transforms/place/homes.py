@@ -27,12 +27,13 @@ _DOT, _MEMORY, _WEAK, _FORCED = 3, 2, 1, 0
 def flexible_slots(func: Op, groups: Mapping[Slot, Group], num_warps: int) -> set[Slot]:
     """The tensors that may be computed anew in any layout: from constants, ranges and scalars, by pure ops alone.
 
-    Also those loaded by fewer threads than there are: another load is cheaper than a conversion.
+    Also what is loaded by fewer threads than there are, or only to be broadcast: another load costs less than a
+    conversion.
     """
     found: set[Slot] = set()
     ops = list(func.walk())
     for op in ops:
-        if is_computable(op) or _is_small_load(op, 32 * num_warps):
+        if is_computable(op) or _is_loaded_anew(op, 32 * num_warps):
             found.add((op.result, 0))
     found.update(slot for slot in groups if tensor_type(slot) is not None)
     changed = True
@@ -50,13 +51,25 @@ def flexible_slots(func: Op, groups: Mapping[Slot, Group], num_warps: int) -> se
     return {slot for slot in found if tensor_type(slot) is not None}
 
 
-def _is_small_load(op: Op, threads: int) -> bool:
-    return (
-        isinstance(op, tt.Load)
-        and isinstance(op.ptr.type, TensorType)
-        and op.ptr.type.numel <= threads
-        and not op.volatile
-    )
+def _is_loaded_anew(op: Op, threads: int) -> bool:
+    if not isinstance(op, tt.Load) or not isinstance(op.ptr.type, TensorType) or op.volatile:
+        return False
+    return op.ptr.type.numel <= threads or _is_only_broadcast(op.result)
+
+
+def _is_only_broadcast(value: Value) -> bool:
+    """Whether nothing comes of a tensor but wider ones."""
+    seen = {value}
+    work = [value]
+    while work:
+        for user in work.pop().uses:
+            if isinstance(user, tt.Broadcast) or user.result in seen:
+                continue
+            if not is_computable(user):
+                return False
+            seen.add(user.result)
+            work.append(user.result)
+    return True
 
 
 class Homes:
@@ -115,11 +128,14 @@ class Homes:
         self.ranked[slot] = ranked
         return True
 
-    def _best(self, slots: Sequence[Slot]) -> Ranked | None:
+    def _best(self, slots: Sequence[Slot], preferred: Layout | None = None) -> Ranked | None:
+        """The home of the highest rank; of equal ones the preferred, or else the first."""
         best: Ranked | None = None
         for slot in slots:
             found = self.ranked.get(slot)
-            if found is not None and (best is None or found[0] > best[0]):
+            if found is None:
+                continue
+            if best is None or found[0] > best[0] or (found[0] == best[0] and found[1] == preferred):
                 best = found
         return best
 
@@ -180,7 +196,7 @@ class Homes:
         if not operands:
             return None
         if is_elementwise(op):
-            found = self._best([slot for _, slot, _ in operands])
+            found = self._best([slot for _, slot, _ in operands], self.accesses.default(operands[0][2].shape))
             return None if found is None and stage < 2 else [found or self._forced(op)]
         return self._moved(op, stage)
 

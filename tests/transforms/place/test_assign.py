@@ -1,0 +1,455 @@
+"""Layout assignment: few conversions, wide accesses, and layouts that follow from each other as the emitter takes them.
+
+The models are also run thread by thread: each op is computed on the registers of each thread, from the registers of the
+same thread, as it will be emitted, and compared with what it gives element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
+from ziggurat.codemodel.layout import Layout, blocked
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.types import PtrType, TensorType, element_of, shape_of
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.assign import assign
+from ziggurat.transforms.place.inference import within_threads
+from ziggurat.transforms.place.prepare import prepare
+
+F32, F16 = zg.ptr(zg.f32), zg.ptr(zg.f16)
+
+
+def aligned(*types: Any) -> list[Any]:
+    """Pointers and integers that are divisible by 16."""
+    return [zg.divisible(t) if not isinstance(t, int) else t for t in types]
+
+
+# Running a model thread by thread.
+
+
+class Threads:
+    """The threads of a program: of each tensor its elements, and what each thread holds in its registers."""
+
+    def __init__(self, module: gpu.Module, numbers: Any, arguments: Sequence[int]) -> None:
+        self.count = 32 * module.num_warps
+        self.numbers = numbers
+        self.elements: dict[Value, Any] = {}
+        self.registers: dict[Value, Any] = {}
+        self.stored: dict[int, Any] = {}
+        self.widths: list[int] = []
+        (func,) = [op for op in module.body.entry.ops if isinstance(op, tt.Func)]
+        for parameter, argument in zip(func.body.parameters, arguments, strict=True):
+            self.elements[parameter] = np.asarray(argument)
+        self.run(func.body.entry.ops)
+
+    def held(self, layout: Layout) -> Any:
+        """The numbers of the elements that each thread holds."""
+        table = [[layout.element(r, t & 31, t >> 5) for r in range(layout.num_registers)] for t in range(self.count)]
+        return np.array(table)
+
+    def give(self, value: Value, elements: Any, registers: Any = None) -> None:
+        """Note what an op gives; what the threads hold must be the elements that their layout says."""
+        self.elements[value] = elements
+        type_ = value.type
+        if not isinstance(type_, TensorType):
+            return
+        assert type_.layout is not None and elements.shape == type_.shape
+        expected = elements.reshape(-1)[self.held(type_.layout)]
+        if registers is not None:
+            np.testing.assert_array_equal(registers, expected)
+        self.registers[value] = expected
+
+    def moved(self, value: Value, target: Layout) -> Any:
+        """What each thread has of a tensor in its own registers, in the order of another layout."""
+        type_ = value.type
+        assert isinstance(type_, TensorType) and type_.layout is not None
+        source, wanted, have = self.held(type_.layout), self.held(target), self.registers[value]
+        result = np.empty(wanted.shape, have.dtype)
+        for thread in range(self.count):
+            places = {number: register for register, number in enumerate(source[thread])}
+            result[thread] = [have[thread][places[number]] for number in wanted[thread]]
+        return result
+
+    def run(self, ops: Sequence[Op]) -> list[Any]:
+        for op in ops[:-1]:
+            self.step(op)
+        return [value for value in ops[-1].operands]
+
+    def step(self, op: Op) -> None:
+        given = [self.elements[value] for value in op.operands]
+        held = [self.registers.get(value, self.elements[value]) for value in op.operands]
+        result = op.result
+        if isinstance(op, core.TupleLoad):
+            whole = op.tuple
+            self.give(result, self.elements[whole][op.index])
+        elif isinstance(op, scf.For):
+            self.loop(op)
+        elif isinstance(op, tt.GetProgramId):
+            self.elements[result] = np.asarray(2)
+        elif isinstance(op, tt.MakeRange):
+            assert isinstance(result.type, TensorType) and result.type.layout is not None
+            self.give(result, self.numbers.apply(op, given), self.held(result.type.layout) + op.start)
+        elif isinstance(op, tt.Splat | arith.ConstantOp):
+            self.give(result, np.full(shape_of(result.type), given[0] if given else op.attributes["value"]))
+        elif isinstance(op, tt.Broadcast):
+            assert isinstance(op.type, TensorType) and op.type.layout is not None
+            narrow, shape = op.type.layout, list(op.type.shape)
+            for axis, size in enumerate(shape_of(op.value.type)):
+                if size != shape[axis]:
+                    narrow, shape[axis] = narrow.narrowed(shape, axis), 1
+            self.give(result, self.numbers.apply(op, given), self.moved(op.value, narrow))
+        elif isinstance(op, tt.ExpandDims | tt.Reshape | tt.Trans):
+            self.give(result, self.numbers.apply(op, given), held[0])
+        elif isinstance(op, gpu.ConvertLayout):
+            self.give(result, given[0])
+        elif isinstance(op, tt.Load):
+            self.access(op)
+            self.give(result, _memory(given[0]), _memory(held[0]))
+        elif isinstance(op, tt.Store):
+            self.access(op)
+            for addresses, values in ((given[0], given[1]), (held[0], held[1])):
+                for address, value in zip(np.ravel(addresses), np.ravel(values), strict=True):
+                    assert self.stored.setdefault(int(address), value) == value
+        elif isinstance(op, tt.Reduce):
+            sums = [np.asarray(value).sum(axis=op.axis) for value in given]
+            types = result.type.components if len(sums) > 1 else (result.type,)  # type: ignore[attr-defined]
+            if len(sums) > 1:
+                self.elements[result] = sums
+            else:
+                self.give(result, sums[0])
+            assert all(shape_of(t) == s.shape for t, s in zip(types, sums, strict=True))
+        elif isinstance(op, tt.Dot):
+            self.give(result, given[0] @ given[1] + given[2])
+        elif isinstance(op, tt.Join):
+            pairs = np.stack([held[0], held[1]], axis=-1).reshape(self.count, -1)
+            self.give(result, np.stack(given, axis=-1), pairs)
+        elif isinstance(op, tt.Cat):
+            self.give(result, np.concatenate(given), np.concatenate(held, axis=1))
+        elif isinstance(op, tt.Split):
+            self.elements[result] = [given[0][..., 0], given[0][..., 1]]
+        else:
+            registers = self.compute(op, held) if isinstance(result.type, TensorType) else None
+            self.give(result, self.compute(op, given), registers)
+
+    def compute(self, op: Op, operands: Sequence[Any]) -> Any:
+        """Element by element. What floats mean is of no matter here, as long as it is one thing."""
+        try:
+            return self.numbers.apply(op, operands)
+        except KeyError:
+            return sum((i + 1.5) * np.asarray(x) for i, x in enumerate(operands)) + len(op.NAME)
+
+    def loop(self, op: scf.For) -> None:
+        carried = [self.elements[value] for value in op.initial]
+        start, stop, step = (int(self.elements[value]) for value in (op.start, op.stop, op.step))
+        for index in range(start, stop, step):
+            for parameter, elements in zip(op.body.parameters, [np.asarray(index), *carried], strict=True):
+                self.give(parameter, elements)
+            carried = [self.elements[value] for value in self.run(op.body.entry.ops)]
+        if len(carried) == 1:
+            self.give(op.result, carried[0])
+        else:
+            self.elements[op.result] = carried
+
+    def access(self, op: tt.Load | tt.Store) -> None:
+        """Each group of `width` registers points to aligned neighbours, and has one mask."""
+        if not isinstance(op.ptr.type, TensorType):
+            return
+        pointer = element_of(op.ptr.type)
+        assert isinstance(pointer, PtrType)
+        size = pointer.pointee.bytes
+        self.widths.append(op.width)
+        assert op.width * size <= 16
+        groups = self.registers[op.ptr].reshape(-1, op.width)
+        assert np.all(groups[:, 0] % (op.width * size) == 0)
+        assert np.all(np.diff(groups, axis=1) == size)
+        if op.mask is not None:
+            masks = self.registers[op.mask].reshape(-1, op.width)
+            assert np.all(masks == masks[:, :1])
+
+
+def _memory(addresses: Any) -> Any:
+    """What memory holds at an address."""
+    return (np.asarray(addresses) * 2654435761 % 1009) / 8.0
+
+
+def placed(kernel: Any, types: Sequence[Any], num_warps: int = 4, **options: Any) -> gpu.Module:
+    """The GPU model of a kernel; it verifies, and is read back from its text."""
+    module = assign(prepare(kernel.triton(*types)), num_warps, **options)
+    verify(module)
+    assert zg.parse(str(module)) == module
+    return module
+
+
+def conversions(module: gpu.Module) -> list[gpu.ConvertLayout]:
+    """The conversions that move elements between threads."""
+    found: list[gpu.ConvertLayout] = []
+    for op in module.walk():
+        if isinstance(op, gpu.ConvertLayout):
+            source, target = op.value.type, op.type
+            assert isinstance(source, TensorType) and isinstance(target, TensorType)
+            assert source.layout is not None and target.layout is not None
+            if not within_threads(source.layout, target.layout, source.numel):
+                found.append(op)
+    return found
+
+
+def ops_of(module: gpu.Module, kind: type[Any]) -> list[Any]:
+    return [op for op in module.walk() if isinstance(op, kind)]
+
+
+# Kernels.
+
+
+@zg.kernel
+def add_kernel(x, y, out, n, BLOCK: zg.constexpr):
+    index = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    mask = zg.compare(index, n, zg.CompareKind.LESS_THAN)
+    total = zg.add(zg.load(zg.add(x, index), mask), zg.load(zg.add(y, index), mask))
+    zg.store(zg.add(out, index), total, mask)
+
+
+@zg.kernel
+def softmax_kernel(out, x, stride, n, BLOCK: zg.constexpr):
+    index = zg.arange(0, BLOCK)
+    mask = zg.compare(index, n, zg.CompareKind.LESS_THAN)
+    row = zg.load(zg.add(x + zg.program_id(0) * stride, index), mask, other=0.0)
+    top = zg.exp(zg.sub(row, zg.max(row, axis=0)))
+    zg.store(zg.add(out + zg.program_id(0) * stride, index), zg.div(top, zg.sum(top, axis=0)), mask)
+
+
+@zg.kernel
+def layer_norm_kernel(out, x, w, b, stride, n, ROWS: zg.constexpr, BLOCK: zg.constexpr):
+    rows = zg.add(zg.program_id(0) * ROWS, zg.arange(0, ROWS))
+    columns = zg.arange(0, BLOCK)
+    mask = zg.compare(columns, n, zg.CompareKind.LESS_THAN)
+    places = zg.add(zg.mul(zg.expand(rows, 1), stride), zg.expand(columns, 0))
+    tile = zg.load(zg.add(x, places), zg.expand(mask, 0), other=0.0)
+    mean = zg.expand(zg.div(zg.sum(tile, axis=1), 8.0), 1)
+    centred = zg.sub(tile, mean)
+    scale = zg.expand(zg.rsqrt(zg.sum(zg.mul(centred, centred), axis=1)), 1)
+    weights = zg.expand(zg.load(zg.add(w, columns), mask), 0)
+    bias = zg.expand(zg.load(zg.add(b, columns), mask), 0)
+    result = zg.add(zg.mul(zg.mul(centred, scale), weights), bias)
+    zg.store(zg.add(out, places), result, zg.expand(mask, 0))
+
+
+@zg.kernel
+def transposed_kernel(out, x, stride_in, stride_out, SIZE: zg.constexpr):
+    rows, columns = zg.arange(0, SIZE), zg.arange(0, SIZE)
+    tile = zg.load(zg.add(x, zg.add(zg.mul(zg.expand(rows, 1), stride_in), zg.expand(columns, 0))))
+    zg.store(zg.add(out, zg.add(zg.expand(rows, 1), zg.mul(zg.expand(columns, 0), stride_out))), tile)
+
+
+@zg.kernel
+def masked_kernel(out, x, stride, m, n, ROWS: zg.constexpr, COLUMNS: zg.constexpr):
+    rows = zg.expand(zg.add(zg.program_id(0) * ROWS, zg.arange(0, ROWS)), 1)
+    columns = zg.expand(zg.arange(0, COLUMNS), 0)
+    mask = zg.and_(zg.compare(rows, m, zg.CompareKind.LESS_THAN), zg.compare(columns, n, zg.CompareKind.LESS_THAN))
+    places = zg.add(zg.mul(rows, stride), columns)
+    zg.store(zg.add(out, places), zg.exp(zg.load(zg.add(x, places), mask)), mask)
+
+
+@zg.kernel
+def carried_kernel(out, x, n, stride, BLOCK: zg.constexpr):
+    pointers = zg.add(x, zg.arange(0, BLOCK))
+    total = zg.zeros((BLOCK,), zg.f32)
+    for _ in range(0, n):
+        total = zg.add(total, zg.load(pointers))
+        pointers = zg.add(pointers, stride)
+    zg.store(zg.add(out, zg.arange(0, BLOCK)), total)
+
+
+@zg.kernel
+def matmul_kernel(a, b, c, n, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    rows = zg.expand(zg.add(zg.program_id(0) * M, zg.arange(0, M)), 1)
+    columns = zg.expand(zg.arange(0, N), 0)
+    steps = zg.arange(0, K)
+    a_ptrs = zg.add(a, zg.add(zg.mul(rows, k), zg.expand(steps, 0)))
+    b_ptrs = zg.add(b, zg.add(zg.mul(zg.expand(steps, 1), n), columns))
+    total = zg.zeros((M, N), zg.f32)
+    for _ in range(0, k, K):
+        total = zg.dot(zg.load(a_ptrs), zg.load(b_ptrs), total)
+        a_ptrs = zg.add(a_ptrs, K)
+        b_ptrs = zg.add(b_ptrs, K * n)
+    zg.store(zg.add(c, zg.add(zg.mul(rows, n), columns)), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def attention_kernel(out, q, k, n, S: zg.constexpr, D: zg.constexpr):
+    rows, columns, depth = zg.expand(zg.arange(0, S), 1), zg.arange(0, S), zg.arange(0, D)
+    queries = zg.load(zg.add(q, zg.add(zg.mul(rows, D), zg.expand(depth, 0))))
+    top, total = zg.full((S,), -1e9, zg.f32), zg.zeros((S, D), zg.f32)
+    for start in range(0, n, S):
+        keys = zg.add(zg.mul(zg.expand(zg.add(start, columns), 0), D), zg.expand(depth, 1))
+        scores = zg.dot(queries, zg.load(zg.add(k, keys)))
+        now = zg.maximum(top, zg.max(scores, axis=1))
+        weights = zg.exp(zg.sub(scores, zg.expand(now, 1)))
+        total = zg.mul(total, zg.expand(zg.exp(zg.sub(top, now)), 1))
+        values = zg.add(zg.mul(zg.expand(zg.add(start, columns), 1), D), zg.expand(depth, 0))
+        total = zg.dot(zg.cast(weights, zg.f16), zg.load(zg.add(k, values)), total)
+        top = now
+    zg.store(zg.add(out, zg.add(zg.mul(rows, D), zg.expand(depth, 0))), total)
+
+
+# What each comes to.
+
+BASES = (1 << 20, 1 << 21, 1 << 22, 1 << 23)
+
+
+def test_vector_add_is_four_wide_without_conversions(numbers: Any) -> None:
+    module = placed(add_kernel, aligned(F32, F32, F32, zg.i32, 1024))
+    assert not conversions(module)
+    assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [4, 4, 4]
+    assert "1 2 512 | 4 8 16 32 64 | 128 256" in str(module)
+    Threads(module, numbers, (*BASES[:3], 16 * 130))
+
+
+@pytest.mark.parametrize(("types", "widths"), [
+    ([F32, F32, F32, zg.i32, 1024], [1, 1, 1]),
+    ([*aligned(F32, F32, F32), zg.i32, 1024], [1, 1, 1]),
+    ([F32, *aligned(F32, F32, zg.i32), 1024], [1, 4, 4]),
+    (aligned(F16, F16, F16, zg.i32, 1024), [8, 8, 8]),
+    ([*(zg.divisible(F16, 4) for _ in range(3)), zg.divisible(zg.i32), 1024], [2, 2, 2]),
+    (aligned(F16, F16, F16, zg.i32, 256), [2, 2, 2]),
+])  # fmt: skip
+def test_a_width_is_what_pointers_masks_and_threads_allow(numbers: Any, types: list[Any], widths: list[int]) -> None:
+    module = placed(add_kernel, types)
+    assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == widths
+    Threads(
+        module,
+        numbers,
+        (BASES[0] + 4, BASES[1] + 16, BASES[2] + 16, 16 * 130) if widths[0] == 1 else (*BASES[:3], 2064),
+    )
+
+
+def test_softmax_reads_and_writes_a_row_without_conversions(numbers: Any) -> None:
+    module = placed(softmax_kernel, [*aligned(F32, F32, zg.i32, zg.i32), 1024])
+    assert not conversions(module)
+    assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [4, 4]
+    Threads(module, numbers, (*BASES[:2], 1024, 1008))
+
+
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_layer_norm_has_no_conversions(numbers: Any, num_warps: int) -> None:
+    types = [*aligned(F32, F32, F32, F32, zg.i32, zg.i32), 8, 256]
+    module = placed(layer_norm_kernel, types, num_warps)
+    assert not conversions(module)
+    tiles = [op for op in ops_of(module, tt.Load | tt.Store) if op.ptr.type.numel == 2048]
+    assert [op.width for op in tiles] == [4, 4]
+    Threads(module, numbers, (*BASES, 256, 240))
+
+
+def test_a_transposed_copy_converts_once(numbers: Any) -> None:
+    module = placed(transposed_kernel, [*aligned(F32, F32, zg.i32, zg.i32), 32])
+    (converted,) = conversions(module)
+    assert element_of(converted.type) == zg.f32
+    assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [4, 4]
+    assert converted.type.layout == blocked((32, 32), (0, 1), 4, 4)  # type: ignore[attr-defined]
+    Threads(module, numbers, (*BASES[:2], 64, 32))
+
+
+def test_masks_of_two_axes_bound_the_width(numbers: Any) -> None:
+    module = placed(masked_kernel, [*aligned(F32, F32, zg.i32), zg.i32, zg.divisible(zg.i32), 16, 64], 2)
+    assert not conversions(module)
+    assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [4, 4]
+    Threads(module, numbers, (*BASES[:2], 64, 37, 48))
+    module = placed(masked_kernel, [*aligned(F32, F32, zg.i32), zg.i32, zg.divisible(zg.i32, 2), 16, 64], 2)
+    assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [2, 2]
+    Threads(module, numbers, (*BASES[:2], 64, 37, 46))
+
+
+def test_a_loop_carries_pointers_in_the_layout_of_their_loads(numbers: Any) -> None:
+    module = placed(carried_kernel, [*aligned(F32, F32), zg.i32, zg.divisible(zg.i32), 256], 2)
+    assert not ops_of(module, gpu.ConvertLayout)
+    (loop,) = ops_of(module, scf.For)
+    assert len({value.type.layout for value in loop.initial}) == 1  # type: ignore[attr-defined]
+    assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [4, 4]
+    Threads(module, numbers, (*BASES[:2], 3, 512))
+
+
+def test_matmul_converts_its_result_alone(numbers: Any) -> None:
+    dot = blocked((32, 32), (0, 1), 1, 2)
+    types = [*aligned(F16, F16, F16, zg.i32, zg.i32), 32, 32, 32]
+    module = placed(matmul_kernel, types, 2, anchor=lambda op: dot if isinstance(op, tt.Dot) else None)
+    (converted,) = conversions(module)
+    assert element_of(converted.type) == zg.f16  # after it was narrowed
+    assert isinstance(converted.value, OpResult) and isinstance(converted.value.op, arith.TruncF)
+    (multiplied,) = ops_of(module, tt.Dot)
+    assert multiplied.result.type.layout == dot
+    assert [op.width for op in ops_of(module, tt.Load)] == [8, 8]
+    Threads(module, numbers, (*BASES[:3], 32, 64))
+
+
+def test_attention_converts_nothing(numbers: Any) -> None:
+    """With dots by rows, as the matrix units have them, statistics of rows go from one to the other freely.
+
+    Nor is the result converted: four lanes with two neighbours each write a whole sector.
+    """
+
+    def anchor(op: Op) -> Layout | None:
+        if not isinstance(op, tt.Dot):
+            return None
+        columns = shape_of(op.result.type)[1]
+        bits = [1 << i for i in range(columns.bit_length() - 1)]
+        return Layout(
+            (bits[0], 8 * columns, *bits[3:]), (bits[1], bits[2], columns, 2 * columns, 4 * columns), (16 * columns,)
+        )
+
+    module = placed(attention_kernel, [*aligned(F32, F16, F16, zg.i32), 32, 64], 2, anchor=anchor)
+    assert not conversions(module)
+    Threads(module, numbers, (*BASES[:3], 64))
+
+
+def test_what_is_loaded_by_index_stays_where_the_index_is(numbers: Any) -> None:
+    @zg.kernel
+    def gather_kernel(out, x, index, BLOCK: zg.constexpr):
+        places = zg.arange(0, BLOCK)
+        found = zg.load(zg.add(x, zg.load(zg.add(index, places))))
+        zg.store(zg.add(out, places), found)
+
+    module = placed(gather_kernel, [*aligned(F32, F32, zg.ptr(zg.i32)), 512])
+    assert not ops_of(module, gpu.ConvertLayout)
+    assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [4, 1, 4]
+
+
+def test_joined_split_and_concatenated_tensors_hold_what_they_should(numbers: Any) -> None:
+    @zg.kernel
+    def shapes_kernel(out, x, BLOCK: zg.constexpr):
+        index = zg.arange(0, BLOCK)
+        loaded = zg.load(zg.add(x, index))
+        left, right = zg.split(zg.reshape(loaded, (BLOCK // 2, 2)))
+        pairs = zg.reshape(zg.join(right, left), (BLOCK,))
+        swapped = zg.trans(zg.reshape(pairs, (4, BLOCK // 4)))
+        zg.store(zg.add(out, index), zg.add(zg.reshape(swapped, (BLOCK,)), loaded))
+
+    module = placed(shapes_kernel, [*aligned(F32, F32), 256], 2)
+    Threads(module, numbers, BASES[:2])
+    assert len(conversions(module)) == 1
+
+
+def test_a_kernel_without_tensors_and_one_of_blocks() -> None:
+    text = """module ()void -> { tt.func @"f" (%p : ptr<i32>, %c : i1)void -> {
+        %0 : tensor<x64, i32> = tt.make_range @start=0 @end=64;
+        %1 : tensor<x64, ptr<i32>> = tt.splat %p;
+        %2 : tensor<x64, ptr<i32>> = tt.addptr %1 %0;
+        cf.cond_br %c ^block_1(%0) ^block_2;
+      ^block_1(%3 : tensor<x64, i32>):
+        tt.store %2 %3;
+        tt.return;
+      ^block_2:
+        %4 : tensor<x64, i32> = tt.load %2;
+        %5 : i32 = tt.reduce %4 @axis=0 (%6 : i32, %7 : i32)i32 -> {
+            %8 : i32 = arith.addi %6 %7; tt.reduce.return %8; };
+        tt.store %p %5;
+        tt.return; }; unreachable; };"""
+    model = zg.parse(text)
+    assert isinstance(model, core.Module)
+    module = assign(model, 1)
+    verify(module)
+    assert not ops_of(module, gpu.ConvertLayout)

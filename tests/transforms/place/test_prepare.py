@@ -1,0 +1,127 @@
+"""Preparation leaves one kernel without calls, and starts dots from what they are added to."""
+
+from __future__ import annotations
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import core, scf, tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.prepare import fuse_dots, prepare
+
+
+def prepared(text: str) -> core.Module:
+    made = prepare(zg.parse(text))
+    verify(made)
+    return made
+
+
+def names(op: Op) -> list[str]:
+    return [inner.NAME for inner in op.walk()]
+
+
+@zg.function
+def sign(x):
+    if x > 3:
+        return x * 2
+    return x + 1
+
+
+@zg.kernel
+def calling_kernel(out, n):
+    i = 0
+    while i < n:
+        i = sign(i)
+    zg.store(out, i)
+
+
+def test_calls_are_inlined_and_loops_stay() -> None:
+    made = prepare(calling_kernel.triton(zg.ptr(zg.i32), zg.i32))
+    verify(made)
+    assert len(made.functions()) == 1
+    assert "tt.call" not in names(made) and "scf.while" in names(made)
+
+
+CALLEE = """tt.func @"g" @noinline=true (%0 : i32)i32 -> {
+    %1 : i32 = arith.constant @3; %2 : i1 = arith.cmpi %0 %1 @slt;
+    cf.cond_br %2 ^block_1 ^block_2;
+  ^block_1: tt.return %1;
+  ^block_2: tt.return %0; };"""
+KERNEL = """tt.func @"f" (%p : ptr<i32>, %n : i32, %s : i32)void -> {
+    scf.for %s %n %s (%i : i32)void -> {
+        %7 : i32 = tt.call %i @"g"; tt.store %p %7; scf.yield; };
+    scf.for %s %n %s (%j : i32)void -> { tt.store %p %j; scf.yield; };
+    tt.return; };"""
+
+
+def test_a_callee_of_blocks_turns_only_the_loop_around_it_into_blocks() -> None:
+    made = prepared(f"module ()void -> {{ {CALLEE} {KERNEL} unreachable; }};")
+    assert names(made).count("scf.for") == 1
+    assert "tt.call" not in names(made) and "cf.cond_br" in names(made)
+
+
+def test_a_recursive_callee_is_named() -> None:
+    callee = 'tt.func @"g" (%0 : i32)i32 -> { %1 : i32 = tt.call %0 @"g"; tt.return %1; };'
+    with pytest.raises(InternalError, match="call of 'g'"):
+        prepared(f"module ()void -> {{ {callee} {KERNEL} unreachable; }};")
+
+
+def test_two_kernels_are_one_too_many() -> None:
+    kernels = "".join(
+        f'tt.func @"{name}" (%p : ptr<i32>, %n : i32)void -> {{ tt.store %p %n; tt.return; }};' for name in "fg"
+    )
+    with pytest.raises(InternalError, match="has one kernel"):
+        prepared(f"module ()void -> {{ {kernels} unreachable; }};")
+
+
+M, A = "tensor<x16, x16, f32>", "tensor<x16, x16, f16>"
+
+
+def dots(sum_: str, uses: str = "", element: str = "f32") -> Op:
+    text = f"""tt.func @"f" (%a : {A}, %b : {A}, %c : {M}, %p : ptr<f32>)void -> {{
+        %0 : {M} = arith.constant @0.0;
+        %1 : {M} = tt.dot %a %b %0;
+        %2 : {M} = arith.addf {sum_};
+        %3 : f32 = arith.constant @0.0;
+        {uses}
+        tt.print %2 @"";
+        tt.return; }};"""
+    return fuse_dots(zg.parse(text.replace("f32", element)))
+
+
+@pytest.mark.parametrize("sum_", ["%1 %c", "%c %1"])
+def test_a_sum_with_a_dot_becomes_its_start(sum_: str) -> None:
+    made = dots(sum_)
+    verify(made)
+    (_, fused) = [op for op in made.walk() if isinstance(op, tt.Dot)]  # The first has no use any more.
+    assert fused.c is made.bodies[0].parameters[2]
+
+
+def test_a_dot_that_is_used_twice_stays() -> None:
+    assert "arith.addf" in names(dots("%1 %c", 'tt.print %1 @"";'))
+    assert "arith.addf" in names(dots("%1 %1"))
+
+
+def test_an_f16_sum_is_rounded_as_it_was() -> None:
+    assert "arith.addf" in names(dots("%1 %c", element="f16"))
+
+
+@zg.kernel
+def accumulating_kernel(out, x, n):
+    places = zg.add(zg.mul(zg.expand(zg.arange(0, 16), 1), 16), zg.expand(zg.arange(0, 16), 0))
+    total = zg.zeros((16, 16), zg.f32)
+    for _ in range(0, n):
+        tile = zg.load(zg.add(x, places))
+        total = zg.add(total, zg.dot(tile, tile))
+    zg.store(zg.add(out, places), total)
+
+
+def test_an_accumulator_of_a_loop_is_the_start_of_its_dot() -> None:
+    made = prepare(accumulating_kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f16), zg.i32))
+    verify(made)
+    assert "arith.addf" not in names(made)
+    (loop,) = [op for op in made.walk() if isinstance(op, scf.For)]
+    (dot,) = [op for op in made.walk() if isinstance(op, tt.Dot)]
+    assert dot.c is loop.body.parameters[1]
