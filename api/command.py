@@ -17,7 +17,7 @@ from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.kernels import Kernel
 
-STAGES = ("python", "triton", "mlir")
+STAGES = ("python", "triton", "gpu", "llvm", "ptx", "sass", "mlir")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,6 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--types", dest="attributed", action="store_true", help="of the Python model: with attributed types"
     )
+    show.add_argument("--target", default="sm_90a", help="of the stages from gpu down (default: sm_90a)")
+    show.add_argument("--num-warps", type=int, default=4, help="of the stages from gpu down (default: 4)")
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     show.set_defaults(run=_show)
     docs = commands.add_parser("docs", help="print the reference of the language, or of the ops")
@@ -57,12 +59,27 @@ def _show(options: argparse.Namespace) -> str:
     arguments = parse_values(options.types, "argument types")
     if options.stage == "python" and options.attributed:
         return str(kernel.attribution(*arguments))
+    if options.stage in ("gpu", "llvm", "ptx", "sass"):
+        return _compiled(kernel, arguments, options)
     model: Any = kernel.model if options.stage == "python" else kernel.triton(*arguments)
     if options.stage == "mlir":
         from ziggurat.backend.mlir import to_mlir
 
         return to_mlir(model)
     return to_html(model) + "\n" if options.html else to_text(model, locations=options.locations)
+
+
+def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> str:
+    """A stage below the Triton model."""
+    compiled = kernel.compile(*arguments, target=options.target, num_warps=options.num_warps)
+    if options.stage == "sass":
+        from ziggurat.backend.ptx.sass import sass
+
+        return sass(compiled.ptx, compiled.target)
+    stage = compiled.stages[options.stage]
+    if isinstance(stage, str):
+        return stage
+    return to_html(stage) + "\n" if options.html else to_text(stage, locations=options.locations)
 
 
 def _docs(options: argparse.Namespace) -> str:

@@ -1,0 +1,77 @@
+"""What the machine runs: PTX assembled and disassembled, where NVIDIA's tools are installed (the extra `ptx`)."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import attrs
+
+from ziggurat.codemodel.errors import LaunchError
+
+
+@attrs.frozen
+class Resources:
+    """What ptxas says of a kernel: registers a thread, bytes of stack and of spills, and its warnings."""
+
+    registers: int
+    stack: int
+    spills: int
+    warnings: tuple[str, ...]
+
+
+def tool(name: str) -> Path | None:
+    """Where a tool of the CUDA toolkit is: on the path, or in the packages that PyPI has of it."""
+    found = shutil.which(name)
+    if found is not None:
+        return Path(found)
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        for path in sorted(Path(folder).glob(f"*/bin/{name}")):
+            return path
+    return None
+
+
+def _run(name: str, *arguments: str) -> str:
+    path = tool(name)
+    if path is None:
+        raise LaunchError(f"'{name}' is not installed here", hint="pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm")
+    done = subprocess.run([str(path), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LaunchError(f"{name} failed: {(done.stderr or done.stdout).strip()}")
+    return done.stdout + done.stderr
+
+
+def assembled(ptx: str, target: str) -> tuple[bytes, Resources]:
+    """The machine code of a kernel, and what it needs. Raises `LaunchError` where ptxas is missing or rejects it."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source.write_text(ptx)
+        said = _run("ptxas", f"-arch={target}", "-v", str(source), "-o", str(cubin))
+        return cubin.read_bytes(), _resources(said)
+
+
+def _resources(said: str) -> Resources:
+    import re
+
+    def number(pattern: str) -> int:
+        return sum(int(found) for found in re.findall(pattern, said))
+
+    return Resources(
+        number(r"Used (\d+) registers"),
+        number(r"(\d+) bytes stack frame"),
+        number(r"(\d+) bytes spill"),
+        tuple(line for line in said.splitlines() if "warning" in line.lower()),
+    )
+
+
+def sass(ptx: str, target: str) -> str:
+    """The disassembled machine code of a kernel."""
+    code, _ = assembled(ptx, target)
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder) / "kernel.cubin"
+        cubin.write_bytes(code)
+        return _run("nvdisasm", "-c", str(cubin))
