@@ -7,23 +7,62 @@ the loop-carried values of an `scf.for` or `scf.while`, in the order of the firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, py, scf, tt
+from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.errors import BuildError, InternalError
-from ziggurat.codemodel.op import Body, Op, Value
-from ziggurat.codemodel.types import ConstantType, TupleType, Type, i1
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import ConstantType, TupleType, Type
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
-from ziggurat.transforms.attribution.flow import index_type
-from ziggurat.transforms.attribution.lattice import ErrorType, Unusable
 from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS
-from ziggurat.transforms.attribution.promotion import NONE, is_number
-from ziggurat.transforms.mirror.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild, split_operand
-from ziggurat.transforms.mirror.interpreter import BuilderInterpreter
+from ziggurat.transforms.attribution.promotion import is_number
+from ziggurat.transforms.mirror.emit import flatten_types, packed_type, rebuild
+from ziggurat.transforms.mirror.flow import Flow
+from ziggurat.transforms.mirror.walk import Handler
 
-_VOID = Operand(NONE, None)
+HANDLERS: dict[type[Op], Handler] = {
+    core.ConstantOp: Flow.nothing,
+    core.FuncRef: Flow.nothing,
+    core.FuncCall: Flow.function_call,
+    core.Var: Flow.var,
+    core.VarLoad: Flow.var_load,
+    core.VarStore: Flow.var_store,
+    py.Pack: Flow.pack,
+    py.Unpack: Flow.unpack,
+    py.Subscript: Flow.subscript,
+    py.Attribute: Flow.nothing,
+    py.Invoke: Flow.invoke,
+    py.If: Flow.if_,
+    py.For: Flow.for_,
+    py.While: Flow.while_,
+    py.CondExpression: Flow.conditional,
+    py.CondAnd: Flow.short_circuit,
+    py.CondOr: Flow.short_circuit,
+    py.Assert: Flow.assertion,
+    **dict.fromkeys([*OPERATORS, *COMPARISONS, py.Is, py.IsNot, py.In, py.NotIn, py.Not, py.Pos], Flow.operator),
+}
+
+
+class FunctionMirror(Flow):
+    """The whole of it: every op of the Python model."""
+
+    HANDLERS = HANDLERS
+
+    def build(self) -> None:
+        """Build the function into the builder."""
+        builder = self.emit.builder
+        builder.location = self.instance.func.location
+        given = list(builder.parameters)
+        parameters = self.instance.func.bodies[0].parameters
+        for parameter, type_ in zip(parameters, self.instance.parameter_types, strict=True):
+            if isinstance(type_, ConstantType):
+                # A constant parameter is a constant at the entry; an unused one vanishes later.
+                self.values[parameter] = self.emit.constant(type_.value, type_.type) if is_number(type_) else None
+            else:
+                self.values[parameter] = rebuild(type_, given)  # type: ignore[arg-type]
+        values = self.run(self.instance.func.bodies[0].entry.ops, ())
+        self.emit.add(tt.Return(values))
 
 
 def mirror(kernel: Attribution, divisibility: Sequence[int] = ()) -> core.Module:
@@ -71,7 +110,7 @@ class _ModuleMirror:
         types = flatten_types(TupleType(instance.parameter_types))
         builder = Builder.root(types, packed_type(instance.result))
         try:
-            _FunctionMirror(self, instance, builder).build()
+            FunctionMirror(self, instance, builder).build()
         except BuildError as error:
             raise InternalError(f"building '{symbol}': {error.summary}", str(instance)) from error
         if all(number == 1 for number in divisibility):
@@ -102,531 +141,3 @@ class _ModuleMirror:
     def finish(self) -> core.Module:
         self.builder.add(core.Unreachable())
         return core.Module(self.builder.finish())
-
-
-# What remains to be run after an `if` in which a path returns: ops, and the `if` whose meeting they stand behind.
-_Rest = tuple[tuple[Sequence[Op], Op], ...]
-
-
-class _FunctionMirror:
-    def __init__(self, module: _ModuleMirror, instance: Attribution, builder: Builder) -> None:
-        self.module = module
-        self.instance = instance
-        self.scope = instance.scope
-        self.emit = Emitter(builder)
-        self.calls = BuilderInterpreter(self.emit, self)
-        self.variables: dict[Value, Operand] = {}
-        self.values: dict[Value, Built] = {}
-        self.op: Op = instance.func
-
-    # What the builder methods of reductions ask for.
-
-    def callee(self) -> Attribution:
-        """The function that combines, of the call at hand; it is in the module from here on."""
-        return self._callee(self.op)
-
-    def helper(
-        self,
-        symbol: str,
-        source: str,
-        types: Sequence[Type],
-        result: Type,
-        build: Callable[[Builder, Sequence[Value]], list[Value]],
-    ) -> str:
-        """See `Functions`."""
-        return self.module.helper(symbol, source, types, result, build)
-
-    def _callee(self, op: Op) -> Attribution:
-        found = self._finding("callees", op)
-        assert found is not None
-        self.module.function(found)
-        return found
-
-    def _finding(self, table: str, op: Op) -> Any:
-        scope: Scope | None = self.scope
-        while scope is not None:
-            found = getattr(scope, table).get(op.result)
-            if found is not None:
-                return found
-            scope = scope.parent
-        return None
-
-    def build(self) -> None:
-        """Build the function into the builder."""
-        builder = self.emit.builder
-        builder.location = self.instance.func.location
-        given = list(builder.parameters)
-        parameters = self.instance.func.bodies[0].parameters
-        for parameter, type_ in zip(parameters, self.instance.parameter_types, strict=True):
-            if isinstance(type_, ConstantType):
-                # A constant parameter is a constant at the entry; an unused one vanishes later.
-                self.values[parameter] = self.emit.constant(type_.value, type_.type) if is_number(type_) else None
-            else:
-                self.values[parameter] = rebuild(type_, given)  # type: ignore[arg-type]
-        values = self.run(self.instance.func.bodies[0].entry.ops, ())
-        self.emit.add(tt.Return(values))
-
-    # Values.
-
-    def operand(self, value: Value) -> Operand:
-        """The attributed type of a value, and what was built for it."""
-        return Operand(self.scope.type_of(value), self.values.get(value))
-
-    def nested(self, body_of: Builder) -> Emitter:
-        """Emit into another builder until `leave` is called with what this returns."""
-        outer = self.emit
-        self.emit = self.calls.emit = Emitter(body_of)
-        body_of.location = outer.builder.location
-        return outer
-
-    def leave(self, outer: Emitter) -> None:
-        self.emit = self.calls.emit = outer
-
-    # Ops.
-
-    def run(self, ops: Sequence[Op], rest: _Rest) -> list[Value]:
-        """Run ops, and the rest after them, to the function's return; the values returned."""
-        for index, op in enumerate(ops):
-            if isinstance(op, core.Return):
-                value = self.operand(op.operands[0]) if op.operands else _VOID
-                return self.emit.repack(value, self.instance.result)
-            if isinstance(op, py.If) and _returns(op):
-                following = ((ops[index + 1 :], op), *rest)
-                return self.if_with_return(op, following)
-            if not isinstance(op, core.Yield):
-                self.step(op)
-        if rest:
-            ops, met = rest[0]
-            self.meet(met)
-            return self.run(ops, rest[1:])
-        return []
-
-    def meet(self, op: Op) -> None:
-        """Bring the variables that `op` joins to their joined types."""
-        joins = self.scope.joins.get(op.result)
-        for var, type_ in (joins or {}).items():
-            self.variables[var] = self.brought(var, type_)
-
-    def brought(self, var: Value, type_: Type) -> Operand:
-        """A variable's value as one of `type_`."""
-        operand = self.variables.get(var)
-        if operand is None or isinstance(type_, Unusable | ErrorType | ConstantType):
-            return Operand(type_, None)
-        return Operand(type_, rebuild(type_, self.emit.repack(operand, type_)))
-
-    def suite(self, ops: Sequence[Op]) -> None:
-        """Run ops none of which returns."""
-        for op in ops:
-            if not isinstance(op, core.Yield):
-                self.step(op)
-
-    def step(self, op: Op) -> None:
-        """Run one op."""
-        self.op = op
-        self.emit.builder.location = op.location
-        handler = _HANDLERS[type(op)]
-        built = handler(self, op)
-        if built is not None:
-            self.values[op.result] = built
-        else:
-            # In an earlier iteration of an unrolled loop, what is a constant now may have been a value.
-            self.values.pop(op.result, None)
-
-    def nothing(self, op: Op) -> Built:
-        return None
-
-    def var(self, op: Op) -> Built:
-        assert isinstance(op, core.Var)
-        if op.initial is not None:
-            self.variables[op.result] = self.operand(op.initial)
-        else:
-            self.variables.pop(op.result, None)
-        return None
-
-    def var_load(self, op: Op) -> Built:
-        return self.variables[op.operands[0]].value
-
-    def var_store(self, op: Op) -> Built:
-        self.variables[op.operands[0]] = self.operand(op.operands[1])
-        return None
-
-    # Expressions.
-
-    def operator(self, op: Op) -> Built:
-        result = self.scope.type_of(op.result)
-        if isinstance(result, ConstantType):
-            return None
-        operands = [self.operand(value) for value in op.operands]
-        if isinstance(op, py.Not):
-            return self.calls.invert(i1, Operand(i1, self.emit.truth(operands[0])))
-        if isinstance(op, py.Pos):
-            return operands[0].value
-        comparison = COMPARISONS.get(type(op))
-        if comparison is not None:
-            return self.calls.comparison(comparison, result, *operands)
-        return getattr(self.calls, OPERATORS[type(op)])(result, *operands)
-
-    def pack(self, op: Op) -> Built:
-        if isinstance(self.scope.type_of(op.result), ConstantType):
-            return None
-        return tuple(self.values.get(value) for value in op.operands)
-
-    def unpack(self, op: Op) -> Built:
-        assert isinstance(op, py.Unpack)
-        return split_operand(self.operand(op.value))[op.index].value
-
-    def subscript(self, op: Op) -> Built:
-        index = self.scope.type_of(op.operands[1])
-        assert isinstance(index, ConstantType)
-        place: int = index.value
-        return split_operand(self.operand(op.operands[0]))[place].value
-
-    # Calls.
-
-    def invoke(self, op: Op) -> Built:
-        assert isinstance(op, py.Invoke)
-        result = self.scope.type_of(op.result)
-        if isinstance(result, ConstantType) and result != NONE:
-            return None
-        space, _, name = op.callee.rpartition(".")
-        if space == "builtins":
-            return self.builtin(op, name, result)
-        if space != "zg":
-            name = f"{name}_tensor_descriptor"
-        method = getattr(self.calls, name, None)
-        if method is None:
-            # What the language itself is written in; or nothing, as zg.static_assert, which is done with.
-            return self.library_call(op, self._callee(op)) if self._finding("callees", op) is not None else None
-        return method(result, *self.arguments(op))
-
-    def arguments(self, op: Op) -> Iterator[Any]:
-        """The arguments of a call of the language, in the order of its signature."""
-        for given in self._finding("bound", op).values():
-            if isinstance(given, Value):
-                yield self.operand(given)
-            elif isinstance(given, tuple) and given and all(isinstance(item, Value) for item in given):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-                yield [self.operand(item) for item in given]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            else:
-                yield given
-
-    def builtin(self, op: py.Invoke, name: str, result: Type) -> Built:
-        operands = [self.operand(value) for value in op.operands]
-        if name in ("min", "max"):
-            made = operands[0]
-            rule = self.calls.minimum if name == "min" else self.calls.maximum
-            for operand in operands[1:]:
-                made = Operand(result, rule(result, made, operand))
-            return made.value
-        if name == "abs":
-            return self.calls.abs(result, operands[0])
-        if name in ("int", "float", "bool"):
-            return self.emit.convert(operands[0], result)
-        return None
-
-    def library_call(self, op: Op, callee: Attribution) -> Built:
-        given = list(self._finding("bound", op).values())
-        operands = [self.operand(value) if isinstance(value, Value) else Operand(NONE, None) for value in given]
-        return self.call(callee, operands)
-
-    def call(self, callee: Attribution, operands: Sequence[Operand]) -> Built:
-        """Call a function of the model with the run-time parts of the operands."""
-        values: list[Value] = []
-        for operand, type_ in zip(operands, callee.parameter_types, strict=True):
-            values.extend(self.emit.repack(operand, type_))
-        return self.emit.call(callee.symbol, values, callee.result)
-
-    def function_call(self, op: Op) -> Built:
-        return self.call(self._callee(op), [self.operand(value) for value in op.operands])
-
-    # Control flow.
-
-    def if_(self, op: Op) -> Built:
-        assert isinstance(op, py.If)
-        taken: int | None = self._finding("taken", op)
-        if taken is not None:
-            self.suite(op.bodies[taken].entry.ops)
-            return None
-        condition = self.emit.truth(self.operand(op.condition))
-        joins: dict[Value, Type] = self._finding("joins", op) or {}
-        before = dict(self.variables)
-        result = packed_type(TupleType(tuple(_carried(joins).values())))
-        bodies: list[Body] = []
-        for body in op.bodies:
-            self.variables = dict(before)
-            inner = self.emit.builder.nested([], result)
-            outer = self.nested(inner)
-            self.suite(body.entry.ops)
-            self.emit.add(scf.Yield(self.flat(joins)))
-            self.leave(outer)
-            bodies.append(inner.finish())
-        self.variables = before
-        self.emit.builder.location = op.location
-        made = self.emit.add(scf.If(condition, *bodies))
-        self.bind(joins, made)
-        return None
-
-    def flat(self, joins: dict[Value, Type]) -> list[Value]:
-        """The run-time values of the joined variables, brought to the joined types."""
-        return [
-            value for var, type_ in _carried(joins).items() for value in self.emit.repack(self.variables[var], type_)
-        ]
-
-    def bind(self, joins: dict[Value, Type], made: Value) -> None:
-        """Give the joined variables what an op yields."""
-        carried = _carried(joins)
-        packed = TupleType(tuple(carried.values()))
-        parts: Any = self.emit.unpack(made, packed) if carried else ()
-        for (var, type_), part in zip(carried.items(), parts, strict=True):
-            self.variables[var] = Operand(type_, part)
-        self.forget(joins)
-
-    def forget(self, joins: dict[Value, Type]) -> None:
-        """Joined variables without a run-time value: constants, and those that must not be read."""
-        for var, type_ in joins.items():
-            if isinstance(type_, ConstantType):
-                self.variables[var] = Operand(type_, None)
-            elif isinstance(type_, Unusable | ErrorType):
-                self.variables.pop(var, None)
-
-    def if_with_return(self, op: py.If, rest: _Rest) -> list[Value]:
-        """An `if` in which a path returns: what comes after it moves into the paths that do not."""
-        taken: int | None = self._finding("taken", op)
-        if taken is not None:
-            return self.run(op.bodies[taken].entry.ops, rest)
-        condition = self.emit.truth(self.operand(op.condition))
-        result = self.instance.result
-        before = dict(self.variables)
-        bodies: list[Body] = []
-        for body in op.bodies:
-            self.variables = dict(before)
-            inner = self.emit.builder.nested([], packed_type(result))
-            outer = self.nested(inner)
-            values = self.run(body.entry.ops, rest)
-            self.emit.add(scf.Yield(values))
-            self.leave(outer)
-            bodies.append(inner.finish())
-        self.emit.builder.location = op.location
-        made = self.emit.add(scf.If(condition, *bodies))
-        return self.emit.repack(Operand(result, self.emit.unpack(made, result)), result)
-
-    def for_(self, op: Op) -> Built:
-        assert isinstance(op, py.For)
-        unrolled = self._finding("unrolled", op)
-        if unrolled is not None:
-            self.unroll(op, unrolled)
-            return None
-        found = self._finding("ranges", op)
-        index = index_type(found)
-        bounds = self.bounds(op, (found.start, found.stop, found.step), index)
-        joins = self._finding("joins", op)
-        types = list(_carried(joins).values())
-        initial = self.flat(joins)
-        inner = self.emit.builder.nested(
-            [index, *flatten_types(TupleType(tuple(types)))], packed_type(TupleType(tuple(types)))
-        )
-        before = dict(self.variables)
-        self.enter(joins, list(inner.parameters[1:]))
-        item = op.suite.parameters[0]
-        self.values[item] = inner.parameters[0]
-        outer = self.nested(inner)
-        self.suite(op.suite.entry.ops)
-        self.emit.add(scf.Yield(self.flat(joins)))
-        self.leave(outer)
-        self.variables = before
-        self.emit.builder.location = op.location
-        start, stop, step = bounds
-        made = self.emit.add(scf.For(start, stop, step, initial, inner.finish(), **dict(found.options)))
-        self.bind(joins, made)
-        return None
-
-    def bounds(self, op: py.For, types: Sequence[Type], index: Type) -> list[Value]:
-        """Start, stop and step of a loop; constants stand where they are written, in this order."""
-        ops = op.iterable.entry.ops
-        call = op.iterable.entry.terminator.operands[0]
-        given = next(inner for inner in ops if inner.result is call)
-        bound: list[Any] = list((self._finding("bound", given) or dict(enumerate(given.operands))).values())[:3]
-        written: list[Value | None] = [value if isinstance(value, Value) else None for value in bound]
-        written += [None] * (3 - len(written))
-        if written[1] is None:
-            written = [None, written[0], written[2]]
-        made: dict[int, Value] = {}
-
-        def fill(place: int) -> None:
-            value = written[place]
-            known = None if value is None else self.values.get(value)
-            made[place] = self.emit.convert(Operand(types[place], known), index)
-
-        if written[0] is None:
-            fill(0)
-        for inner in ops:
-            if inner is given or isinstance(inner, core.Yield):
-                continue
-            self.step(inner)
-            for place, value in enumerate(written):
-                if value is inner.result and isinstance(types[place], ConstantType):
-                    fill(place)
-        for place in range(3):
-            if place not in made:
-                fill(place)
-        return [made[place] for place in range(3)]
-
-    def enter(self, joins: dict[Value, Type], parameters: list[Value]) -> None:
-        """Give the loop-carried variables the parameters of the body."""
-        for var, type_ in _carried(joins).items():
-            self.variables[var] = Operand(type_, rebuild(type_, parameters))  # type: ignore[arg-type]
-        self.forget(joins)
-
-    def unroll(self, op: py.For, iterations: Sequence[tuple[Type, Scope]]) -> None:
-        items = self.iterated(op, len(iterations))
-        around = self.scope
-        for (_, scope), item in zip(iterations, items, strict=True):
-            self.scope = scope
-            self.values[op.suite.parameters[0]] = item
-            self.suite(op.suite.entry.ops)
-        self.scope = around
-
-    def iterated(self, op: py.For, count: int) -> Sequence[Built]:
-        """What an unrolled loop runs over: the components of a tuple; numbers need no value."""
-        self.suite(op.iterable.entry.ops)
-        value = self.values.get(op.iterable.entry.terminator.operands[0])
-        return value if isinstance(value, tuple) else (None,) * count
-
-    def while_(self, op: Op) -> Built:
-        assert isinstance(op, py.While)
-        if self._finding("taken", op) is not None:
-            return None
-        joins = self._finding("joins", op)
-        types = flatten_types(TupleType(tuple(_carried(joins).values())))
-        packed = packed_type(TupleType(tuple(_carried(joins).values())))
-        initial = self.flat(joins)
-        before = dict(self.variables)
-        bodies: list[Body] = []
-        for index, body in enumerate(op.bodies):
-            inner = self.emit.builder.nested(types, packed)
-            self.variables = dict(before)
-            self.enter(joins, list(inner.parameters))
-            outer = self.nested(inner)
-            if index == 0:
-                condition = self.emit.truth(self.expression(body))
-                self.emit.add(scf.Condition(condition, self.flat(joins)))
-            else:
-                self.suite(body.entry.ops)
-                self.emit.add(scf.Yield(self.flat(joins)))
-            self.leave(outer)
-            bodies.append(inner.finish())
-        self.variables = before
-        self.emit.builder.location = op.location
-        made = self.emit.add(scf.While(initial, *bodies))
-        self.bind(joins, made)
-        return None
-
-    def expression(self, body: Body) -> Operand:
-        """Run the body of an expression; its value."""
-        self.suite(body.entry.ops)
-        return self.operand(body.entry.terminator.operands[0])
-
-    def conditional(self, op: Op) -> Built:
-        assert isinstance(op, py.CondExpression)
-        taken: int | None = self._finding("taken", op)
-        result = self.scope.type_of(op.result)
-        if taken is not None:
-            return self.expression(op.bodies[taken]).value
-        if isinstance(result, ConstantType):
-            return None
-        condition = self.emit.truth(self.operand(op.condition))
-        if all(_is_simple(body) for body in op.bodies) and not isinstance(result, TupleType):
-            first, second = (self.emit.convert(self.expression(body), result) for body in op.bodies)
-            return self.emit.add(arith.Select(condition, first, second))
-        parts: list[Callable[[], list[Value]]] = [
-            lambda body=body: self.emit.repack(self.expression(body), result) for body in op.bodies
-        ]
-        return self.emit.unpack(self.branch(condition, parts, packed_type(result)), result)
-
-    def branch(self, condition: Value, parts: Sequence[Callable[[], list[Value]]], type_: Type) -> Value:
-        """An `scf.if` whose bodies yield what the parts give."""
-        bodies: list[Body] = []
-        for part in parts:
-            inner = self.emit.builder.nested([], type_)
-            outer = self.nested(inner)
-            self.emit.add(scf.Yield(part()))
-            self.leave(outer)
-            bodies.append(inner.finish())
-        return self.emit.add(scf.If(condition, *bodies))
-
-    def short_circuit(self, op: Op) -> Built:
-        is_and = isinstance(op, py.CondAnd)
-        if isinstance(self.scope.type_of(op.result), ConstantType):
-            return None
-        last = self._finding("taken", op)
-        bodies = op.bodies if last is None else op.bodies[: last + 1]
-        return self._chain(list(bodies), is_and)
-
-    def _chain(self, bodies: list[Body], is_and: bool) -> Value:
-        first = self.emit.truth(self.expression(bodies[0]))
-        if len(bodies) == 1:
-            return first
-        if all(_is_simple(body) for body in bodies[1:]):
-            for body in bodies[1:]:
-                other = self.emit.truth(self.expression(body))
-                first = self.emit.add((arith.AndI if is_and else arith.OrI)(first, other))
-            return first
-
-        def more() -> list[Value]:
-            return [self._chain(bodies[1:], is_and)]
-
-        def done() -> list[Value]:
-            return [self.emit.constant(not is_and, i1)]
-
-        return self.branch(first, [more, done] if is_and else [done, more], i1)
-
-    def assertion(self, op: Op) -> Built:
-        assert isinstance(op, py.Assert)
-        condition = self.operand(op.condition)
-        if not isinstance(condition.type, ConstantType):
-            message = NONE if op.message is None else self.scope.type_of(op.message)
-            text = message.value if isinstance(message, ConstantType) else None
-            self.emit.add(tt.Assert(self.emit.truth(condition), message=text or ""))
-        return None
-
-
-def _returns(op: Op) -> bool:
-    return any(isinstance(inner, core.Return) for inner in op.walk())
-
-
-def _is_simple(body: Body) -> bool:
-    """True of an expression that may be computed whether it is needed or not."""
-    simple = (core.ConstantOp, core.VarLoad, core.Yield, py.Not, py.Pos, *COMPARISONS)
-    safe = (py.Add, py.Sub, py.Mul, py.Neg, py.And, py.Or, py.Xor, py.Invert)
-    return all(isinstance(op, (*simple, *safe)) for op in body.entry.ops)
-
-
-def _carried(joins: dict[Value, Type]) -> dict[Value, Type]:
-    """The joined variables that have a run-time value."""
-    return {var: type_ for var, type_ in joins.items() if not isinstance(type_, Unusable | ErrorType | ConstantType)}
-
-
-_Handler = Callable[[_FunctionMirror, Any], Built]
-
-_HANDLERS: dict[type[Op], _Handler] = {
-    core.ConstantOp: _FunctionMirror.nothing,
-    core.FuncRef: _FunctionMirror.nothing,
-    core.FuncCall: _FunctionMirror.function_call,
-    core.Var: _FunctionMirror.var,
-    core.VarLoad: _FunctionMirror.var_load,
-    core.VarStore: _FunctionMirror.var_store,
-    py.Pack: _FunctionMirror.pack,
-    py.Unpack: _FunctionMirror.unpack,
-    py.Subscript: _FunctionMirror.subscript,
-    py.Attribute: _FunctionMirror.nothing,
-    py.Invoke: _FunctionMirror.invoke,
-    py.If: _FunctionMirror.if_,
-    py.For: _FunctionMirror.for_,
-    py.While: _FunctionMirror.while_,
-    py.CondExpression: _FunctionMirror.conditional,
-    py.CondAnd: _FunctionMirror.short_circuit,
-    py.CondOr: _FunctionMirror.short_circuit,
-    py.Assert: _FunctionMirror.assertion,
-    **dict.fromkeys(
-        [*OPERATORS, *COMPARISONS, py.Is, py.IsNot, py.In, py.NotIn, py.Not, py.Pos], _FunctionMirror.operator
-    ),
-}

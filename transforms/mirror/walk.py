@@ -1,0 +1,113 @@
+"""The walk over one attributed function: where ops are appended, and what stands for each value and variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import Type
+from ziggurat.transforms.attribution.attribution import Attribution, Scope
+from ziggurat.transforms.mirror.emit import Built, Emitter, Operand
+from ziggurat.transforms.mirror.interpreter import BuilderInterpreter
+
+Handler = Callable[[Any, Any], Built]
+
+
+class ModuleUnderway(Protocol):
+    """The module that functions are added to; see `_ModuleMirror`."""
+
+    def function(self, instance: Attribution, divisibility: tuple[int, ...] = ()) -> str:
+        """Add a function, after those that it calls, unless it is there; its symbol."""
+        ...
+
+    def helper(
+        self,
+        symbol: str,
+        source: str,
+        types: Sequence[Type],
+        result: Type,
+        build: Callable[[Builder, Sequence[Value]], list[Value]],
+    ) -> str:
+        """See `Functions`."""
+        ...
+
+
+class Walk:
+    """One function. `HANDLERS` says what builds for the ops of each class."""
+
+    HANDLERS: ClassVar[Mapping[type[Op], Handler]] = {}
+
+    def __init__(self, module: ModuleUnderway, instance: Attribution, builder: Builder) -> None:
+        self.module = module
+        self.instance = instance
+        self.scope = instance.scope
+        self.emit = Emitter(builder)
+        self.calls = BuilderInterpreter(self.emit, self)
+        self.variables: dict[Value, Operand] = {}
+        self.values: dict[Value, Built] = {}
+        self.op: Op = instance.func
+
+    def callee(self) -> Attribution:
+        """The function that combines, of the call at hand; it is in the module from here on."""
+        return self._callee(self.op)
+
+    def helper(
+        self,
+        symbol: str,
+        source: str,
+        types: Sequence[Type],
+        result: Type,
+        build: Callable[[Builder, Sequence[Value]], list[Value]],
+    ) -> str:
+        """See `Functions`."""
+        return self.module.helper(symbol, source, types, result, build)
+
+    def _callee(self, op: Op) -> Attribution:
+        found = self._finding("callees", op)
+        assert found is not None
+        self.module.function(found)
+        return found
+
+    def _finding(self, table: str, op: Op) -> Any:
+        scope: Scope | None = self.scope
+        while scope is not None:
+            found = getattr(scope, table).get(op.result)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+    def operand(self, value: Value) -> Operand:
+        """The attributed type of a value, and what was built for it."""
+        return Operand(self.scope.type_of(value), self.values.get(value))
+
+    def nested(self, body_of: Builder) -> Emitter:
+        """Emit into another builder until `leave` is called with what this returns."""
+        outer = self.emit
+        self.emit = self.calls.emit = Emitter(body_of)
+        body_of.location = outer.builder.location
+        return outer
+
+    def leave(self, outer: Emitter) -> None:
+        self.emit = self.calls.emit = outer
+
+    def suite(self, ops: Sequence[Op]) -> None:
+        """Run ops none of which returns."""
+        for op in ops:
+            if not isinstance(op, core.Yield):
+                self.step(op)
+
+    def step(self, op: Op) -> None:
+        """Run one op."""
+        self.op = op
+        self.emit.builder.location = op.location
+        handler = self.HANDLERS[type(op)]
+        built = handler(self, op)
+        if built is not None:
+            self.values[op.result] = built
+        else:
+            # In an earlier iteration of an unrolled loop, what is a constant now may have been a value.
+            self.values.pop(op.result, None)
