@@ -220,7 +220,9 @@ def _reshape(op: tt.Reshape, operands: Sequence[AxisInfo]) -> AxisInfo:
         return known(op.type, divisibility=[info.everywhere] * len(shape_of(op.type)), nonnegative=info.nonnegative)
     source, target = shape_of(op.value.type), shape_of(op.type)
     inner = {math.prod(source[axis + 1 :]): axis for axis in range(len(source)) if source[axis] > 1}
-    runs, divided, same = [], [], []
+    runs: list[int] = []
+    divided: list[int] = []
+    same: list[int] = []
     for axis, size in enumerate(target):
         old = inner.get(math.prod(target[axis + 1 :])) if size > 1 else None
         run = 1 if old is None else min(info.contiguity[old], size)
@@ -235,7 +237,8 @@ def _reshape(op: tt.Reshape, operands: Sequence[AxisInfo]) -> AxisInfo:
 
 def _sum(op: Op, x: AxisInfo, y: AxisInfo, *, minus: bool = False, nonnegative: bool = False) -> AxisInfo:
     """A run of one moved by a constant of the other. Offsets of pointers are counted in the pointers' unit."""
-    runs, divided = [], []
+    runs: list[int] = []
+    divided: list[int] = []
     for axis in range(len(x.contiguity)):
         run = min(x.contiguity[axis], y.constancy[axis])
         if not minus:
@@ -306,7 +309,8 @@ def _div(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
 @_rule(arith.RemSI, arith.RemUI)
 def _rem(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
     x, y = operands
-    runs, divided = [], []
+    runs: list[int] = []
+    divided: list[int] = []
     for axis in range(len(x.contiguity)):
         run = 1 if _has_sign(op, x) else _blocks(x, y, axis)
         runs.append(run)
@@ -334,7 +338,8 @@ def _and(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
     x, y = operands if operands[0].constant is None else tuple(reversed(operands))
     divisor = max(x.everywhere, y.everywhere)
     same = [max(k, _blocks(x, y, axis)) for axis, k in enumerate(_constancy(op, operands))]
-    runs, divided = [], []
+    runs: list[int] = []
+    divided: list[int] = []
     for axis in range(len(same)):
         run = 1
         if y.constant is not None and y.constant > 0 and power(y.constant + 1) == y.constant + 1:
@@ -347,7 +352,8 @@ def _and(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
 @_rule(arith.OrI, arith.XOrI)
 def _or(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
     """Low bits of a run stay when the other has none of them."""
-    runs, divided = [], []
+    runs: list[int] = []
+    divided: list[int] = []
     for axis in range(len(operands[0].contiguity)):
         run = max(_blocks(x, y, axis) for x, y in (operands, tuple(reversed(operands))))
         runs.append(run)

@@ -179,7 +179,7 @@ class Homes:
                 self._reads[op.result] = found[1]
         return found
 
-    def _derive(self, op: Op, stage: int) -> list[Ranked | None] | None:
+    def _derive(self, op: Op, stage: int) -> Sequence[Ranked] | None:
         """The homes of the results of an op, where they are known by now. Notes what it reads."""
         if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS):
             return self._access(op, stage)
@@ -213,7 +213,7 @@ class Homes:
             return self.anchor(op) or self.accesses.default(type_.shape)
         return None
 
-    def _moved(self, op: Op, stage: int) -> list[Ranked | None] | None:
+    def _moved(self, op: Op, stage: int) -> Sequence[Ranked] | None:
         """The homes of what is moved, combined or put together from operands in one layout."""
         operands = tensor_operands(op)
         count = len(slots_of(op.result))
@@ -257,7 +257,7 @@ class Homes:
             return [(rank, layout)] * count
         return None
 
-    def _access(self, op: Access, stage: int) -> list[Ranked | None] | None:
+    def _access(self, op: Access, stage: int) -> Sequence[Ranked] | None:
         """The layout of an access: coalesced, unless what it moves is as good where it is."""
         type_ = op.ptr.type
         if not isinstance(type_, TensorType) or (op.result in self._reads and not isinstance(op, tt.Store)):

@@ -7,7 +7,7 @@ its sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import attrs
 
@@ -114,9 +114,3 @@ def _block_groups(body: Body) -> Iterator[Group]:
                 end = other.terminator
                 sources += [(end, slot_of(s.arguments[index])) for s in end.successors if s.block is block]
             yield Group(((parameter, 0),), tuple(sources))
-
-
-def carried(op: Op) -> Sequence[Value]:
-    """What a loop carries: the operands that are its first values."""
-    assert isinstance(op, scf.For | scf.While)
-    return op.initial
