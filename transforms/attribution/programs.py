@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
@@ -198,13 +198,13 @@ class BuiltinTypes(ProgramTypes):
 
     def builtin_int(self, x: Type) -> Type:
         if isinstance(x, ConstantType):
-            return constant(int(x.value))
+            return self._converted("int", int, x)
         self._scalar("int", x)
         return x if scalar_type(x).kind == "int" else i32
 
     def builtin_float(self, x: Type) -> Type:
         if isinstance(x, ConstantType):
-            return constant(float(x.value))
+            return self._converted("float", float, x)
         self._scalar("float", x)
         return x if scalar_type(x).is_float else f32
 
@@ -213,6 +213,14 @@ class BuiltinTypes(ProgramTypes):
             return constant(bool(x.value))
         self._scalar("bool", x)
         return i1
+
+    def _converted(self, name: str, convert: Callable[[Any], Any], x: ConstantType) -> Type:
+        if not isinstance(x.value, bool | int | float | str):
+            raise KernelTypeError(f"{name}() takes a number, got {describe(x)}")
+        try:
+            return constant(convert(x.value))
+        except (ValueError, OverflowError) as error:
+            raise KernelValueError(f"cannot compute {name}({show(x.value)}): {error}") from None
 
     def _scalar(self, name: str, x: Type) -> None:
         if not is_number(x) or shape_of(x):
