@@ -71,12 +71,10 @@ def unpack(emitter: Emitter, words: list[str], size: int, word: int) -> list[str
 
 
 def _modifiers(cache: CacheModifier, eviction: EvictionPolicy) -> str:
-    text = "" if cache is CacheModifier.NONE else f".{cache.value}"
-    if eviction is EvictionPolicy.FIRST:
-        text += ".L1::evict_first"
-    elif eviction is EvictionPolicy.LAST:
-        text += ".L1::evict_last"
-    return text
+    """PTX takes one of the two hints, not both; which caches are used matters more than what they drop first."""
+    if cache is not CacheModifier.NONE:
+        return f".{cache.value}"
+    return {EvictionPolicy.FIRST: ".L1::evict_first", EvictionPolicy.LAST: ".L1::evict_last"}.get(eviction, "")
 
 
 def _word(size: int, width: int) -> int:
