@@ -1,0 +1,151 @@
+"""Fragments against the formulas of the PTX manual, written here as it has them: for every register and lane."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ziggurat.codemodel.fragments import (
+    UNITS,
+    Panels,
+    Warps,
+    accumulator,
+    byte_of,
+    operand_a,
+    operand_b,
+    panels_for,
+    panels_of,
+    warps_of,
+)
+from ziggurat.codemodel.types import SharedType, f8e4m3, f16, f32
+
+Formula = Callable[[int, int, int], tuple[int, int]]  # (i, groupID, threadID_in_group) -> (row, col)
+
+# "Matrix fragments for mma.m8n8k4 with .f64", "… mma.m16n8k8" (.tf32), "… mma.m16n8k16 with floating point type",
+# "… mma.m16n8k32" of the PTX manual: of a, of b, of c.
+MANUAL: dict[str, tuple[Formula, Formula, Formula]] = {
+    "m8n8k4": (
+        lambda i, g, t: (g, t),
+        lambda i, g, t: (t, g),
+        lambda i, g, t: (g, t * 2 + (i & 1)),
+    ),
+    "m16n8k8": (
+        lambda i, g, t: (g if i in (0, 2) else g + 8, t if i in (0, 1) else t + 4),
+        lambda i, g, t: (t if i == 0 else t + 4, g),
+        lambda i, g, t: (g if i in (0, 1) else g + 8, t * 2 + (i & 1)),
+    ),
+    "m16n8k16": (
+        lambda i, g, t: (g if 0 <= i < 2 or 4 <= i < 6 else g + 8, t * 2 + (i & 1) + (8 if i >= 4 else 0)),
+        lambda i, g, t: (t * 2 + (i & 1) + (8 if i >= 2 else 0), g),
+        lambda i, g, t: (g if i < 2 else g + 8, t * 2 + (i & 1)),
+    ),
+    "m16n8k32": (
+        lambda i, g, t: (g if 0 <= i < 4 or 8 <= i < 12 else g + 8, t * 4 + (i & 3) + (16 if i >= 8 else 0)),
+        lambda i, g, t: (t * 4 + (i & 3) + (16 if i >= 4 else 0), g),
+        lambda i, g, t: (g if i < 2 else g + 8, t * 2 + (i & 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MANUAL)
+def test_fragments_of_mma_sync(name: str) -> None:
+    """Of a tile that is one instruction, register i is the manual's element i."""
+    unit = UNITS[name]
+    alone = Warps(1, 1, 1)
+    shapes = ((unit.m, unit.k), (unit.k, unit.n), (unit.m, unit.n))
+    layouts = [make(unit, s, alone) for make, s in zip((operand_a, operand_b, accumulator), shapes, strict=True)]
+    for layout, (rows, columns), formula in zip(layouts, shapes, MANUAL[name], strict=True):
+        assert layout.num_registers * 32 == rows * columns
+        for lane in range(32):
+            for i in range(layout.num_registers):
+                row, column = formula(i, lane >> 2, lane % 4)
+                assert layout.element(i, lane) == row * columns + column, (name, i, lane)
+
+
+@pytest.mark.parametrize("n", [8, 16, 64, 256])
+def test_sums_of_wgmma(n: int) -> None:
+    """ "Register fragments and shared memory matrix layouts": the accumulator of wgmma.m64nNk*."""
+    layout = accumulator(UNITS["m16n8k16"], (64, n), Warps(4, 1, 4))
+    assert layout.num_registers == n // 2
+    for thread in range(128):
+        for i in range(n // 2):
+            row = 16 * (thread // 32) + thread % 32 // 4 + 8 * (i // 2 % 2)
+            column = 8 * (i // 4) + 2 * (thread % 4) + i % 2
+            assert layout.element(i, thread % 32, thread // 32) == row * n + column
+
+
+@pytest.mark.parametrize(("name", "k"), [("m16n8k16", 16), ("m16n8k8", 8), ("m16n8k32", 32)])
+def test_operand_of_wgmma_in_registers(name: str, k: int) -> None:
+    """Operand a of wgmma.m64nNk*: each warp has the fragment of mma.sync for its 16 rows."""
+    layout = operand_a(UNITS[name], (64, k), Warps(4, 1, 4))
+    for thread in range(128):
+        for i in range(layout.num_registers):
+            row, column = MANUAL[name][0](i, thread % 32 >> 2, thread % 4)
+            assert layout.element(i, thread % 32, thread // 32) == (16 * (thread // 32) + row) * k + column
+
+
+def test_a_sum_is_an_operand() -> None:
+    """A sum of 16 columns, as 16-bit numbers, is operand a of the next product without any move: attention's P."""
+    warps = Warps(4, 1, 4)
+    unit = UNITS["m16n8k16"]
+    assert accumulator(unit, (128, 64), warps) == operand_a(unit, (128, 64), warps)
+
+
+sizes = st.sampled_from([16, 32, 64, 128])
+counts = st.sampled_from([1, 2, 4])
+
+
+@given(st.sampled_from(sorted(UNITS)), sizes, sizes, sizes, counts, counts, counts)
+def test_tiles(name: str, m: int, n: int, k: int, rows: int, columns: int, spare: int) -> None:
+    """Layouts cover their tiles; warps in a row share a, warps in a column share b; the sum tells who is where."""
+    unit = UNITS[name]
+    if m < unit.m * rows or n < unit.n * columns or k < unit.k:
+        return
+    warps = Warps(rows, columns, rows * columns * spare)
+    a, b = operand_a(unit, (m, k), warps), operand_b(unit, (k, n), warps)
+    c = accumulator(unit, (m, n), warps)
+    assert a.covers(m * k) and b.covers(k * n) and c.covers(m * n)
+    assert a.num_warps == b.num_warps == c.num_warps == warps.count
+    assert warps_of(c, unit, (m, n)) == warps
+    for warp in range(warps.count):
+        row, column = divmod(c.element(0, 0, warp), n)
+        assert a.element(0, 0, warp) == row * k
+        assert b.element(0, 0, warp) == column
+
+
+@pytest.mark.parametrize("element", [f8e4m3, f16, f32], ids=str)
+@pytest.mark.parametrize("width", [128, 64, 32])
+@pytest.mark.parametrize("panels", [1, 2, 4])
+@pytest.mark.parametrize("major_axis", [0, 1])
+def test_panels(element: object, width: int, panels: int, major_axis: int) -> None:
+    """Where each byte of a tile is: panels of `width` bytes side by side, chunks of 16 bytes swizzled within."""
+    assert element in (f8e4m3, f16, f32)
+    size = element.bytes  # type: ignore[attr-defined]
+    rows, columns = 32, panels * width // size
+    shape = (rows, columns) if major_axis == 1 else (columns, rows)
+    made = Panels(width, k_major=True)
+    shared = SharedType(shape, element, made.offsets(shape, major_axis, size))  # type: ignore[arg-type]
+    for row in range(rows):
+        for column in range(columns):
+            panel, byte = divmod(column * size, width)
+            inside = row * width + (byte ^ row * width // 128 % (width // 16) * 16)
+            place = (row, column) if major_axis == 1 else (column, row)
+            assert byte_of(shared, *place) == panel * rows * width + inside
+    assert panels_of(shared, major_axis) == made
+
+
+def test_widest_panels() -> None:
+    """As wide as the major axis allows; none where not even 32 bytes are along it."""
+    assert panels_for((128, 64), 1, 2, k_major=True, per_instruction=64) == Panels(128, True)
+    assert panels_for((128, 32), 1, 2, k_major=True, per_instruction=64) == Panels(64, True)
+    assert panels_for((64, 32), 0, 2, k_major=False, per_instruction=16) == Panels(32, False)
+    assert panels_for((64, 8), 0, 2, k_major=False, per_instruction=8) is None
+
+
+def test_descriptors() -> None:
+    """The constants that Triton's kernels have for 128 bytes, and the manual's fields for the others."""
+    assert Panels(128, True).descriptor((128, 64), 1) == 0x4000004000000000
+    assert Panels(128, False).descriptor((64, 128), 0) == 0x4000004002000000
+    assert Panels(64, True).descriptor((128, 32), 1) == 2 << 62 | 32 << 32
+    assert Panels(32, True).descriptor((128, 16), 1) == 3 << 62 | 16 << 32
