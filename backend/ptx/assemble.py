@@ -15,6 +15,7 @@ from ziggurat.backend.ptx import (  # They fill the table.
     crossing,
     elementwise,
     functions,
+    matrix,
     memory,
     shared,
     tensors,
@@ -24,7 +25,7 @@ from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import PtrType
 
-PARTS = (casts, control, crossing, elementwise, functions, memory, shared, tensors)
+PARTS = (casts, control, crossing, elementwise, functions, matrix, memory, shared, tensors)
 
 # The PTX version that is asked for; drivers since CUDA 12.8 know it.
 _PTX_FEATURE = {"sm_80": "+ptx87", "sm_86": "+ptx87", "sm_89": "+ptx87", "sm_90": "+ptx87", "sm_90a": "+ptx87"}
@@ -73,6 +74,7 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
         *emitter.definitions.values(),
         f'attributes #0 = {{ convergent nounwind "nvvm.reqntid"="{threads}" }}',
         "attributes #1 = { convergent nounwind }",
+        "attributes #2 = { convergent nounwind memory(none) }",
     ]
     return "\n".join(lines) + "\n"
 

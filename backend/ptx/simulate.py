@@ -91,6 +91,10 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "umax": np.maximum, "umin": np.minimum, "maximum": np.maximum, "minimum": np.minimum, "maxnum": np.fmax,
     "minnum": np.fmin, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2,
 }  # fmt: skip
+_APPROXIMATE: dict[str, Callable[[Array], Array]] = {
+    "ex2": np.exp2, "lg2": np.log2, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "rcp": np.reciprocal,
+    "sqrt": np.sqrt, "rsqrt": lambda a: np.reciprocal(np.sqrt(a)),
+}  # fmt: skip
 _SIGNED_FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {"smax": np.maximum, "smin": np.minimum}
 
 
@@ -305,8 +309,14 @@ class _Program:
 
     def _cast(self, opcode: str, rest: str) -> Array:
         source, _, target = rest.partition(" to ")
-        value, dtype = self.operand(source), _dtype(target)
+        value, (count, element) = self.operand(source), _vector(target)
+        dtype = _dtype(element)
         if opcode == "bitcast":
+            if count > 1:
+                return list(np.ascontiguousarray(value).view(dtype).reshape(len(value), count).T)
+            if isinstance(value, list):  # A vector becomes one number, its first element in the low bits.
+                value = np.stack(value, axis=1)  # pyright: ignore[reportUnknownArgumentType]
+                return np.ascontiguousarray(value).view(dtype)[:, 0]
             return value.view(dtype)
         if opcode in ("sext", "sitofp"):
             return _signed(value).astype(dtype)
@@ -375,6 +385,8 @@ class _Program:
         name = name.split(".")[0]
         if name in _SIGNED_FUNCTIONS:
             return _SIGNED_FUNCTIONS[name](*map(_signed, arguments)).view(arguments[0].dtype)
+        if name == "f2i":
+            return np.trunc(arguments[0]).astype(np.int32).view(np.uint32)
         if name == "fma":
             return arguments[0] * arguments[1] + arguments[2]
         if name not in _FUNCTIONS:
@@ -419,6 +431,8 @@ class _Program:
             operands[numbers[0]] = operands[numbers[1]]
         elif part[0] == "div":
             operands[numbers[0]] = operands[numbers[1]] / operands[numbers[2]]
+        elif part[0] in _APPROXIMATE:
+            operands[numbers[0]] = _APPROXIMATE[part[0]](operands[numbers[1]])
         elif part[0] == "ld":
             *targets, pointer = numbers
             dtype = _dtype(kinds[0])

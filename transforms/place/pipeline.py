@@ -11,6 +11,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.barriers import insert_barriers
+from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.simplify import cse, dce
@@ -30,7 +31,8 @@ def _assign(op: Op, options: PlaceOptions) -> Op:
     from ziggurat.codemodel.dialects import core
 
     assert isinstance(op, core.Module)
-    return assign(op, options.num_warps, options.target)
+    # Sums of products stay in the layouts of the matrix units, through loops and what is done to them.
+    return assign(op, options.num_warps, options.target, anchors(op, options.target, options.num_warps))
 
 
 Step = Callable[[Op, PlaceOptions], Op]
@@ -38,6 +40,7 @@ Step = Callable[[Op, PlaceOptions], Op]
 PLACE: tuple[tuple[str, Step], ...] = (
     ("prepare", lambda op, _: prepare(op)),
     ("assign", _assign),
+    ("dots", lambda op, _: place_dots(op)),
     # Conversions are shared before they become shared memory.
     ("cse", lambda op, _: cse(op)),
     ("dce", lambda op, _: dce(op)),

@@ -1,0 +1,237 @@
+"""The matrix units of the simulation: mma.sync and wgmma as the PTX manual describes them, fragment by fragment.
+
+Importing this module teaches `simulate` their instructions. It shares nothing with the emission: where an element of a
+fragment is, and how a matrix descriptor is read, is written here anew from the manual ("Matrix fragments for mma…",
+"Register fragments", "Shared memory matrix layout", "Matrix descriptor").
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ziggurat.backend.ptx.simulate import UNITS, Array, SimulationError
+
+_ELEMENTS: dict[str, Any] = {
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8,
+    "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
+}  # fmt: skip
+_LANES = np.arange(32)
+_GROUP, _MEMBER = _LANES >> 2, _LANES & 3
+
+
+def fragment_a(k: int, per: int, i: int, rows: int) -> tuple[Array, Array]:
+    """(row, column) of element i of operand a, for each lane; `per` elements share a register."""
+    if rows == 8:
+        return _GROUP, _MEMBER
+    register, part = divmod(i, per)
+    return _GROUP + 8 * (register & 1), _MEMBER * per + part + (k // 2) * (register >> 1)
+
+
+def fragment_b(k: int, per: int, i: int) -> tuple[Array, Array]:
+    """(row, column) of element i of operand b, for each lane."""
+    register, part = divmod(i, per)
+    return _MEMBER * per + part + (k // 2) * register, _GROUP
+
+
+def fragment_c(i: int) -> tuple[Array, Array]:
+    """(row, column) of element i of a sum, for each lane; of wgmma, from the first row of the warp."""
+    return _GROUP + 8 * (i >> 1 & 1), 8 * (i >> 2) + _MEMBER * 2 + (i & 1)
+
+
+def _unpacked(registers: list[Array], dtype: Any) -> list[Array]:
+    """The elements in registers of 32 bits (of 64, of an f64), lowest first."""
+    found: list[Array] = []
+    for register in registers:
+        parts = np.ascontiguousarray(register).view(dtype).reshape(len(register), -1)
+        found += [parts[:, at] for at in range(parts.shape[1])]
+    return found
+
+
+def _exact(matrix: Array) -> Array:
+    """A matrix in the type in which products are added up here; tf32 without the bits that the unit does not read."""
+    if matrix.dtype == np.float32:
+        matrix = (matrix.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    return matrix.astype(np.int64 if matrix.dtype.kind in "iu" else np.float64)
+
+
+def _numbers(text: str) -> list[list[int]]:
+    return [[int(number) for number in re.findall(r"\$(\d+)", part)] for part in re.findall(r"\{([^{}]*)\}", text)]
+
+
+def _mma(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    match = re.match(r"mma\.sync\.aligned\.m(\d+)n(\d+)k(\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ", text)
+    assert match is not None, text
+    m, n, k = int(match[1]), int(match[2]), int(match[3])
+    dtype = _ELEMENTS[match[5]]
+    per = max(1, 4 // np.dtype(dtype).itemsize)
+    of_d, of_a, of_b, of_c = _numbers(text)
+    sums = [operands[number] for number in of_c]
+    a = _unpacked([operands[number] for number in of_a], dtype)
+    b = _unpacked([operands[number] for number in of_b], dtype)
+    assert len(a) * 32 == m * k and len(b) * 32 == k * n and len(of_d) * 32 == m * n, text
+    result = [value.copy() for value in sums]
+    for warp in range(program.threads // 32):
+        own = slice(32 * warp, 32 * warp + 32)
+        tile_a, tile_b, tile_c = np.zeros((m, k), dtype), np.zeros((k, n), dtype), np.zeros((m, n), sums[0].dtype)
+        for i, value in enumerate(a):
+            tile_a[fragment_a(k, per, i, m)] = value[own]
+        for i, value in enumerate(b):
+            tile_b[fragment_b(k, per, i)] = value[own]
+        for i, value in enumerate(sums):
+            tile_c[fragment_c(i)] = value[own]
+        made = _added(tile_a, tile_b, tile_c)
+        for i, value in enumerate(result):
+            value[own] = made[fragment_c(i)]
+    return result
+
+
+def _added(a: Array, b: Array, c: Array) -> Array:
+    product = _exact(a) @ _exact(b)
+    wide = c.view(np.int32).astype(np.int64) if c.dtype.kind == "u" else c.astype(np.float64)
+    total = product + wide
+    return total.astype(np.int32).view(c.dtype) if c.dtype.kind == "u" else total.astype(c.dtype)
+
+
+class _Matrix:
+    """An operand of wgmma in shared memory, as its descriptor says."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.start = (descriptor & 0x3FFF) << 4
+        self.leading = (descriptor >> 16 & 0x3FFF) << 4
+        self.stride = (descriptor >> 32 & 0x3FFF) << 4
+        self.width = {1: 128, 2: 64, 3: 32}[descriptor >> 62]
+        if descriptor >> 49 & 7:
+            raise SimulationError("a descriptor with a base offset")
+
+    def addresses(self, line: Array, along: Array, k_major: bool, size: int) -> Array:
+        """Where elements are: `line` counts along m or n, `along` along k."""
+        if k_major:
+            # Rows of `width` bytes in groups of 8; what goes beyond the width is another descriptor.
+            place = line % 8 * self.width + line // 8 * self.stride + along * size
+        else:
+            wide = self.width // size
+            place = line % wide * size + line // wide * self.leading + along % 8 * self.width + along // 8 * self.stride
+        address = self.start + place
+        # The swizzle is of address bits: 4 and up with 7 and up.
+        return address ^ (address >> 7 & self.width // 16 - 1) << 4
+
+    def read(self, shared: Any, lines: int, depth: int, k_major: bool, dtype: Any) -> Array:
+        """The operand, lines × depth."""
+        size = np.dtype(dtype).itemsize
+        line, along = np.meshgrid(np.arange(lines), np.arange(depth), indexing="ij")
+        places = self.addresses(line, along, k_major, size)[..., None] + np.arange(size)
+        if places.max() >= len(shared.bytes):
+            raise SimulationError("a wgmma reads outside of shared memory")
+        if (shared.writer[places] != -1).any():
+            raise SimulationError("a wgmma reads what was written since the last barrier")
+        shared.reader[places] = -2
+        return np.ascontiguousarray(shared.bytes[places]).view(dtype)[..., 0]
+
+
+def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    """All statements of a tile, in order."""
+    named: dict[str, Any] = {"never": False, "always": True}
+    outputs = sum(operand is None for operand in operands)
+    # The results are tied to the first operands.
+    registers = [value.copy() for value in operands[outputs : 2 * outputs]]
+    states: list[str] = []
+    for statement in (part.strip(" {}") if "mma_async" not in part else part.strip() for part in text.split(";")):
+        opcode, _, rest = statement.partition(" ")
+        if opcode == "add.s64":
+            target, source, number = (part.strip() for part in rest.split(","))
+            named[target] = operands[int(source[1:])] + np.uint64(int(number))
+        elif opcode.startswith("wgmma.mma_async"):
+            assert states == ["wgmma.fence.sync.aligned"], "a wgmma before its fence or after its commit"
+            _one(program, opcode, rest, operands, registers, named)
+        elif opcode.startswith("wgmma."):
+            states.append(opcode)
+    assert states[-1] == "wgmma.commit_group.sync.aligned"
+    return registers
+
+
+def _one(
+    program: Any, opcode: str, rest: str, operands: list[Any], registers: list[Array], named: dict[str, Any]
+) -> None:
+    match = re.search(r"\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)$", opcode)
+    assert match is not None, opcode
+    n, k = int(match[1]), int(match[2])
+    dtype = _ELEMENTS[match[4]]
+    size = np.dtype(dtype).itemsize
+    assert k * size == 32, "a wgmma takes 32 bytes along k"
+    braced = _numbers(rest)
+    of_c = braced[0]
+    assert len(of_c) == n // 2
+    tail = [part.strip() for part in re.sub(r"\{[^{}]*\}", "", rest).split(",") if part.strip()]
+    from_registers = len(braced) == 2
+    first = None if from_registers else named[tail.pop(0)]
+    second = named[tail.pop(0)]
+    scale = named[tail.pop(0)]
+    flags = [int(flag) for flag in tail]
+    if match[3] != "s32":
+        assert flags[:2] == [1, 1]
+        flags = flags[2:]
+    assert len(flags) == ((1 if from_registers else 2) if size == 2 else 0), rest
+    transposed_b = bool(flags and flags[-1])
+    transposed_a = bool(len(flags) == 2 and flags[0])
+    fragments = _unpacked([operands[number] for number in braced[1]], dtype) if from_registers else []
+    for group in range(program.threads // 128):
+        threads = slice(128 * group, 128 * group + 128)
+        for value in (first, second):
+            if value is not None and len(np.unique(value[threads])) != 1:
+                raise SimulationError("the descriptors differ within a warp group")
+        b = _Matrix(int(second[128 * group])).read(program.shared, n, k, not transposed_b, dtype).T
+        if first is None:
+            a = np.zeros((64, k), dtype)
+            for warp in range(4):
+                for i, value in enumerate(fragments):
+                    row, column = fragment_a(k, 4 // size, i, 16)
+                    a[16 * warp + row, column] = value[128 * group + 32 * warp :][:32]
+        else:
+            a = _Matrix(int(first[128 * group])).read(program.shared, 64, k, not transposed_a, dtype)
+        sums = np.zeros((64, n), registers[0].dtype)
+        for warp in range(4):
+            own = slice(128 * group + 32 * warp, 128 * group + 32 * warp + 32)
+            for i, number in enumerate(of_c):
+                row, column = fragment_c(i)
+                sums[16 * warp + row, column] = registers[number][own] if scale else 0
+        made = _added(a, b, sums)
+        for warp in range(4):
+            own = slice(128 * group + 32 * warp, 128 * group + 32 * warp + 32)
+            for i, number in enumerate(of_c):
+                row, column = fragment_c(i)
+                registers[number][own] = made[16 * warp + row, column]
+
+
+def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    return operands[len(operands) // 2 :]
+
+
+def _fence(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    return [np.zeros(0)]
+
+
+def _round_tf32(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    bits = operands[1].view(np.uint32)
+    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    return [np.where(np.isfinite(operands[1]), rounded, bits)]
+
+
+def _from_fp8(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    match = re.match(r"cvt\.rn\.f16x2\.(\w+)x2 ", text)
+    assert match is not None, text
+    pair = np.ascontiguousarray(operands[1].astype(np.uint16)).view(_ELEMENTS[match[1]]).reshape(-1, 2)
+    return [np.ascontiguousarray(pair.astype(np.float16)).view(np.uint32)[:, 0]]
+
+
+UNITS |= {
+    "cvt.rn.f16x2.e": _from_fp8,
+    "wgmma.mma_async": _wgmma,
+    "mma.sync": _mma,
+    "wgmma.wait_group": _wait,
+    "fence.proxy.async": _fence,
+    "cvt.rna.tf32": _round_tf32,
+}

@@ -1,0 +1,181 @@
+"""Tiles: the matrix instructions that a product of whole tiles takes, and the registers and places that each reads.
+
+Nothing here depends on the order of registers in a layout, only on which element each register of thread 0 holds. The
+plans are data, so that a test can run them on paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from ziggurat.codemodel.fragments import UNITS, Panels, Unit, Warps, byte_of, operand_a, operand_b, panels_of, warps_of
+from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
+
+WARP_GROUP = 4
+_WIDEST = 256  # Columns of a wgmma.
+
+
+@attrs.frozen
+class Step:
+    """One mma.sync: the registers of c (and of the result), a and b, in the order of the instruction's operands."""
+
+    c: tuple[int, ...]
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+
+
+def unit_of(element: ScalarType) -> Unit:
+    """The instruction that multiplies elements of this type."""
+    return UNITS[{8: "m16n8k32", 16: "m16n8k16", 32: "m16n8k8", 64: "m8n8k4"}[element.bits]]
+
+
+def _registers(layout: Layout) -> dict[int, int]:
+    """The register in which thread 0 holds an element."""
+    found: dict[int, int] = {}
+    for register in range(layout.num_registers):
+        found.setdefault(layout.element(register), register)
+    return found
+
+
+def _matrix(type_: TensorType) -> tuple[tuple[int, int], Layout]:
+    assert type_.rank == 2 and type_.layout is not None
+    return (type_.shape[0], type_.shape[1]), type_.layout
+
+
+def places_c(unit: Unit, columns: int) -> list[tuple[int, int]]:
+    """The (row, column) that thread 0 holds of a sum, in the order of an instruction's operands: of wgmma, 16 rows."""
+    rows = range(0, unit.m, 8)
+    return [(row, column + pair) for column in range(0, columns, 8) for row in rows for pair in (0, 1)]
+
+
+def places_a(unit: Unit) -> list[tuple[int, int]]:
+    """The same of operand a: (row, k)."""
+    pack = unit.pack
+    half = range(0, unit.k, 4 * pack)
+    return [(row, k + part) for k in half for row in range(0, unit.m, 8) for part in range(pack)]
+
+
+def places_b(unit: Unit) -> list[tuple[int, int]]:
+    """The same of operand b: (k, column)."""
+    return [(k + part, 0) for k in range(0, unit.k, 4 * unit.pack) for part in range(unit.pack)]
+
+
+def mma_steps(a: TensorType, b: TensorType, c: TensorType) -> list[Step] | None:
+    """The mma.syncs of a warp for a · b + c; None where the layouts are not those of its fragments."""
+    assert isinstance(a.element, ScalarType)
+    unit = unit_of(a.element)
+    (m, n), layout_c = _matrix(c)
+    (_, k), layout_a = _matrix(a)
+    _, layout_b = _matrix(b)
+    warps = warps_of(layout_c, unit, (m, n))
+    if warps is None or k < unit.k:
+        return None
+    if layout_a != operand_a(unit, (m, k), warps) or layout_b != operand_b(unit, (k, n), warps):
+        return None
+    in_a, in_b, in_c = _registers(layout_a), _registers(layout_b), _registers(layout_c)
+    steps: list[Step] = []
+    for k0 in range(0, k, unit.k):
+        for m0 in range(0, m, unit.m * warps.rows):
+            for n0 in range(0, n // warps.columns, unit.n):
+                steps.append(
+                    Step(
+                        tuple(in_c[(m0 + row) * n + n0 + column] for row, column in places_c(unit, unit.n)),
+                        tuple(in_a[(m0 + row) * k + k0 + depth] for row, depth in places_a(unit)),
+                        tuple(in_b[(k0 + depth) * n + n0 + column] for depth, column in places_b(unit)),
+                    )
+                )
+    return steps
+
+
+@attrs.frozen
+class Async:
+    """One wgmma.mma_async: the registers of c; the registers of a, or the bytes from the start of its buffer; the bytes
+    from the start of b's buffer."""
+
+    c: tuple[int, ...]
+    a: tuple[int, ...] | int
+    b: int
+    first: bool  # The first of those that add to these registers.
+
+
+@attrs.frozen
+class Group:
+    """The wgmmas of one tile.
+
+    `a_bases` and `b_bases` are the bytes by which the bits of the number of a warp group move the starts of operands.
+    """
+
+    columns: int
+    k: int
+    steps: tuple[Async, ...]
+    a: Panels | None
+    b: Panels
+    a_bases: tuple[int, ...]
+    b_bases: tuple[int, ...]
+
+
+def wgmma_columns(columns: int) -> int:
+    """The columns of one instruction where a warp group has so many."""
+    return min(columns, _WIDEST)
+
+
+def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType) -> Group | None:
+    """The wgmmas for a · b + c; None where the layouts or the buffers are not theirs."""
+    unit = unit_of(b.element)
+    (m, n), layout_c = _matrix(c)
+    k = b.shape[0]
+    warps = _groups(layout_c, unit, (m, n))
+    panels_b = panels_of(b, 0)
+    if warps is None or panels_b is None or k < unit.k:
+        return None
+    panels_a: Panels | None = None
+    in_a: dict[int, int] = {}
+    if isinstance(a, SharedType):
+        panels_a = panels_of(a, 1)
+        if panels_a is None:
+            return None
+    else:
+        if a.layout != operand_a(unit, (m, k), warps):
+            return None
+        in_a = _registers(a.layout)
+    in_c = _registers(layout_c)
+    columns = wgmma_columns(n // warps.columns)
+    steps: list[Async] = []
+    for m0 in range(0, m, unit.m * warps.rows):
+        for n0 in range(0, n // warps.columns, columns):
+            for k0 in range(0, k, unit.k):
+                if isinstance(a, SharedType):
+                    of_a: tuple[int, ...] | int = byte_of(a, m0, k0)
+                else:
+                    of_a = tuple(in_a[(m0 + row) * k + k0 + depth] for row, depth in places_a(unit))
+                of_c = tuple(in_c[(m0 + row) * n + n0 + column] for row, column in places_c(unit, columns))
+                steps.append(Async(of_c, of_a, byte_of(b, k0, n0), k0 == 0))
+    a_bases = [byte_of(a, row, 0) if isinstance(a, SharedType) else 0 for row in _rows(unit, warps)]
+    own = n // warps.columns
+    b_bases = [byte_of(b, 0, own << bit) for bit in range(warps.columns.bit_length() - 1)]
+    return Group(
+        columns,
+        unit.k,
+        tuple(steps),
+        panels_a,
+        panels_b,
+        (*a_bases, *([0] * len(b_bases))),
+        (*([0] * len(a_bases)), *b_bases),
+    )
+
+
+def _groups(layout: Layout, unit: Unit, shape: tuple[int, int]) -> Warps | None:
+    """How warps share a tile, where the 4 warps of a group have rows below each other."""
+    warps = warps_of(layout, unit, shape)
+    return warps if warps is not None and warps.rows >= WARP_GROUP and unit.m == 16 else None
+
+
+def _rows(unit: Unit, warps: Warps) -> Iterator[int]:
+    """The first row of the warp group whose number has one bit set, for each bit that goes down the rows."""
+    rows = WARP_GROUP
+    while rows < warps.rows:
+        yield unit.m * rows
+        rows *= 2

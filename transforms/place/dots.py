@@ -1,0 +1,323 @@
+"""Products of matrices: each `tt.dot` gets the unit that computes it, and its operands where that unit reads them.
+
+    %9 : tensor<x128, x128, f32, L> = tt.dot %6 %7 %8;
+
+becomes, on sm_90a,
+
+    %9 : shared<x128, x64, f16, …> = gpu.local_alloc @alignment=1024;
+    gpu.local_store %9 %6;
+    …
+    gpu.fence_async;
+    %11 : tensor<x128, x128, f32, L> = gpu.wgmma %9 %10 %8;
+    %12 : tensor<x128, x128, f32, L> = gpu.wgmma_wait %11 @0;
+
+elsewhere, or where the tile is too small for that, a `tt.dot` whose operands are converted to the fragments of
+mma.sync; and where no matrix unit can, a `gpu.dot_fma`. `anchors` tells the layout assignment the layouts of the sums,
+so that they stay where they are through loops; `place_dots` converts those that have others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, gpu, tt
+from ziggurat.codemodel.fragments import UNITS, Panels, Unit, Warps, accumulator, operand_a, operand_b, panels_for
+from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, moved
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, i1, with_element
+
+WGMMA_TARGET = "sm_90a"
+_WARP_GROUP = 4
+_WIDEST = 256  # Columns of a wgmma.
+_UNITS = {8: UNITS["m16n8k32"], 16: UNITS["m16n8k16"], 32: UNITS["m16n8k8"], 64: UNITS["m8n8k4"]}
+
+
+@attrs.frozen
+class Way:
+    """How a dot is computed: by "wgmma", "mma" (mma.sync) or "fma".
+
+    The operands are multiplied as `element` and added up as `sum`, in the layout `layout`. `thrice` is of tf32x3.
+    """
+
+    kind: str
+    element: ScalarType
+    sum: ScalarType
+    layout: Layout
+    unit: Unit | None = None
+    warps: Warps | None = None
+    thrice: bool = False
+
+
+def way_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False) -> Way:
+    """How a dot is computed on a target. `rows_first`: rows are not shared among warps where that can be."""
+    a, c = _tensor(op.a), _tensor(op.c)
+    element, of_c = _scalar(a), _scalar(c)
+    total = f32 if of_c == f16 else of_c
+    m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
+    thrice = element == f32 and op.input_precision is tt.InputPrecision.TF32X3
+    exact = element == f32 and op.input_precision is tt.InputPrecision.IEEE
+    if c.rank == 2 and not exact:
+        for factor in _factors(element, target):
+            unit = _UNITS[factor.bits]
+            if m < unit.m or n < unit.n or k < unit.k:
+                continue
+            wide = unit.m == 16 and m >= 64 and num_warps >= _WARP_GROUP
+            if target == WGMMA_TARGET and wide:
+                warps = _shared_out(unit, m, n, num_warps, Warps(_WARP_GROUP, 1, num_warps), rows_first=True)
+                kind = "wgmma"
+            else:
+                warps = _shared_out(unit, m, n, num_warps, Warps(1, 1, num_warps), rows_first=rows_first)
+                kind = "mma"
+            return Way(kind, factor, total, accumulator(unit, (m, n), warps), unit, warps, thrice)
+    return Way("fma", total, total, fma_layout(c.shape, num_warps))
+
+
+def _factors(element: ScalarType, target: str) -> tuple[ScalarType, ...]:
+    """The types as which elements may be multiplied by the matrix units, the best first."""
+    if not element.is_fp8:
+        return (element,)
+    return (f16,) if target in ("sm_80", "sm_86", "sm_87") else (element, f16)
+
+
+def _shared_out(unit: Unit, m: int, n: int, count: int, warps: Warps, *, rows_first: bool) -> Warps:
+    """Share a tile among all warps, as far as it goes: so that each has a tile as square as can be, or all columns."""
+    rows, columns = warps.rows, warps.columns
+    while rows * columns < count:
+        down, across = m // rows > unit.m, n // columns > unit.n
+        if down and (rows_first or not across or m // rows >= n // columns):
+            rows *= 2
+        elif across:
+            columns *= 2
+        else:
+            break
+    return Warps(rows, columns, count)
+
+
+def fma_layout(shape: tuple[int, ...], num_warps: int) -> Layout:
+    """A layout of a sum that threads compute by themselves: each has blocks of up to 4 × 4 neighbours."""
+    bits_n, bits_m = bits_of(shape[-1]), bits_of(shape[-2])
+    across = [1 << bit for bit in range(bits_n)]
+    down = [1 << bit for bit in range(bits_n, bits_n + bits_m)]
+    batch = [1 << bit for bit in range(bits_n + bits_m, sum(map(bits_of, shape)))]
+    spare = max(0, len(across) + len(down) + len(batch) - LANE_BITS - bits_of(num_warps))
+    of_n = min(2, len(across), (spare + 1) // 2)
+    of_m = min(2, len(down), spare - of_n)
+    registers = [*across[:of_n], *down[:of_m]]
+    across, down = across[of_n:], down[of_m:]
+    lanes = [*across[:3], *down]
+    rest = [*across[3:], *batch]
+    threads = [*lanes, *rest]
+    warp_bits = bits_of(num_warps)
+    lanes, warps, left = (
+        threads[:LANE_BITS],
+        threads[LANE_BITS : LANE_BITS + warp_bits],
+        threads[LANE_BITS + warp_bits :],
+    )
+    lanes += [0] * (LANE_BITS - len(lanes))
+    warps += [0] * (warp_bits - len(warps))
+    return Layout((*registers, *left), tuple(lanes), tuple(warps))
+
+
+def anchors(module: Op, target: str, num_warps: int) -> Callable[[Op], Layout | None]:
+    """For the layout assignment: the layout of the result of each dot of a module, None of other ops."""
+    rows_first = _is_chained(module)
+
+    def anchor(op: Op) -> Layout | None:
+        return way_of(op, target, num_warps, rows_first=rows_first).layout if isinstance(op, tt.Dot) else None
+
+    return anchor
+
+
+def place_dots(module: Op) -> Op:
+    """The GPU model in which each dot is one that can be emitted, its operands where its unit reads them.
+
+    Every value keeps its type, so its uses do not change.
+    """
+    assert isinstance(module, gpu.Module)
+    rows_first = _is_chained(module)
+
+    def placed(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, tt.Dot):
+            return None
+        way = way_of(op, module.target, module.num_warps, rows_first=rows_first)
+        a, b, c = operands
+        start = (
+            None if way.kind == "wgmma" and _is_zero(op.c) else _cast(builder, _laid(builder, c, way.layout), way.sum)
+        )
+        shape = _tensor(c).without_layout()
+        total = TensorType(shape.shape, way.sum, way.layout)
+        a, b = _cast(builder, a, way.element), _cast(builder, b, way.element)
+        if way.thrice:
+            made = _thrice(builder, way, a, b, start, total)
+        else:
+            if way.element == f32 and way.kind != "fma":
+                a, b = (builder.add(gpu.RoundTf32(value)) for value in (a, b))
+            made = _product(builder, way, _first(builder, way, a), _second(builder, way, b), start, total)
+        return _laid(builder, _cast(builder, made, _scalar(_tensor(c))), _layout(op.result))
+
+    return transform(module, placed, pass_name="dots")
+
+
+def _thrice(builder: Builder, way: Way, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
+    """a · b of f32 from three products of tf32: what the rounding leaves of an operand is an operand, too."""
+    halves: list[tuple[Value, Value]] = []
+    for value in (a, b):
+        high = builder.add(gpu.RoundTf32(value))
+        low = builder.add(gpu.RoundTf32(builder.add(arith.SubF(value, high))))
+        halves.append((high, low))
+    (high_a, low_a), (high_b, low_b) = halves
+    firsts = [_first(builder, way, value) for value in (high_a, low_a)]
+    seconds = [_second(builder, way, value) for value in (high_b, low_b)]
+    small = _product(builder, way, firsts[1], seconds[0], None, total)
+    small = _product(builder, way, firsts[0], seconds[1], small, total)
+    # Of an infinity, the rest is a NaN; the product of the high parts has what is right then.
+    zero = builder.add(arith.ConstantOp(0.0, total))
+    ordered = builder.add(arith.CmpF(small, small, arith.FloatPredicate.OEQ))
+    assert ordered.type == with_element(total, i1)
+    small = builder.add(arith.Select(ordered, small, zero))
+    if start is not None:
+        small = builder.add(arith.AddF(start, small))
+    return _product(builder, way, firsts[0], seconds[0], small, total)
+
+
+def _product(builder: Builder, way: Way, a: Value, b: Value, c: Value | None, total: TensorType) -> Value:
+    """a · b + c by the unit that was chosen; without c, from zero."""
+    accumulate = c is not None
+    if c is None:
+        c = builder.add(arith.ConstantOp(0.0 if way.sum.is_float else 0, total))
+    if way.kind == "mma":
+        return builder.add(tt.Dot(a, b, c))
+    if way.kind == "fma":
+        return builder.add(gpu.DotFma(a, b, c))
+    builder.add(gpu.FenceAsync())
+    begun = builder.add(gpu.Wgmma(a, b, c, accumulate=accumulate))
+    return builder.add(gpu.WgmmaWait(begun, pending=0))
+
+
+def _first(builder: Builder, way: Way, value: Value) -> Value:
+    """Operand a where the unit reads it: in registers as they are where that can be, else in shared memory."""
+    type_ = _tensor(value)
+    if way.kind == "fma":
+        return _stored(builder, value, _rows_together(type_.shape), 16)
+    assert way.unit is not None and way.warps is not None
+    shape = (type_.shape[0], type_.shape[1])
+    fragment = operand_a(way.unit, shape, way.warps)
+    if way.kind == "mma" or moved(_layout(value), fragment, type_.numel) is not None:
+        return _laid(builder, value, fragment)
+    return _in_panels(builder, value, 1, 64)
+
+
+def _second(builder: Builder, way: Way, value: Value) -> Value:
+    """Operand b where the unit reads it."""
+    type_ = _tensor(value)
+    if way.kind == "fma":
+        return _stored(builder, value, tuple(1 << bit for bit in range(bits_of(type_.numel))), 16)
+    assert way.unit is not None and way.warps is not None
+    shape = (type_.shape[0], type_.shape[1])
+    if way.kind == "mma":
+        return _laid(builder, value, operand_b(way.unit, shape, way.warps))
+    return _in_panels(builder, value, 0, min(_WIDEST, shape[1] // way.warps.columns))
+
+
+def _in_panels(builder: Builder, value: Value, k_axis: int, per_instruction: int) -> Value:
+    """A buffer for wgmma that holds the tensor, with the neighbours together that each thread has together."""
+    type_ = _tensor(value)
+    panels = panels_of_tensor(type_, k_axis, per_instruction)
+    shape = (type_.shape[0], type_.shape[1])
+    return _stored(builder, value, panels.offsets(shape, k_axis, _scalar(type_).bytes), panels.alignment)
+
+
+def panels_of_tensor(type_: TensorType, k_axis: int, per_instruction: int) -> Panels:
+    """How an operand of wgmma lies in shared memory when it comes from registers in this layout.
+
+    Only elements of 16 bits may have their neighbours along m or n.
+    """
+    assert type_.layout is not None
+    size = _scalar(type_).bytes
+    shape = (type_.shape[0], type_.shape[1])
+    along_k, across = (type_.layout.contiguous(shape, axis) for axis in (k_axis, 1 - k_axis))
+    found: Panels | None = None
+    if size == 2 and across > along_k:
+        found = panels_for(shape, k_axis, size, k_major=False, per_instruction=per_instruction)
+    found = found or panels_for(shape, k_axis, size, k_major=True, per_instruction=per_instruction)
+    assert found is not None, "k is long enough for the narrowest panels"
+    return found
+
+
+def _rows_together(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The offsets of a buffer of a, batches aside, with neighbours along m: threads beside each other read rows."""
+    bits_k, bits_m, bits = bits_of(shape[-1]), bits_of(shape[-2]), sum(map(bits_of, shape))
+    order = [*range(bits_k, bits_k + bits_m), *range(bits_k), *range(bits_k + bits_m, bits)]
+    return tuple(1 << bit for bit in order)
+
+
+def _stored(builder: Builder, value: Value, offsets: tuple[int, ...], alignment: int) -> Value:
+    type_ = _tensor(value)
+    shared = SharedType(type_.shape, _scalar(type_), offsets)
+    buffer = builder.add(gpu.LocalAlloc(shared, alignment=alignment))
+    builder.add(gpu.LocalStore(buffer, value))
+    return buffer
+
+
+def _laid(builder: Builder, value: Value, layout: Layout) -> Value:
+    type_ = _tensor(value)
+    if type_.layout == layout:
+        return value
+    return builder.add(gpu.ConvertLayout(value, TensorType(type_.shape, type_.element, layout)))
+
+
+def _cast(builder: Builder, value: Value, element: ScalarType) -> Value:
+    """The tensor with its elements as another type of the same kind."""
+    type_ = _tensor(value)
+    before = _scalar(type_)
+    if before == element:
+        return value
+    wanted = with_element(type_, element)
+    if not element.is_float:
+        return builder.add((arith.ExtSI if before.signed else arith.ExtUI)(value, wanted))
+    return builder.add((arith.ExtF if before.bits < element.bits else arith.TruncF)(value, wanted))
+
+
+def _is_chained(module: Op) -> bool:
+    """Whether the first operand of a dot comes from another dot: then each warp should have whole rows of both."""
+    return any(isinstance(op, tt.Dot) and _from_dot(op.a) for op in module.walk())
+
+
+def _from_dot(value: Value) -> bool:
+    seen: set[Value] = set()
+    work = [value]
+    while work:
+        value = work.pop()
+        if value in seen or not isinstance(value, OpResult) or isinstance(value.op, tt.Load | tt.DescriptorLoad):
+            continue
+        seen.add(value)
+        if isinstance(value.op, tt.Dot):
+            return True
+        work += value.op.operands
+    return False
+
+
+def _is_zero(value: Value) -> bool:
+    while isinstance(value, OpResult) and isinstance(value.op, tt.Splat | tt.Broadcast | gpu.ConvertLayout):
+        value = value.op.value
+    return isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) and value.op.value == 0
+
+
+def _tensor(value: Value) -> TensorType:
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def _scalar(type_: TensorType) -> ScalarType:
+    assert isinstance(type_.element, ScalarType)
+    return type_.element
+
+
+def _layout(value: Value) -> Layout:
+    layout = _tensor(value).layout
+    assert layout is not None
+    return layout
