@@ -162,6 +162,8 @@ from ziggurat.kernels import Kernel, kernel
 from ziggurat.running import run
 
 if TYPE_CHECKING:
+    from ziggurat.backend.cuda.memory import empty, to_device, to_host
+    from ziggurat.backend.cuda.tensormap import TensorDescriptor
     from ziggurat.backend.mlir import to_mlir
     from ziggurat.compiler import Compiled, compile
     from ziggurat.executing import execute
@@ -171,7 +173,11 @@ if TYPE_CHECKING:
 # What is imported at its first use, so that `import ziggurat` stays quick.
 _LATER = {
     "Compiled": "ziggurat.compiler",
+    "TensorDescriptor": "ziggurat.backend.cuda.tensormap",
     "compile": "ziggurat.compiler",
+    "empty": "ziggurat.backend.cuda.memory",
+    "to_device": "ziggurat.backend.cuda.memory",
+    "to_host": "ziggurat.backend.cuda.memory",
     "execute": "ziggurat.executing",
     "to_mlir": "ziggurat.backend.mlir",
     "for_": "ziggurat.frontends.tracing",
@@ -219,6 +225,7 @@ __all__ = [
     "ParseError",
     "ResourceError",
     "TargetError",
+    "TensorDescriptor",
     "Value",
     "VerifyError",
     "ZigguratError",
@@ -260,6 +267,7 @@ __all__ = [
     "div",
     "divisible",
     "dot",
+    "empty",
     "erf",
     "execute",
     "exp",
@@ -340,6 +348,8 @@ __all__ = [
     "sub",
     "sum",
     "tanh",
+    "to_device",
+    "to_host",
     "to_mlir",
     "to_text",
     "topk",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
@@ -29,7 +29,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextmanager
-def no_faults(doing: str, model: Callable[[], object], name: str) -> Iterator[None]:
+def no_faults(doing: str, model: Callable[[], object], name: str) -> Generator[None]:
     """What is raised inside and is not of the family of errors is our fault: it becomes an `InternalError`.
 
     So does a `BuildError`, as nobody but the compiler builds here. `doing` says what was going on with the kernel

@@ -48,6 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--num-warps", type=int, default=4, help="of the stages from gpu down (default: 4)")
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     show.set_defaults(run=_show)
+    cache = commands.add_parser("cache", help="list or clear the compiled kernels kept on disk")
+    cache.add_argument("what", nargs="?", choices=("list", "clear"), default="list")
+    cache.set_defaults(run=_cache)
     docs = commands.add_parser("docs", help="print the reference of the language, or of the ops")
     docs.add_argument("what", nargs="?", choices=("language", "ops"), default="language")
     docs.set_defaults(run=_docs)
@@ -80,6 +83,18 @@ def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namesp
     if isinstance(stage, str):
         return stage
     return to_html(stage) + "\n" if options.html else to_text(stage, locations=options.locations)
+
+
+def _cache(options: argparse.Namespace) -> str:
+    """The kernels that are kept, or how many were removed."""
+    from ziggurat.backend.cuda.cache import Cache
+
+    cache = Cache()
+    if options.what == "clear":
+        return f"removed {cache.clear()} kernel(s) from {cache.directory}\n"
+    entries = cache.entries()
+    lines = [f"{entry.key[:16]}  {entry.size:>9} bytes  {entry.target}  {entry.name}" for entry in entries]
+    return "\n".join([f"{len(entries)} kernel(s) in {cache.directory}", *lines]) + "\n"
 
 
 def _docs(options: argparse.Namespace) -> str:

@@ -50,8 +50,8 @@ def compile(
 ) -> Compiled:
     """Compile the kernel of a Triton model. No GPU is needed.
 
-    `num_warps` is a power of two up to 32; `exact_math` chooses IEEE division and square roots over the fast ones. Raises
-    `LaunchError` for options that do not fit, `ResourceError` where the kernel needs more than the target has.
+    `num_warps` is a power of two up to 32; `exact_math` chooses IEEE division and square roots over the fast ones.
+    Raises `LaunchError` for options that do not fit, `ResourceError` where the kernel needs more than the target has.
     """
     from ziggurat.backend.ptx.assemble import assemble
     from ziggurat.backend.ptx.emitter import Options

@@ -17,7 +17,9 @@ def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
     Raises `LaunchError` for anything else.
     """
     try:
-        given = tuple(grid) if hasattr(grid, "__iter__") and not isinstance(grid, str | dict) else (grid,)
+        given: tuple[Any, ...] = (
+            tuple(grid) if hasattr(grid, "__iter__") and not isinstance(grid, str | dict) else (grid,)
+        )
         sizes = tuple(operator.index(size) for size in given)
     except TypeError:
         sizes = ()

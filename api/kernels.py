@@ -51,7 +51,7 @@ class Kernel(Function):
 
     @public
     def attribution(self, *arguments: Any, **keywords: Any) -> Attribution:
-        """Which type each value of the Python model has for these arguments. Its `str` shows the model with the types."""
+        """Which type each value of the Python model has for these arguments. Its `str` is the model with the types."""
         types = signature_of(self, arguments, keywords).types
         with no_faults("attributing", lambda: self.model, self.name):
             return attribute(self, types)
@@ -60,8 +60,9 @@ class Kernel(Function):
     def triton(self, *arguments: Any, **keywords: Any) -> core.Module:
         """The Triton code model for argument types: `zg.i32`, `zg.ptr(zg.f32)`, `zg.divisible(zg.i32, 16)`.
 
-        A constexpr parameter takes its value; so may another, and is compiled in. Models are kept: the same arguments give the
-        same model. Raises `LaunchError` when the arguments do not fit the parameters, and the errors of the kernel.
+        A constexpr parameter takes its value; so may another, and is compiled in. Models are kept: the same arguments
+        give the same model. Raises `LaunchError` when the arguments do not fit the parameters, and the errors of the
+        kernel.
         """
         return self.model_for(signature_of(self, arguments, keywords))
 
@@ -142,7 +143,7 @@ class Kernel(Function):
         names: list[str] = []
         values: list[Any] = []
         for name, given in bound.items():
-            if name in constexprs:
+            if name in constexprs or given is None:  # None is compiled in: an argument that is left out.
                 types.append(constant_of(self, name, given))
                 continue
             if is_array(given):
@@ -166,7 +167,7 @@ class Kernel(Function):
         except LaunchError as error:
             raise LaunchError(f"'{name}' of '{self.name}': {error.summary}") from None
         if scalar is None:
-            got = "None" if given is None else f"the type {given}" if isinstance(given, Type) else type(given).__name__
+            got = f"the type {given}" if isinstance(given, Type) else type(given).__name__
             listed = isinstance(given, (list, tuple, range))
             raise LaunchError(
                 f"'{name}' of '{self.name}' takes an array or a number, got {got}",
@@ -214,5 +215,5 @@ def kernel(fn: Callable[..., Any] | None = None, /, *, do_not_specialize: Iterab
     `do_not_specialize` names parameters for whose values (divisible by 16 or not) no model of their own is made.
     """
     if fn is None:
-        return lambda given: Kernel(given, do_not_specialize)
+        return functools.partial(Kernel, do_not_specialize=do_not_specialize)
     return Kernel(fn, do_not_specialize)

@@ -14,8 +14,8 @@ from ziggurat.transforms.attribution import attribute
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.simplify.dce import remove_unused
 
-# What is done to a Triton model before a user sees it. The model stays as the kernel's author wrote it: nothing is folded,
-# shared or hoisted; only constants that became attributes, and reads of variables, are gone.
+# What is done to a Triton model before a user sees it. The model stays as the kernel's author wrote it: nothing is
+# folded, shared or hoisted; only constants that became attributes are gone.
 TIDY: tuple[Callable[[Op], Op], ...] = (remove_unused,)
 
 

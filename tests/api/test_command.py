@@ -4,7 +4,7 @@ import pytest
 
 from ziggurat.command import main
 
-SOURCE = '''
+SOURCE = """
 import ziggurat as zg
 
 @zg.kernel
@@ -12,7 +12,7 @@ def add_one(x_ptr, n, B: zg.constexpr):
     at = zg.arange(0, B)
     mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
     zg.store(zg.add(x_ptr, at), zg.add(zg.load(zg.add(x_ptr, at), mask), 1), mask)
-'''
+"""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def file(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--stage", "python"], ['func @"add_one"', 'invoke %', '@"zg.arange"']),
+        (["--stage", "python"], ['func @"add_one"', "invoke %", '@"zg.arange"']),
         (["ptr<f32>, i32, 64"], ["tt.make_range @start=0 @end=64", "tt.store"]),
         (["ptr<f32>, i32, 64", "--stage", "mlir"], ["tt.func public", "tensor<64xf32>"]),
         (["ptr<f32>, i32, 64", "--locations"], ["@loc=", "kernels.py"]),
@@ -52,3 +52,26 @@ def test_docs(capsys):
     assert "zg.load" in capsys.readouterr().out
     assert main(["docs", "ops"]) == 0
     assert "tt.load" in capsys.readouterr().out
+
+
+def test_the_cache_is_listed_and_cleared(tmp_path, monkeypatch, capsys):
+    from ziggurat.backend.cuda import cache
+    from ziggurat.backend.cuda.binary import Binary, Parameter
+
+    monkeypatch.setattr(cache, "default_directory", lambda: tmp_path)
+    kept = cache.Cache(tmp_path)
+    kept.put("ab" * 32, Binary("k", "// ptx", 4, 0, (Parameter("ptr"),), "sm_90a", "add"))
+    monkeypatch.setattr("ziggurat.backend.cuda.cache.Cache", lambda: kept)
+    assert main(["cache"]) == 0
+    assert "1 kernel(s)" in (text := capsys.readouterr().out) and "sm_90a  add" in text
+    assert main(["cache", "clear"]) == 0
+    assert "removed 1 kernel(s)" in capsys.readouterr().out
+    assert kept.entries() == []
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"), [("gpu", "gpu.module"), ("llvm", "define ptx_kernel"), ("ptx", ".target sm_80")]
+)
+def test_show_prints_the_stages_below(file, capsys, stage, words):
+    assert main(["show", file, "ptr<f32>, i32, 64", "--stage", stage, "--target", "sm_80", "--num-warps", "2"]) == 0
+    assert words in capsys.readouterr().out
