@@ -16,10 +16,9 @@ def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
 
     Raises `LaunchError` for anything else.
     """
+    listed = hasattr(grid, "__iter__") and type(grid) not in (str, dict)
     try:
-        given: tuple[Any, ...] = (
-            tuple(grid) if hasattr(grid, "__iter__") and not isinstance(grid, str | dict) else (grid,)
-        )
+        given: tuple[Any, ...] = tuple(grid) if listed else (grid,)
         sizes = tuple(operator.index(size) for size in given)
     except TypeError:
         sizes = ()

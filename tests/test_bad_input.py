@@ -79,7 +79,7 @@ def read_only() -> Any:
 
 
 NO_ARGUMENTS: dict[str, Any] = {
-    "list": [1.0, 2.0], "string": "x", "None": None, "complex": 1j, "object": object(), "class": np.ndarray, "dict": {},
+    "list": [1.0, 2.0], "string": "x", "complex": 1j, "object": object(), "class": np.ndarray, "dict": {},
     "tuple": (1, 2), "dtype": zg.f32, "type": P32, "bytes": b"abc", "memory": memoryview(b"abc"), "range": range(3),
     "function": abs, "Decimal": Decimal(1), "long double": np.longdouble(1), "date": np.datetime64("2020"),
     "objects": X.astype(object), "big endian": X.astype(">f4"), "strings": X.astype("S3"), "complexes": X.astype("c8"),
@@ -120,6 +120,11 @@ WRONG_KINDS = {
 def test_wrong_kinds_of_arguments(what: str):
     changed, message = WRONG_KINDS[what]
     assert message in str(failure(lambda: launch(**changed)))
+
+
+def test_none_is_a_constant_that_has_no_elements():
+    error = failure(lambda: launch(x_ptr=None))
+    assert error.summary == "zg.add: 'a' is a value; got None" and error.location is not None
 
 
 def test_what_a_launch_takes_though_it_looks_odd():
