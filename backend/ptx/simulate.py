@@ -2,10 +2,10 @@
 
     simulate(to_llvm(model), num_warps=4, shared=model.shared, grid=(2,), arguments=[x, y, 1024])
 
-It reads the LLVM text that our emitters write (not all of LLVM), inline assembly included, and it is strict: control
-must be the same in all threads, accesses must be aligned and inside the arrays, shared memory begins as noise, and an
-access that conflicts with one of another thread since the last barrier is a `SimulationError`. It is slow, and it is
-a judge: what it gives is compared with what the reference gives.
+It reads the LLVM text that our emitters write (not all of LLVM), inline assembly included, and it is strict: all
+threads must come to a barrier or a shuffle together, accesses must be aligned and inside the arrays, shared memory
+begins as noise, and an access that conflicts with one of another thread since the last barrier is a `SimulationError`.
+It is slow, and it is a judge: what it gives is compared with what the reference gives.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNITS: dict[str, Callable[[Any, str, list[Any]], list[Array]]] = {}
 
 
 class SimulationError(Exception):
-    """The emitted text does what no program may do: a race, an access outside, control that differs among threads."""
+    """The emitted text does what no program may do: a race, an access outside, a barrier for some."""
 
 
 def _split(text: str) -> list[str]:
@@ -155,6 +155,7 @@ class _Program:
         self.shared = _Shared(shared, 0)
         self.memory: list[Array] = [array.reshape(-1).view(np.uint8) for array in arrays]
         self.values: dict[str, Any] = {}
+        self.active = np.ones(threads, bool)
         self.program: tuple[int, ...] = (0, 0, 0)
         self.grid: tuple[int, ...] = (1, 1, 1)
 
@@ -229,34 +230,66 @@ class _Program:
     # Control.
 
     def run(self) -> None:
-        label, before = "entry", ""
-        while label:
-            label, before = self._block(label, before), label
+        """Run the threads that are in the earliest block, until all have returned. Where paths part, they meet again in
+        the first block that all come to."""
+        labels = list(self.blocks)
+        numbers = {label: number for number, label in enumerate(labels)}
+        at = np.zeros(self.threads, np.int64)
+        before = np.full(self.threads, -1)
+        while (current := int(at.min())) < len(labels):
+            self.active = at == current
+            following = self._block(
+                labels[current], [labels[n] for n in np.unique(before[self.active]) if n >= 0], before
+            )
+            before = np.where(self.active, current, before)
+            at = np.where(self.active, following(numbers), at)
 
-    def _block(self, label: str, before: str) -> str:
+    def _block(self, label: str, sources: list[str], before: Array) -> Callable[[dict[str, int]], Array]:
+        """Run a block. `sources` are the blocks that the active threads come from. Gives where each goes, by number."""
+        names = list(self.blocks)
         arriving: dict[str, Any] = {}
         for line in self.blocks[label]:
             if " = phi " in line:
                 name, _, rest = line.partition(" = phi ")
                 kind = rest[: rest.index(" [")]
-                token = re.search(rf"\[ (\S+), %{re.escape(before)} \]", rest)
-                assert token is not None, line
-                arriving[name] = self.get(kind, token[1])
+                value: Any = None
+                for source in sources:
+                    token = re.search(rf"\[ (\S+), %{re.escape(source)} \]", rest)
+                    assert token is not None, line
+                    found = self.get(kind, token[1])
+                    value = found if value is None else np.where(before == names.index(source), found, value)
+                arriving[name] = value
                 continue
-            self.values.update(arriving)
+            for name, value in arriving.items():
+                self._set(name, value)
             arriving = {}
             if line.startswith("br label"):
-                return line.split("%")[1]
+                target = line.split("%")[1]
+                return lambda numbers: np.array(numbers[target])
             if line.startswith("br i1"):
-                condition, then, otherwise = _split(line[3:])
+                condition, *ways = _split(line[3:])
                 taken = self.operand(condition)
-                if taken.any() != taken.all():
-                    raise SimulationError(f"control differs among threads: {line}")
-                return (then if taken[0] else otherwise).split("%")[1]
+                then, otherwise = (way.split("%")[1] for way in ways)
+                return lambda numbers: np.where(taken, numbers[then], numbers[otherwise])
             if line == "ret void":
-                return ""
+                return lambda numbers: np.array(len(numbers))
             self._instruction(line)
         raise AssertionError("a block without an end")
+
+    def _set(self, name: str, value: Any) -> None:
+        """Give a name its value in the active threads."""
+        old = self.values.get(name)
+        if old is None or self.active.all():
+            self.values[name] = value
+        elif isinstance(value, list):
+            self.values[name] = [np.where(self.active, new, was) for new, was in zip(value, old, strict=True)]
+        else:
+            self.values[name] = np.where(self.active, value, old)
+
+    def together(self, what: str) -> None:
+        """Raise unless all threads are here."""
+        if not self.active.all():
+            raise SimulationError(f"not all threads come to {what}")
 
     def _instruction(self, line: str) -> None:
         name, _, text = line.partition(" = ") if line.startswith("%") else ("", "", line)
@@ -277,7 +310,7 @@ class _Program:
         else:
             raise NotImplementedError(line)
         if name:
-            self.values[name] = made
+            self._set(name, made)
 
     def _icmp(self, rest: str) -> Array:
         predicate, _, rest = rest.partition(" ")
@@ -337,16 +370,14 @@ class _Program:
         kind, pointer, _ = _split(rest)
         count, element = _vector(kind)
         dtype = _dtype(element)
-        everyone = np.ones(self.threads, bool)
         blank = [np.zeros(self.threads, dtype)] * count
-        found = self.load(self._space(pointer), self.operand(pointer), dtype, count, everyone, blank)
+        found = self.load(self._space(pointer), self.operand(pointer), dtype, count, self.active, blank)
         return found if count > 1 else found[0]
 
     def _store(self, rest: str) -> None:
         value, pointer, _ = _split(rest)
         given: list[Array] = self.operand(value) if value.startswith("<") else [self.operand(value)]
-        everyone = np.ones(self.threads, bool)
-        self.store(self._space(pointer), self.operand(pointer), given, everyone)
+        self.store(self._space(pointer), self.operand(pointer), given, self.active)
 
     def _insertelement(self, rest: str) -> Any:
         vector, value, index = _split(rest)
@@ -380,7 +411,7 @@ class _Program:
         if name.startswith("shfl.sync."):
             return self._shuffle(name.split(".")[2], arguments[1], arguments[2].astype(np.int64))
         if name == "assume":
-            assert arguments[0].all()
+            assert arguments[0][self.active].all()
             return None
         name = name.split(".")[0]
         if name in _SIGNED_FUNCTIONS:
@@ -394,6 +425,7 @@ class _Program:
         return _FUNCTIONS[name](*arguments)
 
     def _shuffle(self, how: str, word: Array, by: Array) -> Array:
+        self.together("a shuffle")
         lane, warp = self.numbers % 32, self.numbers & ~31
         source = {"bfly": lane ^ by, "idx": by & 31, "up": lane - by, "down": lane + by}[how]
         source = np.where((source < 0) | (source > 31), lane, source)
@@ -415,10 +447,10 @@ class _Program:
         return None if not outputs else operands[0] if outputs == 1 else operands[:outputs]
 
     def _statement(self, text: str, operands: list[Any], kinds: list[str]) -> None:
-        mask = np.ones(self.threads, bool)
+        mask = self.active
         if text.startswith("@"):
             guard, _, text = text.partition(" ")
-            mask = operands[int(guard[2:])]
+            mask = mask & operands[int(guard[2:])]
         opcode, _, rest = text.partition(" ")
         numbers = [int(number) for number in re.findall(r"\$(\d+)", rest)]
         part = opcode.split(".")
@@ -426,6 +458,7 @@ class _Program:
         offset = re.search(r"\$\d+ \+ (\d+) \]", rest)
         shift = int(offset[1]) if offset else 0
         if part[0] == "bar":
+            self.together("a barrier")
             self.shared.barrier()
         elif part[0] == "mov":
             operands[numbers[0]] = operands[numbers[1]]
