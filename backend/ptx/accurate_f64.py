@@ -97,7 +97,7 @@ def _exp2() -> Routine:
 
 
 def _logarithm(name: str, base_2: bool) -> Routine:
-    """x is m · 2^e with m between √½ and √2; log m by s = f / (2 + f), where f is m - 1 (FreeBSD's msun explains it)."""
+    """x is m · 2^e with m between √½ and √2; log m by s = f / (2 + f), where f is m - 1."""
     r = Real(name, "double")
     tiny = r.compare("olt", "%a0", 2.2250738585072014e-308)
     x = r.select(tiny, r.mul("%a0", 2.0**54), "%a0")

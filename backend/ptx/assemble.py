@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.ptx import (  # They fill the table.
+    atomics,
     casts,
     control,
     crossing,
@@ -17,6 +18,7 @@ from ziggurat.backend.ptx import (  # They fill the table.
     functions,
     matrix,
     memory,
+    remainders,
     shared,
     tensors,
 )
@@ -25,7 +27,7 @@ from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import PtrType
 
-PARTS = (casts, control, crossing, elementwise, functions, matrix, memory, shared, tensors)
+PARTS = (atomics, casts, control, crossing, elementwise, functions, matrix, memory, remainders, shared, tensors)
 
 # The PTX version that is asked for; drivers since CUDA 12.8 know it.
 _PTX_FEATURE = {"sm_80": "+ptx87", "sm_86": "+ptx87", "sm_89": "+ptx87", "sm_90": "+ptx87", "sm_90a": "+ptx87"}

@@ -1,7 +1,8 @@
 """Emission of conversions: between floats, integers, and both; of bits and of addresses.
 
-What a target has no instruction for is done with integers, in a routine of the module. Numbers come out as the reference
-interpreter has them: 8-bit floats saturate, integers saturate and take NaN as 0, and nothing is rounded twice.
+What a target has no instruction for is done with integers, in a routine of the module. Numbers come out as the
+reference interpreter has them: 8-bit floats saturate, integers saturate and take NaN as 0, and nothing is rounded
+twice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The emitter: a GPU model, op by op, as LLVM text for one thread.
 
-A scalar is one LLVM value, a tensor a list of them: one for each register number of its layout, where registers that hold copies share
-the value. What an op emits is a function registered for its class with `@emits`; it gets the emitter and the op, and gives the
-value (a str, a list, or a tuple of these for a Tuple).
+A scalar is one LLVM value, a tensor a list of them: one for each register number of its layout, where registers that
+hold copies share the value. What an op emits is a function registered for its class with `@emits`; it gets the emitter
+and the op, and gives the value (a str, a list, or a tuple of these for a Tuple).
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Emitter:
         self.labels: dict[Block, str] = {}
         self.incoming: dict[Block, list[tuple[list[Emitted], str]]] = {}
         self._count = 0
+        self._slot = 0
         self._entry: dict[Any, str] = {}
         self._into = self.lines
 
@@ -101,6 +102,15 @@ class Emitter:
             self.declarations.update(routine.declared)
             self.variables.update(routine.variables)
             self.definitions[name] = routine.text
+
+    def slot(self, size: int) -> str:
+        """Shared memory of at least `size` bytes, for what threads tell each other within one op; its name.
+
+        All ops share it: each has a barrier after its writes, and one after its reads.
+        """
+        self._slot = max(self._slot, size, 16)
+        self.variables["zg_slot"] = f"@zg_slot = internal addrspace(3) global [{self._slot} x i8] undef, align 16"
+        return "@zg_slot"
 
     def call(self, result: str, function: str, *arguments: tuple[str, str], attributes: str = "") -> str:
         """Call an external function, declaring it. `arguments` are (type, value)."""
@@ -150,7 +160,7 @@ class Emitter:
         return self.once("thread", lambda: self.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x"))
 
     def linear(self, bits: Sequence[int], key: Any = None) -> str:
-        """The xor of `bits[i]` over the bits i that are set in the thread's number: a linear map of threads to numbers."""
+        """The xor of `bits[i]` over the bits i set in the thread's number: a linear map of threads to numbers."""
         wanted = tuple(bits)
         return self.once(("linear", wanted), lambda: self._linear(wanted))
 

@@ -1,8 +1,8 @@
 """Emission of the math dialect.
 
-Of f32, exp, exp2, log, log2, sqrt and rsqrt are the machine's fast instructions, as in Triton; with `exact_math` they are
-accurate. sin, cos, tanh and erf are routines (`accurate_f32.py`), as is everything of f64 (`accurate_f64.py`). Smaller
-floats are computed with in f32. `docs/accuracy.md` has the error bounds.
+Of f32, exp, exp2, log, log2, sqrt and rsqrt are the machine's fast instructions, as in Triton; with `exact_math` they
+are accurate. sin, cos, tanh and erf are routines (`accurate_f32.py`), as is everything of f64 (`accurate_f64.py`).
+Smaller floats are computed with in f32. `docs/accuracy.md` has the error bounds.
 """
 
 from __future__ import annotations

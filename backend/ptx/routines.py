@@ -159,7 +159,7 @@ class Real(Routine):
         return self.emit(f"bitcast {self.bits_kind} {bits} to {self.kind}")
 
     def nearest(self, x: str, factor: float = 1.0) -> tuple[str, str]:
-        """The whole number nearest to factor · x: as a float, and as an integer whose lowest 20 bits and sign are right.
+        """The whole number nearest to factor · x, as a float and as an integer, if it is less than 2^22 or 2^31.
 
         Adding a large number lets the sum be rounded there; so NaN stays NaN, and no conversion can be undefined.
         """

@@ -42,8 +42,8 @@ def narrow(emitter: Emitter, value: str, target: ScalarType, rounding: Rounding)
 
 
 def _narrow(name: str, target: ScalarType, rounding: Rounding) -> Routine:
-    """Above the smallest normal number, the bits are shifted into place and rounded as an integer, so that a carry moves on
-    to the exponent; below it, the last place has a fixed weight."""
+    """Above the smallest normal number, the bits are shifted into place and rounded as an integer, so that a carry
+    moves on to the exponent; below it, the last place has a fixed weight."""
     digits, bias, largest, nan = (2, 15, 0x7B, 0x7F) if target == f8e5m2 else (3, 7, 0x7E, 0x7F)
     shift = 23 - digits
     smallest = 127 - bias + 1  # The exponent field, in an f32, of the smallest normal number.

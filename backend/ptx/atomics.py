@@ -1,0 +1,380 @@
+"""Emission of atomic accesses of global memory.
+
+One of the threads that hold copies of an element does it. What has an instruction is that instruction under a
+predicate: `red` where nobody uses the result, else `atom`. The rest (integers of 8 and 16 bits, `fmax` of small floats
+…) is a loop around compare-and-swap; 8-bit ones swap the aligned word of 32 bits around them.
+
+* The largest and the smallest of floats of 32 and 64 bits are those of their bits, as signed integers if the value is
+  positive, and as unsigned ones the other way around if it is negative. A value of NaN changes nothing; a NaN that
+  is in memory stays there, unlike in the reference.
+* `atom.add.f32` takes subnormals in global memory as zeros (PTX ISA, "atom").
+* A release covers what all threads of the program wrote before: they meet at a barrier first. After an acquire whose
+  result is used they meet again. Where the result is not used, nothing can follow from what was read, and `red`
+  knows no acquire: acq_rel becomes release there, and acquire relaxed.
+* Lowering sends the result to the threads with copies through a buffer, and then nothing more is done here (`_told`).
+  Otherwise lanes get it by a shuffle, and warps through `@zg_slot` in shared memory, with a barrier before it is
+  read and one before it may be written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ziggurat.backend.ptx.casts import rounded, widened
+from ziggurat.backend.ptx.crossing import shuffled
+from ziggurat.backend.ptx.elementwise import choose
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
+from ziggurat.backend.ptx.memory import both, from_memory, to_memory
+from ziggurat.backend.ptx.numbers import llvm_type, scalar_of
+from ziggurat.backend.ptx.tensors import unique_registers
+from ziggurat.codemodel.dialects import arith, gpu, tt
+from ziggurat.codemodel.dialects.tt import AtomicKind, MemScope, MemSemantic
+from ziggurat.codemodel.layout import Layout, replicated
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64
+
+Update = Callable[[str], tuple[str, str | None]]
+
+_REGISTERS = {16: "h", 32: "r", 64: "l"}
+_BITWISE = {AtomicKind.AND: "and", AtomicKind.OR: "or", AtomicKind.XOR: "xor"}
+_SIGNED = {AtomicKind.MAX: "max.s", AtomicKind.MIN: "min.s", AtomicKind.UMAX: "max.u", AtomicKind.UMIN: "min.u"}
+_CHOICES = {AtomicKind.FMAX: arith.MaxNumF, AtomicKind.FMIN: arith.MinNumF}
+_FLOAT_ADDS = {f16: "add.noftz.f16", bf16: "add.noftz.bf16", f32: "add.f32", f64: "add.f64"}
+
+
+def barrier(emitter: Emitter) -> None:
+    """All threads of the program meet, and see what the others wrote."""
+    emitter.asm("void", "bar.sync 0;", "~{memory}", effect=True)
+
+
+def _instruction(emitter: Emitter, kind: AtomicKind, scalar: ScalarType) -> str | None:
+    """What follows the address space in the name of the instruction, where there is one."""
+    bits = scalar.bits
+    if kind is AtomicKind.FADD and (scalar != bf16 or emitter.capability >= 90):
+        return _FLOAT_ADDS.get(scalar)
+    if bits < 32:
+        return None
+    if kind is AtomicKind.ADD:
+        return f"add.u{bits}"
+    if kind is AtomicKind.XCHG:
+        return f"exch.b{bits}"
+    if kind in _SIGNED:
+        return f"{_SIGNED[kind]}{bits}"
+    return f"{_BITWISE[kind]}.b{bits}" if kind in _BITWISE else None
+
+
+class _Access:
+    """One atomic op: its order, its scope, and whether its result is used."""
+
+    def __init__(self, op: tt.AtomicRMW | tt.AtomicCAS) -> None:
+        self.used = bool(op.result.uses)
+        self.sem = op.sem
+        if not self.used:
+            weaker = {MemSemantic.ACQ_REL: MemSemantic.RELEASE, MemSemantic.ACQUIRE: MemSemantic.RELAXED}
+            self.sem = weaker.get(op.sem, op.sem)
+        self.scope: MemScope = op.scope
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.sem.value}.{self.scope.value}.global"
+
+    @property
+    def releases(self) -> bool:
+        return self.sem in (MemSemantic.RELEASE, MemSemantic.ACQ_REL)
+
+    @property
+    def acquires(self) -> bool:
+        return self.sem in (MemSemantic.ACQUIRE, MemSemantic.ACQ_REL)
+
+    def native(
+        self, emitter: Emitter, names: list[tuple[str, str]], bits: int, given: list[str], address: str, used: bool
+    ) -> str:
+        """Instructions under their predicates: (name, predicate), with the values given, all of this width."""
+        register, kind = _REGISTERS[bits], f"i{bits}"
+        first = 1 if used else 0
+        operands = ", ".join(f"${first + 1 + index}" for index in range(len(given)))
+        lines: list[str] = []
+        predicates: list[str] = []
+        for name, predicate in names:
+            guard = ""
+            if predicate:
+                predicates.append(predicate)
+                guard = f"@${first + len(given) + len(predicates)} "
+            head = f"atom.{self.prefix}.{name} $0," if used else f"red.{self.prefix}.{name}"
+            lines.append(f"{guard}{head} [ ${first} + 0 ], {operands};")
+        # Of two instructions one is not done: the result must not take the place of an operand of the other.
+        result = [f"=&{register}"] if used else []
+        constraints = [*result, "l", *[register] * len(given), *["b"] * len(predicates), "~{memory}"]
+        arguments = [("ptr addrspace(1)", address), *((kind, value) for value in given)]
+        arguments += [("i1", predicate) for predicate in predicates]
+        return emitter.asm(kind if used else "void", " ".join(lines), ",".join(constraints), *arguments, effect=True)
+
+
+def _float_choice(
+    emitter: Emitter, access: _Access, kind: AtomicKind, scalar: ScalarType, address: str, value: str, mask: str | None
+) -> str:
+    """The larger or smaller float by its bits."""
+    whole, number = f"i{scalar.bits}", llvm_type(scalar)
+    name, other = ("max", "min") if kind is AtomicKind.FMAX else ("min", "max")
+    known = emitter.emit(f"fcmp ord {number} {value}, {value}")
+    identity = "0xFFF0000000000000" if kind is AtomicKind.FMAX else "0x7FF0000000000000"
+    value = emitter.emit(f"select i1 {known}, {number} {value}, {number} {identity}")
+    bits = emitter.emit(f"bitcast {number} {value} to {whole}")
+    positive = emitter.emit(f"icmp sge {whole} {bits}, 0")
+    negative = emitter.emit(f"icmp slt {whole} {bits}, 0")
+    first, second = both(emitter, mask, positive), both(emitter, mask, negative)
+    assert first is not None and second is not None
+    names = [(f"{name}.s{scalar.bits}", first), (f"{other}.u{scalar.bits}", second)]
+    return access.native(emitter, names, scalar.bits, [bits], address, access.used)
+
+
+# Loops.
+
+
+def _combined(emitter: Emitter, kind: AtomicKind, scalar: ScalarType, old: str, value: str) -> str:
+    """What an access writes, in the type of the element."""
+    number = llvm_type(scalar)
+    if kind is AtomicKind.XCHG:
+        return value
+    if kind is AtomicKind.FADD:
+        wide = [widened(emitter, item, scalar) for item in (old, value)]
+        return rounded(emitter, emitter.emit(f"fadd float {wide[0]}, {wide[1]}"), scalar)
+    if kind in _CHOICES:
+        return choose(emitter, _CHOICES[kind], scalar, old, value)
+    if kind is AtomicKind.ADD:
+        return emitter.emit(f"add {number} {old}, {value}")
+    if kind in _BITWISE:
+        return emitter.emit(f"{_BITWISE[kind]} {number} {old}, {value}")
+    function = {AtomicKind.MAX: "smax", AtomicKind.MIN: "smin", AtomicKind.UMAX: "umax", AtomicKind.UMIN: "umin"}[kind]
+    return emitter.call(number, f"llvm.{function}.{number}", (number, old), (number, value))
+
+
+class _Word:
+    """The 16 or 32 bits that compare-and-swap swaps around an element, and the place of the element in them."""
+
+    def __init__(self, emitter: Emitter, scalar: ScalarType, address: str) -> None:
+        self.emitter = emitter
+        self.scalar = scalar
+        self.size = 8 * scalar.bytes
+        self.bits = max(16, self.size) if self.size != 8 else 32
+        self.kind = f"i{self.bits}"
+        self.address = address
+        self.shift = ""
+        if self.size == 8:
+            number = emitter.emit(f"ptrtoint ptr addrspace(1) {address} to i64")
+            byte = emitter.emit(f"and i64 {number}, 3")
+            number = emitter.emit(f"and i64 {number}, -4")
+            self.address = emitter.emit(f"inttoptr i64 {number} to ptr addrspace(1)")
+            byte = emitter.emit(f"trunc i64 {byte} to i32")
+            self.shift = emitter.emit(f"shl i32 {byte}, 3")
+            mask = emitter.emit(f"shl i32 255, {self.shift}")
+            self.rest = emitter.emit(f"xor i32 {mask}, -1")
+
+    def read(self, scope: MemScope) -> str:
+        """The word in memory."""
+        text = f"ld.relaxed.{scope.value}.global.b{self.bits} $0, [ $1 + 0 ];"
+        constraints = f"={_REGISTERS[self.bits]},l,~{{memory}}"
+        return self.emitter.asm(self.kind, text, constraints, ("ptr addrspace(1)", self.address), effect=True)
+
+    def element(self, word: str) -> str:
+        """The bits of the element in a word, as an integer of its size in memory."""
+        if not self.shift:
+            return word
+        moved = self.emitter.emit(f"lshr i32 {word}, {self.shift}")
+        return self.emitter.emit(f"trunc i32 {moved} to i8")
+
+    def replaced(self, word: str, element: str) -> str:
+        """The word with another element in it."""
+        if not self.shift:
+            return element
+        kept = self.emitter.emit(f"and i32 {word}, {self.rest}")
+        moved = self.emitter.emit(f"zext i8 {element} to i32")
+        moved = self.emitter.emit(f"shl i32 {moved}, {self.shift}")
+        return self.emitter.emit(f"or i32 {kept}, {moved}")
+
+    def swap(self, access: _Access, expected: str, new: str) -> str:
+        """Write the new word where memory holds the expected one; what it held."""
+        return access.native(self.emitter, [(f"cas.b{self.bits}", "")], self.bits, [expected, new], self.address, True)
+
+
+def _loop(emitter: Emitter, access: _Access, scalar: ScalarType, address: str, mask: str | None, update: Update) -> str:
+    """Read a word, and try to swap it for the updated one until nobody else came between. Gives the element's old bits.
+
+    `update` has what to write for the old bits, and a condition under which nothing is written after all.
+    """
+    size = f"i{8 * scalar.bytes}"
+    begin, head, again, after = (emitter.name(hint) for hint in ("swap", "try", "again", "done"))
+    outside = emitter.label
+    if mask is None:
+        emitter.line(f"br label %{begin}")
+    else:
+        emitter.line(f"br i1 {mask}, label %{begin}, label %{after}")
+    emitter.start(begin)
+    word = _Word(emitter, scalar, address)
+    initial = word.read(access.scope)
+    emitter.line(f"br label %{head}")
+    emitter.start(head)
+    place = len(emitter.lines)
+    current = f"%{emitter.name()}"
+    old = word.element(current)
+    new, stop = update(old)
+    ends = [(old, again)]
+    if stop is not None:
+        emitter.line(f"br i1 {stop}, label %{after}, label %{again}")
+        ends.append((old, head))
+    else:
+        emitter.line(f"br label %{again}")
+    emitter.start(again)
+    found = word.swap(access, current, word.replaced(current, new))
+    good = emitter.emit(f"icmp eq {word.kind} {found}, {current}")
+    emitter.line(f"br i1 {good}, label %{after}, label %{head}")
+    emitter.lines.insert(place, f"  {current} = phi {word.kind} [ {initial}, %{begin} ], [ {found}, %{again} ]")
+    emitter.start(after)
+    if mask is not None:
+        ends.append(("0", outside))
+    return emitter.emit(f"phi {size} " + ", ".join(f"[ {value}, %{label} ]" for value, label in ends))
+
+
+# The ops.
+
+
+def _update(
+    emitter: Emitter, access: _Access, kind: AtomicKind, scalar: ScalarType, address: str, value: str, mask: str | None
+) -> str:
+    """One read-modify-write; the bits of the element that was in memory."""
+    if kind in _CHOICES and scalar.bits >= 32:
+        return _float_choice(emitter, access, kind, scalar, address, value, mask)
+    name = _instruction(emitter, kind, scalar)
+    if name is not None:
+        bits = to_memory(emitter, value, scalar)
+        used = access.used or kind is AtomicKind.XCHG  # There is no `red.exch`.
+        return access.native(emitter, [(name, mask or "")], scalar.bits, [bits], address, used)
+
+    def update(old: str) -> tuple[str, None]:
+        new = _combined(emitter, kind, scalar, from_memory(emitter, old, scalar), value)
+        return to_memory(emitter, new, scalar), None
+
+    return _loop(emitter, access, scalar, address, mask, update)
+
+
+def _swap(
+    emitter: Emitter, access: _Access, scalar: ScalarType, address: str, compare: str, value: str, mask: str | None
+) -> str:
+    """One compare-and-swap; the bits of the element that was in memory."""
+    expected, new = (to_memory(emitter, item, scalar) for item in (compare, value))
+    if 8 * scalar.bytes >= 16:
+        bits = 8 * scalar.bytes
+        return access.native(emitter, [(f"cas.b{bits}", mask or "")], bits, [expected, new], address, True)
+
+    def update(old: str) -> tuple[str, str]:
+        return new, emitter.emit(f"icmp ne i8 {old}, {expected}")
+
+    return _loop(emitter, access, scalar, address, mask, update)
+
+
+def _told(values: Iterable[Value]) -> bool:
+    """Whether the values are only stored to buffers, which the threads do that own the elements."""
+    return all(
+        isinstance(use, gpu.LocalStore) or (isinstance(use, tt.Splat) and _told([use.result]))
+        for value in values
+        for use in value.uses
+    )
+
+
+def _shared_out(emitter: Emitter, layout: Layout, scalar: ScalarType, found: dict[int, str]) -> list[str]:
+    """The result of each register, as the owner of the element has it, in all threads that hold it."""
+    _, lanes, warps = layout.free
+    if warps:
+        found = _through_slot(emitter, layout, scalar, found)
+    elif lanes:
+        sender = emitter.emit(f"and i32 {emitter.thread()}, {31 & ~lanes}")
+
+        def move(word: str) -> str:
+            arguments = [("i32", "-1"), ("i32", word), ("i32", sender), ("i32", "31")]
+            return emitter.call("i32", "llvm.nvvm.shfl.sync.idx.i32", *arguments)
+
+        columns = [[value] for value in found.values()]
+        moved = shuffled(emitter, columns, [scalar], move)
+        found = {register: column[0] for register, column in zip(found, moved, strict=True)}
+    return [found[canonical(layout, register)] for register in range(layout.num_registers)]
+
+
+def _through_slot(emitter: Emitter, layout: Layout, scalar: ScalarType, found: dict[int, str]) -> dict[int, str]:
+    size, register_kind = scalar.bytes, {1: "h", 2: "h", 4: "r", 8: "l"}[scalar.bytes]
+    slot = emitter.slot(layout.numel * size)
+    owner = emitter.owner(layout)
+    assert owner is not None
+    thread = emitter.linear(emitter.thread_bases(layout))
+    pointers: dict[int, str] = {}
+    for register, value in found.items():
+        element = layout.element(register)
+        number = emitter.emit(f"xor i32 {thread}, {element}") if element else thread
+        pointers[register] = emitter.emit(f"getelementptr i{8 * size}, ptr addrspace(3) {slot}, i32 {number}")
+        address = emitter.emit(f"ptrtoint ptr addrspace(3) {pointers[register]} to i32")
+        bits = to_memory(emitter, value, scalar)
+        kind = f"i{8 * size}"
+        if size == 1:
+            bits, kind = emitter.emit(f"zext i8 {bits} to i16"), "i16"
+        text = f"@$2 st.shared.b{8 * size} [ $0 + 0 ], $1;"
+        arguments = (("i32", address), (kind, bits), ("i1", owner))
+        emitter.asm("void", text, f"r,{register_kind},b,~{{memory}}", *arguments, effect=True)
+    barrier(emitter)
+    loaded: dict[int, str] = {}
+    for register, pointer in pointers.items():
+        bits = emitter.emit(f"load i{8 * size}, ptr addrspace(3) {pointer}")
+        loaded[register] = from_memory(emitter, bits, scalar)
+    barrier(emitter)
+    return loaded
+
+
+def _everywhere(
+    emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, access: _Access, one: Callable[[int, str | None], str]
+) -> Emitted:
+    """Do `one(register, mask)` for each element in the thread that owns it; the results in all that hold it."""
+    type_ = op.ptr.type
+    tensor = is_tensor(type_)
+    layout = layout_of(type_) if tensor else replicated(1, emitter.num_warps)
+    scalar = scalar_of(op.value.type)
+    if access.releases:
+        barrier(emitter)
+    owner = emitter.owner(layout)
+    found = {register: one(register, owner) for register in unique_registers(layout)}
+    if not access.used:
+        return ["poison"] * layout.num_registers if tensor else "poison"
+    found = {register: from_memory(emitter, bits, scalar) for register, bits in found.items()}
+    if _told([op.result]):
+        # The barrier between the store to the buffer and what reads it does for the acquire, too.
+        values = [found[canonical(layout, register)] for register in range(layout.num_registers)]
+    else:
+        values = _shared_out(emitter, layout, scalar, found)
+        if access.acquires and not layout.free[2]:
+            barrier(emitter)
+    return values if tensor else values[0]
+
+
+def _register(emitter: Emitter, value: Value, register: int) -> str:
+    found: Emitted = emitter.values[value]
+    return found if isinstance(found, str) else found[register]
+
+
+@emits(tt.AtomicRMW)
+def _rmw(emitter: Emitter, op: tt.AtomicRMW) -> Emitted:
+    scalar, access = scalar_of(op.value.type), _Access(op)
+
+    def one(register: int, owner: str | None) -> str:
+        mask = both(emitter, owner, _register(emitter, op.mask, register) if op.mask is not None else None)
+        address, value = (_register(emitter, operand, register) for operand in (op.ptr, op.value))
+        return _update(emitter, access, op.kind, scalar, address, value, mask)
+
+    return _everywhere(emitter, op, access, one)
+
+
+@emits(tt.AtomicCAS)
+def _cas(emitter: Emitter, op: tt.AtomicCAS) -> Emitted:
+    scalar, access = scalar_of(op.value.type), _Access(op)
+
+    def one(register: int, owner: str | None) -> str:
+        address, compare, value = (_register(emitter, v, register) for v in (op.ptr, op.compare, op.value))
+        return _swap(emitter, access, scalar, address, compare, value, owner)
+
+    return _everywhere(emitter, op, access, one)
