@@ -104,8 +104,9 @@ def address(array: Array) -> int:
 
 def launched(kernel: Any, grid: Any, arguments: Sequence[Any], thorough: bool = True, **constants: Any) -> Any:
     """Run a kernel, and its model in other ways. The constants come last among its parameters."""
-    before = copied(arguments)
+    before = copied([argument for argument in arguments if argument is not None])
     kernel[grid](*arguments, **constants)
+    arguments = [argument for argument in arguments if argument is not None]
     model = next(reversed(kernel._models.values()))
     if not thorough:
         return model
