@@ -13,8 +13,9 @@ from ziggurat.codemodel.types import Type
 
 _INTRODUCTION = """# The ops
 
-Written from the declarations in `codemodel/dialects/` (`python -m ziggurat docs ops`); a test keeps it up to date. After the name stand the
-operands (`x?` may be absent, `x…` is any number), then the attributes. docs/text-grammar.md says how they are written in a model.
+Written from the declarations in `codemodel/dialects/` (`python -m ziggurat docs ops`); a test keeps it up to date.
+After the name stand the operands (`x?` may be absent, `x…` is any number), then the attributes. docs/text-grammar.md
+says how they are written in a model.
 """
 
 

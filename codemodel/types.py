@@ -226,7 +226,7 @@ class TensorType(Type):
 
 @attrs.frozen(str=False, cache_hash=True)
 class SharedType(Type):
-    """`shared<n3, x128, x64, f16, "1 2 4 …">`: `count` (here 3) buffers in shared memory, each for a tensor of this shape.
+    """`shared<n3, x128, x64, f16, "1 2 4 …">`: `count` (here 3) buffers in shared memory, each for one such tensor.
 
     `offsets` are the bases that map the bits of an element's place in the buffer to the bits of its row-major number: a
     swizzle is such a map.

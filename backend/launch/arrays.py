@@ -123,7 +123,8 @@ def number_type(value: Any) -> ScalarType | None:
     if isinstance(value, (bool, np.bool_)):
         return i1
     if isinstance(value, np.generic):
-        return ELEMENTS.get(value.dtype)
+        dtype: np.dtype[Any] = value.dtype
+        return ELEMENTS.get(dtype)
     if isinstance(value, int):
         for scalar in (i32, i64, u64):
             low, high = scalar.limits

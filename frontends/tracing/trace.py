@@ -247,8 +247,16 @@ def caller_location() -> Location | None:
 
 
 _WITHOUT_RESULT = frozenset(
-    ("store", "store_tensor_descriptor", "assume", "static_assert", "static_print", "device_assert", "device_print")
-    + ("debug_barrier",)
+    [
+        "store",
+        "store_tensor_descriptor",
+        "assume",
+        "static_assert",
+        "static_print",
+        "device_assert",
+        "device_print",
+        "debug_barrier",
+    ]
 )
 
 
@@ -288,4 +296,6 @@ def require_callable(thing: Any, what: str, count: int) -> None:
         raise KernelSyntaxError(f"{what} is a function, got {thing!r}", caller_location())
     misfit = misfits(thing, count)
     if misfit:
-        raise KernelTypeError(f"{what} is called with {count} argument{'s' if count != 1 else ''}: {misfit}", caller_location())
+        raise KernelTypeError(
+            f"{what} is called with {count} argument{'s' if count != 1 else ''}: {misfit}", caller_location()
+        )

@@ -21,7 +21,9 @@ def test_the_document_is_up_to_date(pytestconfig: pytest.Config):
 def test_every_op_of_the_dialects_is_in_it():
     text = catalogue()
     rooms = {f"{dialects.__name__}.{name}" for name in dialects.__all__}
-    missing = [name for name, cls in OPS.items() if cls.__module__.startswith(tuple(rooms)) and f"**`{name}`**" not in text]
+    missing = [
+        name for name, cls in OPS.items() if cls.__module__.startswith(tuple(rooms)) and f"**`{name}`**" not in text
+    ]
     assert missing == []
 
 

@@ -1,5 +1,7 @@
 """What a launch accepts: arrays of any library over memory of this machine, and numbers."""
 
+from typing import Any, ClassVar
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -68,7 +70,7 @@ def test_torch_tensors_without_importing_torch():
 
 def test_an_array_on_a_gpu_is_refused_by_name():
     class Device:
-        __cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (16, False), "version": 3}
+        __cuda_array_interface__: ClassVar[Any] = {"shape": (4,), "typestr": "<f4", "data": (16, False), "version": 3}
 
     with pytest.raises(zg.LaunchError, match=r"'x_ptr' is an array on a GPU.*\n.*\.cpu\(\)"):
         as_array(Device(), "x_ptr")
