@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -70,6 +70,14 @@ def _vector(kind: str) -> tuple[int, str]:
     """How many values a type has, and their type."""
     match = re.fullmatch(r"<(\d+) x (\S+)>", kind)
     return (int(match[1]), match[2]) if match else (1, kind)
+
+
+def _chosen(condition: Array, then: Any, otherwise: Any) -> Any:
+    """The one value where the condition holds, the other elsewhere; vectors element by element."""
+    if isinstance(then, list):
+        pairs = zip(cast("list[Array]", then), otherwise, strict=True)
+        return [_chosen(condition, part, other) for part, other in pairs]
+    return cast(Array, np.where(condition, then, otherwise))
 
 
 def _signed(array: Array) -> Array:
@@ -153,7 +161,7 @@ class _Program:
         self.threads = threads
         self.numbers = np.arange(threads)
         self.shared = _Shared(shared, 0)
-        self.memory: list[Array] = [array.reshape(-1).view(np.uint8) for array in arrays]
+        self.memory: list[Array] = [np.asarray(array).reshape(-1).view(np.uint8) for array in arrays]
         self.values: dict[str, Any] = {}
         self.active = np.ones(threads, bool)
         self.program: tuple[int, ...] = (0, 0, 0)
@@ -220,7 +228,7 @@ class _Program:
             raise SimulationError(f"an access of {size} bytes is not aligned")
 
     def _global(self, addresses: Array, size: int) -> Any:
-        for number in np.unique(addresses >> _SHIFT):
+        for number in map(int, np.unique(addresses >> _SHIFT)):
             rows = np.flatnonzero(addresses >> _SHIFT == number)
             places = (addresses[rows] & ((1 << _SHIFT) - 1))[:, None] + np.arange(size)
             if not 1 <= number <= len(self.memory) or places.max() >= len(self.memory[number - 1]):
@@ -257,7 +265,7 @@ class _Program:
                     token = re.search(rf"\[ (\S+), %{re.escape(source)} \]", rest)
                     assert token is not None, line
                     found = self.get(kind, token[1])
-                    value = found if value is None else np.where(before == names.index(source), found, value)
+                    value = found if value is None else _chosen(before == names.index(source), found, value)
                 arriving[name] = value
                 continue
             for name, value in arriving.items():
@@ -279,12 +287,7 @@ class _Program:
     def _set(self, name: str, value: Any) -> None:
         """Give a name its value in the active threads."""
         old = self.values.get(name)
-        if old is None or self.active.all():
-            self.values[name] = value
-        elif isinstance(value, list):
-            self.values[name] = [np.where(self.active, new, was) for new, was in zip(value, old, strict=True)]
-        else:
-            self.values[name] = np.where(self.active, value, old)
+        self.values[name] = value if old is None or self.active.all() else _chosen(self.active, value, old)
 
     def together(self, what: str) -> None:
         """Raise unless all threads are here."""
@@ -337,19 +340,18 @@ class _Program:
 
     def _select(self, rest: str) -> Array:
         condition, a, b = map(self.operand, _split(rest))
-        chosen: Array = np.where(condition, a, b)
-        return chosen
+        return _chosen(condition, a, b)
 
-    def _cast(self, opcode: str, rest: str) -> Array:
+    def _cast(self, opcode: str, rest: str) -> Any:
         source, _, target = rest.partition(" to ")
         value, (count, element) = self.operand(source), _vector(target)
         dtype = _dtype(element)
         if opcode == "bitcast":
             if count > 1:
                 return list(np.ascontiguousarray(value).view(dtype).reshape(len(value), count).T)
-            if isinstance(value, list):  # A vector becomes one number, its first element in the low bits.
-                value = np.stack(value, axis=1)  # pyright: ignore[reportUnknownArgumentType]
-                return np.ascontiguousarray(value).view(dtype)[:, 0]
+            if source.startswith("<"):  # A vector becomes one number, its first element in the low bits.
+                together: Array = np.stack(value, axis=1)
+                return np.ascontiguousarray(together).view(dtype)[:, 0]
             return value.view(dtype)
         if opcode in ("sext", "sitofp"):
             return _signed(value).astype(dtype)
