@@ -1,8 +1,8 @@
 """Emission of loads and stores of global memory: vectors of up to 128 bits, with a predicate where there is a mask.
 
-`width` of an access says how many registers in a row point to neighbours that are aligned together and masked together. Masked
-accesses are inline assembly with a predicate, because a branch around each would be slower; others are LLVM's own, which it may
-schedule.
+`width` of an access says how many registers in a row point to neighbours that are aligned together and masked
+together. Masked accesses are inline assembly with a predicate, because a branch around each would be slower; others are
+LLVM's own, which it may schedule.
 """
 
 from __future__ import annotations

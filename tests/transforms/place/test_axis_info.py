@@ -207,7 +207,7 @@ def test_a_loop_keeps_what_each_step_keeps() -> None:
         + """
         %2 : tensor<x64, ptr<f32>> = tt.splat %p; %3 : tensor<x64, ptr<f32>> = tt.addptr %2 %0;
         %4 : i32 = arith.constant @0; %5 : i32 = arith.constant @1; %6 : tensor<x64, i32> = tt.splat %q;
-        %7 : tensor<x64, ptr<f32>> = scf.for %4 %n %5 %3 
+        %7 : tensor<x64, ptr<f32>> = scf.for %4 %n %5 %3
             (%8 : i32, %9 : tensor<x64, ptr<f32>>)tensor<x64, ptr<f32>> -> {
             %10 : tensor<x64, ptr<f32>> = tt.addptr %9 %6; scf.yield %10; };"""
     )
