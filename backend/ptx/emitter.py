@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -23,6 +23,8 @@ from ziggurat.codemodel.types import SharedType, TensorType, TupleType, Type
 
 Emitted = Any  # str, list[str], or a tuple of these; None of an op without a value.
 Emission = Callable[["Emitter", Any], Emitted]
+# What makes one register of a result from those of one to three operands.
+Make = Callable[[str], str] | Callable[[str, str], str] | Callable[[str, str, str], str]
 
 EMITTERS: dict[type[Op], Emission] = {}
 
@@ -239,11 +241,12 @@ class Emitter:
         assert isinstance(found, list), f"{value!r} is not a tensor"
         return found  # pyright: ignore[reportUnknownVariableType]
 
-    def each(self, type_: Type, values: Iterable[Value], make: Callable[..., str]) -> Emitted:
+    def each(self, type_: Type, values: Iterable[Value], make: Make) -> Emitted:
         """Apply `make` to scalars, or to tensors register by register; copies are made once."""
         given = list(values)
+        apply = cast("Callable[..., str]", make)
         if not isinstance(type_, TensorType):
-            return make(*(self.scalar(value) for value in given))
+            return apply(*(self.scalar(value) for value in given))
         layout = layout_of(type_)
         operands = [self.values[value] for value in given]
         made: dict[int, str] = {}
@@ -251,7 +254,7 @@ class Emitter:
         for register in range(layout.num_registers):
             first = canonical(layout, register)
             if first not in made:
-                made[first] = make(*(o if isinstance(o, str) else o[first] for o in operands))
+                made[first] = apply(*(o if isinstance(o, str) else o[first] for o in operands))
             result.append(made[first])
         return result
 
