@@ -13,6 +13,7 @@ high bits along m (or n, in an operand b). A whole tile repeats the fragment in 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import attrs
 
@@ -185,4 +186,10 @@ def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
 
 def byte_of(shared: SharedType, row: int, column: int) -> int:
     """Where an element of a matrix is in its buffer."""
-    return combine(inverted(shared.offsets), row * shared.shape[1] + column) * shared.element.bytes
+    return combine(_places(shared.offsets), row * shared.shape[1] + column) * shared.element.bytes
+
+
+@lru_cache(maxsize=256)
+def _places(offsets: tuple[int, ...]) -> tuple[int, ...]:
+    """For each bit of an element's number, its place in the buffer."""
+    return inverted(offsets)

@@ -77,6 +77,7 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
         f'attributes #0 = {{ convergent nounwind "nvvm.reqntid"="{threads}" }}',
         "attributes #1 = { convergent nounwind }",
         "attributes #2 = { convergent nounwind memory(none) }",
+        "attributes #3 = { convergent nounwind memory(read) }",
     ]
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, layout_of
 from ziggurat.backend.ptx.numbers import llvm_type
-from ziggurat.backend.ptx.tiles import Group, mma_steps, unit_of, wgmma_group
+from ziggurat.backend.ptx.operands import Packed, operand_of
+from ziggurat.backend.ptx.tiles import Group, mma_tiles, places_c, registers_of, wgmma_group
 from ziggurat.codemodel.dialects import gpu, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import combine, inverted
@@ -36,81 +37,60 @@ def _scalar(type_: TensorType | SharedType) -> ScalarType:
     return type_.element
 
 
-def _braced(first: int, count: int) -> str:
-    return "{" + ", ".join(f"${number}" for number in range(first, first + count)) + "}"
-
-
-class _Packed:
-    """The registers of an operand as the matrix units take them: `pack` elements in 32 bits, or one f64."""
-
-    def __init__(self, emitter: Emitter, value: Value) -> None:
-        self.emitter = emitter
-        self.values = emitter.tensor(value)
-        element = _scalar(_tensor_type(value))
-        self.kind = llvm_type(element)
-        self.pack = max(1, 32 // element.bits)
-        self.type, self.constraint = ("double", "d") if element.bits == 64 else ("i32", "r")
-        self._made: dict[tuple[int, ...], str] = {}
-
-    def registers(self, numbers: Sequence[int]) -> list[str]:
-        """The values of an instruction's operand, given the register numbers of its elements."""
-        groups = [tuple(numbers[at : at + self.pack]) for at in range(0, len(numbers), self.pack)]
-        return [self._one(group) for group in groups]
-
-    def _one(self, group: tuple[int, ...]) -> str:
-        found = self._made.get(group)
-        if found is None:
-            found = self._made[group] = self._make([self.values[number] for number in group])
-        return found
-
-    def _make(self, elements: list[str]) -> str:
-        if self.type == "double":
-            return elements[0]
-        if len(elements) == 1:
-            return self.emitter.emit(f"bitcast {self.kind} {elements[0]} to i32")
-        vector = f"<{len(elements)} x {self.kind}>"
-        result = "poison"
-        for at, element in enumerate(elements):
-            result = self.emitter.emit(f"insertelement {vector} {result}, {self.kind} {element}, i32 {at}")
-        return self.emitter.emit(f"bitcast {vector} {result} to i32")
-
-
 def _extracted(emitter: Emitter, struct: str, kind: str, result: str, count: int) -> list[str]:
     if count == 1 and struct == kind:
         return [result]
     return [emitter.emit(f"extractvalue {struct} {result}, {at}") for at in range(count)]
 
 
-@emits(tt.Dot)
-def _dot(emitter: Emitter, op: tt.Dot) -> Emitted:
+@emits(tt.Dot, gpu.Mma)
+def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
     """mma.sync on the fragments that the layouts describe."""
-    types = (_tensor_type(op.a), _tensor_type(op.b), _tensor_type(op.c))
-    steps = mma_steps(*types)
-    if steps is None or _scalar(types[2]).name not in _SUM:
-        raise InternalError("a tt.dot whose operands are not fragments; it should have been placed", str(op.root()))
-    unit = unit_of(_scalar(types[0]))
-    a, b = _Packed(emitter, op.a), _Packed(emitter, op.b)
+    a_type, b_type, c_type = op.a.type, op.b.type, _tensor_type(op.c)
+    assert isinstance(a_type, TensorType | SharedType) and isinstance(b_type, TensorType | SharedType)
+    tiles = mma_tiles(a_type, b_type, c_type)
+    if tiles is None or _scalar(c_type).name not in _SUM:
+        raise InternalError(f"a {op.NAME} whose operands are not fragments; it should have been placed", str(op.root()))
+    a, b = operand_of(emitter, op.a, tiles, first=True), operand_of(emitter, op.b, tiles, first=False)
+    places = registers_of(layout_of(c_type))
     sums = list(emitter.tensor(op.c))
-    suffix, kind, constraint = _SUM[_scalar(types[2]).name]
-    factor = _OPERAND[_scalar(types[0]).name]
-    count, count_a, count_b = (len(part) for part in (steps[0].c, a.registers(steps[0].a), b.registers(steps[0].b)))
-    text = (
-        f"mma.sync.aligned.{unit.name}.row.col.{suffix}.{factor}.{factor}.{suffix} "
-        f"{_braced(0, count)}, {_braced(count, count_a)}, {_braced(count + count_a, count_b)}, "
-        f"{_braced(count + count_a + count_b, count)};"
-    )
-    constraints = ",".join(
-        [f"={constraint}"] * count + [a.constraint] * count_a + [b.constraint] * count_b + [constraint] * count
-    )
-    struct = f"{{ {', '.join([kind] * count)} }}"
-    for step in steps:
-        given = [f"{a.type} {value}" for value in a.registers(step.a)]
-        given += [f"{b.type} {value}" for value in b.registers(step.b)]
-        given += [f"{kind} {sums[register]}" for register in step.c]
-        made = emitter.emit(f'call {struct} asm "{text}", "{constraints}"({", ".join(given)}) #2')
-        for register, value in zip(step.c, _extracted(emitter, struct, kind, made, count), strict=True):
-            sums[register] = value
+    suffix, kind, constraint = _SUM[_scalar(c_type).name]
+    factor = _OPERAND[_scalar(a_type).name]
+    unit = tiles.unit
+    name = f"mma.sync.aligned.{unit.name}.row.col.{suffix}.{factor}.{factor}.{suffix}"
+    for k in tiles.depths:
+        for row in tiles.rows:
+            for column in tiles.columns:
+                own = [places[(row + y) * tiles.n + column + x] for y, x in places_c(unit, unit.n)]
+                parts = (a.part(row, k), b.part(column, k), [sums[register] for register in own])
+                made = _one_mma(emitter, name, (kind, constraint), a.register, parts)
+                for register, value in zip(own, made, strict=True):
+                    sums[register] = value
     return sums
+
+
+def _one_mma(
+    emitter: Emitter,
+    name: str,
+    total: tuple[str, str],
+    operand: tuple[str, str],
+    parts: tuple[list[str], list[str], list[str]],
+) -> list[str]:
+    """One instruction on the registers of a, b and c; `total` and `operand` are their LLVM types and constraints."""
+    counts = [len(parts[2]), *map(len, parts)]
+    groups: list[str] = []
+    for at, count in enumerate(counts):
+        first = sum(counts[:at])
+        groups.append("{" + ", ".join(f"${number}" for number in range(first, first + count)) + "}")
+    constraints = [f"={total[1]}"] * counts[0]
+    given: list[str] = []
+    for (kind, constraint), part in zip((operand, operand, total), parts, strict=True):
+        constraints += [constraint] * len(part)
+        given += [f"{kind} {value}" for value in part]
+    struct = f"{{ {', '.join([total[0]] * counts[0])} }}"
+    text = f"{name} {', '.join(groups)};"
+    made = emitter.emit(f'call {struct} asm "{text}", "{",".join(constraints)}"({", ".join(given)}) #2')
+    return _extracted(emitter, struct, total[0], made, counts[0])
 
 
 # wgmma.
@@ -157,7 +137,7 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
     count = len(registers)
     given: list[tuple[str, str]] = [(kind, sums[register]) for register in registers]
     constraints = [f"={constraint}"] * count + [str(number) for number in range(count)]
-    packed: _Packed | None = None
+    packed: Packed | None = None
     if isinstance(a, SharedType):
         assert group.a is not None
         given.append(
@@ -165,7 +145,7 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
         )
         constraints.append("l")
     else:
-        packed = _Packed(emitter, op.a)
+        packed = Packed(emitter, op.a)
     given.append(("i64", _descriptor(emitter, op.b, group.b.descriptor((b.shape[0], b.shape[1]), 0), group.b_bases)))
     constraints.append("l")
     of_a: dict[tuple[int, ...], list[int]] = {}

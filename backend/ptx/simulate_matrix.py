@@ -206,6 +206,32 @@ def _one(
                 registers[number][own] = made[16 * warp + row, column]
 
 
+def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    """Matrix j's rows are at the addresses of lanes 8j to 8j + 7; lane l gets 32 bits of row l / 4, or of a column."""
+    match = re.match(r"ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16 .*\[\$\d+ \+ (\d+)\]", text)
+    assert match is not None, text
+    count, trans = int(match[1]), bool(match[2])
+    addresses = operands[-1].astype(np.int64) + int(match[3])
+    result = [np.zeros(program.threads, np.uint32) for _ in range(count)]
+    for warp in range(0, program.threads, 32):
+        for j in range(count):
+            rows = addresses[warp + 8 * j : warp + 8 * j + 8]
+            if (rows % 16).any():
+                raise SimulationError("a row of ldmatrix is not aligned")
+            places = rows[:, None] + np.arange(16)
+            if (program.shared.writer[places] >= 0).any():
+                readers = np.arange(warp, warp + 32)
+                if not np.isin(program.shared.writer[places], readers).all():
+                    raise SimulationError("ldmatrix reads what another warp has written since the last barrier")
+            program.shared.reader[places] = -2
+            matrix = np.ascontiguousarray(program.shared.bytes[places]).view(np.uint16)
+            if trans:
+                matrix = matrix.T
+            pairs = np.ascontiguousarray(matrix).view(np.uint32)
+            result[j][warp : warp + 32] = pairs[_GROUP, _MEMBER]
+    return result
+
+
 def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
     return operands[len(operands) // 2 :]
 
@@ -227,11 +253,13 @@ def _from_fp8(program: Any, text: str, operands: list[Any]) -> list[Array]:
     return [np.ascontiguousarray(pair.astype(np.float16)).view(np.uint32)[:, 0]]
 
 
-UNITS |= {
+_KNOWN = {
     "cvt.rn.f16x2.e": _from_fp8,
     "wgmma.mma_async": _wgmma,
     "mma.sync": _mma,
+    "ldmatrix": _ldmatrix,
     "wgmma.wait_group": _wait,
     "fence.proxy.async": _fence,
     "cvt.rna.tf32": _round_tf32,
 }
+UNITS.update(_KNOWN)

@@ -18,21 +18,12 @@ WARP_GROUP = 4
 _WIDEST = 256  # Columns of a wgmma.
 
 
-@attrs.frozen
-class Step:
-    """One mma.sync: the registers of c (and of the result), a and b, in the order of the instruction's operands."""
-
-    c: tuple[int, ...]
-    a: tuple[int, ...]
-    b: tuple[int, ...]
-
-
 def unit_of(element: ScalarType) -> Unit:
     """The instruction that multiplies elements of this type."""
     return UNITS[{8: "m16n8k32", 16: "m16n8k16", 32: "m16n8k8", 64: "m8n8k4"}[element.bits]]
 
 
-def _registers(layout: Layout) -> dict[int, int]:
+def registers_of(layout: Layout) -> dict[int, int]:
     """The register in which thread 0 holds an element."""
     found: dict[int, int] = {}
     for register in range(layout.num_registers):
@@ -63,31 +54,49 @@ def places_b(unit: Unit) -> list[tuple[int, int]]:
     return [(k + part, 0) for k in range(0, unit.k, 4 * unit.pack) for part in range(unit.pack)]
 
 
-def mma_steps(a: TensorType, b: TensorType, c: TensorType) -> list[Step] | None:
+@attrs.frozen
+class Tiles:
+    """The mma.syncs of a product m × n × k: in each warp, one for each start of a part of its tile."""
+
+    unit: Unit
+    warps: Warps
+    m: int
+    n: int
+    k: int
+
+    @property
+    def rows(self) -> range:
+        """The first rows of the parts, of the first warp."""
+        return range(0, self.m, self.unit.m * self.warps.rows)
+
+    @property
+    def columns(self) -> range:
+        """The first columns."""
+        return range(0, self.n // self.warps.columns, self.unit.n)
+
+    @property
+    def depths(self) -> range:
+        """The starts along k."""
+        return range(0, self.k, self.unit.k)
+
+
+def mma_tiles(a: TensorType | SharedType, b: TensorType | SharedType, c: TensorType) -> Tiles | None:
     """The mma.syncs of a warp for a · b + c; None where the layouts are not those of its fragments."""
     assert isinstance(a.element, ScalarType)
     unit = unit_of(a.element)
-    (m, n), layout_c = _matrix(c)
-    (_, k), layout_a = _matrix(a)
-    _, layout_b = _matrix(b)
-    warps = warps_of(layout_c, unit, (m, n))
+    (m, n), layout = _matrix(c)
+    k = a.shape[1]
+    warps = warps_of(layout, unit, (m, n))
     if warps is None or k < unit.k:
         return None
-    if layout_a != operand_a(unit, (m, k), warps) or layout_b != operand_b(unit, (k, n), warps):
+    if isinstance(a, TensorType) and a.layout != operand_a(unit, (m, k), warps):
         return None
-    in_a, in_b, in_c = _registers(layout_a), _registers(layout_b), _registers(layout_c)
-    steps: list[Step] = []
-    for k0 in range(0, k, unit.k):
-        for m0 in range(0, m, unit.m * warps.rows):
-            for n0 in range(0, n // warps.columns, unit.n):
-                steps.append(
-                    Step(
-                        tuple(in_c[(m0 + row) * n + n0 + column] for row, column in places_c(unit, unit.n)),
-                        tuple(in_a[(m0 + row) * k + k0 + depth] for row, depth in places_a(unit)),
-                        tuple(in_b[(k0 + depth) * n + n0 + column] for depth, column in places_b(unit)),
-                    )
-                )
-    return steps
+    if isinstance(b, TensorType) and b.layout != operand_b(unit, (k, n), warps):
+        return None
+    for operand, k_axis in ((a, 1), (b, 0)):
+        if isinstance(operand, SharedType) and panels_of(operand, k_axis) is None:
+            return None
+    return Tiles(unit, warps, m, n, k)
 
 
 @attrs.frozen
@@ -140,8 +149,8 @@ def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType) -> Gro
     else:
         if a.layout != operand_a(unit, (m, k), warps):
             return None
-        in_a = _registers(a.layout)
-    in_c = _registers(layout_c)
+        in_a = registers_of(_matrix(a)[1])
+    in_c = registers_of(layout_c)
     columns = wgmma_columns(n // warps.columns)
     steps: list[Async] = []
     for m0 in range(0, m, unit.m * warps.rows):

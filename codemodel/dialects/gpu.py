@@ -331,6 +331,21 @@ class RoundTf32(Op, Pure):
         require(element_of(self.value.type) == f32, f"gpu.round_tf32 takes f32, not {self.value.type}")
 
 
+@operation("gpu.mma")
+class Mma(Op):
+    """mma.sync: a · b + c. `a` is a buffer or a tensor in the layout of an operand; `b` is a buffer."""
+
+    a: Value = operand()
+    b: Value = operand()
+    c: Value = operand()
+
+    def infer_type(self) -> Type:
+        return laid_out(self, self.c.type)
+
+    def check(self) -> None:
+        buffer_of(self, self.b)
+
+
 @operation("gpu.dot_fma")
 class DotFma(Op):
     """a · b + c without matrix units, for matrices or batches: `a` and `b` are buffers of elements of the type of c."""

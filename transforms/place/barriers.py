@@ -299,9 +299,10 @@ def accesses_of(op: Op) -> Iterator[Access]:
         for operand in (op.a, op.b):
             if isinstance(operand.type, SharedType):
                 yield _access(READ, operand, flight="matrix", proxy=True)
-    elif isinstance(op, gpu.DotFma):
-        yield _access(READ, op.a)
-        yield _access(READ, op.b)
+    elif isinstance(op, gpu.DotFma | gpu.Mma):
+        for operand in (op.a, op.b):
+            if isinstance(operand.type, SharedType):
+                yield _access(READ, operand)
     elif isinstance(op, gpu.TmaStore):
         yield _access(READ, op.buffer, proxy=True)
 

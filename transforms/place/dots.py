@@ -11,9 +11,10 @@ becomes, on sm_90a,
     %11 : tensor<x128, x128, f32, L> = gpu.wgmma %9 %10 %8;
     %12 : tensor<x128, x128, f32, L> = gpu.wgmma_wait %11 @0;
 
-elsewhere, or where the tile is too small for that, a `tt.dot` whose operands are converted to the fragments of
-mma.sync; and where no matrix unit can, a `gpu.dot_fma`. `anchors` tells the layout assignment the layouts of the sums,
-so that they stay where they are through loops; `place_dots` converts those that have others.
+elsewhere, or where the tile is too small for that, a `gpu.mma` that reads such buffers (of f64, a `tt.dot` whose
+operands are converted to the fragments of mma.sync); and where no matrix unit can, a `gpu.dot_fma`. `anchors` tells
+the layout assignment the layouts of the sums, so that they stay where they are through loops; `place_dots` converts
+those that have others.
 """
 
 from __future__ import annotations
@@ -190,7 +191,8 @@ def _product(builder: Builder, way: Way, a: Value, b: Value, c: Value | None, to
     if c is None:
         c = builder.add(arith.ConstantOp(0.0 if way.sum.is_float else 0, total))
     if way.kind == "mma":
-        return builder.add(tt.Dot(a, b, c))
+        in_shared = isinstance(b.type, SharedType)
+        return builder.add(gpu.Mma(a, b, c) if in_shared else tt.Dot(a, b, c))
     if way.kind == "fma":
         return builder.add(gpu.DotFma(a, b, c))
     builder.add(gpu.FenceAsync())
@@ -206,9 +208,9 @@ def _first(builder: Builder, way: Way, value: Value) -> Value:
     assert way.unit is not None and way.warps is not None
     shape = (type_.shape[0], type_.shape[1])
     fragment = operand_a(way.unit, shape, way.warps)
-    if way.kind == "mma" or moved(_layout(value), fragment, type_.numel) is not None:
+    if way.unit.pack * _scalar(type_).bits != 32 or moved(_layout(value), fragment, type_.numel) is not None:
         return _laid(builder, value, fragment)
-    return _in_panels(builder, value, 1, 64)
+    return _in_panels(builder, value, 1, 64 if way.kind == "wgmma" else shape[0])
 
 
 def _second(builder: Builder, way: Way, value: Value) -> Value:
@@ -218,9 +220,10 @@ def _second(builder: Builder, way: Way, value: Value) -> Value:
         return _stored(builder, value, tuple(1 << bit for bit in range(bits_of(type_.numel))), 16)
     assert way.unit is not None and way.warps is not None
     shape = (type_.shape[0], type_.shape[1])
-    if way.kind == "mma":
+    if way.unit.pack * _scalar(type_).bits != 32:
         return _laid(builder, value, operand_b(way.unit, shape, way.warps))
-    return _in_panels(builder, value, 0, min(_WIDEST, shape[1] // way.warps.columns))
+    wide = min(_WIDEST, shape[1] // way.warps.columns) if way.kind == "wgmma" else shape[1]
+    return _in_panels(builder, value, 0, wide)
 
 
 def _in_panels(builder: Builder, value: Value, k_axis: int, per_instruction: int) -> Value:

@@ -4,6 +4,9 @@ The simulation reads fragments and matrix descriptors as the PTX manual has them
 descriptor gives wrong sums here. Inputs are small integers, of which all sums are exact.
 """
 
+import subprocess
+import sysconfig
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -12,9 +15,12 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
-from ziggurat.backend.ptx.assemble import to_llvm
+from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.ptx.simulate import simulate
 from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import TensorType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.pipeline import PlaceOptions, place
@@ -126,3 +132,139 @@ def test_products(
     simulate(text, num_warps=num_warps, shared=module.shared, arguments=[*given, c, out, 2])
     expected = c.astype(np.float64) + sum(x @ y for x, y in zip(a, b, strict=True))
     np.testing.assert_array_equal(out.astype(np.float64), expected)
+
+
+@zg.kernel
+def chained(q_ptr, k_ptr, v_ptr, out_ptr, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr):
+    """(q · kᵀ) · v, the sums between the two rounded to f16: what attention does to registers."""
+    rows, across = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, D), 0)
+    keys = zg.expand(zg.arange(0, N), 1)
+    q = zg.load(zg.add(q_ptr, zg.add(zg.mul(rows, D), across)))
+    k = zg.load(zg.add(k_ptr, zg.add(zg.mul(keys, D), across)))
+    v = zg.load(zg.add(v_ptr, zg.add(zg.mul(keys, D), across)))
+    scores = zg.cast(zg.add(zg.dot(q, zg.trans(k)), 1.0), zg.f16)
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(rows, D), across)), zg.dot(scores, v))
+
+
+@pytest.mark.parametrize(
+    ("target", "m", "num_warps"), [("sm_90a", 64, 4), ("sm_90a", 128, 8), ("sm_80", 64, 4), ("sm_90a", 16, 4)]
+)
+def test_a_sum_goes_on_as_an_operand(target: str, m: int, num_warps: int) -> None:
+    """The first product's sums are the second one's operand in the registers where they are, if warps have rows."""
+    n, d = 32, 16
+    half = zg.divisible(zg.ptr(zg.f16))
+    module = place(
+        chained.triton(half, half, half, zg.divisible(zg.ptr(zg.f32)), m, n, d), PlaceOptions(target, num_warps)
+    )
+    verify(module)
+    assert not hazards(module)
+    products = [op for op in module.walk() if isinstance(op, gpu.Wgmma | gpu.Mma)]
+    assert len(products) == 2
+    # Warps that share the columns of the first product need what others have of it.
+    assert isinstance(products[1].a.type, TensorType) == (m >= 16 * num_warps)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.integers(-2, 3, shape).astype(np.float16) for shape in ((m, d), (n, d), (n, d)))
+    out = np.zeros((m, d), np.float32)
+    simulate(to_llvm(module), num_warps=num_warps, shared=module.shared, arguments=[q, k, v, out])
+    wide = [x.astype(np.float64) for x in (q, k, v)]
+    np.testing.assert_array_equal(out, (wide[0] @ wide[1].T + 1) @ wide[2])
+
+
+@zg.kernel
+def batched(a_ptr, b_ptr, out_ptr, B: zg.constexpr, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    batch = zg.reshape(zg.arange(0, B), (B, 1, 1))
+    rows, columns = zg.reshape(zg.arange(0, M), (1, M, 1)), zg.reshape(zg.arange(0, N), (1, 1, N))
+    at_a = zg.add(zg.mul(batch, M * K), zg.add(zg.mul(rows, K), zg.reshape(zg.arange(0, K), (1, 1, K))))
+    at_b = zg.add(zg.mul(batch, K * N), zg.add(zg.mul(zg.reshape(zg.arange(0, K), (1, K, 1)), N), columns))
+    made = zg.dot(zg.load(zg.add(a_ptr, at_a)), zg.load(zg.add(b_ptr, at_b)))
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(batch, M * N), zg.add(zg.mul(rows, N), columns))), made)
+
+
+@pytest.mark.parametrize(("shape", "num_warps"), [((2, 16, 8, 16), 4), ((4, 2, 4, 8), 1), ((1, 32, 16, 64), 8)])
+def test_batches(shape: tuple[int, int, int, int], num_warps: int) -> None:
+    count, m, n, k = shape
+    half = zg.ptr(zg.f16)
+    module = place(batched.triton(half, half, zg.ptr(zg.f32), count, m, n, k), PlaceOptions("sm_90a", num_warps))
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-3, 4, s).astype(np.float16) for s in ((count, m, k), (count, k, n)))
+    out = np.zeros((count, m, n), np.float32)
+    simulate(to_llvm(module), num_warps=num_warps, shared=module.shared, arguments=[a, b, out])
+    np.testing.assert_array_equal(out, a.astype(np.float64) @ b.astype(np.float64))
+
+
+def test_precisions_of_f32() -> None:
+    """tf32 has 10 bits of mantissa, three products of it have nearly 24, and an infinity stays one."""
+    m, n, k = 64, 16, 32
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((k, n)).astype(np.float32)
+    b[0, 0] = np.inf
+    true = a.astype(np.float64) @ b.astype(np.float64)
+    finite = np.isfinite(true)
+    errors: dict[str, float] = {}
+    for precision in ("tf32", "tf32x3", "ieee"):
+        module = placed(m, n, k, "f32", "sm_90a", 4, t_a=False, t_b=False, precision=precision, of="f32")
+        out = np.zeros((m, n), np.float32)
+        zeros = np.zeros_like(out)
+        simulate(to_llvm(module), num_warps=4, shared=module.shared, arguments=[a, b, zeros, out, 1])
+        np.testing.assert_array_equal(np.isfinite(out), finite)
+        np.testing.assert_array_equal(out[~finite], true[~finite])
+        errors[precision] = float(np.abs(out[finite] - true[finite]).max())
+    assert 1e-4 < errors["tf32"] < 2e-2
+    assert errors["tf32x3"] < 2e-5
+    assert errors["ieee"] < 1e-5
+
+
+def test_a_dot_that_was_not_placed() -> None:
+    layout = '"1 2 | 4 8 16 32 64 | 128"'
+    tile = f"tensor<x16, x16, f32, {layout}>"
+    text = f"""gpu.module @target="sm_80" @num_warps=2 ()void -> {{
+        tt.func @"k" ()void -> {{
+            %0 : {tile} = arith.constant @0.0;
+            %1 : {tile} = tt.dot %0 %0 %0;
+            tt.return;
+        }};
+        unreachable;
+    }};"""
+    module = parse(text)
+    assert isinstance(module, gpu.Module)
+    with pytest.raises(InternalError, match="should have been placed"):
+        to_llvm(module)
+
+
+PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
+ASSEMBLED = [
+    (128, 128, 64, "f16", "sm_90a", 4, "HGMMA"),
+    (128, 256, 64, "f16", "sm_90a", 8, "HGMMA"),
+    (64, 64, 32, "f32", "sm_90a", 4, "HGMMA"),
+    (128, 128, 64, "i8", "sm_90a", 4, "IGMMA"),
+    (128, 128, 64, "f8e4m3", "sm_90a", 4, "QGMMA"),
+    (16, 16, 16, "f16", "sm_90a", 4, "HMMA"),
+    (64, 64, 32, "f64", "sm_90a", 4, "DMMA"),
+    (128, 128, 64, "f16", "sm_80", 4, "HMMA"),
+    (128, 256, 64, "f16", "sm_80", 8, "HMMA"),
+    (64, 64, 32, "f32", "sm_80", 4, "HMMA"),
+    (128, 128, 64, "i8", "sm_80", 4, "IMMA"),
+    (128, 128, 64, "f8e5m2", "sm_80", 4, "HMMA"),
+]
+
+
+@pytest.mark.parametrize(("m", "n", "k", "dtype", "target", "num_warps", "instruction"), ASSEMBLED)
+def test_assembled(
+    m: int, n: int, k: int, dtype: str, target: str, num_warps: int, instruction: str, tmp_path: Path
+) -> None:
+    """ptxas finds registers for all sums, does not serialise wgmma, and the machine code has the instruction."""
+    if not PTXAS.exists():
+        pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
+    module = placed(m, n, k, dtype, target, num_warps, t_a=False, t_b=True, precision="tf32", of=sum_type(dtype))
+    source, binary = tmp_path / "k.ptx", tmp_path / "k.cubin"
+    source.write_text(assemble(module).ptx)
+    command = [str(PTXAS), "-v", "-arch", target, str(source), "-o", str(binary)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = made.stdout + made.stderr
+    assert made.returncode == 0, said
+    assert " 0 bytes stack frame, 0 bytes spill stores" in said
+    assert "C7510" not in said and "serialized" not in said
+    disassembler = PTXAS.with_name("nvdisasm")
+    if disassembler.exists():
+        code = subprocess.run([str(disassembler), "-c", str(binary)], capture_output=True, text=True, check=True).stdout
+        assert instruction in code

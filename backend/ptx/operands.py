@@ -1,0 +1,149 @@
+"""The operands of mma.sync: from the registers of a tensor in fragments, or by ldmatrix from shared memory.
+
+ldmatrix moves matrices of 8 rows of 16 bytes, each row from an address that one lane gives, so that every lane gets the
+32 bits of the fragments: of elements of any size where rows go along k; of 16 bits also where they go across it, with
+`.trans` (PTX manual, "ldmatrix").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.backend.ptx.emitter import Emitter
+from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.tiles import Tiles, places_a, places_b, registers_of
+from ziggurat.codemodel.fragments import byte_of, panels_of
+from ziggurat.codemodel.layout import bits_of
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
+
+
+class Packed:
+    """The registers of an operand as the matrix units take them: `pack` elements in 32 bits, or one f64."""
+
+    def __init__(self, emitter: Emitter, value: Value) -> None:
+        assert isinstance(value.type, TensorType) and isinstance(value.type.element, ScalarType)
+        self.emitter = emitter
+        self.values = emitter.tensor(value)
+        element = value.type.element
+        self.kind = llvm_type(element)
+        self.pack = max(1, 32 // element.bits)
+        self.register = ("double", "d") if element.bits == 64 else ("i32", "r")
+        self._made: dict[tuple[int, ...], str] = {}
+
+    def registers(self, numbers: Sequence[int]) -> list[str]:
+        """The values of an instruction's operand, given the register numbers of its elements."""
+        groups = [tuple(numbers[at : at + self.pack]) for at in range(0, len(numbers), self.pack)]
+        return [self._one(group) for group in groups]
+
+    def _one(self, group: tuple[int, ...]) -> str:
+        found = self._made.get(group)
+        if found is None:
+            found = self._made[group] = self._make([self.values[number] for number in group])
+        return found
+
+    def _make(self, elements: list[str]) -> str:
+        if self.register[0] == "double":
+            return elements[0]
+        if len(elements) == 1:
+            return self.emitter.emit(f"bitcast {self.kind} {elements[0]} to i32")
+        vector = f"<{len(elements)} x {self.kind}>"
+        result = "poison"
+        for at, element in enumerate(elements):
+            result = self.emitter.emit(f"insertelement {vector} {result}, {self.kind} {element}, i32 {at}")
+        return self.emitter.emit(f"bitcast {vector} {result} to i32")
+
+
+class _InRegisters:
+    """An operand that is a tensor in the layout of fragments."""
+
+    def __init__(self, emitter: Emitter, value: Value, tiles: Tiles, *, first: bool) -> None:
+        type_ = value.type
+        assert isinstance(type_, TensorType) and type_.layout is not None
+        self.packed = Packed(emitter, value)
+        self.register = self.packed.register
+        self.places = registers_of(type_.layout)
+        self.along = (type_.shape[1], 1) if first else (1, type_.shape[1])  # Steps across and along k.
+        unit = tiles.unit
+        self.elements = places_a(unit) if first else [(column, k) for k, column in places_b(unit)]
+
+    def part(self, line: int, k: int) -> list[str]:
+        """The registers for the rows (or columns) from `line` on, at `k`."""
+        step, step_k = self.along
+        numbers = [self.places[(line + across) * step + (k + depth) * step_k] for across, depth in self.elements]
+        return self.packed.registers(numbers)
+
+
+class _InShared:
+    """An operand in shared memory, four matrices of 8 rows at a time."""
+
+    register = ("i32", "r")
+
+    def __init__(self, emitter: Emitter, value: Value, tiles: Tiles, *, first: bool) -> None:
+        type_ = value.type
+        assert isinstance(type_, SharedType)
+        panels = panels_of(type_, 1 if first else 0)
+        assert panels is not None
+        self.emitter = emitter
+        self.type = type_
+        self.first = first
+        self.unit = unit = tiles.unit
+        self.trans = "" if panels.k_major else ".trans"
+        self.address = emitter.emit(f"ptrtoint ptr addrspace(3) {emitter.scalar(value)} to i32")
+        self._starts: dict[int, str] = {}
+        self._parts: dict[tuple[int, int], list[str]] = {}
+        half = unit.k // 2
+        # Of a b, two parts at once: the next columns where there are some, or the next along k.
+        self.next = (0, 0)
+        if not first:
+            self.next = (unit.n, 0) if len(tiles.columns) > 1 else (0, unit.k) if len(tiles.depths) > 1 else (0, 0)
+        # What the bits of the lane's number move: of the row within a matrix, and of the number of the matrix.
+        rows = [(1 << bit, 0) if panels.k_major else (0, 1 << bit) for bit in range(3)]
+        matrices = [(8, 0), (0, half)] if first else [(0, half), self.next]
+        count = tiles.warps.rows if first else tiles.warps.columns
+        step = unit.m if first else tiles.n // tiles.warps.columns
+        warps = [(step << bit, 0) for bit in range(bits_of(count))]
+        if not first:
+            warps = [(0, 0)] * bits_of(tiles.warps.rows) + warps
+        bases = [self._byte(*place) for place in (*rows, *matrices, *warps)]
+        self.thread = emitter.linear(bases)
+        self.spread = 0
+        for basis in bases:
+            self.spread |= basis
+
+    def _byte(self, line: int, k: int) -> int:
+        return byte_of(self.type, line, k) if self.first else byte_of(self.type, k, line)
+
+    def part(self, line: int, k: int) -> list[str]:
+        """The registers for the rows (or columns) from `line` on, at `k`."""
+        if (line, k) not in self._parts:
+            loaded = self._load(self._byte(line, k), 2 if not self.first and self.next == (0, 0) else 4)
+            if self.first:
+                self._parts[line, k] = loaded
+            else:
+                self._parts[line, k] = loaded[:2]
+                self._parts[line + self.next[0], k + self.next[1]] = loaded[2:] or loaded[:2]
+        return self._parts[line, k]
+
+    def _load(self, place: int, count: int) -> list[str]:
+        """`count` matrices, the first of thread 0 at a place in the buffer."""
+        turned = place & self.spread
+        start = self._starts.get(turned)
+        if start is None:
+            own = self.emitter.emit(f"xor i32 {self.thread}, {turned}") if turned else self.thread
+            start = self._starts[turned] = self.emitter.emit(f"add i32 {self.address}, {own}")
+        struct = f"{{ {', '.join(['i32'] * count)} }}"
+        results = ", ".join(f"${number}" for number in range(count))
+        text = f"ldmatrix.sync.aligned.m8n8.x{count}{self.trans}.shared.b16 {{{results}}}, [$%d + {place ^ turned}];"
+        constraints = ",".join(["=r"] * count + ["r"])
+        made = self.emitter.emit(f'call {struct} asm "{text % count}", "{constraints}"(i32 {start}) #3')
+        return [self.emitter.emit(f"extractvalue {struct} {made}, {at}") for at in range(count)]
+
+
+Operand = _InRegisters | _InShared
+
+
+def operand_of(emitter: Emitter, value: Value, tiles: Tiles, *, first: bool) -> Operand:
+    """Operand a (`first`) or b of a product, from registers or from shared memory."""
+    kind = _InShared if isinstance(value.type, SharedType) else _InRegisters
+    return kind(emitter, value, tiles, first=first)
