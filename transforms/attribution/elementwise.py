@@ -13,10 +13,10 @@ from ziggurat.codemodel.types import (
     ScalarType,
     TensorType,
     Type,
+    element_of,
     f32,
     i1,
     i32,
-    shape_of,
     shaped,
     u32,
     with_element,
@@ -271,10 +271,10 @@ class ElementwiseTypes:
         if isinstance(condition, ConstantType) and isinstance(x, ConstantType) and isinstance(y, ConstantType):
             return x if condition.value else y
         if is_pointer(x) and is_pointer(y):
-            element = x.element if isinstance(x, TensorType) else x
-            if with_element(x, element) != with_element(y, element) and shape_of(x) == shape_of(y):  # type: ignore[arg-type]
-                raise KernelTypeError(f"zg.where chooses between unlike pointers, {x} and {y}")
+            element = element_of(x)
             assert isinstance(element, PtrType)
+            if element != element_of(y):
+                raise KernelTypeError(f"zg.where chooses between unlike pointers, {x} and {y}")
             return shaped(common_shape("zg.where", condition, x, y), element)
         self._numbers("where", x, y)
         if isinstance(x, ConstantType) and isinstance(y, ConstantType):

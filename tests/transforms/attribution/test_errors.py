@@ -296,3 +296,8 @@ def test_a_loop_whose_condition_is_known_at_the_entry_alone():
     out = np.zeros(1, np.int32)
     counts_from_a_constant[(1,)](out)
     assert out[0] == 55
+
+
+def test_a_choice_between_unlike_pointers(error_of):
+    error = error_of(suite("zg.load(zg.where(n > 0, p, q))"))
+    assert error.summary == "zg.where chooses between unlike pointers, ptr<f32> and ptr<i32>"
