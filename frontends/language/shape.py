@@ -8,13 +8,13 @@ from ziggurat.frontends.language.signature import call
 
 @call("Shape")
 def expand(x: Value, axis: ConstInts) -> Value:
-    """Insert an axis of size 1.
+    """Insert axes of size 1.
 
-    - `x`: a tensor.
-    - `axis`: its place in the result; negative counts from the end of the result.
+    - `x`: a scalar or a tensor.
+    - `axis`: its place in the result, or a tuple of places; negative counts from the end of the result.
 
-    Result: a tensor of one axis more; `expand(x, 0)` of shape (n,) has the shape (1, n).
-    Errors: an axis out of range; a scalar.
+    Result: a tensor with these axes more; `expand(x, 0)` of shape (n,) has the shape (1, n).
+    Errors: an axis out of range, or named twice.
     """
 
 
