@@ -37,6 +37,11 @@ def combine(bases: Sequence[int], index: int) -> int:
     return found
 
 
+def _zeros(bases: Sequence[int]) -> int:
+    """The mask of the bits whose basis is 0."""
+    return sum(1 << bit for bit, basis in enumerate(bases) if basis == 0)
+
+
 def independent(bases: Iterable[int]) -> bool:
     """True when no basis is the xor of others."""
     reduced: list[int] = []
@@ -113,10 +118,7 @@ class Layout:
     @property
     def free(self) -> tuple[int, int, int]:
         """Masks of the register, lane and warp bits that only tell copies apart."""
-        return tuple(  # type: ignore[return-value]
-            sum(1 << bit for bit, basis in enumerate(bases) if basis == 0)
-            for bases in (self.registers, self.lanes, self.warps)
-        )
+        return _zeros(self.registers), _zeros(self.lanes), _zeros(self.warps)
 
     def inverse(self, numel: int) -> tuple[tuple[int, int, int], ...]:
         """For each bit of the element's number, the (register, lane, warp) to xor together to find it, copies aside.

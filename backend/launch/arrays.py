@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -123,8 +123,7 @@ def number_type(value: Any) -> ScalarType | None:
     if isinstance(value, (bool, np.bool_)):
         return i1
     if isinstance(value, np.generic):
-        dtype: np.dtype[Any] = value.dtype
-        return ELEMENTS.get(dtype)
+        return ELEMENTS.get(cast("np.generic[Any]", value).dtype)
     if isinstance(value, int):
         for scalar in (i32, i64, u64):
             low, high = scalar.limits

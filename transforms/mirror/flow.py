@@ -188,7 +188,7 @@ class Flow(Expressions):
     def enter(self, joins: dict[Value, Type], parameters: list[Value]) -> None:
         """Give the loop-carried variables the parameters of the body."""
         for var, type_ in _carried(joins).items():
-            self.variables[var] = Operand(type_, rebuild(type_, parameters))  # type: ignore[arg-type]
+            self.variables[var] = Operand(type_, rebuild(type_, parameters))
         self.forget(joins)
 
     def unroll(self, op: py.For, iterations: Sequence[tuple[Type, Scope]]) -> None:

@@ -53,14 +53,14 @@ class FunctionMirror(Flow):
         """Build the function into the builder."""
         builder = self.emit.builder
         builder.location = self.instance.func.location
-        given = list(builder.parameters)
+        given: list[Value] = list(builder.parameters)
         parameters = self.instance.func.bodies[0].parameters
         for parameter, type_ in zip(parameters, self.instance.parameter_types, strict=True):
             if isinstance(type_, ConstantType):
                 # A constant parameter is a constant at the entry; an unused one vanishes later.
                 self.values[parameter] = self.emit.constant(type_.value, type_.type) if is_number(type_) else None
             else:
-                self.values[parameter] = rebuild(type_, given)  # type: ignore[arg-type]
+                self.values[parameter] = rebuild(type_, given)
         values = self.run(self.instance.func.bodies[0].entry.ops, ())
         self.emit.add(tt.Return(values))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ConstantType, Type, element_of, shape_of, shaped
+from ziggurat.codemodel.types import ConstantType, Type, shape_of
 from ziggurat.transforms.attribution.lattice import components
 from ziggurat.transforms.attribution.promotion import common_shape
 from ziggurat.transforms.mirror.emit import Built, Emitter, Operand, packed_type, split_operand
@@ -62,8 +62,6 @@ class ProgramBuilder:
         values: list[Value] = []
         for part in parts:
             value = self._runtime(part)
-            element = element_of(value.type)
             values.append(self.emit.spread(value, shape) if shape_of(value.type) != shape else value)
-            assert shaped(shape, element) == values[-1].type  # type: ignore[arg-type]
         made = self.emit.add(tt.InlineAsm(values, asm, constraints, packed_type(result), is_pure=bool(pure), pack=pack))
         return self.emit.unpack(made, result)

@@ -178,7 +178,8 @@ class ReductionBuilder:
 
         symbol = self.functions.helper(symbol, callee.symbol, tensors, result, build)
         made = self.emit.call(symbol, values, result)
-        return list(made) if isinstance(made, tuple) else [made]  # type: ignore[list-item]
+        parts = made if isinstance(made, tuple) else (made,)
+        return [part for part in parts if isinstance(part, Value)]
 
     def associative_scan(self, result: Type, x: Operand, axis: Any, function: Any, reverse: bool) -> Built:
         name = function.symbol.rsplit(".", 1)[-1]
