@@ -24,11 +24,11 @@ from collections.abc import Callable
 import attrs
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, gpu, tt
+from ziggurat.codemodel.dialects import arith, gpu, scf, tt
 from ziggurat.codemodel.fragments import UNITS, Panels, Unit, Warps, accumulator, operand_a, operand_b, panels_for
 from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, i1, with_element
 
 WGMMA_TARGET = "sm_90a"
@@ -160,7 +160,48 @@ def place_dots(module: Op) -> Op:
             made = _product(builder, way, _first(builder, way, a), _second(builder, way, b), start, total)
         return _laid(builder, _cast(builder, made, _scalar(_tensor(c))), _layout(op.result))
 
-    return transform(module, placed, pass_name="dots")
+    return _before_loops(transform(module, placed, pass_name="dots"))
+
+
+def _before_loops(module: Op) -> Op:
+    """Store before a loop what all of its iterations multiply with: attention's queries."""
+
+    def hoisted(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, scf.For):
+            for store in _invariant_stores(op):
+                buffer = store.buffer
+                assert isinstance(buffer, OpResult)
+                builder[buffer] = builder.copy(buffer.op, ())
+                builder.copy(store, (builder[buffer], builder[store.value]))
+            return None
+        # What has been stored already is found, and not made again.
+        if isinstance(op, gpu.LocalAlloc):
+            return builder.mapping.get(op.result)
+        if isinstance(op, gpu.LocalStore) and op.result in stored:
+            return DROP
+        return None
+
+    while stored := {
+        store.result for op in module.walk() if isinstance(op, scf.For) for store in _invariant_stores(op)
+    }:
+        module = transform(module, hoisted, pass_name="dots")
+    return module
+
+
+def _invariant_stores(loop: scf.For) -> list[gpu.LocalStore]:
+    """The stores of a loop's body that fill a buffer of the same body, once, with what comes from before the loop."""
+    body = loop.body.entry
+    inside = {*body.parameters, *(op.result for op in body.ops)}
+    return [
+        op
+        for op in body.ops
+        if isinstance(op, gpu.LocalStore)
+        and op.value not in inside
+        and isinstance(op.buffer, OpResult)
+        and isinstance(op.buffer.op, gpu.LocalAlloc)
+        and op.buffer in inside
+        and not any(isinstance(user, gpu.LocalStore) and user is not op for user in op.buffer.uses)
+    ]
 
 
 def _thrice(builder: Builder, way: Way, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:

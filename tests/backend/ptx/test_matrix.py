@@ -17,7 +17,7 @@ import ziggurat as zg
 from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.ptx.simulate import simulate
-from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.dialects import gpu, scf
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType
@@ -168,6 +168,36 @@ def test_a_sum_goes_on_as_an_operand(target: str, m: int, num_warps: int) -> Non
     simulate(to_llvm(module), num_warps=num_warps, shared=module.shared, arguments=[q, k, v, out])
     wide = [x.astype(np.float64) for x in (q, k, v)]
     np.testing.assert_array_equal(out, (wide[0] @ wide[1].T + 1) @ wide[2])
+
+
+@zg.kernel
+def repeated(q_ptr, k_ptr, out_ptr, steps, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr):
+    """The sum over steps of q · k[step]ᵀ, twice."""
+    rows, across = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, D), 0)
+    keys = zg.expand(zg.arange(0, N), 1)
+    q = zg.load(zg.add(q_ptr, zg.add(zg.mul(rows, D), across)))
+    total = zg.zeros((M, N), zg.f32)
+    for _ in range(0, 2):
+        for step in range(0, steps):
+            k = zg.load(zg.add(k_ptr + step * N * D, zg.add(zg.mul(keys, D), across)))
+            total = zg.dot(q, zg.trans(k), total)
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(rows, N), zg.expand(zg.arange(0, N), 0))), total)
+
+
+@pytest.mark.parametrize(("target", "m"), [("sm_90a", 64), ("sm_80", 32)])
+def test_what_a_loop_does_not_change_is_stored_before_it(target: str, m: int) -> None:
+    n, d, steps = 16, 32, 3
+    half = zg.divisible(zg.ptr(zg.f16))
+    module = place(repeated.triton(half, half, zg.ptr(zg.f32), zg.i32, m, n, d), PlaceOptions(target, 4))
+    verify(module)
+    assert not hazards(module)
+    loops = [op for op in module.walk() if isinstance(op, scf.For)]
+    assert all(sum(isinstance(op, gpu.LocalStore) for op in loop.body.walk()) == 1 for loop in loops)
+    rng = np.random.default_rng(3)
+    q, k = (rng.integers(-2, 3, shape).astype(np.float16) for shape in ((m, d), (steps, n, d)))
+    out = np.zeros((m, n), np.float32)
+    simulate(to_llvm(module), num_warps=4, shared=module.shared, arguments=[q, k, out, steps])
+    np.testing.assert_array_equal(out, 2 * sum(q.astype(np.float64) @ x.astype(np.float64).T for x in k))
 
 
 @zg.kernel
