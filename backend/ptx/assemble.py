@@ -14,8 +14,10 @@ from ziggurat.backend.ptx import (  # They fill the table.
     casts,
     control,
     crossing,
+    debug,
     elementwise,
     functions,
+    inline_asm,
     matrix,
     memory,
     remainders,
@@ -27,7 +29,21 @@ from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import PtrType
 
-PARTS = (atomics, casts, control, crossing, elementwise, functions, matrix, memory, remainders, shared, tensors)
+PARTS = (
+    atomics,
+    casts,
+    control,
+    crossing,
+    debug,
+    elementwise,
+    functions,
+    inline_asm,
+    matrix,
+    memory,
+    remainders,
+    shared,
+    tensors,
+)
 
 # The PTX version that is asked for; drivers since CUDA 12.8 know it.
 _PTX_FEATURE = {"sm_80": "+ptx87", "sm_86": "+ptx87", "sm_89": "+ptx87", "sm_90": "+ptx87", "sm_90a": "+ptx87"}

@@ -1,0 +1,170 @@
+"""Emission of what a kernel says while it runs: prints and assertions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ziggurat.backend.ptx.casts import widen
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, is_tensor, kernel_of, layout_of
+from ziggurat.backend.ptx.memory import both
+from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.tensors import unique_registers
+from ziggurat.codemodel.dialects import cf, tt
+from ziggurat.codemodel.layout import bits_of
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of, f64, i1, shape_of
+
+Argument = tuple[str, str]  # An LLVM type and a value of it.
+
+# So many digits that a number is read back as it was.
+_DIGITS = {"f64": 17, "f32": 9, "f16": 5, "bf16": 4, "f8e4m3": 3, "f8e5m2": 3}
+
+_BUFFER = 64  # Bytes for the arguments of a print: the program, an index along up to nine axes, a value.
+
+
+def text_constant(emitter: Emitter, text: str) -> str:
+    """A string in global memory, ended by a zero, as a generic pointer."""
+    raw = text.encode() + b"\0"
+    name = f"zg_text_{len(emitter.variables)}"
+    for known, line in emitter.variables.items():
+        if known.startswith("zg_text_") and line.endswith(f' c"{_escaped(raw)}"'):
+            name = known
+    kind = f"[{len(raw)} x i8]"
+    emitter.variables[name] = f'@{name} = internal addrspace(1) constant {kind} c"{_escaped(raw)}"'
+    return f"addrspacecast (ptr addrspace(1) @{name} to ptr)"
+
+
+def _escaped(raw: bytes) -> str:
+    return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in raw)
+
+
+def print_text(emitter: Emitter, form: str, arguments: list[Argument]) -> None:
+    """Call CUDA's vprintf; arguments are of 4 or 8 bytes, as C's variadic functions take them."""
+    size = 0
+    places: list[int] = []
+    for kind, _ in arguments:
+        width = 4 if kind == "i32" else 8
+        size = -(-size // width) * width
+        places.append(size)
+        size += width
+    buffer = "null"
+    if arguments:
+        assert size <= _BUFFER
+        buffer = emitter.once("vprintf", lambda: emitter.emit(f"alloca [{_BUFFER} x i8], align 8"))
+    for (kind, value), place in zip(arguments, places, strict=True):
+        at = emitter.emit(f"getelementptr i8, ptr {buffer}, i32 {place}")
+        emitter.line(f"store {kind} {value}, ptr {at}")
+    emitter.call("i32", "vprintf", ("ptr", text_constant(emitter, form)), ("ptr", buffer))
+
+
+def _shown(emitter: Emitter, value: str, type_: Type, hexadecimal: bool) -> tuple[str, Argument]:
+    """How C prints a value: the conversion, and the argument."""
+    element = element_of(type_)
+    if isinstance(element, PtrType):
+        return "0x%llx", ("i64", emitter.emit(f"ptrtoint ptr addrspace(1) {value} to i64"))
+    assert isinstance(element, ScalarType)
+    if element == i1 and not hexadecimal:
+        true, false = (text_constant(emitter, text) for text in ("True", "False"))
+        return "%s", ("ptr", emitter.emit(f"select i1 {value}, ptr {true}, ptr {false}"))
+    if element.is_float and not hexadecimal:
+        return f"%.{_DIGITS[element.name]}g", ("double", widen(emitter, [value], element, f64)[0])
+    if element.is_float and not element.is_fp8:
+        value = emitter.emit(f"bitcast {llvm_type(element)} {value} to i{element.bits}")
+    wide = 64 if element.bits == 64 else 32
+    signed = element.signed and not hexadecimal
+    if element.bits < wide:
+        value = emitter.emit(f"{'sext' if signed else 'zext'} i{element.bits} {value} to i{wide}")
+    conversion = "x" if hexadecimal else "d" if signed else "u"
+    return f"{'0x' if hexadecimal else ''}%{'ll' if wide == 64 else ''}{conversion}", (f"i{wide}", value)
+
+
+def _coordinates(emitter: Emitter, number: str, shape: tuple[int, ...]) -> list[Argument]:
+    """The index along each axis of the element of a number."""
+    found: list[Argument] = []
+    shift = bits_of(math.prod(shape))
+    for size in shape:
+        shift -= bits_of(size)
+        part = emitter.emit(f"lshr i32 {number}, {shift}") if shift else number
+        found.append(("i32", emitter.emit(f"and i32 {part}, {size - 1}")))
+    return found
+
+
+@emits(tt.Print)
+def _print(emitter: Emitter, op: tt.Print) -> Emitted:
+    """A line for each element, by the thread that owns it, as the reference prints it."""
+    registers = (f"llvm.nvvm.read.ptx.sreg.ctaid.{axis}" for axis in "xyz")
+    program = [("i32", emitter.once(name, lambda name=name: emitter.call("i32", name))) for name in registers]
+    prefix = op.prefix.replace("%", "%%")
+    if not op.values:
+        _guarded(emitter, emitter.owner(None), lambda: print_text(emitter, f"pid (%u, %u, %u) {prefix}\n", program))
+    for position, value in enumerate(op.values):
+        which = f" (operand {position})" if len(op.values) > 1 else ""
+        _print_value(emitter, op, value, program, f"{prefix}{which}")
+
+
+def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Argument], label: str) -> None:
+    type_, shape = value.type, shape_of(value.type)
+    index = ", ".join(["%u"] * len(shape))
+
+    def show(item: str, number: str) -> None:
+        conversion, argument = _shown(emitter, item, type_, op.hex)
+        form = f"pid (%u, %u, %u) idx ({index}) {label}: {conversion}\n"
+        print_text(emitter, form, [*program, *_coordinates(emitter, number, shape), argument])
+
+    if not is_tensor(type_):
+        _guarded(emitter, emitter.owner(None), lambda: show(emitter.scalar(value), "0"))
+        return
+    layout = layout_of(type_)
+    thread = emitter.linear(emitter.thread_bases(layout))
+
+    def show_all() -> None:
+        for register in unique_registers(layout):
+            element = layout.element(register)
+            number = emitter.emit(f"xor i32 {thread}, {element}") if element else thread
+            show(emitter.tensor(value)[register], number)
+
+    _guarded(emitter, emitter.owner(layout), show_all)
+
+
+def _guarded(emitter: Emitter, condition: str | None, emit: Callable[[], None]) -> None:
+    """What is emitted is done where the condition holds; without one, everywhere."""
+    if condition is None:
+        emit()
+        return
+    then, after = emitter.name("then"), emitter.name("after")
+    emitter.line(f"br i1 {condition}, label %{then}, label %{after}")
+    emitter.start(then)
+    emit()
+    emitter.line(f"br label %{after}")
+    emitter.start(after)
+
+
+@emits(tt.Assert, cf.AssertOp)
+def _assert(emitter: Emitter, op: tt.Assert | cf.AssertOp) -> Emitted:
+    """CUDA's own handler of assertions prints the file, the line and the message, and ends the launch with an error."""
+    type_ = op.condition.type
+    if not is_tensor(type_):
+        conditions = [emitter.scalar(op.condition)]
+    else:
+        conditions = [emitter.tensor(op.condition)[register] for register in unique_registers(layout_of(type_))]
+    holds = both(emitter, *conditions)
+    assert holds is not None
+    failed = emitter.emit(f"xor i1 {holds}, true")
+    place = op.location
+    source = place.source_line() if place is not None else None
+    message = "; ".join(part for part in (op.message, (source or "").strip()) if part) or "device assertion"
+    name = kernel_of(emitter.module).sym_name
+
+    def fail() -> None:
+        emitter.call(
+            "void",
+            "__assertfail",
+            ("ptr", text_constant(emitter, message)),
+            ("ptr", text_constant(emitter, place.file if place is not None else "<unknown>")),
+            ("i32", str(place.line if place is not None else 0)),
+            ("ptr", text_constant(emitter, name)),
+            ("i64", "1"),
+        )
+
+    _guarded(emitter, failed, fail)

@@ -1,0 +1,115 @@
+"""Emission of `tt.elementwise_inline_asm`: the author's PTX on the elements that a thread holds, `pack` at a time.
+
+An operand's elements of fewer than 32 bits are packed into registers of 32 bits as far as `pack` goes, the first in the
+lowest bits; each register has a constraint, first those of the results. Copies are computed again, not shared.
+"""
+
+from __future__ import annotations
+
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, components, emits, is_tensor, layout_of
+from ziggurat.backend.ptx.memory import from_memory, pack, to_memory, unpack
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of
+
+_KINDS = {"b": "i1", "c": "i8", "h": "i16", "r": "i32", "l": "i64", "f": "float", "d": "double"}
+
+
+def _size(type_: Type) -> int:
+    """Bytes of an element; an i1 is a byte."""
+    element = element_of(type_)
+    return element.bytes if isinstance(element, ScalarType) else 8
+
+
+def _per_register(type_: Type, count: int) -> int:
+    """How many elements one register holds."""
+    return max(1, min(count, 4 // _size(type_)))
+
+
+def _registers(emitter: Emitter, values: list[str], type_: Type) -> list[str]:
+    """Elements as integers, each the size of what is packed in it."""
+    element, size = element_of(type_), _size(type_)
+    if isinstance(element, PtrType):
+        return [emitter.emit(f"ptrtoint ptr addrspace(1) {value} to i64") for value in values]
+    assert isinstance(element, ScalarType)
+    bits = [to_memory(emitter, value, element) for value in values]
+    return pack(emitter, bits, size, size * _per_register(type_, len(values)))
+
+
+def _elements(emitter: Emitter, registers: list[str], type_: Type, count: int) -> list[str]:
+    """The inverse of `_registers`."""
+    element, size = element_of(type_), _size(type_)
+    if isinstance(element, PtrType):
+        return [emitter.emit(f"inttoptr i64 {value} to ptr addrspace(1)") for value in registers]
+    assert isinstance(element, ScalarType)
+    bits = unpack(emitter, registers, size, size * _per_register(type_, count))
+    return [from_memory(emitter, value, element) for value in bits]
+
+
+def _as(emitter: Emitter, value: str, bits: int, kind: str, back: bool) -> str:
+    """An integer of so many bits as a register of a constraint's type, or back."""
+    width = {"float": 32, "double": 64}.get(kind) or int(kind[1:])
+    whole, number = f"i{width}", f"i{bits}"
+    if back:
+        if kind[0] != "i":
+            value = emitter.emit(f"bitcast {kind} {value} to {whole}")
+        if width == bits:
+            return value
+        return emitter.emit(f"{'trunc' if width > bits else 'zext'} {whole} {value} to {number}")
+    if width != bits:
+        value = emitter.emit(f"{'zext' if width > bits else 'trunc'} {number} {value} to {whole}")
+    return value if kind[0] == "i" else emitter.emit(f"bitcast {whole} {value} to {kind}")
+
+
+def _kind(constraint: str) -> str:
+    letter = constraint.lstrip("=&+")
+    if letter not in _KINDS:
+        raise InternalError(f"the constraint '{constraint}' is none of PTX's: {', '.join(_KINDS)}", constraint)
+    return _KINDS[letter]
+
+
+@emits(tt.InlineAsm)
+def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
+    types = components(op.type)
+    constraints = [part.strip() for part in op.constraints.split(",") if part.strip()]
+    outputs = [part for part in constraints if part.startswith("=")]
+    inputs = [part for part in constraints if not part.startswith(("=", "~"))]
+    tensor = is_tensor(types[0])
+    count = layout_of(types[0]).num_registers if tensor else 1
+    results: list[list[str]] = [[] for _ in types]
+    for first in range(0, count, op.pack):
+        places = [min(first + index, count - 1) for index in range(op.pack)]
+        arguments: list[tuple[str, str]] = []
+        for value in op.values:
+            found: Emitted = emitter.values[value]
+            given = [found if isinstance(found, str) else found[place] for place in places]
+            bits = 8 * _size(value.type) * _per_register(value.type, op.pack)
+            for register in _registers(emitter, given, value.type):
+                _expect(op, len(arguments) < len(inputs), f"more operands than its constraints '{op.constraints}' name")
+                letter = inputs[len(arguments)]
+                kind = _kind(outputs[int(letter)] if letter.isdecimal() else letter)
+                arguments.append((kind, _as(emitter, register, bits, kind, False)))
+        kinds = [_kind(part) for part in outputs]
+        result = kinds[0] if len(kinds) == 1 else "{ " + ", ".join(kinds) + " }"
+        made = emitter.asm(result, op.asm, ",".join(constraints), *arguments, effect=not op.is_pure)
+        registers = [made]
+        if len(kinds) > 1:
+            registers = [emitter.emit(f"extractvalue {result} {made}, {index}") for index in range(len(kinds))]
+        for type_, into in zip(types, results, strict=True):
+            per = _per_register(type_, op.pack)
+            number = -(-op.pack // per)
+            _expect(op, len(registers) >= number, f"more results than its constraints '{op.constraints}' name")
+            mine, registers = registers[:number], registers[number:]
+            at = len(kinds) - len(registers) - number
+            words = [
+                _as(emitter, register, 8 * _size(type_) * per, kinds[at + index], True)
+                for index, register in enumerate(mine)
+            ]
+            into += _elements(emitter, words, type_, op.pack)
+    emitted = [values[:count] if tensor else values[0] for values in results]
+    return emitted[0] if len(emitted) == 1 else tuple(emitted)
+
+
+def _expect(op: tt.InlineAsm, good: bool, message: str) -> None:
+    if not good:
+        raise InternalError(f"{op.NAME} has {message}", str(op.root()))

@@ -1,0 +1,133 @@
+"""What tests of emission share: NVIDIA's assembler, and emitted text run on this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, Options, kernel_of
+from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.routines import Routine
+from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.text.parser import parse
+
+_NUMPY: dict[str, Any] = {
+    "float": np.float32, "double": np.float64, "half": np.float16, "i1": np.bool_,
+    "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64,
+}  # fmt: skip
+
+
+def _ptxas() -> str | None:
+    installed = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
+    return str(installed) if installed.exists() else shutil.which("ptxas")
+
+
+@pytest.fixture(scope="session")
+def ptxas() -> Callable[..., str]:
+    """`ptxas(ptx, target, stack=False)`: what the assembler says. The test fails on errors and spills, and on a stack
+    frame where none is allowed; it is skipped where there is no assembler."""
+    program = _ptxas()
+
+    def assemble(ptx: str, target: str, stack: bool = False) -> str:
+        if program is None:
+            pytest.skip("ptxas is not installed")
+        command = [program, "-v", f"-arch={target}", "-o", "/dev/null", "/dev/stdin"]
+        made = subprocess.run(command, input=ptx, capture_output=True, text=True, check=False)
+        said = made.stdout + made.stderr
+        assert made.returncode == 0, said
+        frames = {int(size) for size in re.findall(r"(\d+) bytes stack frame", said)}
+        assert stack or frames <= {0}, said
+        assert set(re.findall(r"(\d+) bytes spill", said)) <= {"0"}, said
+        return said
+
+    return assemble
+
+
+def run_on_host(routine: Routine, extra: Sequence[str] = ()) -> Callable[..., Any]:
+    """A function of NumPy arrays that applies a routine to each element. `extra` are further lines of the module."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    kinds, result = routine.parameters, routine.result
+    loads = [
+        f"  %p{i} = getelementptr {kind}, ptr %in{i}, i64 %n\n  %x{i} = load {kind}, ptr %p{i}"
+        for i, kind in enumerate(kinds)
+    ]
+    lines = [
+        *routine.declared, *extra, *routine.variables.values(), routine.text,
+        f"define void @each({', '.join(f'ptr %in{i}' for i in range(len(kinds)))}, ptr %out, i64 %count) {{",
+        "entry:\n  br label %head\nhead:\n  %n = phi i64 [ 0, %entry ], [ %next, %body ]",
+        "  %more = icmp slt i64 %n, %count\n  br i1 %more, label %body, label %after\nbody:", *loads,
+        f"  %y = call {result} @{routine.name}({', '.join(f'{kind} %x{i}' for i, kind in enumerate(kinds))})",
+        f"  %q = getelementptr {result}, ptr %out, i64 %n\n  store {result} %y, ptr %q",
+        "  %next = add i64 %n, 1\n  br label %head\nafter:\n  ret void\n}",
+    ]  # fmt: skip
+    features = llvm.get_host_cpu_features().flatten()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True
+    )
+    text = "\n".join(lines).replace("internal addrspace(4)", "internal").replace("ptr addrspace(4)", "ptr")
+    module: Any = llvm.parse_assembly(text)
+    module.verify()
+    engine: Any = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(kinds) + 1), ctypes.c_int64)
+    function = signature(engine.get_function_address("each"))
+
+    def apply(*arrays: Any, keep: Any = engine) -> Any:
+        given = [np.ascontiguousarray(array, _NUMPY[kind]) for array, kind in zip(arrays, kinds, strict=True)]
+        out = np.empty(given[0].shape, _NUMPY[result])
+        function(*(array.ctypes.data for array in given), out.ctypes.data, out.size)
+        return out
+
+    return apply
+
+
+@pytest.fixture(scope="session")
+def on_host() -> Callable[..., Callable[..., Any]]:
+    """`on_host(routine)`: a routine as a function of NumPy arrays, run on this machine."""
+    return run_on_host
+
+
+def emitted_routine(op: str, operands: Sequence[str], result: str, target: str, options: Options) -> Callable[..., Any]:
+    """What is emitted for one op of scalars, run on this machine; no inline assembly may be in it."""
+    parameters = ", ".join(f"%{i} : {kind}" for i, kind in enumerate(operands))
+    name, *attributes = op.split(" ")
+    given = " ".join(f"%{i}" for i in range(len(operands)))
+    text = f"""gpu.module @target="{target}" @num_warps=4 ()void -> {{ tt.func @"k" ({parameters})void -> {{
+        %9 : {result} = {name} {given} {" ".join(attributes)}; tt.return; }}; unreachable; }};"""
+    module = parse(text)
+    assert isinstance(module, gpu.Module)
+    func = kernel_of(module)
+    emitter = Emitter(module, options)
+    emitter.label = "entry"
+    for index, parameter in enumerate(func.body.parameters):
+        emitter.values[parameter] = f"%a{index}"
+    made = func.body.entry.ops[0]
+    value = EMITTERS[type(made)](emitter, made)
+    routine = Routine("emitted", llvm_type(made.result.type), [llvm_type(p.type) for p in func.body.parameters])
+    routine.lines = emitter.lines
+    return run_on_host(
+        routine.done(value), [*emitter.declarations, *emitter.variables.values(), *emitter.definitions.values()]
+    )
+
+
+@pytest.fixture(scope="session")
+def emission_on_host() -> Callable[..., Callable[..., Any]]:
+    """`emission_on_host("arith.shli", ["i32", "i32"], "i32")`: one op as a function of NumPy arrays."""
+
+    def make(
+        op: str, operands: Sequence[str], result: str, target: str = "sm_80", options: Options | None = None
+    ) -> Callable[..., Any]:
+        return emitted_routine(op, operands, result, target, options or Options())
+
+    return make
