@@ -1,0 +1,361 @@
+"""Tensor descriptors as pointers: what a target without a copy engine does, and what the engine cannot do.
+
+    %5 : descriptor<x64, x64, f16> =               (the base, the sizes and the strides themselves)
+        tt.make_tensor_descriptor %0 %1 %2 %3 %4;
+    %8 : tensor<x64, x64, f16> =                   %20 : ptr<f16> = tt.addptr %0 %19;      base + Σ offset · stride
+        tt.descriptor_load %5 %6 %7;               …                                       + Σ range · stride
+                                                   %31 : tensor<x64, x64, f16> = tt.load %28 %30 %29;
+
+Scalars are added before ranges, so that what changes in a loop is one pointer. An element is inside where its index is
+below the size as unsigned numbers: then it is neither negative nor too large, whatever the sum of i32 did.
+
+A descriptor that a kernel takes becomes its base, sizes and strides, but for the last stride, which is 1
+(`descriptor_parameters`). One that a loop, a branch or a block carries becomes its parts as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
+from ziggurat.codemodel.dialects.arith import IntPredicate
+from ziggurat.codemodel.dialects.tt import Padding
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    i1,
+    i32,
+    i64,
+    u32,
+)
+from ziggurat.transforms.simplify import dce
+
+
+@attrs.frozen
+class Part:
+    """What a parameter of the lowered kernel takes: the argument of this index, or `part` of it if it is a descriptor:
+    "base", "shape0", "stride0" (in elements) and so on."""
+
+    argument: int
+    part: str = ""
+
+
+def descriptor_parameters(types: Sequence[Type]) -> list[Part]:
+    """For each parameter that a kernel with parameters of these types has after `lower_descriptors`, what it takes."""
+    parts: list[Part] = []
+    for index, type_ in enumerate(types):
+        if isinstance(type_, DescriptorType):
+            rank = len(type_.block)
+            names = ["base", *(f"shape{axis}" for axis in range(rank)), *(f"stride{axis}" for axis in range(rank - 1))]
+            parts += [Part(index, name) for name in names]
+        else:
+            parts.append(Part(index))
+    return parts
+
+
+def lower_descriptors(module: core.Module, paddings: Mapping[int, Padding] | None = None) -> core.Module:
+    """The prepared module without descriptors. `paddings` has those of the kernel's arguments that are not zero.
+
+    Raises `InternalError` where descriptors of unlike padding meet.
+    """
+    if not any(isinstance(value.type, DescriptorType) for op in module.walk() for value in _values(op)):
+        return module
+    lowering = _Lowering(dict(paddings or {}))
+    made = dce(transform(module, lowering.rewrite, pass_name="descriptors"))
+    assert isinstance(made, core.Module)
+    return made
+
+
+def _values(op: Op) -> list[Value]:
+    return [op.result, *(p for body in op.bodies for block in body.blocks for p in block.parameters)]
+
+
+def _expanded(type_: Type) -> list[Type]:
+    """The types of the parts of a descriptor; of another type, itself."""
+    if not isinstance(type_, DescriptorType):
+        return [type_]
+    rank = len(type_.block)
+    return [PtrType(type_.element), *[i32] * rank, *[i64] * rank]
+
+
+def _maker(value: Value) -> tt.MakeTensorDescriptor:
+    """The op that puts a descriptor of the new model together: every one there comes from such an op."""
+    assert isinstance(value, OpResult) and isinstance(value.op, tt.MakeTensorDescriptor)
+    return value.op
+
+
+def _parts(values: Sequence[Value]) -> list[Value]:
+    """The values, each descriptor as its parts."""
+    found: list[Value] = []
+    for value in values:
+        found += _maker(value).operands if isinstance(value.type, DescriptorType) else [value]
+    return found
+
+
+def _joined(
+    builder: Builder, types: Sequence[Type], parts: Sequence[Value], paddings: Sequence[Padding]
+) -> list[Value]:
+    """The inverse of `_parts`; `paddings` has one for each value."""
+    found: list[Value] = []
+    at = 0
+    for type_, padding in zip(types, paddings, strict=True):
+        count = len(_expanded(type_))
+        mine = parts[at : at + count]
+        at += count
+        if isinstance(type_, DescriptorType):
+            rank = len(type_.block)
+            op = tt.MakeTensorDescriptor(mine[0], mine[1 : 1 + rank], mine[1 + rank :], type_, padding=padding)
+            found.append(builder.add(op))
+        else:
+            found.append(mine[0])
+    return found
+
+
+def _paddings(values: Sequence[Value]) -> list[Padding]:
+    return [_maker(v).padding if isinstance(v.type, DescriptorType) else Padding.ZERO for v in values]
+
+
+def _agree(op: Op, first: Sequence[Padding], second: Sequence[Padding]) -> None:
+    if list(first) != list(second):
+        raise InternalError(f"descriptors of unlike padding meet at {op.NAME}", str(op.root()))
+
+
+class _Lowering:
+    """The transformer, and the paddings of the descriptors that each loop or block takes."""
+
+    def __init__(self, arguments: dict[int, Padding]) -> None:
+        self.arguments = arguments
+        self.carried: list[list[Padding]] = []  # Of the loops around, from the outside.
+        self.blocks: dict[object, list[Padding]] = {}
+
+    def rewrite(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        match op:
+            case tt.Func():
+                return self._function(builder, op)
+            case scf.For() | scf.While() if _has_descriptor(op.initial):
+                return self._loop(builder, op, operands)
+            case scf.If() if any(isinstance(t, DescriptorType) for t in _yielded(op.then)):
+                return self._branch(builder, op, operands)
+            case scf.Yield() | scf.Condition() if any(isinstance(v.type, DescriptorType) for v in operands):
+                if self.carried:
+                    values = operands[isinstance(op, scf.Condition) :]
+                    _agree(op, self.carried[-1] or _paddings(values), _paddings(values))
+                    self.carried[-1] = _paddings(values)
+                return builder.add(type(op).SPEC.make(_parts(operands), (), {}, (), op.result.type))
+            case cf.Br() | cf.CondBr() if any(_has_descriptor(s.arguments) for s in op.successors):
+                return self._jump(builder, op, operands)
+            case core.TupleLoad() if isinstance(made := operands[0], OpResult) and isinstance(made.op, core.MakeTuple):
+                return made.op.operands[op.index]
+            case tt.DescriptorLoad():
+                return _load(builder, op, operands)
+            case tt.DescriptorStore():
+                return _store(builder, op, operands)
+            case _:
+                return None
+
+    def _function(self, builder: Rewriter, op: tt.Func) -> Outcome:
+        old = op.body
+        types = [parameter.type for parameter in old.parameters]
+        known: Sequence[int] = op.divisibility or (1,) * len(types)
+        new_types: list[Type] = []
+        divisibility: list[int] = []
+        for type_, number in zip(types, known, strict=True):
+            expanded = _expanded(type_)
+            if isinstance(type_, DescriptorType):
+                # The host has seen to it: the base and all strides but the last are multiples of 16 bytes.
+                rank, even = len(type_.block), max(1, 16 // type_.element.bytes)
+                new_types += expanded[:-1]
+                divisibility += [16, *[1] * rank, *[even] * (rank - 1)]
+            else:
+                new_types.append(type_)
+                divisibility.append(number)
+        inner = Rewriter.over(Builder.root(new_types, old.yield_type), builder.transformers, builder.pass_name)
+        inner.location = op.location
+        given = list(inner.parameters)
+        for index, parameter in enumerate(old.parameters):
+            count = len(_expanded(parameter.type))
+            if isinstance(parameter.type, DescriptorType):
+                mine: list[Value] = [given.pop(0) for _ in range(count - 1)]
+                mine.append(inner.add(arith.ConstantOp(1, i64)))
+                padding = self.arguments.get(index, Padding.ZERO)
+                (inner[parameter],) = _joined(inner, [parameter.type], mine, [padding])
+            else:
+                inner[parameter] = given.pop(0)
+        self._all_blocks(inner, old)
+        made = tt.Func(
+            op.sym_name,
+            inner.finish(),
+            divisibility=tuple(divisibility) if any(number > 1 for number in divisibility) else (),
+            noinline=op.noinline,
+        )
+        return builder.add(made, op.location)
+
+    def _all_blocks(self, inner: Rewriter, old: Body) -> None:
+        """The blocks of a body whose first parameters are mapped; in reverse postorder a block's padding is known
+        before it, from a jump."""
+        for block in old.blocks[1:]:
+            types = [part for parameter in block.parameters for part in _expanded(parameter.type)]
+            inner.mapping.blocks[block] = inner.new_block(types)
+        for block in old.blocks:
+            if block is not old.entry:
+                inner.move_to(inner.mapping.blocks[block])
+                old_types = [parameter.type for parameter in block.parameters]
+                paddings = self.blocks.get(block) or [Padding.ZERO] * len(old_types)
+                joined = _joined(inner, old_types, inner.parameters, paddings)
+                inner.mapping.values.update(zip(block.parameters, joined, strict=True))
+            inner.rewrite_ops(block.ops)
+
+    def _jump(self, builder: Rewriter, op: cf.Br | cf.CondBr, operands: tuple[Value, ...]) -> Outcome:
+        successors: list[Successor] = []
+        for successor in op.successors:
+            values = [builder[value] for value in successor.arguments]
+            _agree(op, self.blocks.setdefault(successor.block, _paddings(values)), _paddings(values))
+            successors.append(Successor(builder.mapping.blocks[successor.block], _parts(values)))
+        if isinstance(op, cf.Br):
+            return builder.add(cf.Br(successors[0]))
+        return builder.add(cf.CondBr(operands[0], successors[0], successors[1]))
+
+    def _inside(
+        self, builder: Rewriter, body: Body, given: Sequence[Type], taken: Sequence[Padding], yields: Type
+    ) -> tuple[Body, list[Padding]]:
+        """A structured body that takes and yields descriptors in parts; and the paddings of what it yields."""
+        types = [part for type_ in given for part in _expanded(type_)]
+        inner = Rewriter.over(builder.nested(types, yields), builder.transformers, builder.pass_name, builder.caller)
+        inner.mapping.parent = builder.mapping
+        joined = _joined(inner, given, inner.parameters, taken)
+        inner.mapping.values.update(zip(body.parameters, joined, strict=True))
+        self.carried.append([])
+        inner.rewrite_ops(body.entry.ops)
+        return inner.finish(), self.carried.pop()
+
+    def _loop(self, builder: Rewriter, op: scf.For | scf.While, operands: tuple[Value, ...]) -> Outcome:
+        types = [value.type for value in op.initial]
+        initial = operands[len(operands) - len(types) :]
+        paddings = _paddings(initial)
+        parts = _parts(initial)
+        packed = scf.packed([value.type for value in parts])
+        if isinstance(op, scf.For):
+            index = op.body.parameters[0].type
+            body, yielded = self._inside(builder, op.body, [index, *types], [Padding.ZERO, *paddings], packed)
+            _agree(op, yielded or paddings, paddings)
+            given = [*operands[:3], *parts]
+            bodies = [body]
+        else:
+            before, first = self._inside(builder, op.before, types, paddings, packed)
+            after, second = self._inside(builder, op.after, types, paddings, packed)
+            _agree(op, first or paddings, paddings)
+            _agree(op, second or paddings, paddings)
+            given, bodies = parts, [before, after]
+        made = type(op).SPEC.make(given, (), dict(op.attributes), bodies, packed)
+        return _unpacked(builder, builder.add(made), types, paddings)
+
+    def _branch(self, builder: Rewriter, op: scf.If, operands: tuple[Value, ...]) -> Outcome:
+        types = _yielded(op.then)
+        packed = scf.packed([part for type_ in types for part in _expanded(type_)])
+        then, paddings = self._inside(builder, op.then, [], [], packed)
+        otherwise, others = self._inside(builder, op.otherwise, [], [], packed)
+        _agree(op, paddings, others)
+        return _unpacked(builder, builder.add(scf.If(operands[0], then, otherwise)), types, paddings)
+
+
+def _has_descriptor(values: Sequence[Value]) -> bool:
+    return any(isinstance(value.type, DescriptorType) for value in values)
+
+
+def _yielded(body: Body) -> list[Type]:
+    return [value.type for value in body.entry.ops[-1].operands]
+
+
+def _unpacked(builder: Rewriter, result: Value, types: Sequence[Type], paddings: Sequence[Padding]) -> Value:
+    """What a loop or a branch gives, put together from parts; several as a tuple, which is then looked through."""
+    count = sum(len(_expanded(type_)) for type_ in types)
+    parts: list[Value] = (
+        [builder.add(core.TupleLoad(result, index)) for index in range(count)] if count > 1 else [result]
+    )
+    joined = _joined(builder, types, parts, paddings)
+    return joined[0] if len(joined) == 1 else builder.add(core.MakeTuple(joined))
+
+
+# The accesses.
+
+
+def _spread(builder: Builder, value: Value, axis: int, block: tuple[int, ...]) -> Value:
+    """A tensor of one axis, put along an axis of the block."""
+    type_ = value.type
+    assert isinstance(type_, TensorType)
+    for at in range(len(block)):
+        if at != axis:
+            value = builder.add(tt.ExpandDims(value, at))
+    wide = TensorType(block, type_.element)
+    return value if value.type == wide else builder.add(tt.Broadcast(value, wide))
+
+
+def _is_one(value: Value) -> bool:
+    return isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) and value.op.value == 1
+
+
+def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[Value]) -> tuple[Value, Value]:
+    """The pointers to the elements of a block, and which of them are inside of the tensor."""
+    type_ = made.type
+    assert isinstance(type_, DescriptorType)
+    block = type_.block
+    base: Value = made.base
+    steps: Value | None = None
+    inside: Value | None = None
+    for axis, (size, offset) in enumerate(zip(block, offsets, strict=True)):
+        stride = made.strides[axis]
+        start: Value = builder.add(arith.ExtSI(offset, i64))
+        if not _is_one(stride):
+            start = builder.add(arith.MulI(start, stride))
+        base = builder.add(tt.AddPtr(base, start))
+        numbers = builder.add(tt.MakeRange(0, size))
+        step: Value = builder.add(arith.ExtSI(numbers, TensorType((size,), i64)))
+        if not _is_one(stride):
+            step = builder.add(arith.MulI(step, builder.add(tt.Splat(stride, TensorType((size,), i64)))))
+        step = _spread(builder, step, axis, block)
+        steps = step if steps is None else builder.add(arith.AddI(steps, step))
+        index = builder.add(arith.AddI(builder.add(tt.Splat(offset, TensorType((size,), i32))), numbers))
+        unsigned = TensorType((size,), u32)
+        limit = builder.add(tt.Splat(made.shape[axis], TensorType((size,), i32)))
+        below = builder.add(
+            arith.CmpI(
+                builder.add(arith.Bitcast(index, unsigned)),
+                builder.add(arith.Bitcast(limit, unsigned)),
+                predicate=IntPredicate.ULT,
+            )
+        )
+        below = _spread(builder, below, axis, block)
+        inside = below if inside is None else builder.add(arith.AndI(inside, below))
+    assert steps is not None and inside is not None
+    pointers = builder.add(tt.Splat(base, TensorType(block, PtrType(type_.element))))
+    return builder.add(tt.AddPtr(pointers, steps)), inside
+
+
+def _fill(element: ScalarType, padding: Padding) -> float | int | bool:
+    if element.is_float:
+        return float("nan") if padding is Padding.NAN else 0.0
+    return False if element == i1 else 0
+
+
+def _load(builder: Builder, op: tt.DescriptorLoad, operands: tuple[Value, ...]) -> Outcome:
+    made = _maker(operands[0])
+    pointers, inside = _address(builder, made, operands[1:])
+    type_ = op.result.type
+    assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
+    other = builder.add(arith.ConstantOp(_fill(type_.element, made.padding), type_))
+    return builder.add(tt.Load(pointers, inside, other, cache=op.cache, eviction=op.eviction))
+
+
+def _store(builder: Builder, op: tt.DescriptorStore, operands: tuple[Value, ...]) -> Outcome:
+    pointers, inside = _address(builder, _maker(operands[0]), operands[2:])
+    builder.add(tt.Store(pointers, operands[1], inside))
+    return DROP
