@@ -68,7 +68,7 @@ def _show(options: argparse.Namespace) -> str:
     if options.stage == "mlir":
         from ziggurat.backend.mlir import to_mlir
 
-        return to_mlir(model)
+        return to_mlir(model) + "\n"
     return to_html(model) + "\n" if options.html else to_text(model, locations=options.locations)
 
 

@@ -40,7 +40,8 @@ _TYPES: Final = """\
 {rows}
 
 `zg.ptr(dtype)` is a pointer to one of these in global memory. A tensor has a dtype or pointers for elements;
-each size is a power of two, and there are at most 2²⁰ elements. `x.shape` and `x.dtype` are constants.
+each size is a power of two, and there are at most 2²⁰ elements. `x.shape` and `x.dtype` are constants,
+and `p.dtype.element_ty` is the dtype that a pointer points to.
 """
 
 _RULES: Final = """\

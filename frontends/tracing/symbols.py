@@ -51,12 +51,17 @@ class Symbol:
     @property
     def shape(self) -> Symbol:
         """The shape, as a constant of the kernel."""
-        return self.tape.record(OPS["attribute"].SPEC.make([self.value], [], {"name": "shape"}, [], self.value.type))
+        return self._property("shape")
 
     @property
     def dtype(self) -> Symbol:
         """The element type, as a constant of the kernel."""
-        return self.tape.record(OPS["attribute"].SPEC.make([self.value], [], {"name": "dtype"}, [], self.value.type))
+        return self._property("dtype")
+
+    @property
+    def element_ty(self) -> Symbol:
+        """Of the dtype of a pointer: what is pointed to, as a constant of the kernel."""
+        return self._property("element_ty")
 
     def load(self, offsets: Any) -> Symbol:
         """Of a tensor descriptor: the block at these offsets."""
@@ -70,6 +75,9 @@ class Symbol:
         values = [self.value, *(self.tape.value(argument) for argument in arguments)]
         op = OPS["invoke"].SPEC.make(values, [], {"callee": name}, [], self.value.type)
         return self.tape.record(op)
+
+    def _property(self, name: str) -> Symbol:
+        return self.tape.record(OPS["attribute"].SPEC.make([self.value], [], {"name": name}, [], self.value.type))
 
     def _binary(self, name: str, lhs: Any, rhs: Any) -> Symbol:
         values = [self.tape.value(lhs), self.tape.value(rhs)]

@@ -72,7 +72,7 @@ def attention(
         acc = zg.dot(zg.cast(p, v.dtype), v, acc=zg.mul(acc, zg.expand(shrink, 1)))
         top = higher
     acc = zg.div(acc, zg.expand(total, 1))
-    zg.store(zg.add(out_ptr + at, tile(block * M, M, D, D)), zg.cast(acc, q.dtype), row_mask)
+    zg.store(zg.add(out_ptr + at, tile(block * M, M, D, D)), zg.cast(acc, out_ptr.dtype.element_ty), row_mask)
     zg.store(zg.add(lse_ptr + head * n, rows), zg.add(top, zg.log2(total)), zg.compare(rows, n, LESS))
 
 

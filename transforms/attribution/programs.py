@@ -9,6 +9,7 @@ from typing import Any, cast
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.types import (
     ConstantType,
+    DescriptorType,
     PtrType,
     ScalarType,
     TensorType,
@@ -238,10 +239,12 @@ class BuiltinTypes(ProgramTypes):
         """`x.name`."""
         if name == "shape" and (isinstance(x, TensorType) or is_number(x)):
             return constant(shape_of(x))
+        if name == "element_ty" and isinstance(x, ConstantType) and isinstance(x.value, PtrType):
+            return constant(x.value.pointee)
         if name == "dtype" and not isinstance(x, TupleType):
             if isinstance(x, ConstantType):
                 return constant(scalar_type(x))
-            element = element_of(x)
+            element = x.element if isinstance(x, DescriptorType) else element_of(x)
             if isinstance(element, ScalarType | PtrType):
                 return constant(element)
         if name == "numel" and isinstance(x, TensorType):
@@ -254,5 +257,5 @@ class BuiltinTypes(ProgramTypes):
             return constant(getattr(x.value, name))
         raise KernelTypeError(
             f"{describe(x)} has no property '{name}' in a kernel",
-            hint="values have .shape and .dtype; calls are zg.<name>(x)",
+            hint="values have .shape and .dtype, dtypes of pointers have .element_ty; calls are zg.<name>(x)",
         )

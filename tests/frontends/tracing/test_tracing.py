@@ -184,3 +184,15 @@ def test_a_value_of_another_trace_is_refused():
     zg.trace(first, F32)
     with pytest.raises(zg.KernelTypeError, match="another trace"):
         zg.trace(second, F32)
+
+
+def test_a_kernel_of_any_dtype():
+    def kernel(x_ptr, out_ptr):
+        at = zg.arange(0, 16)
+        block = zg.make_tensor_descriptor(out_ptr, (16,), (1,), (16,))
+        x = zg.cast(zg.load(zg.add(x_ptr, at)), zg.add(out_ptr, at).dtype.element_ty)
+        block.store((0,), zg.cast(x, block.dtype))
+        zg.store(out_ptr, zg.cast(zg.sum(x), out_ptr.dtype.element_ty))
+
+    types = (F32, zg.ptr(zg.bf16))
+    assert zg.trace(kernel, *types) == zg.kernel(kernel).triton(*types)
