@@ -86,7 +86,7 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
     emitter.line(f"br i1 {_goes_on(emitter, op, kind, number, stop, step)}, label %{inside}, label %{after}")
     emitter.start(inside)
     yielded = _region(emitter, op.body)
-    following = emitter.emit(f"add {kind} {number}, {step}")
+    following = _following(emitter, op, kind, number, stop, step)
     back = emitter.label
     emitter.line(f"br label %{head}")
     phis = _phis(index.type, number, [(start, before), (following, back)])
@@ -110,6 +110,27 @@ def _goes_on(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, s
         return up
     negative = emitter.emit(f"icmp slt {kind} {step}, 0")
     return emitter.emit(f"select i1 {negative}, i1 {down}, i1 {up}")
+
+
+def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
+    """The next index. Where adding the step could wrap around, it is the stop itself when less than a step is left."""
+    following = emitter.emit(f"add {kind} {number}, {step}")
+    known = _constant(op.step)
+    if known in (1, -1):
+        return following
+    up = emitter.emit(f"sub {kind} {stop}, {number}")
+    down = emitter.emit(f"sub {kind} {number}, {stop}")
+    size = emitter.emit(f"sub {kind} 0, {step}")
+    if known is not None:
+        left, by = (up, step) if known > 0 else (down, size)
+    elif not getattr(op.start.type, "signed", True):
+        left, by = up, step
+    else:
+        negative = emitter.emit(f"icmp slt {kind} {step}, 0")
+        left = emitter.emit(f"select i1 {negative}, {kind} {down}, {kind} {up}")
+        by = emitter.emit(f"select i1 {negative}, {kind} {size}, {kind} {step}")
+    more = emitter.emit(f"icmp ugt {kind} {left}, {by}")
+    return emitter.emit(f"select i1 {more}, {kind} {following}, {kind} {stop}")
 
 
 def _constant(value: Value) -> int | None:
