@@ -50,15 +50,17 @@ def _trans(emitter: Emitter, op: gpu.LocalTrans) -> Emitted:
 
 
 class Places:
-    """Where the vectors of a tensor in a layout are in a buffer."""
+    """Where the vectors of a tensor in a layout are in a buffer. `vector` has the bits of the registers of one."""
 
-    def __init__(self, emitter: Emitter, buffer: str, type_: SharedType, layout: Layout) -> None:
+    def __init__(
+        self, emitter: Emitter, buffer: str, type_: SharedType, layout: Layout, vector: Sequence[int] | None = None
+    ) -> None:
         self.emitter = emitter
         self.buffer = buffer
         self.size = type_.element.bytes
         self.layout = layout
         self._inverse = inverted(type_.offsets)
-        self.vector = vector_bits(layout, type_.offsets, self.size)
+        self.vector = vector_bits(layout, type_.offsets, self.size) if vector is None else vector
         bases = [combine(self._inverse, basis) * self.size for basis in emitter.thread_bases(layout)]
         self._spread = 0  # The bits of an address that the thread's number has a part in.
         for basis in bases:
@@ -157,6 +159,48 @@ def store_shared(
     constraints = ",".join(["r", *[register] * count, "b", "~{memory}"])
     arguments = [("i32", address), *((kind, item) for item in words), ("i1", mask)]
     emitter.asm("void", text, constraints, *arguments, effect=True)
+
+
+# Asynchronous copies.
+
+
+@emits(gpu.AsyncCopy)
+def _copy(emitter: Emitter, op: gpu.AsyncCopy) -> Emitted:
+    type_ = buffer_type(op.buffer)
+    layout = layout_of(op.ptr.type)
+    pointers = emitter.tensor(op.ptr)
+    masks = emitter.tensor(op.mask) if op.mask is not None else None
+    owner = emitter.owner(layout)
+    size = type_.element.bytes * op.width
+    # Whole sectors go past the first cache, which nothing would read again.
+    cache = "cg" if size == 16 else "ca"
+    places = Places(emitter, emitter.scalar(op.buffer), type_, layout, range(bits_of(op.width)))
+    for group, pointer, offset in places.groups():
+        first = group[0]
+        address = emitter.emit(f"ptrtoint {POINTER} {pointer} to i32")
+        text = f"cp.async.{cache}.shared.global [ $0 + {offset} ], [ $1 + 0 ], {size}"
+        arguments = [("i32", address), ("ptr addrspace(1)", pointers[first])]
+        constraints = ["r", "l"]
+        if masks is not None:
+            # What is not read is zeros.
+            arguments.append(("i32", emitter.emit(f"select i1 {masks[first]}, i32 {size}, i32 0")))
+            constraints.append("r")
+            text += ", $2"
+        if owner is not None:
+            text = f"@${len(arguments)} {text}"
+            arguments.append(("i1", owner))
+            constraints.append("b")
+        emitter.asm("void", f"{text};", ",".join([*constraints, "~{memory}"]), *arguments, effect=True)
+
+
+@emits(gpu.AsyncCommit)
+def _commit(emitter: Emitter, op: gpu.AsyncCommit) -> Emitted:
+    emitter.asm("void", "cp.async.commit_group;", "~{memory}", effect=True)
+
+
+@emits(gpu.AsyncWait)
+def _wait(emitter: Emitter, op: gpu.AsyncWait) -> Emitted:
+    emitter.asm("void", f"cp.async.wait_group {op.pending};", "~{memory}", effect=True)
 
 
 # What is looked up by numbers that are computed.

@@ -26,6 +26,7 @@ _DTYPES: dict[str, Any] = {
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _FLAGS = {"nuw", "nsw", "exact", "disjoint", "inbounds", "fast", "contract", "nnan", "ninf", "nsz", "tail", "nneg"}
 _SHIFT = 40  # The array of an argument is the upper bits of an address.
+FLYING = 1 << 30  # The writer of what a copy under way will write: no thread may touch it.
 
 
 # What runs a piece of assembly as a whole, by a word in it: gives what it gives. `simulate_matrix` adds to it.
@@ -63,6 +64,8 @@ def _typed(text: str) -> tuple[str, str]:
 
 
 def _dtype(kind: str) -> Any:
+    if kind not in _DTYPES and not kind.startswith("ptr"):
+        raise NotImplementedError(f"the type {kind}")
     return _DTYPES["ptr" if kind.startswith("ptr") else kind]
 
 
@@ -84,20 +87,34 @@ def _signed(array: Array) -> Array:
     return array.view(_SIGNED[array.dtype.itemsize]) if array.dtype != np.bool_ else -array.astype(np.int8)
 
 
+def _quotient(a: Array, b: Array) -> Array:
+    """Rounded to zero, as the machine divides."""
+    return a // b + ((a % b != 0) & ((a < 0) != (b < 0)))
+
+
+def _larger(a: Array, b: Array) -> Array:
+    """Of a number and a NaN the number, of the zeros the positive one."""
+    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), b, a), np.fmax(a, b))
+
+
+def _smaller(a: Array, b: Array) -> Array:
+    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), a, b), np.fmin(a, b))
+
+
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "lshr": np.right_shift,
     "ashr": lambda a, b: (_signed(a) >> _signed(b)).view(a.dtype), "udiv": np.floor_divide, "urem": np.remainder,
     "fadd": lambda a, b: a + b, "fsub": lambda a, b: a - b, "fmul": lambda a, b: a * b, "fdiv": lambda a, b: a / b,
-    "sdiv": lambda a, b: np.trunc(_signed(a) / _signed(b)).astype(_signed(a).dtype).view(a.dtype),
+    "sdiv": lambda a, b: _quotient(_signed(a), _signed(b)).view(a.dtype),
     "srem": lambda a, b: np.fmod(_signed(a), _signed(b)).view(a.dtype),
 }  # fmt: skip
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "umax": np.maximum, "umin": np.minimum, "maximum": np.maximum, "minimum": np.minimum, "maxnum": np.fmax,
-    "minnum": np.fmin, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2,
+    "umax": np.maximum, "umin": np.minimum, "maximum": np.maximum, "minimum": np.minimum, "maxnum": _larger,
+    "minnum": _smaller, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
 }  # fmt: skip
 _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
     "ex2": np.exp2, "lg2": np.log2, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "rcp": np.reciprocal,
@@ -113,9 +130,10 @@ class _Shared:
         self.bytes = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
         self.writer = np.full(size, -1)
         self.reader = np.full(size, -1)
+        self.flying = np.zeros(size, bool)  # What copies that are under way will write.
 
     def barrier(self) -> None:
-        self.writer[:] = -1
+        self.writer[:] = np.where(self.flying, FLYING, -1)
         self.reader[:] = -1
 
     def _places(self, addresses: Array, size: int) -> Array:
@@ -416,6 +434,8 @@ class _Program:
             assert arguments[0][self.active].all()
             return None
         name = name.split(".")[0]
+        if name == "abs":
+            return np.abs(_signed(arguments[0])).view(arguments[0].dtype)
         if name in _SIGNED_FUNCTIONS:
             return _SIGNED_FUNCTIONS[name](*map(_signed, arguments)).view(arguments[0].dtype)
         if name == "f2i":

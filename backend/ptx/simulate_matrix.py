@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ziggurat.backend.ptx import simulate_copies  # noqa: F401  (operands come by copies, too)
 from ziggurat.backend.ptx.simulate import UNITS, Array, SimulationError
 
 _ELEMENTS: dict[str, Any] = {

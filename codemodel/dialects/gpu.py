@@ -186,11 +186,16 @@ class FenceAsync(Op):
 
 @operation("gpu.async_copy")
 class AsyncCopy(Op, MemoryRead, MemoryWrite):
-    """cp.async: begin to copy what the pointers point to into a buffer; where the mask is false, zeros."""
+    """cp.async: begin to copy what the pointers point to into a buffer; where the mask is false, zeros.
+
+    `width` is how many registers in a row point to neighbours that are aligned and masked together, and are neighbours
+    in the buffer: 4, 8 or 16 bytes.
+    """
 
     ptr: Value = operand()
     buffer: Value = operand()
     mask: Value | None = operand(default=None)
+    width: int = attribute(int, default=1)
 
     def check(self) -> None:
         target = buffer_of(self, self.buffer)

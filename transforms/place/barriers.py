@@ -218,7 +218,9 @@ class _Graph:
             return attrs.evolve(state, unfenced=0)
         if isinstance(op, gpu.AsyncWait):
             left = state.copies if op.pending else 0
-            return attrs.evolve(state, pending=state.pending | state.copies, copies=left)
+            # A fence is of use only behind the wait.
+            unfenced = state.unfenced | state.copies & self.plain_writes
+            return attrs.evolve(state, pending=state.pending | state.copies, copies=left, unfenced=unfenced)
         if isinstance(op, gpu.WgmmaWait):
             left = state.products if op.pending else 0
             return attrs.evolve(state, pending=state.pending | state.products, products=left)
@@ -228,7 +230,7 @@ class _Graph:
             state.pending | made & ~copies & ~products,
             state.copies | copies,
             state.products | products,
-            state.unfenced | made & self.plain_writes,
+            state.unfenced | made & self.plain_writes & ~copies,
         )
 
     def hazards_at(self, number: int, state: _State) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,91 @@
+"""The asynchronous copies of the simulation: what they write is there when it has been waited for, and not before.
+
+Importing this module teaches `simulate` cp.async. The bytes are read when a copy begins and written when its group has
+been waited for; until then nobody may touch where they go, and then, up to a barrier, only the thread that copied them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ziggurat.backend.ptx.simulate import FLYING, UNITS, Array, SimulationError
+
+Copy = tuple[Array, Array, Array]  # Places in shared memory, the threads that write there, and the bytes.
+
+
+class _Groups:
+    """The copies of a program that are under way: groups, oldest first, the last of them not committed."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[Copy]] = [[]]
+
+
+_UNDER_WAY: WeakKeyDictionary[Any, _Groups] = WeakKeyDictionary()
+
+
+def _of(program: Any) -> list[list[Copy]]:
+    return _UNDER_WAY.setdefault(program, _Groups()).groups
+
+
+def _begin(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    match = re.fullmatch(
+        r"(?:@\$(\d+) )?cp\.async\.(c[ag])\.shared\.global \[ \$0 \+ (\d+) \], \[ \$1 \+ 0 \], (\d+)(, \$2)?;", text
+    )
+    assert match is not None, text
+    size = int(match[4])
+    assert size == 16 or (match[2] == "ca" and size in (4, 8)), text
+    program.together("a copy")
+    threads = np.flatnonzero(operands[int(match[1])]) if match[1] else program.numbers
+    targets = (operands[0].astype(np.int64) + int(match[3]))[threads]
+    sources = operands[1][threads]
+    counts = operands[2][threads] if match[5] else np.full(len(threads), size)
+    if (targets % size).any() or not np.isin(counts, (0, size)).all():
+        raise SimulationError("a copy that is not aligned, or of a part")
+    data = np.zeros((len(threads), size), np.uint8)
+    real = np.flatnonzero(counts)
+    if len(real):
+        if (sources[real] % size).any():
+            raise SimulationError("a copy from where it is not aligned")
+        for number, rows, places in program._global(sources[real], size):  # pyright: ignore[reportPrivateUsage]
+            data[real[rows]] = program.memory[number][places]
+    shared = program.shared
+    places = targets[:, None] + np.arange(size)
+    if targets.min() < 0 or places.max() >= len(shared.bytes):
+        raise SimulationError("a copy to outside of shared memory")
+    who = np.broadcast_to(threads[:, None], places.shape)
+    for touched in (shared.writer[places], shared.reader[places]):
+        if ((touched != -1) & (touched != who)).any():
+            raise SimulationError("a copy goes where another thread, or a copy, is")
+    if len(np.unique(places)) != places.size:
+        raise SimulationError("two threads copy to the same place")
+    shared.flying[places] = True
+    shared.writer[places] = FLYING
+    _of(program)[-1].append((places, who, data))
+    return [np.zeros(0)]
+
+
+def _commit(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    program.together("a commit")
+    _of(program).append([])
+    return [np.zeros(0)]
+
+
+def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    match = re.search(r"wait_group (\d+)", text)
+    assert match is not None, text
+    program.together("a wait")
+    groups, shared = _of(program), program.shared
+    while len(groups) - 1 > int(match[1]):
+        for places, who, data in groups.pop(0):
+            shared.flying[places] = False
+            shared.writer[places] = who
+            shared.bytes[places] = data
+    return [np.zeros(0)]
+
+
+_KNOWN = {"cp.async.commit_group": _commit, "cp.async.wait_group": _wait, "cp.async.c": _begin}
+UNITS.update(_KNOWN)
