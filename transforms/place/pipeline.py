@@ -13,13 +13,14 @@ from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.barriers import insert_barriers
 from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.lower import lower
+from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.simplify import cse, dce
 
 
 @attrs.frozen
 class PlaceOptions:
-    """What a kernel is compiled for. `num_stages` is how many loads of a loop may be under way."""
+    """What a kernel is compiled for. `num_stages` is how many buffers the loads of a loop's dots go through in turn."""
 
     target: str = "sm_90a"
     num_warps: int = 4
@@ -44,6 +45,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     # Conversions are shared before they become shared memory.
     ("cse", lambda op, _: cse(op)),
     ("dce", lambda op, _: dce(op)),
+    ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
     ("lower", lambda op, _: lower(op)),
     ("dce", lambda op, _: dce(op)),
     # Offsets decide which accesses conflict, so allocation comes before the barriers.

@@ -188,7 +188,7 @@ def repeated(q_ptr, k_ptr, out_ptr, steps, M: zg.constexpr, N: zg.constexpr, D: 
 def test_what_a_loop_does_not_change_is_stored_before_it(target: str, m: int) -> None:
     n, d, steps = 16, 32, 3
     half = zg.divisible(zg.ptr(zg.f16))
-    module = place(repeated.triton(half, half, zg.ptr(zg.f32), zg.i32, m, n, d), PlaceOptions(target, 4))
+    module = place(repeated.triton(half, half, zg.ptr(zg.f32), zg.i32, m, n, d), PlaceOptions(target, 4, 1))
     verify(module)
     assert not hazards(module)
     loops = [op for op in module.walk() if isinstance(op, scf.For)]
