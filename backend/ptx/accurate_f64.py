@@ -254,7 +254,7 @@ def _sine(name: str, shift: int) -> Routine:
     sign = r.emit(f"zext i32 {sign} to i64")
     sign = r.emit(f"shl i64 {sign}, 62")
     result = r.from_bits(r.emit(f"xor i64 {r.to_bits(result)}, {sign}"))
-    return r.done(result if shift else r.select(r.compare("oeq", x, 0.0), x, result))
+    return r.done(result if shift else r.select(r.compare("oeq", x, 0.0), x, result), inline=False)
 
 
 def _sin() -> Routine:
@@ -282,7 +282,7 @@ def _tanh() -> Routine:
         power = _exponential(r, r.add(bounded, bounded))
         return r.sub(1.0, r.div(2.0, r.add(power, 1.0)))
 
-    return r.done(r.signed_as(r.branch(r.compare("olt", size, 0.55), small, large), "%a0"))
+    return r.done(r.signed_as(r.branch(r.compare("olt", size, 0.55), small, large), "%a0"), inline=False)
 
 
 def _erf() -> Routine:
@@ -304,7 +304,7 @@ def _erf() -> Routine:
         exponent = r.branch(r.compare("olt", size, 2.2), middle, far)
         return r.sub(1.0, _exponential(r, exponent))
 
-    return r.done(r.signed_as(r.branch(r.compare("olt", size, 0.84), small, large), "%a0"))
+    return r.done(r.signed_as(r.branch(r.compare("olt", size, 0.84), small, large), "%a0"), inline=False)
 
 
 ROUTINES: dict[str, Callable[[], Routine]] = {

@@ -69,7 +69,7 @@ def remainder(kind: str) -> Routine:
     def undivided() -> str:
         return r.select(defined, r.magnitude("%a0"), float("nan"))
 
-    return r.done(r.signed_as(r.branch(divides, divided, undivided), "%a0"))
+    return r.done(r.signed_as(r.branch(divides, divided, undivided), "%a0"), inline=False)
 
 
 @emits(arith.RemF)

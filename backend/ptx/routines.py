@@ -70,11 +70,12 @@ class Routine:
         self.variables[name] = f"@{name} = internal addrspace(4) constant [{len(values)} x {kind}] [{items}]"
         return f"@{name}"
 
-    def done(self, value: str) -> Routine:
-        """End with the result."""
+    def done(self, value: str, inline: bool = True) -> Routine:
+        """End with the result. With `inline` LLVM puts it where it is called if it sees fit; long ones that are slow
+        anyway are better called, or a tensor with many elements in each thread takes long to compile."""
         self.line(f"ret {self.result} {value}")
         given = ", ".join(f"{kind} %a{index}" for index, kind in enumerate(self.parameters))
-        head = f"define internal {self.result} @{self.name}({given}) nounwind {{"
+        head = f"define internal {self.result} @{self.name}({given}) nounwind {'' if inline else 'noinline '}{{"
         self.text = "\n".join([head, "entry:", *self.lines, "}"])
         return self
 

@@ -34,8 +34,8 @@ def _ptxas() -> str | None:
 
 @pytest.fixture(scope="session")
 def ptxas() -> Callable[..., str]:
-    """`ptxas(ptx, target, stack=False)`: what the assembler says. The test fails on errors and spills, and on a stack
-    frame where none is allowed; it is skipped where there is no assembler."""
+    """`ptxas(ptx, target, stack=False)`: what the assembler says. The test fails on errors, and on a stack frame or
+    spills where none are allowed; it is skipped where there is no assembler."""
     program = _ptxas()
 
     def assemble(ptx: str, target: str, stack: bool = False) -> str:
@@ -47,7 +47,7 @@ def ptxas() -> Callable[..., str]:
         assert made.returncode == 0, said
         frames = {int(size) for size in re.findall(r"(\d+) bytes stack frame", said)}
         assert stack or frames <= {0}, said
-        assert set(re.findall(r"(\d+) bytes spill", said)) <= {"0"}, said
+        assert stack or set(re.findall(r"(\d+) bytes spill", said)) <= {"0"}, said
         return said
 
     return assemble
