@@ -33,7 +33,7 @@ from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
 _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma)
 _COPIED_BYTES = (4, 8, 16)  # What one cp.async moves.
-_KEPT_BYTES = 8192  # Shared memory that is left to other buffers.
+_KEPT_BYTES = 8192  # Shared memory that is left to what the lowering needs.
 
 Uses = Mapping[Value, tuple[Op, ...]]
 
@@ -76,7 +76,9 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
     """
     assert isinstance(module, gpu.Module)
     uses = module.use_map()
-    limit = limit_of(module.target)
+    # Other buffers, such as those of operands that the loop does not change, need their place as well.
+    limit = limit_of(module.target) - _KEPT_BYTES
+    limit -= sum(_shared(op).bytes for op in module.walk() if isinstance(op, gpu.LocalAlloc))
     plans = {
         op.result: plan
         for op in module.walk()
@@ -100,6 +102,7 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
 
 
 def _planned(loop: scf.For, num_stages: int, uses: Uses, limit: int) -> _Plan | None:
+    """How to pipeline a loop with up to `limit` bytes for further buffers."""
     step = _constant(loop.step)
     if num_stages < 2 or not step or loop.start.type not in (i32, i64) or len(loop.body.blocks) != 1:
         return None
@@ -116,7 +119,7 @@ def _planned(loop: scf.For, num_stages: int, uses: Uses, limit: int) -> _Plan | 
     ahead = {op.result for _, (ops, _) in traced for op in ops}
     carried = sorted({number for _, (_, numbers) in traced for number in numbers})
     each = sum(_shared(copy.buffer).bytes for copy, _ in traced)
-    stages = min(num_stages, (limit - _KEPT_BYTES) // each)
+    stages = min(num_stages, limit // each + 1)
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return None
     in_order = tuple(op for op in loop.body.entry.ops if op.result in ahead)

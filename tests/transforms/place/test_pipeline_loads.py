@@ -19,6 +19,7 @@ from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.ptx.simulate import SimulationError, simulate
 from ziggurat.codemodel.dialects import gpu, scf, tt
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.pipeline import PlaceOptions, place
@@ -112,6 +113,26 @@ def test_a_wait_too_few_is_found() -> None:
     arguments = [np.ones((32, 96), np.float16), np.ones((96, 32), np.float16), np.zeros((32, 32), np.float32), 96]
     with pytest.raises(SimulationError):
         simulate(text, num_warps=4, shared=module.shared, arguments=arguments)
+
+
+@pytest.mark.parametrize(("cls", "missing"), [(gpu.FenceAsync, "fence"), (gpu.Barrier, "barrier")])
+def test_the_fence_and_the_barrier_are_needed(cls: type[Op], missing: str) -> None:
+    """Without the one or the other, the analysis sees what is missing; without the barrier, the simulation as well."""
+    module = placed(model_of(64, 32, 32), "sm_90a", 4, 3)
+    less = transform(module, lambda _builder, op, _operands: DROP if isinstance(op, cls) else None)
+    assert missing in {hazard.missing for hazard in hazards(less)}
+    if missing == "barrier":
+        assert isinstance(less, gpu.Module)
+        arguments = [np.ones((64, 96), np.float16), np.ones((96, 32), np.float16), np.zeros((64, 32), np.float32), 96]
+        with pytest.raises(SimulationError):
+            simulate(to_llvm(less), num_warps=4, shared=module.shared, arguments=arguments)
+
+
+def test_no_more_buffers_than_there_is_memory() -> None:
+    """Two tiles of 32 kB each: of 227 kB, three times the two, and something is left."""
+    module = placed(model_of(128, 128, 128), "sm_90a", 4, 7)
+    assert len(kinds(module, gpu.AsyncCopy)) == 6
+    assert module.shared == 3 * 65536
 
 
 def test_one_stage_changes_nothing() -> None:
