@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -24,7 +23,7 @@ from ziggurat.backend.ptx import (  # They fill the table.
     shared,
     tensors,
 )
-from ziggurat.backend.ptx.emitter import Emitter, Options, emitted_type, kernel_of
+from ziggurat.backend.ptx.emitter import Emitter, Options, emitted_type, kernel_of, symbol_of
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import PtrType
@@ -58,11 +57,6 @@ class Assembly:
     ptx: str
 
 
-def symbol_of(name: str) -> str:
-    """A function's name as PTX can have it."""
-    return re.sub(r"[^A-Za-z0-9_$]", "_", name)
-
-
 def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
     """The LLVM text of a GPU model."""
     emitter = Emitter(module, options or Options())
@@ -76,11 +70,12 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
     emitter.label = "start"
     control.function_body(emitter, func.body)
     threads = 32 * module.num_warps
+    debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
     lines = [
         'target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"',
         'target triple = "nvptx64-nvidia-cuda"',
         "@smem = external addrspace(3) global [0 x i8], align 1024",
-        f"define ptx_kernel void @{symbol_of(func.sym_name)}({', '.join(parameters)}) #0 {{",
+        f"define ptx_kernel void @{symbol_of(func.sym_name)}({', '.join(parameters)}) #0{debug} {{",
         "entry:",
         *emitter.preamble,
         "  br label %start",
@@ -94,14 +89,21 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
         "attributes #1 = { convergent nounwind }",
         "attributes #2 = { convergent nounwind memory(none) }",
         "attributes #3 = { convergent nounwind memory(read) }",
+        *(emitter.places.metadata() if emitter.places is not None else ()),
     ]
     return "\n".join(lines) + "\n"
 
 
+def _llvm() -> Any:
+    """llvmlite's binding, which has no types; imported here, so that nothing else waits for it."""
+    import importlib
+
+    return importlib.import_module("llvmlite.binding")
+
+
 @lru_cache(maxsize=8)
 def _machine(target: str) -> Any:
-    import llvmlite.binding as llvm
-
+    llvm = _llvm()
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     features = _PTX_FEATURE.get(target, "+ptx87")
@@ -110,8 +112,7 @@ def _machine(target: str) -> Any:
 
 def to_ptx(llvm_text: str, target: str) -> str:
     """The PTX of LLVM text. Raises `InternalError` where LLVM rejects it."""
-    import llvmlite.binding as llvm
-
+    llvm = _llvm()
     machine = _machine(target)
     try:
         module: Any = llvm.parse_assembly(llvm_text)

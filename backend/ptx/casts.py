@@ -170,7 +170,7 @@ def _truncf(emitter: Emitter, op: arith.TruncF) -> Emitted:
 
 @emits(arith.ExtSI, arith.ExtUI, arith.TruncI)
 def _integer(emitter: Emitter, op: arith.Cast) -> Emitted:
-    name = {arith.ExtSI: "sext", arith.ExtUI: "zext", arith.TruncI: "trunc"}[type(op)]
+    name = "trunc" if isinstance(op, arith.TruncI) else "sext" if isinstance(op, arith.ExtSI) else "zext"
     source, target = llvm_type(op.operand.type), llvm_type(op.type)
     return emitter.each(op.type, op.operands, lambda value: emitter.emit(f"{name} {source} {value} to {target}"))
 

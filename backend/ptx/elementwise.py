@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ziggurat.backend.ptx.casts import rounded, widened
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, Make, emits
 from ziggurat.backend.ptx.numbers import literal, llvm_type, scalar_of, suffix
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.op import Op
@@ -89,9 +89,10 @@ def _shift(emitter: Emitter, op: Any) -> Emitted:
     return emitter.each(op.result.type, op.operands, shift)
 
 
-def in_f32(emitter: Emitter, scalar: ScalarType, values: Sequence[str], make: Callable[..., str]) -> str:
+def in_f32(emitter: Emitter, scalar: ScalarType, values: Sequence[str], make: Make) -> str:
     """Floats of fewer than 32 bits computed with in f32 and rounded to their type."""
-    return rounded(emitter, make(*(widened(emitter, value, scalar) for value in values)), scalar)
+    apply = cast("Callable[..., str]", make)
+    return rounded(emitter, apply(*(widened(emitter, value, scalar) for value in values)), scalar)
 
 
 @emits(*_FLOAT_BINARY)
@@ -124,9 +125,10 @@ def choose(emitter: Emitter, cls: type[Op], scalar: ScalarType, a: str, b: str) 
 
 
 @emits(*_CHOICES)
-def _choice(emitter: Emitter, op: Any) -> Emitted:
+def _choice(emitter: Emitter, op: arith.FloatBinary) -> Emitted:
     scalar = scalar_of(op.lhs.type)
-    return emitter.each(op.result.type, op.operands, lambda a, b: choose(emitter, type(op), scalar, a, b))
+    cls = type(op)
+    return emitter.each(op.result.type, op.operands, lambda a, b: choose(emitter, cls, scalar, a, b))
 
 
 @emits(arith.DivF)

@@ -80,7 +80,7 @@ def _broadcast(emitter: Emitter, op: tt.Broadcast) -> Emitted:
 
 
 @emits(tt.Reshape, tt.ExpandDims, tt.Trans)
-def _reshape(emitter: Emitter, op: tt.Reshape) -> Emitted:
+def _reshape(emitter: Emitter, op: tt.Reshape | tt.ExpandDims | tt.Trans) -> Emitted:
     """The registers stay; only the numbers of the elements change. A scalar result is the one element."""
     values = emitter.tensor(op.value)
     if not is_tensor(op.result.type):
