@@ -17,6 +17,10 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "ziggurat")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite the golden files to hold what the tests now print")
+    parser.addoption("--on-gpu", action="store_true", help="tests of the language repeat each launch on the GPU")
+    parser.addoption(
+        "--simulated", action="store_true", help="tests of the language repeat each launch on a simulated GPU (slow)"
+    )
 
 
 @pytest.fixture

@@ -441,7 +441,8 @@ class _Program:
         if name == "f2i":
             return np.trunc(arguments[0]).astype(np.int32).view(np.uint32)
         if name == "fma":
-            return arguments[0] * arguments[1] + arguments[2]
+            a, b, c = (argument.astype(np.float64) for argument in arguments)
+            return (a * b + c).astype(arguments[0].dtype)  # Rounded once, but for what is rounded in f64.
         if name not in _FUNCTIONS:
             raise NotImplementedError(rest)
         return _FUNCTIONS[name](*arguments)
@@ -515,7 +516,7 @@ class _Program:
 
 def _parsed(llvm: str) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
     """The parameters (type, name) and the blocks of the one function of a text."""
-    lines = llvm.split("\n")
+    lines = re.sub(r", !dbg !\d+", "", llvm).split("\n")
     start = next(at for at, line in enumerate(lines) if line.startswith("define "))
     inside = lines[start][lines[start].index("(") + 1 : lines[start].rindex(")")]
     parameters = [_typed(re.sub(r" align \d+", "", part)) for part in _split(inside)]

@@ -1,15 +1,19 @@
 """Kernels run through `@zg.kernel` on NumPy arrays, against what a test computed with NumPy.
 
 Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and
-after the simplifications. All ways have to give the same bits.
+after the simplifications. All ways have to give the same bits. With `--on-gpu`, each launch is repeated on the GPU; see
+`differential.py`.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import linecache
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -31,6 +35,35 @@ DTYPES: dict[str, np.dtype[Any]] = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 _numbers = itertools.count()
+
+# Repeats launches on another machine, where that is asked for.
+_elsewhere: Any = None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global _elsewhere
+    on_gpu = config.getoption("--on-gpu")
+    if not on_gpu and not config.getoption("--simulated"):
+        return
+    file = Path(__file__).with_name("differential.py")
+    spec = importlib.util.spec_from_file_location("differential", file)
+    assert spec is not None and spec.loader is not None
+    differential = sys.modules["differential"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(differential)
+    machine = differential.Gpu() if on_gpu else differential.Simulated()
+    _elsewhere = differential.Differential(machine, same)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--on-gpu"):
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker("gpu")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for what, count in _elsewhere.counts.most_common() if _elsewhere else ():
+        terminalreporter.write_line(f"launches elsewhere: {count:5} {what}")
 
 
 def make(source: str, decorate: Callable[..., Any] = zg.kernel, **names: Any) -> Any:
@@ -102,10 +135,25 @@ def address(array: Array) -> int:
     return array.__array_interface__["data"][0]
 
 
-def launched(kernel: Any, grid: Any, arguments: Sequence[Any], thorough: bool = True, **constants: Any) -> Any:
-    """Run a kernel, and its model in other ways. The constants come last among its parameters."""
+def launched(
+    kernel: Any,
+    grid: Any,
+    arguments: Sequence[Any],
+    thorough: bool = True,
+    host_only: str = "",
+    unordered: Sequence[int] = (),
+    **constants: Any,
+) -> Any:
+    """Run a kernel, and its model in other ways. The constants come last among its parameters.
+
+    `host_only` says why it is not repeated on a GPU; there, the arguments `unordered` (by number) are not compared, as
+    they depend on the order of the programs.
+    """
+    repeat = _elsewhere.start(kernel, arguments, constants) if _elsewhere and not host_only else None
     before = copied([argument for argument in arguments if argument is not None])
     kernel[grid](*arguments, **constants)
+    if repeat is not None:
+        repeat.check(grid, unordered)
     arguments = [argument for argument in arguments if argument is not None]
     model = next(reversed(kernel._models.values()))
     if not thorough:

@@ -1,0 +1,200 @@
+"""A launch repeated on another machine, a GPU or a simulated one, and compared with what the interpreter gave.
+
+The arrays lie there as they do here: whole, with all memory that a view is of, as well aligned, and with guards around
+them. Integers and data movement have to give the same bits; what may be off, and how far, is `backend/ptx/accuracy.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.arguments import bind
+from ziggurat.backend.cuda.isolated import Image, Isolated
+from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
+from ziggurat.backend.ptx.accuracy import Bound, bounds
+from ziggurat.backend.ptx.simulate import SimulationError, simulate
+from ziggurat.compiler import Compiled, binary_of
+
+Array = np.ndarray[Any, Any]
+
+WARPS = (1, 4, 8)
+
+
+class NotHere(Exception):
+    """The machine cannot run this launch; the text says why."""
+
+
+class Machine(Protocol):
+    """What runs a compiled kernel; the images as it leaves them."""
+
+    target: str
+
+    def run(
+        self, compiled: Compiled, grid: tuple[int, ...], images: Sequence[Image], arguments: Sequence[Any]
+    ) -> list[Array]: ...
+
+
+class Gpu:
+    """The first GPU, used from a process of its own."""
+
+    def __init__(self, target: str = "sm_90a") -> None:
+        self.target = target
+        self.device = Isolated()
+
+    def run(self, compiled, grid, images, arguments):
+        return self.device.run(binary_of(compiled, compiled.symbol), grid, images, arguments)
+
+
+class Simulated:
+    """The emitted LLVM text, thread by thread, on the host; see `backend/ptx/simulate.py`."""
+
+    target = "sm_90a"
+
+    def run(self, compiled, grid, images, arguments):
+        memory = [image.memory(image.bytes).copy() for image in images]
+        pointers = [argument for argument in arguments if isinstance(argument, tuple)]
+        if len(set(pointers)) != len(memory) or len(pointers) != len(memory) or any(offset for _, offset in pointers):
+            raise NotHere("a view of an array, or one array twice")
+        if any(isinstance(argument, float | np.floating) for argument in arguments):
+            raise NotHere("a float as an argument")
+        if len(grid) and int(np.prod(grid)) > 32:
+            raise NotHere("many programs")
+        if any(image.size > 1 << 15 for image in images):
+            raise NotHere("too large to simulate")
+        given = [memory[a[0]] if isinstance(a, tuple) else a for a in arguments]
+        try:
+            simulate(
+                compiled.stages["llvm"],
+                num_warps=compiled.num_warps,
+                shared=compiled.shared,
+                grid=grid,
+                arguments=given,
+            )
+        except NotImplementedError as error:
+            raise NotHere(f"the simulation does not know {_known(str(error))}") from None
+        return memory
+
+
+class Differential:
+    """What repeats launches on a machine. `counts` tells how many were, and why others were not."""
+
+    def __init__(self, machine: Machine, same: Callable[[Array, Array], Array]) -> None:
+        self.machine = machine
+        self.same = same
+        self.counts: Counter[str] = Counter()
+        self._in_test = ("", 0)
+
+    def start(self, kernel: Any, arguments: Sequence[Any], constants: Mapping[str, Any]) -> Launch:
+        """The launch with its arrays as they are now: before it is run on the host."""
+        signature, _, values = kernel._specialized(bind(kernel, arguments, constants))
+        return Launch(self, kernel, kernel.model_for(signature), values)
+
+    def warps(self) -> int:
+        """1, 4 or 8: others for each test, and for each launch of it, but always the same."""
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+        count = self._in_test[1] + 1 if self._in_test[0] == test else 0
+        self._in_test = (test, count)
+        return WARPS[(zlib.crc32(test.encode()) + count) % len(WARPS)]
+
+
+class Launch:
+    """One launch: its memory before it, and where each argument lies in it."""
+
+    def __init__(self, of: Differential, kernel: Any, model: zg.Op, values: Sequence[Any]) -> None:
+        self.of, self.kernel, self.model, self.values = of, kernel, model, values
+        self.roots: list[Array] = []
+        self.images: list[Image] = []
+        self.arguments: list[Any] = []
+        for value in values:
+            if not isinstance(value, np.ndarray):
+                self.arguments.append(value)
+                continue
+            root = value
+            while isinstance(root.base, np.ndarray):
+                root = root.base
+            number = next((n for n, other in enumerate(self.roots) if other is root), len(self.roots))
+            if number == len(self.roots):
+                self.roots.append(root)
+                self.images.append(Image.of(_bytes(root), _address(root)))
+            self.arguments.append((number, _address(value) - _address(root)))
+
+    def check(self, grid: Any, unordered: Sequence[int]) -> None:
+        """Run it on the machine, and compare with what the arrays hold now.
+
+        What depends on the order of the programs is not compared: the arguments `unordered`, by number.
+        """
+        __tracebackhide__ = True
+        sizes = (grid,) if isinstance(grid, int) else tuple(grid({}) if callable(grid) else grid)
+        if 0 in sizes:
+            return
+        warps = self.of.warps()
+        what = f"{self.kernel.name} with {warps} warp(s)"
+        compiled = zg.compile(self.model, target=self.of.machine.target, num_warps=warps)
+        try:
+            after = self.of.machine.run(compiled, sizes, self.images, self.arguments)
+        except NotHere as error:
+            self.of.counts[str(error)] += 1
+            return
+        except (zg.KernelRuntimeError, SimulationError) as error:
+            pytest.fail(f"{what}: {error}\n{compiled.stages['gpu']}", pytrace=False)
+        self.of.counts["repeated"] += 1
+        known = bounds(self.model)
+        for number, (root, memory) in enumerate(zip(self.roots, after, strict=True)):
+            seen = np.zeros(memory.size, np.uint8)
+            skipped = False
+            for index, (argument, value) in enumerate(zip(self.arguments, self.values, strict=True)):
+                if not isinstance(value, np.ndarray) or argument[0] != number:
+                    continue
+                offset = argument[1]
+                _over(seen, value, offset)[...] = 1
+                skipped = skipped or index in unordered
+                if not skipped:
+                    found = np.ndarray(value.shape, value.dtype, memory.data, offset, value.strides)
+                    shared = [p for p, a in enumerate(self.arguments) if isinstance(a, tuple) and a[0] == number]
+                    bound = max((known[p] for p in shared if p in known), key=lambda b: b.relative, default=None)
+                    self._compare(found, value, bound, f"{what}, argument {index}", compiled)
+            beside = (memory != _bytes(root)) & (seen == 0)
+            if beside.any() and not skipped:
+                pytest.fail(f"{what} writes beside a view: byte {np.flatnonzero(beside)[0]}", pytrace=False)
+
+    def _compare(self, found: Array, value: Array, bound: Bound | None, what: str, compiled: Compiled) -> None:
+        __tracebackhide__ = True
+        good = self.of.same(found, value)
+        if bound is not None and value.dtype.kind not in "biu":
+            good |= bound.near(found, value)
+        if good.all():
+            return
+        places = [tuple(map(int, place)) for place in np.argwhere(~good)[:8]]
+        shown = "; ".join(f"{place}: {found[place]!r}, expected {value[place]!r}" for place in places)
+        pytest.fail(
+            f"{what}: {(~good).sum()} of {good.size} differ ({bound or 'exact'}): {shown}\n{compiled.stages['gpu']}",
+            pytrace=False,
+        )
+
+
+def _address(array: Array) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _bytes(root: Array) -> Array:
+    return root.ravel(order="K").view(np.uint8)
+
+
+def _over(memory: Array, view: Array, offset: int) -> Array:
+    """The bytes of a view's elements in memory."""
+    return np.ndarray((*view.shape, view.itemsize), np.uint8, memory.data, offset, (*view.strides, 1))
+
+
+def _known(text: str) -> str:
+    """The function or the instruction that an instruction's text is about."""
+    match = re.search(r"@[\w.]+", text)
+    return match[0] if match else text.strip().split(" ")[0]
