@@ -7,17 +7,20 @@ and the op, and gives the value (a str, a list, or a tuple of these for a Tuple)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 import attrs
 
+from ziggurat.backend.ptx.lines import LineInfo
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.codemodel.dialects import gpu, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.types import SharedType, TensorType, TupleType, Type
 
@@ -42,9 +45,14 @@ def emits(*classes: type[Op]) -> Callable[[Emission], Emission]:
 
 @attrs.frozen
 class Options:
-    """Choices of emission. `exact_math` uses IEEE division and square roots instead of the fast ones."""
+    """Choices of emission.
+
+    `exact_math` uses IEEE division and square roots, and accurate functions, instead of the fast ones. `line_info`
+    says of each instruction which line of the source it comes from.
+    """
 
     exact_math: bool = False
+    line_info: bool = True
 
 
 class Emitter:
@@ -70,6 +78,11 @@ class Emitter:
         self._slot = 0
         self._entry: dict[Any, str] = {}
         self._into = self.lines
+        func = kernel_of(module)
+        self.places: LineInfo | None = None
+        if options.line_info:
+            self.places = LineInfo(func.sym_name, symbol_of(func.sym_name), first_place(func))
+        self._place = ""
 
     # Text.
 
@@ -80,12 +93,12 @@ class Emitter:
 
     def line(self, text: str) -> None:
         """Append an instruction that gives nothing."""
-        self._into.append(f"  {text}")
+        self._into.append(f"  {text}{self._place}")
 
     def emit(self, text: str) -> str:
         """Append an instruction; the name of its value."""
         name = f"%{self.name()}"
-        self._into.append(f"  {name} = {text}")
+        self._into.append(f"  {name} = {text}{self._place}")
         return name
 
     def start(self, label: str) -> None:
@@ -140,12 +153,12 @@ class Emitter:
     @contextmanager
     def at_entry(self) -> Any:
         """Append to the entry block, whose values are seen everywhere, until the end of the `with`."""
-        outer = self._into
-        self._into = self.preamble
+        outer, place = self._into, self._place
+        self._into, self._place = self.preamble, ""
         try:
             yield
         finally:
-            self._into = outer
+            self._into, self._place = outer, place
 
     def once(self, key: Any, make: Callable[[], str]) -> str:
         """A value of the entry block, made at the first request."""
@@ -260,13 +273,16 @@ class Emitter:
 
     def ops(self, ops: Iterable[Op]) -> None:
         """Emit ops in order."""
+        outer = self._place
         for op in ops:
+            self._place = self.places.suffix(op.location) if self.places is not None else ""
             function = EMITTERS.get(type(op))
             if function is None:
                 raise InternalError(f"nothing is registered to emit {op.NAME}", str(op.root()))
             made = function(self, op)
             if made is not None:
                 self.values[op.result] = made
+        self._place = outer
 
 
 def layout_of(type_: Type) -> Layout:
@@ -293,6 +309,19 @@ def components(type_: Type) -> Sequence[Type]:
 def emitted_type(type_: Type) -> str:
     """The LLVM type of a scalar, or of one register of a tensor; of a buffer, its address."""
     return "ptr addrspace(3)" if isinstance(type_, SharedType) else llvm_type(type_)
+
+
+def symbol_of(name: str) -> str:
+    """A function's name as PTX can have it."""
+    return re.sub(r"[^A-Za-z0-9_$]", "_", name)
+
+
+def first_place(func: tt.Func) -> Location | None:
+    """Where a kernel's source is: the place of the function, or else of the first of its ops that has one."""
+    if func.location is not None:
+        return func.location
+    places = (op.location for op in func.body.entry.ops if op.location is not None and op.location.caller is None)
+    return next(places, None)
 
 
 def kernel_of(module: gpu.Module) -> tt.Func:

@@ -1,0 +1,96 @@
+"""Line information: which line of the kernel's source each instruction comes from, as LLVM's metadata.
+
+LLVM writes it as `.loc` and `.file` directives, from which profilers and `cuda-gdb` know the source. There is nothing
+else for a debugger: no variables, no types.
+
+The kernel is a subprogram, and so is each other file that ops came from through a call: their places are inlined at
+the place of the call. What the language itself is written in has the place of the author's call.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ziggurat.codemodel.location import Location
+
+_LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "frontends", "")
+
+
+def _outside(location: Location) -> Location:
+    """The place, or the author's call that led there where it is in our own library."""
+    while location.caller is not None and location.file.startswith(_LIBRARY):
+        location = location.caller
+    return location
+
+
+def _quoted(text: str) -> str:
+    """A string of metadata."""
+    raw = text.encode()
+    return '!"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in raw) + '"'
+
+
+class LineInfo:
+    """The metadata of one kernel, made as places are asked for; each node is written once."""
+
+    def __init__(self, name: str, symbol: str, location: Location | None) -> None:
+        self._nodes: dict[str, int] = {}
+        self._places: dict[Location, str] = {}
+        self._unit_file = self._file(location.file if location is not None else "<unknown>")
+        self.file = location.file if location is not None else None
+        self._node("!{}")
+        nothing = self._node("!{null}")
+        self._type = self._node(f"!DISubroutineType(types: !{nothing})")
+        self._unit = self._node(
+            f'distinct !DICompileUnit(language: DW_LANG_C, file: !{self._unit_file}, producer: "ziggurat", '
+            "isOptimized: true, runtimeVersion: 0, emissionKind: DebugDirectivesOnly)"
+        )
+        self.subprogram = self._subprogram(self._unit_file, name, symbol, location.line if location is not None else 0)
+
+    def _node(self, text: str) -> int:
+        return self._nodes.setdefault(text, len(self._nodes))
+
+    def _file(self, path: str) -> int:
+        folder, name = os.path.split(path)
+        return self._node(f"!DIFile(filename: {_quoted(name)[1:]}, directory: {_quoted(folder)[1:]})")
+
+    def _subprogram(self, file: int, name: str, symbol: str, line: int) -> int:
+        return self._node(
+            f"distinct !DISubprogram(name: {_quoted(name)[1:]}, linkageName: {_quoted(symbol)[1:]}, scope: !{file}, "
+            f"file: !{file}, line: {line}, type: !{self._type}, scopeLine: {line}, "
+            f"spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !{self._unit})"
+        )
+
+    def suffix(self, location: Location | None) -> str:
+        """What follows an instruction that comes from this place; nothing for no place."""
+        if location is None:
+            return ""
+        found = self._places.get(location)
+        if found is None:
+            found = self._places[location] = f", !dbg !{self._place(_outside(location))}"
+        return found
+
+    def _place(self, location: Location) -> int:
+        inlined = ""
+        if location.caller is not None:
+            file = self._file(location.file)
+            name = os.path.splitext(os.path.basename(location.file))[0]
+            scope = self._subprogram(file, name, f"zg.{file}", 0)
+            inlined = f", inlinedAt: !{self._place(location.caller)}"
+        elif location.file == self.file:
+            scope = self.subprogram
+        else:
+            file = self._file(location.file)
+            scope = self._node(f"!DILexicalBlockFile(scope: !{self.subprogram}, file: !{file}, discriminator: 0)")
+        # LLVM holds columns in 16 bits.
+        column = min(location.column + 1, 0xFFFF)
+        distinct = "distinct " if inlined else ""
+        return self._node(f"{distinct}!DILocation(line: {location.line}, column: {column}, scope: !{scope}{inlined})")
+
+    def metadata(self) -> list[str]:
+        """The lines for the end of the module."""
+        lines = [f"!{number} = {text}" for text, number in self._nodes.items()]
+        version = len(self._nodes)
+        return [
+            *lines, f'!{version} = !{{i32 2, !"Debug Info Version", i32 3}}', f"!llvm.module.flags = !{{!{version}}}",
+            f"!llvm.dbg.cu = !{{!{self._unit}}}",
+        ]  # fmt: skip

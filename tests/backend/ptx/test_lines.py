@@ -1,0 +1,87 @@
+"""Line information: the PTX says which lines of the source its instructions come from."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import ziggurat as zg
+from ziggurat.backend.ptx.assemble import assemble
+from ziggurat.backend.ptx.emitter import Options
+from ziggurat.backend.ptx.lines import LineInfo
+from ziggurat.codemodel.location import Location
+from ziggurat.transforms.place.assign import assign
+from ziggurat.transforms.place.prepare import prepare
+
+
+@zg.function
+def twice(x):
+    return zg.add(x, x)
+
+
+@zg.kernel
+def scale(x_ptr, n, BLOCK: zg.constexpr):
+    offsets = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    x = zg.load(zg.add(x_ptr, offsets))
+    x = twice(x)
+    for i in range(0, n):
+        x = zg.exp(x)
+    zg.store(zg.add(x_ptr, offsets), x)
+
+
+def emitted(options: Options | None = None):
+    return assemble(assign(prepare(scale.triton(zg.ptr(zg.f32), zg.i32, 256))), options)
+
+
+def line_of(text: str) -> int:
+    """The line of this file that the text stands on."""
+    lines = inspect.getsource(inspect.getmodule(line_of)).splitlines()  # type: ignore[arg-type]
+    return next(at for at, line in enumerate(lines, 1) if line.strip() == text)
+
+
+def test_instructions_carry_the_line_they_come_from(ptxas) -> None:
+    ptx = emitted().ptx
+    assert re.search(r'\.file\s+1 ".*test_lines\.py"', ptx)
+    here = 0
+    found: dict[str, set[int]] = {}
+    for line in ptx.splitlines():
+        if match := re.match(r"\s+\.loc\s+1 (\d+) ", line):
+            here = int(match[1])
+        for name in ("ld.global", "ex2.approx", "st.global", "add.rn.f32"):
+            if name in line:
+                found.setdefault(name, set()).add(here)
+    assert found == {
+        "ld.global": {line_of("x = zg.load(zg.add(x_ptr, offsets))")}, "ex2.approx": {line_of("x = zg.exp(x)")},
+        "add.rn.f32": {line_of("return zg.add(x, x)")}, "st.global": {line_of("zg.store(zg.add(x_ptr, offsets), x)")},
+    }  # fmt: skip
+    ptxas(ptx, "sm_90a")
+
+
+def test_a_helper_is_inlined_at_its_call() -> None:
+    llvm = emitted().llvm
+    call = re.search(rf"!(\d+) = !DILocation\(line: {line_of('x = twice(x)')}, ", llvm)
+    assert call is not None
+    assert re.search(rf"distinct !DILocation\(line: {line_of('return zg.add(x, x)')}, .*inlinedAt: !{call[1]}\)", llvm)
+
+
+def test_without_line_information_there_is_none() -> None:
+    made = emitted(Options(line_info=False))
+    assert "!dbg" not in made.llvm and ".loc" not in made.ptx and ".file" not in made.ptx
+    with_lines = [line for line in emitted().ptx.splitlines() if not re.match(r"\s*(\.loc|\.file|\.section|\$L)", line)]
+    without = [line for line in made.ptx.splitlines() if not re.match(r"\s*\$L", line)]
+    assert [line for line in without if line.strip()] == [line for line in with_lines if line.strip()]
+
+
+def test_our_own_library_is_not_what_an_author_looks_for() -> None:
+    import ziggurat.frontends.language as language
+
+    call = Location("kernel.py", 7, 4)
+    inside = Location(inspect.getfile(language), 55, 8, caller=call)
+    info = LineInfo("k", "k", Location("kernel.py", 1))
+    assert info.suffix(inside) == info.suffix(call)
+    assert "frontends" not in "\n".join(info.metadata())
+
+
+def test_names_are_quoted() -> None:
+    text = "\n".join(LineInfo('a"b\\c', "a_b_c", Location("Ordner/ä.py", 1)).metadata())
+    assert 'name: "a\\22b\\5Cc"' in text and 'filename: "\\C3\\A4.py", directory: "Ordner"' in text
