@@ -1,0 +1,113 @@
+"""The kernels of the examples, and whole kernels of the tests of the language, down to machine code without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.ptx.sass import sass, tool
+from ziggurat.transforms.place.barriers import hazards
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def loaded(path: str) -> Any:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def aligned(element: Any) -> Any:
+    """A pointer as allocations give it."""
+    return zg.divisible(zg.ptr(element), 16)
+
+
+N = zg.divisible(zg.i32, 16)
+F16, F32, I32 = aligned(zg.f16), aligned(zg.f32), aligned(zg.i32)
+MATMUL = [F16] * 3 + [N, N, N, N, 1, N, 1, N, 1]
+
+# File, kernel, what it is compiled for, and warps.
+KERNELS: dict[str, tuple[str, str, list[Any], int]] = {
+    "vector_add": ("vector_add", "add_kernel", [F32, F32, F32, N, 1024], 4),
+    "softmax_1024": ("fused_softmax", "softmax_kernel", [F32, F32, N, N, N, 1024], 4),
+    "softmax_4096_f16": ("fused_softmax", "softmax_kernel", [F16, F16, N, N, N, 4096], 8),
+    "softmax_ragged": ("fused_softmax", "softmax_kernel", [F32, F32, zg.i32, zg.i32, zg.i32, 1024], 4),
+    "layer_norm": ("layer_norm", "layer_norm_kernel", [F16, F16, F32, F32, F32, F32, N, N, zg.f32, 2048], 8),
+    "layer_norm_one_warp": ("layer_norm", "layer_norm_kernel", [F32] * 6 + [N, N, zg.f32, 128], 1),
+    "transpose": ("tensor_descriptor", "transpose_kernel", [F32, F32, N, N, 32], 4),
+    "histogram": ("histogram", "histogram_kernel", [I32, I32, N, 16, 256], 4),
+    "while_loop": ("while_loop", "collatz_kernel", [I32, aligned(zg.i64)], 1),
+    "own_transform": ("own_transform", "polynomial_kernel", [F32, F32, N, 128], 4),
+    "matmul": ("grouped_matmul", "matmul_kernel", [*MATMUL, 128, 128, 64, 8, None], 8),
+    "matmul_small": ("grouped_matmul", "matmul_kernel", [*MATMUL, 32, 64, 32, 4, "leaky_relu"], 4),
+}
+# Whose loads are of 128 bits.
+WIDE = ("vector_add", "softmax_1024", "softmax_4096_f16", "layer_norm")
+
+
+def compiled(name: str, target: str) -> Any:
+    file, kernel, types, warps = KERNELS[name]
+    return getattr(loaded(f"examples/{file}.py"), kernel).compile(*types, target=target, num_warps=warps)
+
+
+def checked(made: Any, ptxas: Any, stack: bool = False) -> str:
+    """The model is right, and the assembler takes the text; what it says."""
+    zg.verify(made.stages["gpu"])
+    assert hazards(made.stages["gpu"]) == []
+    return ptxas(made.ptx, made.target, stack)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_examples_assemble_without_a_stack(name, target, ptxas):
+    made = compiled(name, target)
+    registers = [int(found) for found in re.findall(r"Used (\d+) registers", checked(made, ptxas))]
+    assert len(registers) == 1 and registers[0] <= 255
+    if name in WIDE:
+        assert re.search(r"ld\.global\S*\.v4\.(b32|u32|f32)", made.ptx), made.ptx
+        assert re.search(r"st\.global\S*\.v4\.(b32|u32|f32)", made.ptx), made.ptx
+
+
+@pytest.mark.parametrize("name", ["vector_add", "softmax_1024", "layer_norm"])
+def test_elementwise_kernels_need_few_registers(name, ptxas):
+    (registers,) = re.findall(r"Used (\d+) registers", checked(compiled(name, "sm_90a"), ptxas))
+    assert int(registers) <= 64
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_the_machine_moves_128_bits_at_once(name):
+    if tool("ptxas") is None or tool("nvdisasm") is None:
+        pytest.skip("no ptxas or no nvdisasm: pip install '.[ptx]'")
+    text = sass(compiled(name, "sm_90a").ptx, "sm_90a")
+    assert "LDG.E.128" in text and "STG.E.128" in text
+    assert not re.search(r"\b(LDL|STL)\b", text), "local memory"
+
+
+@pytest.mark.parametrize("name", ["matmul", "matmul_small"])
+def test_products_run_on_the_matrix_units(name):
+    if tool("ptxas") is None or tool("nvdisasm") is None:
+        pytest.skip("no ptxas or no nvdisasm: pip install '.[ptx]'")
+    old, new = (sass(compiled(name, target).ptx, target) for target in ("sm_80", "sm_90a"))
+    assert "HMMA" in old and "FFMA" not in old.split("HMMA")[0][-2000:]
+    assert "HGMMA" in new if name == "matmul" else "HGMMA" in new or "HMMA" in new
+
+
+@pytest.mark.parametrize("name", ["vector_add", "softmax_1024", "layer_norm", "transpose"])
+def test_the_gpu_model_of_the_examples(name, golden):
+    golden(f"{name}.gpu", compiled(name, "sm_90a").stages["gpu"])
+
+
+def test_traced_kernels(ptxas):
+    traced = loaded("examples/traced_kernel.py")
+    chain = [lambda v: zg.mul(v, 2.0), lambda v: zg.add(v, 1.0), zg.sigmoid, lambda v: zg.mul(v, v)]
+    series = zg.trace(traced.power_series, zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.i32)
+    for model in (traced.fused(chain), series):
+        for target in ("sm_80", "sm_90a"):
+            checked(zg.compile(model, target=target), ptxas)

@@ -1,0 +1,202 @@
+"""The kernels of the examples on the GPU, on arrays of this package, against NumPy in float64."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+
+pytestmark = pytest.mark.gpu
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def a_cache_of_its_own(tmp_path, monkeypatch):
+    """What an earlier version compiled is not what is tested."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def example(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("warps", [1, 4, 8])
+@pytest.mark.parametrize("n", [1, 1000, 98432, 1 << 20])
+def test_vector_add(n, warps, rng):
+    x, y = rng.standard_normal((2, n), np.float32)
+    out = zg.to_device(np.zeros(n, np.float32))
+    kernel = example("vector_add").add_kernel
+    kernel[(zg.cdiv(n, 1024),)](zg.to_device(x), zg.to_device(y), out, n, BLOCK_SIZE=1024, num_warps=warps)
+    np.testing.assert_array_equal(zg.to_host(out), x + y)
+
+
+@pytest.mark.parametrize("warps", [1, 4, 8])
+@pytest.mark.parametrize("shape", [(4, 8), (37, 100), (64, 781), (2, 1), (8, 4096), (3, 12000)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_softmax(shape, dtype, warps, rng):
+    softmax = example("fused_softmax")
+    x = (rng.standard_normal(shape, np.float32) * 3).astype(dtype)
+    rows, columns = shape
+    out = zg.to_device(np.zeros_like(x))
+    block = zg.next_power_of_2(columns)
+    softmax.softmax_kernel[(rows,)](out, zg.to_device(x), columns, columns, columns, BLOCK_SIZE=block, num_warps=warps)
+    found, true = zg.to_host(out), softmax.reference(x)
+    bound = 2e-6 if dtype == np.float32 else 1e-3
+    assert (
+        (np.abs(found - true) <= bound * true + 1e-7).all()
+        if dtype == np.float32
+        else np.abs(found - true).max() < bound
+    )
+
+
+@pytest.mark.parametrize("warps", [1, 4, 8])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-5), (np.float16, 1e-2)])
+def test_layer_norm(dtype, tolerance, warps, rng):
+    rows, columns = 48, 500
+    x = (rng.standard_normal((rows, columns)) * 3 + 1).astype(dtype)
+    weight, bias = rng.standard_normal((2, columns), np.float32)
+    y, mean, rstd = (
+        zg.to_device(array) for array in (np.zeros_like(x), np.zeros(rows, np.float32), np.zeros(rows, np.float32))
+    )
+    given = [zg.to_device(array) for array in (x, weight, bias)]
+    kernel = example("layer_norm").layer_norm_kernel
+    kernel[(rows,)](
+        given[0], y, given[1], given[2], mean, rstd, columns, columns, 1e-5, BLOCK_SIZE=128, num_warps=warps
+    )
+    wide = x.astype(np.float64)
+    true_mean, true_rstd = wide.mean(axis=1), 1 / np.sqrt(wide.var(axis=1) + 1e-5)
+    true = (wide - true_mean[:, None]) * true_rstd[:, None] * weight + bias
+    np.testing.assert_allclose(zg.to_host(mean), true_mean, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(zg.to_host(rstd), true_rstd, rtol=1e-5)
+    np.testing.assert_allclose(zg.to_host(y), true, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("activation", [None, "leaky_relu"])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("blocks", "warps"),
+    [
+        ((16, 16, 16), 1),
+        ((32, 64, 32), 1),
+        ((32, 64, 32), 4),
+        ((64, 64, 32), 4),
+        ((128, 128, 64), 4),
+        ((128, 256, 64), 8),
+    ],
+)
+def test_matmul(blocks, transposed, activation, warps, rng):
+    matmul = example("grouped_matmul")
+    (m, n, k), (block_m, block_n, block_k) = (200, 150, 300), blocks
+    a = rng.standard_normal((m, k)).astype(np.float16)
+    b = rng.standard_normal((k, n)).astype(np.float16)
+    strides = (1, k) if transposed else (n, 1)
+    held = zg.to_device(np.ascontiguousarray(b.T) if transposed else b)
+    c = zg.to_device(np.zeros((m, n), np.float16))
+    matmul.matmul_kernel[(zg.cdiv(m, block_m) * zg.cdiv(n, block_n),)](
+        zg.to_device(a), held, c, m, n, k, k, 1, *strides, n, 1,
+        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_SIZE=4, ACTIVATION=activation, num_warps=warps,
+    )  # fmt: skip
+    np.testing.assert_allclose(zg.to_host(c), matmul.reference(a, b, activation), rtol=2e-3, atol=2e-3)
+
+
+def test_histogram(rng):
+    n, bins = 5000, 16
+    values = rng.binomial(bins - 1, 0.4, n).astype(np.int32)
+    counts = zg.to_device(np.zeros(bins, np.int32))
+    kernel = example("histogram").histogram_kernel
+    kernel[(zg.cdiv(n, 256),)](zg.to_device(values), counts, n, BINS=bins, BLOCK_SIZE=256)
+    np.testing.assert_array_equal(zg.to_host(counts), np.bincount(values, minlength=bins))
+
+
+@pytest.mark.parametrize("block", [16, 32])
+def test_transpose_by_descriptors(block, rng):
+    source = rng.standard_normal((100, 44), np.float32)
+    target = zg.to_device(np.zeros((44, 100), np.float32))
+    kernel = example("tensor_descriptor").transpose_kernel
+    kernel[(zg.cdiv(100, block), zg.cdiv(44, block))](zg.to_device(source), target, 100, 44, BLOCK=block)
+    np.testing.assert_array_equal(zg.to_host(target), source.T)
+
+
+def test_while_loop():
+    count = 64
+    loop = example("while_loop")
+    steps, peaks = zg.to_device(np.zeros(count, np.int32)), zg.to_device(np.zeros(count, np.int64))
+    loop.collatz_kernel[(count,)](steps, peaks)
+    found = list(zip(zg.to_host(steps).tolist(), zg.to_host(peaks).tolist(), strict=True))
+    assert found == [loop.collatz(n) for n in range(1, count + 1)]
+
+
+def launch(model, grid, *arguments):
+    """Run a model that no kernel object stands for."""
+    from ziggurat.backend.cuda.launch import Launcher
+    from ziggurat.compiler import binary_of
+
+    Launcher(binary_of(zg.compile(model), "model"))(grid, *arguments, check=True)
+
+
+def test_traced_kernels(rng):
+    traced = example("traced_kernel")
+    n = 1000
+    x = rng.standard_normal(n, np.float32)
+    out = zg.to_device(np.zeros_like(x))
+    chain = [lambda v: zg.mul(v, 2.0), lambda v: zg.add(v, 1.0), zg.sigmoid, lambda v: zg.mul(v, v)]
+    launch(traced.fused(chain), (zg.cdiv(n, traced.BLOCK),), zg.to_device(x), out, n)
+    np.testing.assert_allclose(zg.to_host(out), (1 / (1 + np.exp(-(2.0 * x.astype(float) + 1)))) ** 2, rtol=1e-5)
+    series = zg.trace(traced.power_series, zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.i32)
+    launch(series, (zg.cdiv(n, traced.BLOCK),), zg.to_device(x), out, n, 24)
+    np.testing.assert_allclose(zg.to_host(out), np.exp(x.astype(float)), rtol=1e-4)
+
+
+def test_own_transform(rng):
+    own = example("own_transform")
+    n = 10_000
+    x = rng.standard_normal(n, np.float32)
+    wide = x.astype(float)
+    before = own.polynomial_kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 128)
+    after = zg.transform(before, own.fuse_multiply_add, pass_name="fuse_multiply_add")
+    for model in (before, after):
+        out = zg.to_device(np.zeros_like(x))
+        launch(model, (zg.cdiv(n, 128),), zg.to_device(x), out, n)
+        true = ((0.5 * wide + 0.25) * wide + 3) * wide - 1
+        np.testing.assert_allclose(zg.to_host(out), true, rtol=1e-5, atol=1e-6)
+
+
+@zg.kernel
+def far_rows(x_ptr, out_ptr, stride: zg.i64, SIZE: zg.constexpr):
+    row = zg.program_id(0)
+    at = zg.arange(0, SIZE)
+    far = zg.cast(row, zg.i64) * stride
+    zg.store(zg.add(out_ptr + row * SIZE, at), zg.load(zg.add(x_ptr + far, at)))
+
+
+def test_offsets_of_64_bits(rng):
+    """Rows that lie 3 · 2³⁰ bytes apart: the second is out of reach of 32 bits."""
+    from ziggurat.backend.cuda.memory import DeviceArray
+    from ziggurat.codemodel.types import u8
+
+    apart, size = 3 << 30, 64
+    x = zg.empty(2 * apart + size, np.uint8)
+    rows = rng.integers(0, 256, (3, size)).astype(np.uint8)
+    put = zg.to_device(rows)
+    for row in range(3):
+        part = DeviceArray(x.pointer + row * apart, (size,), u8, x.device, base=x)
+        from_ = DeviceArray(put.pointer + row * size, (size,), u8, x.device, base=put)
+        far_rows[(1,)](from_, part, 0, SIZE=size)
+    out = zg.to_device(np.zeros((3, size), np.uint8))
+    far_rows[(3,)](x, out, apart, SIZE=size)
+    np.testing.assert_array_equal(zg.to_host(out), rows)
