@@ -8,6 +8,7 @@ from ziggurat.arguments import Signature as KernelSignature
 from ziggurat.arguments import constant_of, constexpr_names
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler import binary_of, compile
+from ziggurat.transforms.simplify.known import with_known_values
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
@@ -42,13 +43,20 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
 
     types: list[Type] = []
     divisibility: list[int] = []
+    known: dict[int, int] = {}
     for argument in spec.arguments:
         if isinstance(argument, RunTime):
             types.append(argument.type)
             divisibility.append(argument.divisibility)
+        elif argument.type is not None:
+            # A run-time parameter with a known value keeps its type: only its value is compiled in.
+            known[len(divisibility)] = int(argument.value)
+            types.append(argument.type)
+            divisibility.append(1)
         else:
             types.append(constant_of(kernel, argument.name, argument.value))
     model = kernel.model_for(KernelSignature(tuple(types), tuple(divisibility)))
+    model = with_known_values(model, next(reversed(model.functions())), known)
     options: dict[str, Any] = dict(spec.options)
     cache = Cache()
     digest = key(model, spec.target, options)

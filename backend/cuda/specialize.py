@@ -64,10 +64,12 @@ def _same(value: Any) -> Any:
 
 @attrs.frozen
 class Constant:
-    """An argument that is compiled into the kernel."""
+    """An argument that is compiled into the kernel. `type` is that of a run-time parameter whose value is known; a
+    constant without one follows Python's rules."""
 
     name: str
     value: Any = attrs.field(eq=_same, hash=False)  # pyright: ignore[reportUnknownVariableType]
+    type: ScalarType | None = None
 
 
 @attrs.frozen
@@ -149,13 +151,17 @@ def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | C
     scalar = number_type(value)
     assert scalar is not None
     if kind.way == "integer":
-        # A 1 is no constant: constants follow Python's rules, and no value may change what a kernel means.
+        if int(value) == 1:
+            return Constant(name, 1, scalar)
         return RunTime(name, scalar, DIVISOR if int(value) % DIVISOR == 0 else 1)
     return RunTime(name, scalar)
 
 
 def integer_class(value: int) -> tuple[int, int]:
-    """Equal for integers that a kernel does not tell apart: whether 16 divides it, and its width."""
+    """Equal for integers that a kernel does not tell apart: (1, 0) for 1; otherwise whether 16 divides it, and its
+    width."""
+    if value == 1:
+        return 1, 0
     return (
         16 if value % DIVISOR == 0 else 0,
         32 if -(1 << 31) <= value < 1 << 31 else 64 if -(1 << 63) <= value < 1 << 63 else 65,

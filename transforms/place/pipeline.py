@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import attrs
 
-from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.dialects import core, gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.barriers import insert_barriers
+from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
@@ -29,17 +30,22 @@ class PlaceOptions:
 
 
 def _assign(op: Op, options: PlaceOptions) -> Op:
-    from ziggurat.codemodel.dialects import core
-
     assert isinstance(op, core.Module)
     # Sums of products stay in the layouts of the matrix units, through loops and what is done to them.
     return assign(op, options.num_warps, options.target, anchors(op, options.target, options.num_warps))
+
+
+def _descriptors(op: Op, _: PlaceOptions) -> Op:
+    assert isinstance(op, core.Module)
+    return lower_descriptors(op)
 
 
 Step = Callable[[Op, PlaceOptions], Op]
 
 PLACE: tuple[tuple[str, Step], ...] = (
     ("prepare", lambda op, _: prepare(op)),
+    # After inlining, so that it is known which descriptor an access has.
+    ("descriptors", _descriptors),
     ("assign", _assign),
     ("dots", lambda op, _: place_dots(op)),
     # Conversions are shared before they become shared memory.
