@@ -17,10 +17,13 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "ziggurat")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite the golden files to hold what the tests now print")
-    parser.addoption("--on-gpu", action="store_true", help="tests of the language repeat each launch on the GPU")
-    parser.addoption(
-        "--simulated", action="store_true", help="tests of the language repeat each launch on a simulated GPU (slow)"
-    )
+    repeats = "tests of the language repeat each launch "
+    for option, name, how in (
+        ("--on-gpu", "gpu", "on the GPU"),
+        ("--simulated", "simulated", "on a simulated GPU (slow)"),
+        ("--assembled", "assembled", "as far as NVIDIA's assembler"),
+    ):
+        parser.addoption(option, action="store_true", dest=f"launches_{name}", help=repeats + how)
 
 
 @pytest.fixture

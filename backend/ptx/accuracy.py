@@ -1,8 +1,9 @@
 """How far what a kernel stores on a GPU may be from what the reference interpreter stores.
 
 Integers, data movement, comparisons, casts, and sums, differences and products of floats are the same to the last bit.
-What is not (docs/accuracy.md): the machine's fast functions, routines that are accurate without being rounded correctly, and what is
-summed in another order. `bounds` finds those in a model, for each of its arrays; what one loop carries counts together.
+What is not (docs/accuracy.md): the machine's fast functions, routines that are accurate without being rounded
+correctly, and what is summed in another order. `bounds` finds those in a model, for each of its arrays; what one loop
+carries counts together.
 """
 
 from __future__ import annotations

@@ -42,20 +42,20 @@ _elsewhere: Any = None
 
 def pytest_configure(config: pytest.Config) -> None:
     global _elsewhere
-    on_gpu = config.getoption("--on-gpu")
-    if not on_gpu and not config.getoption("--simulated"):
+    wanted = [name for name in ("gpu", "simulated", "assembled") if config.getoption(f"launches_{name}")]
+    if not wanted:
         return
     file = Path(__file__).with_name("differential.py")
     spec = importlib.util.spec_from_file_location("differential", file)
     assert spec is not None and spec.loader is not None
     differential = sys.modules["differential"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(differential)
-    machine = differential.Gpu() if on_gpu else differential.Simulated()
-    _elsewhere = differential.Differential(machine, same)
+    machines = {"gpu": differential.Gpu, "simulated": differential.Simulated, "assembled": differential.Assembled}
+    _elsewhere = differential.Differential(machines[wanted[0]](), same)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--on-gpu"):
+    if config.getoption("launches_gpu"):
         for item in items:
             if Path(__file__).parent in item.path.parents:
                 item.add_marker("gpu")

@@ -21,8 +21,10 @@ from ziggurat.arguments import bind
 from ziggurat.backend.cuda.isolated import Image, Isolated
 from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.accuracy import Bound, bounds
+from ziggurat.backend.ptx.sass import assembled
 from ziggurat.backend.ptx.simulate import SimulationError, simulate
 from ziggurat.compiler import Compiled, binary_of
+from ziggurat.transforms.place.barriers import hazards
 
 Array = np.ndarray[Any, Any]
 
@@ -82,6 +84,22 @@ class Simulated:
         except NotImplementedError as error:
             raise NotHere(f"the simulation does not know {_known(str(error))}") from None
         return memory
+
+
+class Assembled:
+    """NVIDIA's assembler, which runs nothing: it takes the PTX, for an old target and a new one."""
+
+    target = "sm_90a"
+
+    def run(self, compiled, grid, images, arguments):
+        older = zg.compile(compiled.stages["triton"], target="sm_80", num_warps=compiled.num_warps)
+        for made in (older, compiled):
+            assert hazards(made.stages["gpu"]) == []
+            try:
+                assembled(made.ptx, made.target)
+            except zg.LaunchError as error:
+                raise zg.KernelRuntimeError(error.summary) from None
+        raise NotHere("assembled")
 
 
 class Differential:

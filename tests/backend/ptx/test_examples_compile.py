@@ -111,3 +111,38 @@ def test_traced_kernels(ptxas):
     for model in (traced.fused(chain), series):
         for target in ("sm_80", "sm_90a"):
             checked(zg.compile(model, target=target), ptxas)
+
+
+F8, BF16, I64 = aligned(zg.f8e4m3), aligned(zg.bf16), aligned(zg.i64)
+# The same of the kernels that tests of the language run, at sizes that are used.
+REAL: dict[str, tuple[str, str, list[Any], int]] = {
+    "attention": ("kernels", "attention", [F16] * 4 + [F32, N, zg.f32, True, 128, 64, 64], 4),
+    "attention_f32": ("kernels", "attention", [F32] * 5 + [N, zg.f32, False, 32, 32, 32], 4),
+    "layer_norm_backward": ("kernels", "layer_norm_backward", [F16, F16, F32, F32, F16, F16, F32, F32, I32, N, 512], 4),
+    "cross_entropy": ("kernels", "cross_entropy", [BF16, zg.i64, I64, F32, N, -100, 1024], 4),
+    "route": ("kernels", "route", [F32, F32, I32, I32, 8, 2, 16], 4),
+    "rotate": ("kernels", "rotate", [F32, F32, F32, False, True, 128], 4),
+    "dropout": ("kernels", "dropout", [F32, F32, aligned(zg.i1), N, zg.f32, zg.i64, 1024], 4),
+    "persistent_matmul": ("kernels", "persistent_matmul", [F16] * 3 + [N, N, N, 8, 128, 128, 64], 8),
+    "split_matmul": ("kernels", "split_matmul", [BF16, BF16, F32, N, N, N, 3, 64], 4),
+    "split_matmul_f8": ("kernels", "split_matmul", [F8, F8, F32, N, N, N, 1, 64], 4),
+    "quantise": ("kernels", "quantise", [F32, aligned(zg.i8), F32, N, 1024], 4),
+    "scans": ("algorithms", "scans", [F32, aligned(zg.i1), F32, F32, F32, False, 1024], 4),
+    "histogram": ("algorithms", "histogram", [F32, I64, zg.f32, zg.i32, N, 16, 1024], 4),
+    "moments": ("algorithms", "moments", [F32, F32, F32, N, 1024], 4),
+    "bisect": ("algorithms", "bisect", [I32, I32, I32, N, 1024], 4),
+    "conv1d": ("algorithms", "conv1d", [F32, F32, F32, N, 5, 1024], 4),
+    "collatz": ("algorithms", "collatz", [I32, I32, I64, 1000], 1),
+}
+# device_assert hands its message over on the stack.
+STACK = ("bisect",)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", REAL)
+def test_whole_kernels_assemble(name, target, ptxas):
+    file, kernel, types, warps = REAL[name]
+    made = getattr(loaded(f"tests/language/test_real_{file}.py"), kernel).compile(
+        *types, target=target, num_warps=warps
+    )
+    checked(made, ptxas, name in STACK)
