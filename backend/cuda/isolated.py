@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import IO, Any, cast
 
 import attrs
 import numpy as np
@@ -102,13 +102,13 @@ class Isolated:
         return self._child
 
 
-def _send(stream: BinaryIO, thing: Any) -> None:
+def _send(stream: IO[bytes], thing: Any) -> None:
     data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
     stream.write(struct.pack("<Q", len(data)) + data)
     stream.flush()
 
 
-def _receive(stream: BinaryIO) -> Any:
+def _receive(stream: IO[bytes]) -> Any:
     head = stream.read(8)
     if len(head) < 8:
         raise EOFError
@@ -124,11 +124,12 @@ def _launched(
 
     there = [to_device(image) for image in images]
     values: list[Any] = []
-    for argument in arguments:
-        if isinstance(argument, tuple):
-            number, offset = argument  # pyright: ignore[reportUnknownVariableType]
-            argument = there[number].pointer + starts[number] + int(offset)  # pyright: ignore[reportUnknownArgumentType]
-        values.append(argument)
+    given: Any
+    for given in arguments:
+        if isinstance(given, tuple):
+            number, offset = cast("tuple[int, int]", given)
+            given = there[number].pointer + starts[number] + offset
+        values.append(given)
     Launcher(binary)(grid, *values, check=True)
     return [to_host(array) for array in there]
 

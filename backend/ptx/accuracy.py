@@ -9,7 +9,7 @@ carries counts together.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import ml_dtypes
@@ -66,7 +66,7 @@ class Bound:
     def near(self, actual: Array, expected: Array) -> Array:
         """Where an array of floats is as near to another as it should be; NaN only where the other is."""
         a, b = actual.astype(np.float64), expected.astype(np.float64)
-        info = ml_dtypes.finfo(expected.dtype)
+        info = cast(Any, ml_dtypes.finfo(expected.dtype))
         finite = np.abs(b[np.isfinite(b)])
         with np.errstate(all="ignore"):
             size = np.abs(b) + (finite.max(initial=0.0) if self.summed else 0.0)
