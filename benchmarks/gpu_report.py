@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # What is run, by name: a script in this folder and its arguments.
 BENCHMARKS: dict[str, tuple[str, ...]] = {
     "launch": ("gpu_launch.py",),
+    "kernels": ("gpu_kernels.py",),
+    "compile": ("gpu_compile.py",),
 }
 PACKAGES = ("numpy", "attrs", "ml_dtypes", "llvmlite", "cuda-bindings", "torch", "triton", "cupy-cuda13x")
 # Longest time of one part, in seconds: the device machine gives a command ten minutes.
@@ -87,10 +89,13 @@ def first_line(command: list[str]) -> str | None:
 
 
 def tests(options: list[str]) -> dict[str, Any]:
-    """Run the tests that are marked `gpu`; how many passed, and what failed with the end of its message."""
+    """Run the tests that are marked `gpu`, those of the language with each launch repeated there; how many passed, and
+    what failed with the end of its message."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.xml"
-        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", f"--junitxml={results}", *options]
+        parallel = ["-n", "8", "--dist", "worksteal"] if version("pytest-xdist") else []
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "--on-gpu", "-q", *parallel]
+        command += [f"--junitxml={results}", *options]
         status, output, seconds = run(command)
         counts = {"passed": 0, "failed": 0, "skipped": 0}
         failures: dict[str, str] = {}

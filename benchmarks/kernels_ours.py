@@ -1,0 +1,103 @@
+"""The kernels that are measured, in ziggurat. `kernels_triton.py` has the same in Triton, statement by statement.
+
+Strides that are 1 are constexpr here: Triton makes them so by itself.
+"""
+
+import ziggurat as zg
+
+LESS = zg.CompareKind.LESS_THAN
+
+
+@zg.kernel
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    mask = zg.compare(at, n, LESS)
+    x = zg.load(zg.add(x_ptr, at), mask)
+    y = zg.load(zg.add(y_ptr, at), mask)
+    zg.store(zg.add(out_ptr, at), zg.add(x, y), mask)
+
+
+@zg.kernel
+def softmax(out_ptr, x_ptr, stride, n, BLOCK: zg.constexpr):
+    start = zg.program_id(0) * stride
+    at = zg.arange(0, BLOCK)
+    mask = zg.compare(at, n, LESS)
+    x = zg.cast(zg.load(zg.add(x_ptr + start, at), mask, other=-float("inf")), zg.f32)
+    powers = zg.exp(zg.sub(x, zg.max(x, axis=0)))
+    y = zg.div(powers, zg.sum(powers, axis=0))
+    zg.store(zg.add(out_ptr + start, at), zg.cast(y, out_ptr.dtype.element_ty), mask)
+
+
+@zg.kernel
+def softmax_rows(out_ptr, x_ptr, stride, rows, n, BLOCK: zg.constexpr, STAGES: zg.constexpr):
+    """Each program takes every so manyth row."""
+    at = zg.arange(0, BLOCK)
+    mask = zg.compare(at, n, LESS)
+    for row in zg.range(zg.program_id(0), rows, zg.num_programs(0), num_stages=STAGES):
+        start = row * stride
+        x = zg.cast(zg.load(zg.add(x_ptr + start, at), mask, other=-float("inf")), zg.f32)
+        powers = zg.exp(zg.sub(x, zg.max(x, axis=0)))
+        y = zg.div(powers, zg.sum(powers, axis=0))
+        zg.store(zg.add(out_ptr + start, at), zg.cast(y, out_ptr.dtype.element_ty), mask)
+
+
+@zg.kernel
+def layer_norm(x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, stride, n, eps, BLOCK: zg.constexpr):
+    row = zg.program_id(0)
+    x_ptr += row * stride
+    y_ptr += row * stride
+    total = zg.zeros((BLOCK,), zg.f32)
+    for start in range(0, n, BLOCK):
+        at = zg.add(start, zg.arange(0, BLOCK))
+        total = zg.add(total, zg.cast(zg.load(zg.add(x_ptr, at), zg.compare(at, n, LESS), other=0.0), zg.f32))
+    mean = zg.sum(total, axis=0) / n
+    squares = zg.zeros((BLOCK,), zg.f32)
+    for start in range(0, n, BLOCK):
+        at = zg.add(start, zg.arange(0, BLOCK))
+        mask = zg.compare(at, n, LESS)
+        x = zg.cast(zg.load(zg.add(x_ptr, at), mask, other=0.0), zg.f32)
+        off = zg.where(mask, zg.sub(x, mean), 0.0)
+        squares = zg.add(squares, zg.mul(off, off))
+    rstd = 1 / zg.sqrt(zg.sum(squares, axis=0) / n + eps)
+    zg.store(mean_ptr + row, mean)
+    zg.store(rstd_ptr + row, rstd)
+    for start in range(0, n, BLOCK):
+        at = zg.add(start, zg.arange(0, BLOCK))
+        mask = zg.compare(at, n, LESS)
+        w = zg.load(zg.add(w_ptr, at), mask)
+        b = zg.load(zg.add(b_ptr, at), mask)
+        x = zg.cast(zg.load(zg.add(x_ptr, at), mask, other=0.0), zg.f32)
+        y = zg.add(zg.mul(zg.mul(zg.sub(x, mean), rstd), w), b)
+        zg.store(zg.add(y_ptr, at), zg.cast(y, y_ptr.dtype.element_ty), mask)
+
+
+@zg.kernel
+def matmul(
+    a_ptr, b_ptr, c_ptr, m, n, k, am, ak: zg.constexpr, bk, bn: zg.constexpr, cm, cn: zg.constexpr,
+    M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, GROUP: zg.constexpr,
+):  # fmt: skip
+    pid = zg.program_id(0)
+    rows, columns = zg.cdiv(m, M), zg.cdiv(n, N)
+    in_group = GROUP * columns
+    first = pid // in_group * GROUP
+    height = min(rows - first, GROUP)
+    row = first + pid % in_group % height
+    column = pid % in_group // height
+    at_m = zg.mod(zg.add(row * M, zg.arange(0, M)), m)
+    at_n = zg.mod(zg.add(column * N, zg.arange(0, N)), n)
+    at_k = zg.arange(0, K)
+    a_at = zg.add(a_ptr, zg.add(zg.mul(zg.expand(at_m, 1), am), zg.mul(zg.expand(at_k, 0), ak)))
+    b_at = zg.add(b_ptr, zg.add(zg.mul(zg.expand(at_k, 1), bk), zg.mul(zg.expand(at_n, 0), bn)))
+    acc = zg.zeros((M, N), zg.f32)
+    for step in range(0, zg.cdiv(k, K)):
+        left = k - step * K
+        a = zg.load(a_at, zg.compare(zg.expand(at_k, 0), left, LESS), other=0.0)
+        b = zg.load(b_at, zg.compare(zg.expand(at_k, 1), left, LESS), other=0.0)
+        acc = zg.dot(a, b, acc)
+        a_at = zg.add(a_at, K * ak)
+        b_at = zg.add(b_at, K * bk)
+    out_m = zg.expand(zg.add(row * M, zg.arange(0, M)), 1)
+    out_n = zg.expand(zg.add(column * N, zg.arange(0, N)), 0)
+    inside = zg.and_(zg.compare(out_m, m, LESS), zg.compare(out_n, n, LESS))
+    c_at = zg.add(c_ptr, zg.add(zg.mul(out_m, cm), zg.mul(out_n, cn)))
+    zg.store(c_at, zg.cast(acc, zg.f16), inside)
