@@ -1,7 +1,4 @@
-"""The kernels that are measured, in ziggurat. `kernels_triton.py` has the same in Triton, statement by statement.
-
-Strides that are 1 are constexpr here: Triton makes them so by itself.
-"""
+"""The kernels that are measured, in ziggurat. `kernels_triton.py` has the same in Triton, statement by statement."""
 
 import ziggurat as zg
 
@@ -73,7 +70,7 @@ def layer_norm(x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, stride, n, eps, B
 
 @zg.kernel
 def matmul(
-    a_ptr, b_ptr, c_ptr, m, n, k, am, ak: zg.constexpr, bk, bn: zg.constexpr, cm, cn: zg.constexpr,
+    a_ptr, b_ptr, c_ptr, m, n, k, am, ak, bk, bn, cm, cn,
     M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, GROUP: zg.constexpr,
 ):  # fmt: skip
     pid = zg.program_id(0)
