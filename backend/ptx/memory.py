@@ -12,7 +12,7 @@ from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.tensors import unique_registers
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
-from ziggurat.codemodel.types import ScalarType, Type, element_of, i1
+from ziggurat.codemodel.types import ScalarType, i1
 
 _WORD = {1: ("b8", "i8", "c"), 2: ("b16", "i16", "h"), 4: ("b32", "i32", "r"), 8: ("b64", "i64", "l")}
 
@@ -179,15 +179,9 @@ def store_vector(
     emitter.asm("void", text, ",".join([*constraints, "~{memory}"]), *arguments, effect=True)
 
 
-def _pointee(type_: Type) -> ScalarType:
-    pointee = element_of(type_).pointee  # type: ignore[attr-defined]
-    assert isinstance(pointee, ScalarType)
-    return pointee
-
-
 @emits(tt.Load)
 def _load(emitter: Emitter, op: tt.Load) -> Emitted:
-    scalar = _pointee(op.ptr.type)
+    scalar = tt.pointee_of(op, op.ptr)
     if not is_tensor(op.ptr.type):
         mask = emitter.scalar(op.mask) if op.mask is not None else None
         others = [emitter.scalar(op.other)] if op.other is not None else None
@@ -221,7 +215,7 @@ def both(emitter: Emitter, *conditions: str | None) -> str | None:
 
 @emits(tt.Store)
 def _store(emitter: Emitter, op: tt.Store) -> Emitted:
-    scalar = _pointee(op.ptr.type)
+    scalar = tt.pointee_of(op, op.ptr)
     if not is_tensor(op.ptr.type):
         mask = both(emitter, emitter.owner(None), emitter.scalar(op.mask) if op.mask is not None else None)
         store_vector(emitter, emitter.scalar(op.ptr), [emitter.scalar(op.value)], scalar, mask, op)
