@@ -178,7 +178,9 @@ class _Rebuilding:
             position, layout = entries[0]
             self.made.setdefault((op.result, position), {})[layout] = result
             return
-        used = {user.index for user in op.result.uses if isinstance(user, core.TupleLoad)}
+        # One value that is handed on in several layouts became a Tuple; nothing takes that apart in the old model.
+        loaded = {user.index for user in op.result.uses if isinstance(user, core.TupleLoad)}
+        used = loaded if isinstance(op.result.type, TupleType) else {0}
         for index, (position, layout) in enumerate(entries):
             if position in used:
                 component = builder.add(core.TupleLoad(result, index), op.location)

@@ -453,3 +453,43 @@ def test_a_kernel_without_tensors_and_one_of_blocks() -> None:
     module = assign(model, 1)
     verify(module)
     assert not ops_of(module, gpu.ConvertLayout)
+
+
+ONE_RESULT_IN_TWO_LAYOUTS = {
+    "if": """%v : tensor<x2, x4, i32> = scf.if %c
+            ()tensor<x2, x4, i32> -> { scf.yield %m; }
+            ()tensor<x2, x4, i32> -> { %s : tensor<x2, x4, i32> = tt.splat %n; scf.yield %s; };""",
+    "for": """%v : tensor<x2, x4, i32> = scf.for %zero %n %one %m (%i : i32, %x : tensor<x2, x4, i32>)tensor<x2, x4, i32> -> {
+            %y : tensor<x2, x4, i32> = arith.addi %x %m; scf.yield %y; };""",
+    "while": """%v : tensor<x2, x4, i32> = scf.while %m
+            (%x : tensor<x2, x4, i32>)tensor<x2, x4, i32> -> { scf.condition %c %x; }
+            (%x : tensor<x2, x4, i32>)tensor<x2, x4, i32> -> {
+                %y : tensor<x2, x4, i32> = arith.addi %x %m; scf.yield %y; };""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ONE_RESULT_IN_TWO_LAYOUTS)
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_one_result_of_control_flow_is_used_in_two_layouts(kind: str, num_warps: int) -> None:
+    """It is computed in both: what the op gives becomes a Tuple, although there was none."""
+    text = f"""module ()void -> {{ tt.func @"f" (%p : ptr<i32>, %c : i1, %n : i32)void -> {{
+        %zero : i32 = arith.constant @0;
+        %one : i32 = arith.constant @1;
+        %r : tensor<x8, i32> = tt.make_range @start=0 @end=8;
+        %m : tensor<x2, x4, i32> = tt.reshape %r;
+        %p0 : tensor<x2, x4, ptr<i32>> = tt.splat %p;
+        %p1 : tensor<x2, x4, ptr<i32>> = tt.addptr %p0 %m;
+        {ONE_RESULT_IN_TWO_LAYOUTS[kind]}
+        tt.store %p1 %v;
+        %t : tensor<x4, x2, i32> = tt.trans %v @order=[1, 0];
+        %w : tensor<x2, x4, i32> = tt.reshape %t;
+        tt.store %p1 %w;
+        tt.return; }}; unreachable; }};"""
+    model = zg.parse(text)
+    assert isinstance(model, core.Module)
+    module = assign(model, num_warps)
+    verify(module)
+    assert not ops_of(module, gpu.ConvertLayout)
+    (made,) = ops_of(module, {"if": scf.If, "for": scf.For, "while": scf.While}[kind])
+    parts = made.result.type.components
+    assert len(parts) == len({part.layout for part in parts}) == 2
