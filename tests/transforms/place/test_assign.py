@@ -459,8 +459,9 @@ ONE_RESULT_IN_TWO_LAYOUTS = {
     "if": """%v : tensor<x2, x4, i32> = scf.if %c
             ()tensor<x2, x4, i32> -> { scf.yield %m; }
             ()tensor<x2, x4, i32> -> { %s : tensor<x2, x4, i32> = tt.splat %n; scf.yield %s; };""",
-    "for": """%v : tensor<x2, x4, i32> = scf.for %zero %n %one %m (%i : i32, %x : tensor<x2, x4, i32>)tensor<x2, x4, i32> -> {
-            %y : tensor<x2, x4, i32> = arith.addi %x %m; scf.yield %y; };""",
+    "for": """%v : tensor<x2, x4, i32> = scf.for %zero %n %one %m
+            (%i : i32, %x : tensor<x2, x4, i32>)tensor<x2, x4, i32> -> {
+                %y : tensor<x2, x4, i32> = arith.addi %x %m; scf.yield %y; };""",
     "while": """%v : tensor<x2, x4, i32> = scf.while %m
             (%x : tensor<x2, x4, i32>)tensor<x2, x4, i32> -> { scf.condition %c %x; }
             (%x : tensor<x2, x4, i32>)tensor<x2, x4, i32> -> {
