@@ -1,0 +1,174 @@
+"""Attribution of calls: arguments by parameter, constants where the signature wants them, and whose error it is."""
+
+from __future__ import annotations
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, ZigguratError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import PtrType, TensorType, f32, i32, i64
+from ziggurat.transforms.attribution import attribute, constant
+
+P = PtrType(f32)
+
+
+def calls(found, name):
+    """The calls of a name in an attributed kernel: result and arguments by parameter."""
+    made = found.scope.bound
+    return [(found.scope.type_of(result), made[result]) for result in made if result.op.callee == name]
+
+
+@zg.kernel
+def binds(p, n, BLOCK: zg.constexpr):
+    at = zg.add(p, zg.arange(end=BLOCK, start=0))
+    x = zg.load(at, other=0.0, mask=zg.compare(zg.arange(0, BLOCK), n, zg.CompareKind.LESS_THAN))
+    zg.store(at, x)
+
+
+def test_arguments_are_kept_by_parameter_with_the_defaults():
+    found = attribute(binds, (P, i32, constant(16)))
+    ranges = calls(found, "zg.arange")
+    assert [bound for _, bound in ranges] == [{"start": 0, "end": 16}] * 2
+    ((type_, bound),) = calls(found, "zg.load")
+    assert type_ == TensorType((16,), f32)
+    assert list(bound) == ["ptr", "mask", "other", "cache_modifier", "eviction_policy", "volatile"]
+    assert isinstance(bound["mask"], Value) and found.scope.type_of(bound["other"]) == constant(0.0)
+    assert (bound["cache_modifier"], bound["volatile"]) == ("", False)
+
+
+@zg.function
+def larger(a, b):
+    return zg.maximum(a, b)
+
+
+@zg.kernel
+def reduces(p):
+    x = zg.load(zg.add(p, zg.arange(0, 16)))
+    zg.store(p, zg.reduce(x, 0, larger) + zg.sum(x))
+
+
+def test_a_reduction_has_the_function_that_combines_as_its_callee():
+    found = attribute(reduces, (P,))
+    assert sorted(callee.symbol for callee in found.scope.callees.values()) == [
+        "larger_f32_f32_f32",
+        "sum_f32_f32_f32",
+    ]
+
+
+@zg.kernel
+def scalars(p, n, x):
+    zg.store(p, min(n, 3, x) + max(1, 2) + abs(x) + int(x) + float(n) + bool(n) + len((1, 2)))
+
+
+def test_builtins():
+    found = attribute(scalars, (P, i32, f32))
+    types = {op.callee: found.scope.type_of(op.result) for op in scalars.model.walk() if hasattr(op, "callee")}
+    assert types["builtins.min"] == f32 and types["builtins.max"] == constant(2)
+    assert types["builtins.int"] == i32 and types["builtins.len"] == constant(2)
+
+
+@zg.function
+def wants_constant(x, N: zg.constexpr):
+    return zg.add(x, zg.arange(0, N))
+
+
+@zg.function
+def three(a, b, c):
+    return a
+
+
+@zg.function
+def wrong_type(a, b):
+    return zg.cast(a, zg.f64)
+
+
+@zg.function
+def with_constant(a, b: zg.constexpr):
+    return a
+
+
+@zg.function
+def nothing(a, b):
+    zg.debug_barrier()
+
+
+# By the body of the kernel, over a pointer, an integer and a tensor: what is said, and the hint.
+ERRORS = {
+    "wants_constant(n, n)": ("'wants_constant': a zg.constexpr parameter takes a value known at compile time, got i32", None),
+    "zg.arange(0, n)": ("zg.arange: 'end' must be known at compile time; got i32, a run-time value", "pass a literal"),
+    "zg.load(None)": ("zg.load: 'ptr' is a value; got None", "zg.load(ptr"),
+    "zg.load()": ("zg.load needs its argument 'ptr'", "zg.load(ptr"),
+    "zg.load(p, blocks=None)": ("zg.load has no parameter 'blocks'", "zg.load(ptr"),
+    "zg.cdiv(p, 2)": ("zg.cdiv: 'x' is an integer or a tensor of integers, got ptr<f32>", None),
+    "min(n)": ("min() takes two scalars or more", "zg.min reduces a tensor"),
+    "max(t, 1)": ("max() takes scalars, got tensor<x16, i32>", "use zg.maximum"),
+    "abs(t)": ("abs() takes scalars, got tensor<x16, i32>", "use zg.abs"),
+    "print(n)": ("print() is not for kernels", "zg.device_print or zg.static_print"),
+    "t.sum()": ("tensor<x16, i32> has no method 'sum'", "call zg.sum(…) instead"),
+    "t.frobnicate()": ("tensor<x16, i32> has no method 'frobnicate'", None),
+    "p.load((0,))": ("ptr<f32> has no method 'load'", "call zg.load(…) instead"),
+    "zg.reduce(t, 0, three)": ("zg.reduce combines with 'three' of 3 parameters: it takes two of each element, 2 in all", None),
+    "zg.reduce(t, 0, wrong_type)": ("zg.reduce: 'wrong_type' gives f64, the elements are i32", None),
+    "zg.reduce(t, 0, nothing)": ("zg.reduce: 'nothing' gives nothing, the elements are i32", None),
+    "zg.reduce(t, 0, with_constant)": ("zg.reduce combines with 'with_constant', which has a zg.constexpr parameter", None),
+    "zg.reduce(t, 0, 3)": ("zg.reduce: 'combine_fn' is a function of the language; got 3", "decorate the function"),
+}  # fmt: skip
+
+
+def error_of(text: str, tmp_path) -> ZigguratError:
+    """The error of a kernel that makes a call, read from a file as every kernel is."""
+    names = dict(globals())
+    file = tmp_path / "kernels.py"
+    file.write_text(f"@zg.kernel\ndef kernel(p, n):\n    t = zg.arange(0, 16)\n    {text}\n")
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    with pytest.raises(ZigguratError) as caught:
+        attribute(names["kernel"], (P, i32))
+    return caught.value
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_calls_that_are_none(text: str, tmp_path):
+    summary, hint = ERRORS[text]
+    error = error_of(text, tmp_path)
+    assert error.summary.startswith(summary)
+    assert (error.hint or "").startswith(hint) if hint else error.hint is None
+    assert error.location is not None and error.location.line == 4
+
+
+def test_an_error_within_the_library_is_one_of_the_call(tmp_path):
+    error = error_of("zg.cumsum(zg.cast(t, zg.ptr(zg.f32)))", tmp_path)
+    assert not isinstance(error, KernelErrors) and error.location.line == 4 and error.location.caller is None
+
+
+def test_an_error_of_a_helper_has_the_call_that_led_there(tmp_path):
+    error = error_of("wants_constant(p, 3)", tmp_path)
+    assert "power of two" in error.summary
+    assert error.location.file == __file__ and error.location.caller.line == 4
+
+
+@zg.kernel
+def methods(p, n):
+    block = zg.make_tensor_descriptor(p, (n, n), (n, 1), (8, 16))
+    block.store((0, 8), block.load((0, n)))
+
+
+def test_methods_of_descriptors_are_calls():
+    found = attribute(methods, (P, i32))
+    types = {op.callee: found.scope.type_of(op.result) for op in methods.model.walk() if hasattr(op, "callee")}
+    assert types[".load"] == TensorType((8, 16), f32) and types[".store"] == constant(None)
+    bound = [list(names) for names in found.scope.bound.values()]
+    assert ["desc", "offsets"] in bound and ["desc", "offsets", "value"] in bound
+
+
+@zg.kernel
+def calls_helper(p, n, m):
+    zg.store(p, larger(n, m))
+
+
+def test_a_function_gives_what_it_gives_for_the_types_of_the_call():
+    found = attribute(calls_helper, (PtrType(i64), i32, i64))
+    (callee,) = found.scope.callees.values()
+    assert callee.result == i64 and callee.parameter_types == (i32, i64)
+    with pytest.raises(KernelTypeError, match="the pointers point to f32, the value is i64"):
+        attribute(calls_helper, (P, i32, i64))
