@@ -46,7 +46,7 @@ def test_what_fits_and_what_does_not(call: str, name: str):
 def test_none_stands_for_an_optional_argument_alone():
     axis = next(p for p in SIGNATURES["sum"].parameters if p.name == "axis")
     check_kind("sum", axis, None)
-    with pytest.raises(KernelTypeError, match="'axis' is an integer, or None; got 1.5"):
+    with pytest.raises(KernelTypeError, match=r"'axis' is an integer, or None; got 1.5"):
         check_kind("sum", axis, 1.5)
 
 

@@ -45,7 +45,7 @@ def test_operands_are_broadcast_and_promoted(name):
     assert rule(i64, constant(3)) == expected
     with pytest.raises(KernelTypeError, match=r"the shapes \[16\] and \[8\] do not match"):
         rule(T, TensorType((8,), i32))
-    with pytest.raises(KernelTypeError, match="takes numbers, got the tuple|takes numbers, got"):
+    with pytest.raises(KernelTypeError, match="takes numbers, got"):
         rule(T, constant((1, 2)))
 
 
@@ -81,7 +81,7 @@ def test_pointers_move_by_integers(name):
 
 def test_a_pointer_on_the_right_is_added_and_not_subtracted():
     assert R.add(T, P) == PT
-    with pytest.raises(KernelTypeError, match="zg.sub takes numbers, got a pointer"):
+    with pytest.raises(KernelTypeError, match=r"zg.sub takes numbers, got a pointer"):
         R.sub(T, P)
 
 
@@ -132,18 +132,18 @@ def test_three_operands():
     assert R.clamp(constant(7), constant(0), constant(5)) == constant(5)
     assert R.fma(f16, constant(2), f32) == f32 and R.fma(constant(2), constant(3), constant(4)) == constant(10)
     assert R.fma(i32, constant(0.5), i32) == f32
-    with pytest.raises(KernelTypeError, match="zg.fma takes floats, got i32"):
+    with pytest.raises(KernelTypeError, match=r"zg.fma takes floats, got i32"):
         R.fma(i32, i32, i32)
-    with pytest.raises(KernelTypeError, match="zg.clamp takes numbers"):
+    with pytest.raises(KernelTypeError, match=r"zg.clamp takes numbers"):
         R.clamp(T, P, i32)
 
 
 def test_neg_and_invert():
     assert R.neg(FT) == FT and R.neg(constant(3)) == constant(-3) and R.invert(T) == T
     assert R.invert(constant(True)) == constant(False) and R.invert(constant(5)) == constant(-6)
-    with pytest.raises(KernelTypeError, match="zg.neg takes integers or floats, got i1"):
+    with pytest.raises(KernelTypeError, match=r"zg.neg takes integers or floats, got i1"):
         R.neg(i1)
-    with pytest.raises(KernelTypeError, match="zg.invert takes integers, got f32"):
+    with pytest.raises(KernelTypeError, match=r"zg.invert takes integers, got f32"):
         R.invert(f32)
 
 
@@ -154,7 +154,7 @@ def test_comparisons():
         assert R.compare(PT, PT, kind) == TensorType((16,), i1)
     assert R.compare(constant(2), constant(3), CompareKind.LESS_THAN) == constant(True)
     for other in (PtrType(i32), i64, constant(0)):
-        with pytest.raises(KernelTypeError, match="zg.compare takes numbers, got a pointer"):
+        with pytest.raises(KernelTypeError, match=r"zg.compare takes numbers, got a pointer"):
             R.compare(P, other, CompareKind.EQUAL)
     with pytest.raises(KernelValueError, match="does not fit in u8"):
         R.compare(u8, constant(256), CompareKind.EQUAL)
@@ -171,7 +171,7 @@ def test_where():
             R.where(condition, i32, i32)
     with pytest.raises(KernelTypeError, match="unlike pointers"):
         R.where(mask, P, PtrType(i32))
-    with pytest.raises(KernelTypeError, match="zg.where takes numbers, got a pointer"):
+    with pytest.raises(KernelTypeError, match=r"zg.where takes numbers, got a pointer"):
         R.where(mask, P, i64)
 
 
@@ -208,9 +208,9 @@ def test_bitcasts():
     assert R.bitcast(TensorType((8,), bf16), i16) == TensorType((8,), i16)
     assert R.bitcast(constant(1.0), u32) == u32 and R.bitcast(f8e4m3, u8) == u8
     assert R.bitcast(P, PtrType(i8)) == PtrType(i8)
-    with pytest.raises(KernelTypeError, match="zg.bitcast takes numbers, got a pointer"):
+    with pytest.raises(KernelTypeError, match=r"zg.bitcast takes numbers, got a pointer"):
         R.bitcast(P, i64)
-    with pytest.raises(KernelTypeError, match="zg.bitcast takes a dtype"):
+    with pytest.raises(KernelTypeError, match=r"zg.bitcast takes a dtype"):
         R.bitcast(f32, 32)
 
 
@@ -228,17 +228,18 @@ def test_functions_of_floats(name):
 def test_abs_and_umulhi():
     assert R.abs(T) == T and R.abs(constant(-3)) == constant(3)
     assert (
-        R.umulhi(i32, u32) == u32 and R.umulhi(T, i64) == TensorType((16,), u64) and R.umulhi(u32, constant(7)) == u32
+        R.umulhi(i32, u32) == u32 and R.umulhi(T, i64) == TensorType((16,), u64)
+    assert R.umulhi(u32, constant(7)) == u32
     )
     for a, b in ((i16, i16), (f32, f32), (constant(1), constant(2)), (P, i32)):
-        with pytest.raises(KernelTypeError, match="zg.umulhi takes"):
+        with pytest.raises(KernelTypeError, match=r"zg.umulhi takes"):
             R.umulhi(a, b)
 
 
 def test_what_is_computed_of_constants_alone():
     assert R.cdiv_constants(constant(10), constant(4)) == constant(3)
     assert [R.next_power_of_2(n).value for n in (-1, 0, 1, 3, 64, 65)] == [1, 1, 1, 4, 64, 128]
-    with pytest.raises(KernelTypeError, match="zg.next_power_of_2 takes an integer, got 3.0"):
+    with pytest.raises(KernelTypeError, match=r"zg.next_power_of_2 takes an integer, got 3.0"):
         R.next_power_of_2(3.0)
-    with pytest.raises(KernelValueError, match="division by zero|modulo by zero"):
+    with pytest.raises(KernelValueError, match=r"division by zero|modulo by zero"):
         R.cdiv_constants(constant(10), constant(0))

@@ -108,9 +108,9 @@ def test_what_atomics_take_besides():
     for sem in SEMANTICS:
         for scope in SCOPES:
             assert R.atomic_add(PtrType(i32), i32, None, sem, scope) == i32
-    with pytest.raises(KernelValueError, match="sem is one of .*; got 'seq_cst'"):
+    with pytest.raises(KernelValueError, match=r"sem is one of .*; got 'seq_cst'"):
         R.atomic_add(PtrType(i32), i32, None, "seq_cst", None)
-    with pytest.raises(KernelValueError, match="scope is one of .*; got 'warp'"):
+    with pytest.raises(KernelValueError, match=r"scope is one of .*; got 'warp'"):
         R.atomic_add(PtrType(i32), i32, None, None, "warp")
     with pytest.raises(KernelTypeError, match="a mask holds i1"):
         R.atomic_or(PtrType(i32), i32, i32, None, None)

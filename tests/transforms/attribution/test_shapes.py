@@ -149,7 +149,7 @@ def test_dtypes_of_dot(element, result):
 def test_f16_accumulates_in_f16_where_asked():
     small = matrix(16, 16, f16)
     assert R.dot(small, small, small) == small
-    with pytest.raises(KernelTypeError, match="zg.dot of f32 accumulates in f32, got") as caught:
+    with pytest.raises(KernelTypeError, match=r"zg.dot of f32 accumulates in f32, got") as caught:
         R.dot(matrix(16, 16, f32), matrix(16, 16, f32), small)
     assert caught.value.hint == "zg.zeros((16, 16), zg.f32)"
 
