@@ -104,12 +104,6 @@ def too_long(p):
         zg.debug_barrier()
 
 
-@zg.kernel
-def not_a_range(p, n):
-    for i in n:
-        zg.store(p, i)
-
-
 def test_loops_that_are_known_at_the_start():
     found = attribute(never_runs, (P, i32))
     assert list(found.scope.taken.values()) == [1] and list(found.scope.joins.values()) == [{}]
@@ -122,12 +116,23 @@ def test_loops_that_are_known_at_the_start():
     [
         (changes_type, (P, i32), KernelTypeError, "'a' changes its type in the loop: tensor<x4, f32> before it"),
         (too_long, (P,), KernelValueError, "a loop of more than 4096 iterations is not unrolled"),
-        (not_a_range, (P, i32), KernelTypeError, "'for' runs over a range or a tuple, got i32"),
     ],
 )  # fmt: skip
 def test_loops_that_are_none(kernel, types, error, words):
     with pytest.raises(error, match=words):
         attribute(kernel, types)
+
+
+def test_a_for_runs_over_a_tuple_and_nothing_else():
+    model = zg.parse(
+        'func @"k" (%0 : object)object -> { for ()object -> { yield %0; } (%1 : object)object -> { yield; }; return; };'
+    )
+    found = attribute(model, (constant((1, 2.5)),))
+    ((_, iterations),) = found.scope.unrolled.items()
+    assert [item for item, _ in iterations] == [constant(1), constant(2.5)]
+    for type_ in (i32, TensorType((4,), i32), constant("ab")):
+        with pytest.raises(KernelTypeError, match="'for' runs over a range or a tuple, got"):
+            attribute(model, (type_,))
 
 
 @zg.function
