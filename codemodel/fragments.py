@@ -18,7 +18,7 @@ from functools import lru_cache
 import attrs
 
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
-from ziggurat.codemodel.types import SharedType
+from ziggurat.codemodel.types import ScalarType, SharedType
 
 
 @attrs.frozen
@@ -182,6 +182,23 @@ def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
             if panels.offsets((shape[0], shape[1]), k_axis, shared.element.bytes) == shared.offsets:
                 return panels
     return None
+
+
+# What the bulk copy engine moves at once, as it lies in shared memory.
+
+# A box (outermost axis first) and the bytes of its swizzle.
+Tile = tuple[tuple[int, ...], int]
+
+
+def box_and_swizzle(block: Sequence[int], element: ScalarType) -> Tile:
+    """The box that one copy of the bulk copy engine (TMA) moves of a block, and the bytes of its swizzle.
+
+    A row of the box is at most 128 bytes, and swizzled where it is 32, 64 or 128 of them, so that the copies lie as
+    `Panels`; a wider block takes several copies. No side is longer than 256.
+    """
+    inner = min(block[-1], 128 // element.bytes)
+    row = inner * element.bytes
+    return (*(min(size, 256) for size in block[:-1]), inner), row if row in (32, 64, 128) else 0
 
 
 def byte_of(shared: SharedType, row: int, column: int) -> int:

@@ -14,9 +14,10 @@ from typing import Any
 from ziggurat.backend.cuda.arrays import view
 from ziggurat.backend.cuda.driver import check, cuda
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.fragments import Tile
+from ziggurat.codemodel.fragments import box_and_swizzle as box_and_swizzle
 from ziggurat.codemodel.types import DescriptorType, ScalarType
 
-Tile = tuple[tuple[int, ...], int]
 NO_TILE: Tile = ((), 0)  # of a kernel that has no use for the map
 
 _DATA_TYPES = {
@@ -32,17 +33,6 @@ _DATA_TYPES = {
     "f64": "FLOAT64",
 }
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
-
-
-def box_and_swizzle(block: Sequence[int], element: ScalarType) -> Tile:
-    """The box that one copy moves of a block, and the bytes of its swizzle.
-
-    A row of the box is at most 128 bytes, and swizzled where it is 32, 64 or 128 of them; a wider block takes several
-    copies. No side is longer than 256.
-    """
-    inner = min(block[-1], 128 // element.bytes)
-    row = inner * element.bytes
-    return (*(min(size, 256) for size in block[:-1]), inner), row if row in (32, 64, 128) else 0
 
 
 def field_of(part: str, rank: int) -> int:

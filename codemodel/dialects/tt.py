@@ -104,18 +104,24 @@ class Func(Op, Isolated, Symbol):
 
     `divisibility` says of each parameter by what its value (of pointers: the address in bytes) is known to be
     divisible; without it nothing is known. `noinline` keeps calls of it as calls.
+
+    The parameters of a kernel on a machine may be parts of its arguments; `parts` then says of each which it takes: "1"
+    is the argument number 1 as it is, "0.map" a descriptor's map, "0.base" the address of its tensor, "0.shape0" and
+    "0.stride1" its sizes and strides (in elements). Without it there is one parameter for each argument.
     """
 
     sym_name: str = attribute(str, unnamed=True)
     body: Body = body()
     divisibility: tuple[int, ...] = attribute([int], default=())
     noinline: bool = attribute(bool, default=False)
+    parts: tuple[str, ...] = attribute([str], default=())
 
     def check(self) -> None:
         if self.divisibility:
             require(
                 len(self.divisibility) == len(self.body.parameters), "divisibility has one number for each parameter"
             )
+        require(len(self.parts) in (0, len(self.body.parameters)), "parts has one string for each parameter")
 
 
 @operation("tt.call")

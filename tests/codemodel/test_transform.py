@@ -396,7 +396,7 @@ def test_with_attributes():
     named = with_attributes(model, {"sym_name": "g", "divisibility": [16]})
     assert str(named).startswith('tt.func @"g" @divisibility=[16] (%0 : i32)void')
     assert hash(named) != hash(model) and model.attributes["sym_name"] == "f"
-    with refused("tt.func has no attribute 'name'; it has sym_name, divisibility, noinline"):
+    with refused("tt.func has no attribute 'name'; it has sym_name, divisibility, noinline, parts"):
         with_attributes(model, {"name": "g"})
     with refused("tt.func: attribute 'noinline' must be of kind bool, got 'maybe'"):
         with_attributes(model, {"noinline": "maybe"})
