@@ -43,6 +43,7 @@ class Kernel(Function):
         self._models: dict[Signature, core.Module] = {}
         # Made at the first launch on a GPU; launches go straight to it from then on.
         self._dispatcher: Dispatcher | None = None
+        self._launches: dict[Any, Callable[..., None]] = {}
 
     @functools.cached_property
     def module(self) -> core.Module:
@@ -101,6 +102,10 @@ class Kernel(Function):
 
         `grid` has one to three sizes, or is a function that computes them from the constexpr arguments, a dict by name.
         """
+        try:
+            return self._launches[grid]  # One that the dispatcher knows is found without asking it.
+        except (KeyError, TypeError):
+            pass
         if self._dispatcher is not None:
             return self._dispatcher.at(grid)
         return functools.partial(self._launch, grid)
@@ -112,6 +117,7 @@ class Kernel(Function):
             from ziggurat.launching import dispatcher_of
 
             self._dispatcher = dispatcher_of(self, self._on_host)
+            self._launches = self._dispatcher.known_grids
             self._dispatcher.at(grid)(*arguments, **keywords)
             return
         options = {

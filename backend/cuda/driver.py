@@ -180,24 +180,24 @@ class _Own(threading.local):
     address: int = 0
 
 
-_own = _Own()
+OWN_STREAM = _Own()
 
 
 def own_stream(device: int | None = None) -> int:
     """The address of this thread's stream for arrays that belong to no library, the same for all devices: the default
     stream (0) outside of `using_stream`."""
-    return _own.address
+    return OWN_STREAM.address
 
 
 @contextmanager
 def using_stream(address: int) -> Generator[None, None, None]:
     """Let launches of this thread on `DeviceArray`s, and copies of these, go to a stream for a while."""
     before = own_stream()
-    _own.address = address
+    OWN_STREAM.address = address
     try:
         yield
     finally:
-        _own.address = before
+        OWN_STREAM.address = before
 
 
 def synchronize(kernel: str | None = None, stream: int | None = None) -> None:

@@ -80,9 +80,9 @@ def stream_object(stream: Any) -> Any:
     return STREAMS[int(version_and_address[1])]
 
 
-def start(loaded: Loaded, sizes: tuple[int, int, int], slot: tuple[Any, int, Slot], stream: Any, check: bool) -> None:
+def start(loaded: Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stream: Any, check: bool) -> None:
     """Launch, with words for what goes wrong; `check` waits for the end, so that a fault is known to be this
-    kernel's."""
+    kernel's. `slot` has the buffer of the arguments, and the address of the pointers into it."""
     if 0 in sizes:
         return
     binary = loaded.binary
@@ -117,30 +117,35 @@ class Dispatcher:
         self._binaries: dict[Specialization, Binary] = {}
         self._loaded: dict[tuple[Specialization, int], Loaded] = {}
         self._compiling = threading.RLock()
-        # The route of the last launch that was not like the one before; it hands on what is not for it.
-        self.hot: Callable[..., None] = self._first
-        self._at: dict[Any, Callable[..., None]] = {}
+        # Makes launches over a grid by the route of the last launch that was of other kinds than the one before; it
+        # hands on what is not for it.
+        self._hot: Callable[[Any, Any, Any], Callable[..., None]] = self._first
+        # Launches by grid, for `at` and for who looks there first to save a call.
+        self.known_grids: dict[Any, Callable[..., None]] = {}
 
     def at(self, grid: Grid) -> Callable[..., None]:
         """The kernel over a grid, to be called with its arguments."""
         try:
-            return self._at[grid]
+            return self.known_grids[grid]
         except (KeyError, TypeError):
             pass
         if callable(grid):
-            return functools.partial(self.hot, grid, None, None)
-        made = functools.partial(self.hot, *sizes_of(grid, self.name))
-        if len(self._at) >= _GRIDS:
-            self._at.clear()
+            return self._hot(grid, None, None)
+        made = self._hot(*sizes_of(grid, self.name))
+        if len(self.known_grids) >= _GRIDS:
+            self.known_grids.clear()
         if isinstance(grid, tuple):
-            self._at[grid] = made
+            self.known_grids[grid] = made
         return made
 
     def loaded(self) -> tuple[Loaded, ...]:
         """What is loaded of this kernel, each with its registers and memory."""
         return tuple(self._loaded.values())
 
-    def _first(self, x: Any, y: Any, z: Any, /, *arguments: Any, **keywords: Any) -> None:
+    def _first(self, x: Any, y: Any, z: Any, /) -> Callable[..., None]:
+        return functools.partial(self._bind, x, y, z)
+
+    def _bind(self, x: Any, y: Any, z: Any, /, *arguments: Any, **keywords: Any) -> None:
         names = [parameter.name for parameter in self.parameters]
         bound = dict(zip(names, arguments, strict=False))
         options = {name: value for name, value in keywords.items() if name not in names}
@@ -149,7 +154,7 @@ class Dispatcher:
             raise LaunchError(f"'{self.name}' got '{twice[0]}' twice")
         bound.update({name: value for name, value in keywords.items() if name in names})
         values = tuple(bound.get(parameter.name, parameter.default) for parameter in self.parameters)
-        self._generic(x, y, z, values, arguments[len(names) :], options, None)
+        self._generic(x, y, z, values, arguments[len(names) :], options, None, None)
 
     def _generic(
         self,
@@ -160,8 +165,10 @@ class Dispatcher:
         more: tuple[Any, ...],
         options: dict[str, Any],
         stream: Any,
+        tried: Route | None,
     ) -> None:
-        """Launch with any arguments: find or make their route, find or make their kernel."""
+        """Launch with any arguments: find or make their route, find or make their kernel. `tried` is the route that
+        does not know them."""
         values = self._complete(values, more)
         stream = options.pop("stream", stream)
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
@@ -174,26 +181,38 @@ class Dispatcher:
                 self.parameters, kinds, generic=self._generic, again=self._again, sizes=self._sizes, given=stream_object
             )
             self._routes[kinds] = route
-        if self.hot is not route.launch:
-            self.hot = route.launch
-            self._at.clear()
+        if self._hot != route.bound:
+            self._hot = route.bound
+            self.known_grids.clear()
+        if route is not tried:
+            # The arguments are of other kinds than those of the launch before, and may be known all the same.
+            route.seek(x, y, z, (), options if stream is None else {**options, "stream": stream}, *values)
+        else:
+            self._learn(x, y, z, values, options, stream, route)
+
+    def _learn(
+        self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any, route: Route
+    ) -> None:
+        """Find or make the kernel, launch it, and have the route remember it."""
         check = bool(options.pop("check", False))
         device = self._device_of(values)
         with on_device(device) as context:
-            spec = self._specialization(values, kinds, options)
+            spec = self._specialization(values, route.kinds, options)
             loaded = self._load(spec, int(context))
             found = route.learn(values, options, loaded, spec)
             on = STREAMS[route.stream(device)] if stream is None else stream_object(stream)
             sizes = self._sizes(x, values) if y is None else (x, y, z)
             start(loaded, sizes, route.slot(found, values), on, check)
 
-    def _again(self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any) -> None:
+    def _again(
+        self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any, route: Route
+    ) -> None:
         """What the hot path could not do: an empty grid, a value it cannot write, another context; or its error, in
         words.
 
         Nothing was launched, so what was wrong shows again where there is time to say it.
         """
-        self._generic(x, y, z, values, (), options, stream)
+        self._generic(x, y, z, values, (), options, stream, route)
 
     def _complete(self, values: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
         if more:
@@ -302,7 +321,7 @@ class Launcher:
         packing.write(slot.buffer, values)
         on = self._stream(arguments, device) if stream is None else stream_object(stream)
         with on_device(device):
-            start(self.loaded(), sizes, (slot.buffer, slot.pointers, slot), on, check)
+            start(self.loaded(), sizes, (slot.buffer, slot.pointers), on, check)
 
     def _stream(self, arguments: Sequence[Any], device: int | None) -> Any:
         for given in arguments:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import weakref
 from typing import Any
 
@@ -21,7 +22,8 @@ class DeviceArray:
 
     `pointer` is its address, `element` the type of its elements, `dtype` the same as NumPy's, `device` the number of
     its GPU. Other libraries see it through `__cuda_array_interface__`. The memory is freed with the object; `base`
-    keeps memory that is not its own.
+    keeps memory that is not its own. `key` stands for all that a kernel is compiled for: launches compare that alone,
+    so none of these is to be changed.
     """
 
     __slots__ = ("__weakref__", "base", "device", "dtype", "element", "key", "pointer", "shape")
@@ -32,7 +34,8 @@ class DeviceArray:
         self.pointer = pointer
         self.shape = shape
         self.element = element
-        self.key = element.name  # quicker to compare than the type
+        # Equal ones are one object, which is quickest to compare.
+        self.key = sys.intern(f"{element.name} on {device}{'' if pointer & 15 else ', aligned'}")
         self.dtype: np.dtype[Any] = _NUMPY[element]
         self.device = device
         self.base = base

@@ -20,8 +20,9 @@ from ziggurat.backend.launch.arrays import ELEMENTS
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS
 
-# One field of the buffer by kind: struct's letter, and padding to 8 bytes. The machine is little-endian, so an
-# integer that is written with 8 bytes is read rightly with fewer.
+# One field of the buffer by kind: struct's letter (of its native sizes: it writes an address quicker as "P" than as
+# "Q"), and padding to 8 bytes. The machine is little-endian, so an integer that is written with 8 bytes is read
+# rightly with fewer.
 FIELDS: dict[str, str] = {
     "i1": "?7x",
     **dict.fromkeys(("i8", "i16", "i32", "i64"), "q"),
@@ -30,7 +31,7 @@ FIELDS: dict[str, str] = {
     "f32": "f4x",
     "f64": "d",
     **dict.fromkeys(("bf16", "f8e4m3", "f8e5m2"), "Q"),  # as their bits
-    POINTER: "Q",
+    POINTER: "P",
     TENSOR_MAP: "128s",
 }
 _BITS = {str(scalar): dtype for dtype, scalar in ELEMENTS.items() if str(scalar) in ("bf16", "f8e4m3", "f8e5m2")}
@@ -57,8 +58,8 @@ class Packing:
                 size += 64 - size % 64
             offsets.append(size)
             fields.append(FIELDS[kind])
-            size += struct.calcsize("=" + FIELDS[kind])
-        return cls(tuple(kinds), "=" + "".join(fields), tuple(offsets), size)
+            size += struct.calcsize(FIELDS[kind])
+        return cls(tuple(kinds), "".join(fields), tuple(offsets), size)
 
     def write(self, buffer: Any, values: Sequence[Any]) -> None:
         """Write values into a buffer; see `fitted`."""
@@ -99,7 +100,7 @@ def fitted(kind: str, value: Any) -> Any:
     if scalar.is_float:
         number = float(value)
         try:
-            struct.pack("=" + FIELDS[kind], number)
+            struct.pack(FIELDS[kind], number)
         except OverflowError:
             return math.copysign(math.inf, number)
         return number

@@ -1,6 +1,7 @@
 """Launching on a driver that writes down what it is asked: arguments as bytes, specialisation, caching, errors."""
 
 import struct
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -337,7 +338,7 @@ def test_threads_do_not_share_buffers(fake):
     kernel.at((1,))(array(0x10), 5)
     fake.launches.clear()
     route = next(iter(kernel._routes.values()))
-    route.launch.__globals__["_z_driver"] = slow
+    route.bound.__globals__["_z_driver"] = slow
 
     def work(number):
         try:
@@ -387,3 +388,100 @@ def test_launcher_of_a_binary(fake):
     for arguments in ((array(), 1), (array(), 1, 0.1, 2)):
         with pytest.raises(LaunchError, match="does not take"):
             launch((3,), *arguments)
+
+
+def addresses(fake):
+    return [struct.unpack("=Q", launch["values"][0])[0] for launch in fake.launches]
+
+
+def test_a_launch_like_the_one_before_is_told_from_one_that_looks_alike(fake):
+    kernel = dispatcher(fake, "x", "n", "scale", "K")
+    shifted, other = array(0x1004), array(element=i32)
+    for x, n, scale, constant in (
+        (array(), 32, 0.5, 2),
+        (array(), 32, 0.5, 2),
+        (array(), 32, 0.0, 2),
+        (array(), 32, -0.0, 2),  # equal, and written in another way
+        (array(), 32.0, 0.5, 2),  # equal, and of another type
+        (array(), 32, 0.5, 2.0),
+        (shifted, 32, 0.5, 2),
+        (other, 32, 0.5, 2),
+        (array(), np.int32(32), 0.5, 2),
+        (array(0x2000), 32, 0.5, 2),
+        (array(), 48, 0.5, 2),
+    ):
+        kernel.at((1,))(x, n, scale, K=constant)
+    scales = [launch["values"][2] for launch in fake.launches]
+    assert scales[:4] == [struct.pack("=f4x", scale) for scale in (0.5, 0.5, 0.0, -0.0)]
+    assert addresses(fake) == [0x1000] * 6 + [0x1004, 0x1000, 0x1000, 0x2000, 0x1000]
+    ints = [launch["values"][1] for launch in fake.launches]
+    assert ints[4] == struct.pack("=f4x", 32.0) and ints[-1] == struct.pack("=q", 48)
+    said = [tuple(map(str, spec.arguments)) for spec in kernel.specs]
+    assert len(said) == len(set(said)) == 5  # f32 for n, 2.0 for K, the shifted array, the array of i32
+
+
+def test_kinds_that_take_turns_are_launched_without_being_learned_again(fake, monkeypatch):
+    kernel = dispatcher(fake, "x", "n")
+    learned = []
+    original = Dispatcher._learn
+    monkeypatch.setattr(Dispatcher, "_learn", lambda self, *rest: learned.append(rest) or original(self, *rest))
+    for _ in range(3):
+        for n in (5, 0.5, True, np.int64(5)):
+            kernel.at((1,))(array(), n)
+    assert len(fake.launches) == 12 and len(learned) == 4
+    assert [launch["values"] for launch in fake.launches[:4]] == [launch["values"] for launch in fake.launches[8:]]
+
+
+def test_options_are_part_of_what_is_like_the_launch_before(fake):
+    kernel = dispatcher(fake, "x")
+    for warps in (8, 8, 4, 8, None, None, 8):
+        kernel.at((1,))(array(), **({} if warps is None else {"num_warps": warps}))
+    assert [launch["threads"] // 32 for launch in fake.launches] == [8, 8, 4, 8, 4, 4, 8]
+
+
+class Tensor:
+    """As torch's: on device -1, which is the host, there is an address as well."""
+
+    def __init__(self, pointer, device=0, dtype="torch.float32"):
+        self.pointer, self.device_number, self.dtype = pointer, device, dtype
+
+    @property
+    def is_cuda(self):
+        return self.device_number >= 0
+
+    def __array__(self):
+        raise TypeError("on the host, and in no form that NumPy reads")
+
+    def data_ptr(self):
+        return self.pointer
+
+    def get_device(self):
+        return self.device_number
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    streams = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 1000 + device)
+    made = SimpleNamespace(Tensor=Tensor, _C=streams)
+    monkeypatch.setitem(sys.modules, "torch", made)
+    return made
+
+
+def test_every_tensor_is_checked_at_every_launch(fake, torch):
+    kernel = dispatcher(fake, "x", "y", "n")
+    x, y = Tensor(0x1000), Tensor(0x2000)
+    for _ in range(3):
+        kernel.at((1,))(x, y, 5)
+    elsewhere = {1: "several devices: 'x' on 0, 'y' on 1", -1: "'y' of 'kernel' is not on a GPU"}
+    for device, message in elsewhere.items():
+        for _ in range(2):
+            with pytest.raises(LaunchError, match=message):
+                kernel.at((1,))(x, Tensor(0x3000, device), 5)
+    kernel.at((1,))(x, Tensor(0x3004), 5)
+    kernel.at((1,))(x, Tensor(0x2000, dtype="torch.int32"), 5)
+    kernel.at((1,))(x, y, 5)
+    kernel.at((1,))(Tensor(0x5000, 1), Tensor(0x6000, 1), 5)
+    said = [[str(a.type) + str(a.divisibility) for a in spec.arguments[:2]] for spec in kernel.specs]
+    assert said == [["ptr<f32>16", "ptr<f32>16"], ["ptr<f32>16", "ptr<f32>1"], ["ptr<f32>16", "ptr<i32>16"]]
+    assert [launch["stream"][1] for launch in fake.launches] == [1000] * 6 + [1001]
+    assert fake.launches[-1]["function"][2] == 101

@@ -1,0 +1,259 @@
+"""The hot path of a launch, as source text: functions for one combination of kinds of arguments.
+
+There are two steps, each of which leaves to the next what it does not know.
+
+* `launch` compares the arguments with those of the launch before. What is the same object is of the same type as well,
+  so this is quick. Where the addresses and numbers are the same, too, a buffer that holds them is launched as it is;
+  otherwise the buffer is written anew.
+* `seek` finds the kernel in a table. The key holds integers by value; a second key, in which integers count only by
+  what kernels tell apart, finds the kernel for new values.
+
+Threads do not share buffers: each launch takes one from a list and puts it back, which Python does in one step each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.backend.cuda.arrays import OWN, Reader
+from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
+from ziggurat.backend.cuda.specialize import KernelParameter, Kind
+
+# Types whose equal values are the same to a kernel.
+_PLAIN = (int, bool, str, type(None))
+# Of an int, the type that holds it, and what kernels tell apart; `integer_class` as text.
+_WIDTH = "(0 if -2147483648 <= {0} <= 2147483647 else 64 + ({0} >> 63))"
+_INTEGER = "None if {0} == 1 else {0} & 15 == 0, " + _WIDTH
+_TEXT = """\
+def bound(_z_x, _z_y, _z_w, /):
+    def launch({parameters}*_z_more, **_z_options):
+        try:
+            {expected}_z_device, _z_same, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles = _z_last[0]
+            {read}
+            if not _z_more and {conditions}(_z_options == _z_same if _z_options or _z_same else True):
+                if _z_y is None:
+                    _z_gx, _z_gy, _z_gz = _z_sizes(_z_x, ({values}))
+                else:
+                    _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
+                try:
+                    _z_slot = _z_free.pop()
+                except IndexError:
+                    _z_slot = _z_fresh()
+                _z_buffer, _z_pointers, _z_was{were} = _z_slot
+                _z_now = ({whole})
+                if not ({unchanged}):
+                    if not ({placed}):
+                        _z_free.append(_z_slot)
+                        return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain})
+                    _z_pack(_z_buffer, 0{moving})
+                    _z_slot[2:] = [_z_now{floats}]
+                _z_status = _z_driver(
+                    _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared,
+                    _z_streams[{stream}], _z_pointers, 0
+                )[0]
+                _z_free.append(_z_slot)
+                if not _z_status:
+                    return
+        except (_z_struct_error, AttributeError, OverflowError, TypeError, ValueError):
+            pass
+        return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain})
+    return launch
+
+def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
+    _z_entry = _z_on = None
+    try:
+        if not _z_more{guard}:
+            if _z_options:
+                _z_on = _z_options.pop("stream", None)
+            {read}; _z_device = {device}
+            _z_key = ({exact},)
+            _z_entry = _z_find(_z_key)
+            if _z_entry is None:
+                _z_entry = _z_known(_z_key, ({loose},), _z_options, ({values}))
+    except (AttributeError, TypeError):
+        _z_entry = None
+    if _z_entry is None:
+        return _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
+    _z_expected, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles = _z_entry
+    _z_last[0] = _z_expected
+    _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
+    try:
+        if _z_y is None:
+            _z_gx, _z_gy, _z_gz = _z_sizes(_z_x, ({values}))
+        try:
+            _z_slot = _z_free.pop()
+        except IndexError:
+            _z_slot = _z_fresh()
+        _z_slot[2] = None
+        _z_pack(_z_slot[0], 0{moving})
+        _z_status = _z_driver(
+            _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared,
+            _z_streams[{stream}] if _z_on is None else _z_given(_z_on), _z_slot[1], 0
+        )[0]
+        _z_free.append(_z_slot)
+        if not _z_status:
+            return
+    except (_z_struct_error, OverflowError, TypeError):
+        pass
+    _z_again(_z_x, _z_y, _z_w, ({values}), _z_options, _z_on, _z_route)
+
+def keys(_z_options{plain}):
+    {read}; _z_device = {device}
+    return ({exact},), ({loose},)
+
+def known(_z_options{plain}):
+    {read}; _z_device = {device}
+    return ({known}_z_device, dict(_z_options))
+
+def moving(_z_tiles{plain}):
+    {read}
+    return [{given}]
+"""
+
+
+class Writer:
+    """Collects the parts of the source text, argument by argument; `text` puts them together."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []  # statements that read addresses
+        self.exact: list[str] = []  # the key that holds integers by value
+        self.loose: list[str] = []  # and the one that does not
+        self.known: list[str] = []  # what the next launch is compared with
+        self.conditions: list[str] = []  # and how; `_z_e0` is the first of what is known
+        self.placed: list[str] = []  # what depends on addresses beside the types: alignment, device
+        self.moving: list[str] = []  # what each launch writes anew
+        self.given: list[str] = []  # the same, before it is made fit for writing
+        self.fields: list[str] = []  # the kinds of that, field by field
+        self.whole: list[str] = []  # addresses and integers: equal ones are written alike
+        self.identical: list[str] = []  # other numbers: 0.0 and -0.0 are equal
+        self.aligned: list[str] = []  # addresses whose divisibility matters
+        self.types: dict[type, list[str]] = {}  # exact types, and the arguments that have them
+        self.places: list[tuple[int, int]] = []  # of each argument: where its fields begin, and how many there are
+        self.devices: list[str] = []  # of the arrays whose library says it
+        self.reader: Reader | None = None  # the first array's, whose library says on which stream
+        self.descriptors = 0
+
+    def both(self, expression: str) -> None:
+        self.exact.append(expression)
+        self.loose.append(expression)
+
+    def expect(self, known: str, condition: str) -> None:
+        """A condition on the next launch, over `{0}`: what `known` is now."""
+        self.conditions.append(condition.format(f"_z_e{len(self.known)}"))
+        self.known.append(known)
+
+    def move(self, given: str, fit: str | None = None) -> None:
+        self.given.append(given)
+        self.moving.append(fit or given)
+
+    def type_of(self, kind: Kind) -> str:
+        """The name of an exact type in the text."""
+        assert kind.type is not None
+        return f"_z_type{list(self.types).index(kind.type)}"
+
+    def argument(self, name: str, kind: Kind, parameter: KernelParameter) -> None:
+        if kind.type is not None:
+            self.types.setdefault(kind.type, []).append(name)
+        count = len(self.fields)
+        if kind.way == "array":
+            assert kind.reader is not None
+            self._array(name, kind.reader, parameter)
+        elif kind.way == "descriptor":
+            self._descriptor(name, kind)
+        elif kind.way == "integer":
+            self.expect(name, f"({name} is {{0}} or type({name}) is {self.type_of(kind)} and {name} == {{0}})")
+            self.exact.append(name)
+            self.loose.append(_INTEGER.format(name) if kind.type is int else f"_z_integer({name})")
+            self.move(name)
+            self.whole.append(name)
+            self.fields.append(kind.field)
+        elif kind.way == "number":
+            self._number(name, kind)
+        else:
+            plain = kind.type in _PLAIN
+            other = f" or type({name}) is {self.type_of(kind)} and {name} == {{0}}" if plain else ""
+            self.expect(name, f"({name} is {{0}}{other})")
+            self.both(name if plain else f"_z_constant({name})")
+        self.places.append((count, len(self.fields) - count))
+
+    def _number(self, name: str, kind: Kind) -> None:
+        """A number of which only the type counts."""
+        self.conditions.append(f"type({name}) is {self.type_of(kind)}")
+        if kind.type is int:
+            self.both(_WIDTH.format(name))
+            self.expect(_WIDTH.format(name), f"{_WIDTH.format(name)} == {{0}}")
+        small = kind.field in ("bf16", "f8e4m3", "f8e5m2")
+        self.move(name, f"_z_fitted({kind.field!r}, {name})" if small else name)
+        (self.whole if kind.type is int else self.identical).append(name)
+        self.fields.append(kind.field)
+
+    def _array(self, name: str, reader: Reader, parameter: KernelParameter) -> None:
+        self.reader = self.reader or reader
+        address = f"_z_{len(self.read)}"
+        self.read.append(f"{address} = {reader.address.format(name)}")
+        element = reader.element.format(name)
+        self.both(element)
+        self.expect(element, f"{element} is {{0}}")
+        if reader is not OWN:  # The key of our own arrays has device and alignment in it.
+            if parameter.specialize:
+                self.aligned.append(address)
+            if reader.device != "None":
+                self._device(reader.device.format(name))
+        self.move(address)
+        self.whole.append(address)
+        self.fields.append(POINTER)
+
+    def _device(self, device: str) -> None:
+        if self.devices:
+            self.both(device)
+        self.placed.append(f"{device} == _z_device")
+        self.devices.append(device)
+
+    def _descriptor(self, name: str, kind: Kind) -> None:
+        self.reader = self.reader or kind.reader
+        self._device(f"{name}.device")
+        self.both(f"{name}.key")
+        self.expect(f"{name}.key", f"{name}.key == {{0}}")
+        self.move(f"{name}.maps[_z_tiles[{self.descriptors}]]")
+        self.move(f"*{name}.numbers")
+        self.fields.extend((TENSOR_MAP, POINTER, *(["i64"] * (2 * kind.rank))))
+        self.descriptors += 1
+
+    def text(self, names: Sequence[str]) -> str:
+        placed = list(self.placed)
+        if self.aligned:
+            each = "".join(f"{address} & 15 == 0, " for address in self.aligned)
+            alignment = f"({' | '.join(self.aligned)}) & 15 and ({each})"
+            self.both(alignment)
+            placed.append(f"({alignment}) == _z_e{len(self.known)}")
+            self.known.append(alignment)
+        self.both("_z_device")
+        self.both("tuple(_z_options.items()) if _z_options else ()")
+        guard = ""
+        for number, arguments in enumerate(self.types.values()):
+            guard += f" and _z_type{number} is " + " is ".join(f"type({name})" for name in arguments)
+        unchanged = ["_z_now == _z_was", *(f"{name} is _z_w{i}" for i, name in enumerate(self.identical))]
+        # What a descriptor writes is not compared.
+        same = "False" if self.descriptors else " and ".join(unchanged)
+        own = (self.reader or OWN) is OWN
+        return _TEXT.format(
+            parameters="".join(f"{name}=_z_default{i}, " for i, name in enumerate(names)),
+            plain="".join(f", {name}" for name in names),
+            values="".join(f"{name}, " for name in names),
+            expected="".join(f"_z_e{i}, " for i in range(len(self.known))),
+            conditions="".join(f"{condition} and " for condition in self.conditions),
+            guard=guard,
+            read="; ".join(self.read) or "pass",
+            device=self.devices[0] if self.devices else "None",
+            known="".join(f"{known}, " for known in self.known),
+            exact=", ".join(self.exact),
+            loose=", ".join(self.loose),
+            moving="".join(f", {expression}" for expression in self.moving),
+            given=", ".join(self.given),
+            whole="".join(f"{name}, " for name in self.whole),
+            were="".join(f", _z_w{i}" for i in range(len(self.identical))),
+            floats="".join(f", {name}" for name in self.identical),
+            unchanged=same,
+            placed=" and ".join(placed) or "True",
+            stream="_z_own.address" if own else "_z_stream(_z_device)",
+        )
