@@ -9,6 +9,7 @@ median over rounds, between which the device's queue is emptied. The bare launch
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import sys
 import time
@@ -60,7 +61,8 @@ def arrays(library: str) -> list[Any]:
 
 
 def launch_cost(library: str = "own") -> dict[str, float]:
-    """Microseconds of a bare launch, of ours with the same integers as before, and with one that is new each time."""
+    """Microseconds of a bare launch and of ours: with the same arguments as before, with other arrays than before, with
+    another integer than before (out of two), and with one that is new each time."""
     a, b, c, d, e, f = arrays(library)
     names = [f"x{i}" for i in range(ARRAYS)] + [f"n{i}" for i in range(len(INTEGERS))] + ["scale", *BLOCKS]
     kernel = Dispatcher("idle", [KernelParameter(name, constexpr=name.isupper()) for name in names], idle)
@@ -77,9 +79,23 @@ def launch_cost(library: str = "own") -> dict[str, float]:
         new = next(numbers)
         kernel.at(grid)(a, b, c, d, e, f, new, n, k, r, s, t, u, v, w, 0.5, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
 
+    pairs = itertools.cycle([(a, b), (b, a)])
+
+    def move() -> None:
+        p, q = next(pairs)
+        kernel.at(grid)(p, q, c, d, e, f, m, n, k, r, s, t, u, v, w, 0.5, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
+
+    two = itertools.cycle([1000, 2000])
+
+    def alternate() -> None:
+        one = next(two)
+        kernel.at(grid)(a, b, c, d, e, f, one, n, k, r, s, t, u, v, w, 0.5, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
+
     driver = cuda()
     for _ in range(20):
         launch()
+        move()
+        alternate()
         renew()
     loaded = kernel.loaded()[0]
     packing = Packing.of(["ptr"] * ARRAYS + ["i32"] * len(INTEGERS) + ["f32"])
@@ -91,22 +107,22 @@ def launch_cost(library: str = "own") -> dict[str, float]:
         bare_launch(function, 1, 1, 1, 128, 1, 1, 0, stream, slot.pointers, 0)
 
     host_time(bare)  # The first rounds are slower, whatever they launch.
-    figures = {"bare": host_time(bare), "launch": host_time(launch), "launch with a new integer": host_time(renew)}
+    calls = {
+        "bare": bare,
+        "launch": launch,
+        "launch with other arrays": move,
+        "launch with another integer": alternate,
+        "launch with a new integer": renew,
+    }
+    figures = {name: host_time(call) for name, call in calls.items()}
     figures["ratio"] = round(figures["launch"] / figures["bare"], 3)
     return figures
 
 
 def triton_cost() -> float:
     """Microseconds of Triton's launch with arguments of the same kinds."""
-    import triton
-    import triton.language as tl
-
-    @triton.jit
-    def idle_triton(
-        x0, x1, x2, x3, x4, x5, n0, n1, n2, n3, n4, n5, n6, n7, n8, scale,
-        BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    ):  # fmt: skip
-        pass
+    # `triton.jit` finds `tl` among the globals of a module only, so the kernel is in one.
+    from kernels_triton import idle as idle_triton
 
     a, b, c, d, e, f = arrays("torch")
     m, n, k, r, s, t, u, v, w = INTEGERS

@@ -94,3 +94,11 @@ def matmul(
     out_m = row * M + tl.arange(0, M)[:, None]
     out_n = column * N + tl.arange(0, N)[None, :]
     tl.store(c_ptr + out_m * cm + out_n * cn, acc.to(tl.float16), (out_m < m) & (out_n < n))
+
+
+@triton.jit
+def idle(
+    x0, x1, x2, x3, x4, x5, n0, n1, n2, n3, n4, n5, n6, n7, n8, scale,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    pass
