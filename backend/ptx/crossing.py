@@ -50,13 +50,14 @@ def shuffled(
     for index, type_ in enumerate(types):
         values = [column[index] for column in columns]
         for column, value in zip(
-            result, _shuffled(emitter, values, emitted_type(element_of(type_)), move), strict=True
+            result, shuffled_values(emitter, values, emitted_type(element_of(type_)), move), strict=True
         ):
             column.append(value)
     return result
 
 
-def _shuffled(emitter: Emitter, values: list[str], kind: str, move: Callable[[str], str]) -> list[str]:
+def shuffled_values(emitter: Emitter, values: list[str], kind: str, move: Callable[[str], str]) -> list[str]:
+    """Values of one LLVM type as another lane has them."""
     bits = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr addrspace(1)": 64}.get(kind) or int(kind[1:])
     whole = f"i{bits}"
     if kind == "ptr addrspace(1)":
@@ -85,7 +86,8 @@ def _shuffled(emitter: Emitter, values: list[str], kind: str, move: Callable[[st
     return [emitter.emit(f"bitcast {whole} {number} to {kind}") for number in moved] if kind[0] != "i" else moved
 
 
-def _shuffle(emitter: Emitter, how: str, word: str, lane: str) -> str:
+def shuffle(emitter: Emitter, how: str, word: str, lane: str) -> str:
+    """The i32 of another lane of the warp."""
     arguments = [("i32", _ALL), ("i32", word), ("i32", lane), ("i32", "31")]
     return emitter.call("i32", f"llvm.nvvm.shfl.sync.{how}.i32", *arguments)
 
@@ -124,7 +126,7 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
     lanes = _lane_bits(layout.lanes, mask)
     for bit in lanes:
         other = shuffled(
-            emitter, list(rows.values()), types, lambda word, bit=bit: _shuffle(emitter, "bfly", word, str(1 << bit))
+            emitter, list(rows.values()), types, lambda word, bit=bit: shuffle(emitter, "bfly", word, str(1 << bit))
         )
         rows = {
             register: inline_body(emitter, op.combine, [*row, *there])
@@ -136,7 +138,7 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
             ("first lane", tuple(lanes)),
             lambda: emitter.emit(f"and i32 {emitter.thread()}, {31 & ~sum(1 << bit for bit in lanes)}"),
         )
-        found = shuffled(emitter, list(rows.values()), types, lambda word: _shuffle(emitter, "idx", word, first))
+        found = shuffled(emitter, list(rows.values()), types, lambda word: shuffle(emitter, "idx", word, first))
         rows = dict(zip(rows, found, strict=True))
     combined = sum(1 << bit for bit in along)
     results: list[Emitted] = []
@@ -236,7 +238,7 @@ def _scan(emitter: Emitter, op: tt.Scan) -> Emitted:
         ]
 
     def from_lane(column: Column, lane: str) -> Column:
-        return shuffled(emitter, [column], types, lambda word: _shuffle(emitter, "idx", word, lane))[0]
+        return shuffled(emitter, [column], types, lambda word: shuffle(emitter, "idx", word, lane))[0]
 
     def numbered(bits: list[int]) -> list[int]:
         """The registers in which these bits count up, or down."""

@@ -53,16 +53,6 @@ def moved(values: list[str], source: Layout, target: Layout, numel: int) -> list
     return None if registers is None else [values[register] for register in registers]
 
 
-@emits(gpu.ConvertLayout)
-def _convert(emitter: Emitter, op: gpu.ConvertLayout) -> Emitted:
-    type_ = op.value.type
-    assert isinstance(type_, TensorType)
-    made = moved(emitter.tensor(op.value), layout_of(type_), layout_of(op.type), type_.numel)
-    if made is None:
-        raise InternalError("a conversion between threads is left; it should have been lowered", str(op.root()))
-    return made
-
-
 @emits(tt.Broadcast)
 def _broadcast(emitter: Emitter, op: tt.Broadcast) -> Emitted:
     """Along an axis of size 1, every element is that one: look it up by the target's element without that axis."""

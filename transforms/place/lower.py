@@ -2,15 +2,15 @@
 
     %2 : tensor<x64, f32, "1 | 2 4 8 16 32 | 0"> = gpu.convert_layout %1;
 
-becomes, where threads need what others hold,
+becomes, where threads need what those of other warps hold,
 
     %2 : shared<x64, f32, "1 2 4 8 16 32"> = gpu.local_alloc;
     gpu.local_store %2 %1;
     %3 : tensor<x64, f32, "1 | 2 4 8 16 32 | 0"> = gpu.local_load %2;
 
-Afterwards a `gpu.convert_layout`, and every op that reshapes, moves elements only within threads; a `tt.reduce`
-combines only within warps; a `tt.scan` runs along the registers and lanes of one warp. Barriers come later
-(`barriers.py`).
+Within a warp it stays as it is where shuffles are cheaper. Afterwards every other op that reshapes moves elements only
+within threads; a `tt.reduce` combines only within warps; a `tt.scan` runs along the registers and lanes of one warp.
+Barriers come later (`barriers.py`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.place.combining import Stage, reduction_stages, scan_layout
+from ziggurat.transforms.place.shuffles import by_shuffles
 from ziggurat.transforms.place.swizzle import buffer_bases, row_major
 
 
@@ -77,13 +78,14 @@ def placed(type_: Type, layout: Layout) -> TensorType:
 
 
 def converted(builder: Builder, value: Value, layout: Layout) -> Value:
-    """The tensor in another layout, through shared memory where threads need what others hold."""
+    """The tensor in another layout: in the registers of a thread, by shuffles, or through shared memory."""
     type_ = value.type
     assert isinstance(type_, TensorType)
     source = layout_in(type_)
     if source == layout:
         return value
-    if moved(source, layout, type_.numel) is not None:
+    size = type_.element.bytes if isinstance(type_.element, ScalarType) else 8
+    if moved(source, layout, type_.numel) is not None or by_shuffles(source, layout, type_.numel, size):
         return builder.add(gpu.ConvertLayout(value, placed(type_, layout)))
     if isinstance(type_.element, PtrType):
         numbers = converted(builder, builder.add(tt.PtrToInt(value)), layout)

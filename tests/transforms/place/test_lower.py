@@ -98,10 +98,13 @@ def test_a_broadcast_from_any_layout() -> None:
     assert names(free) == ["reshape", "broadcast"]
     other = wide.replace("512 1 2 | 4 8", "512 4 8 | 1 2")
     ops = lowered(f'%y : tensor<x1, x512, f32, "{ROWS}"> = tt.reshape %x; %z : {other} = tt.broadcast %y;')
-    assert names(ops) == ["reshape", "local_alloc", "local_store", "local_load", "broadcast"]
-    held = ops[3].result.type
+    assert names(ops) == ["reshape", "convert_layout", "broadcast"], "by shuffles"
+    held = ops[1].result.type
     assert isinstance(held, TensorType) and held.layout is not None
     assert moved(held.layout, parse_layout("0 4 8 | 1 2 16 32 64 | 128 256"), 512) is not None
+    crossing = wide.replace("1 2 | 4 8 16 32 64 | 128 256", "128 256 | 4 8 16 32 64 | 1 2")
+    ops = lowered(f'%y : tensor<x1, x512, f32, "{ROWS}"> = tt.reshape %x; %z : {crossing} = tt.broadcast %y;')
+    assert names(ops) == ["reshape", "local_alloc", "local_store", "local_load", "broadcast"]
 
 
 @pytest.mark.parametrize("used", [True, False])

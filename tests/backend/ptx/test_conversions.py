@@ -1,0 +1,125 @@
+"""Conversions between random layouts, run thread by thread: what comes out is what went in."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ziggurat.backend.ptx.assemble import to_llvm
+from ziggurat.backend.ptx.simulate import simulate
+from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place import lower as lowering
+from ziggurat.transforms.place.allocate import allocate
+from ziggurat.transforms.place.barriers import hazards, insert_barriers
+from ziggurat.transforms.place.shuffles import exchange
+
+DTYPES = {
+    "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f8e5m2": ml_dtypes.float8_e5m2,
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+
+
+@st.composite
+def layouts(draw: st.DrawFn, bits: int, num_warps: int, warps: tuple[int, ...] | None = None) -> Layout:
+    """A layout of 2^bits elements with copies, and with bases that are sums; with these warps, where given."""
+    count = num_warps.bit_length() - 1
+    if warps is None:
+        warps = tuple(draw(st.permutations([*(1 << bit for bit in range(bits)), *[0] * count]))[:count])
+    rest = [1 << bit for bit in range(bits) if 1 << bit not in warps]
+    lanes = list(draw(st.permutations([*rest, *[0] * 5]))[:5])
+    # At most 16 registers a thread, so that a simulation is quick.
+    for basis in [basis for basis in rest if basis not in lanes][4:]:
+        if 0 in lanes:
+            lanes[lanes.index(0)] = basis
+    registers = [basis for basis in rest if basis not in lanes]
+    registers = list(draw(st.permutations([*registers, *[0] * draw(st.integers(0, 1))])))
+    for _ in range(draw(st.integers(0, 2)) if len(rest) > 1 else 0):
+        a, b = draw(st.permutations(rest))[:2]
+        registers, lanes = ([x ^ b if x & a else x for x in part] for part in (registers, lanes))
+    return Layout(tuple(registers), tuple(lanes), warps)
+
+
+def program(element: str, numel: int, source: Layout, target: Layout) -> str:
+    """Load in the one layout, and store in the other. Conditions come from bytes, and go to bytes."""
+    stored = "i8" if element == "i1" else element
+    lines: list[str] = []
+    for name, layout in (("p", source), ("q", target)):
+        lines.append(f'%n{name} : tensor<x{numel}, i32, "{layout}"> = tt.make_range @start=0 @end={numel};')
+        lines.append(f'%b{name} : tensor<x{numel}, ptr<{stored}>, "{layout}"> = tt.splat %{name};')
+        lines.append(f'%a{name} : tensor<x{numel}, ptr<{stored}>, "{layout}"> = tt.addptr %b{name} %n{name};')
+    lines.append(f'%x : tensor<x{numel}, {stored}, "{source}"> = tt.load %ap;')
+    if element == "i1":
+        lines.append(f'%z : tensor<x{numel}, i8, "{source}"> = arith.constant @0;')
+        lines.append(f'%c : tensor<x{numel}, i1, "{source}"> = arith.cmpi %x %z @ne;')
+    value = "%c" if element == "i1" else "%x"
+    lines.append(f'%y : tensor<x{numel}, {element}, "{target}"> = gpu.convert_layout {value};')
+    if element == "i1":
+        lines.append(f'%w : tensor<x{numel}, i8, "{target}"> = arith.extui %y;')
+    lines.append(f"tt.store %aq {'%w' if element == 'i1' else '%y'};")
+    body = "\n".join(lines)
+    return f"""gpu.module @target="sm_90a" @num_warps={source.num_warps} ()void -> {{
+        tt.func @"f" (%p : ptr<{stored}>, %q : ptr<{stored}>)void -> {{ {body} tt.return; }}; unreachable; }};"""
+
+
+def run(text: str, element: str, numel: int) -> str:
+    """Lower, emit and simulate; the emitted text."""
+    model = parse(text)
+    for step in (lowering.lower, allocate, insert_barriers):
+        verify(model)
+        model = step(model)
+    verify(model)
+    assert hazards(model) == []
+    assert isinstance(model, gpu.Module)
+    dtype = np.dtype(DTYPES[element])
+    raw = np.random.default_rng(numel).integers(0, 256, numel * dtype.itemsize, np.uint8)
+    given = raw % 2 if element == "i1" else raw
+    result = np.zeros_like(given)
+    llvm = to_llvm(model)
+    simulate(llvm, num_warps=model.num_warps, shared=model.shared, arguments=[given, result])
+    np.testing.assert_array_equal(result, given)
+    return llvm
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(0, 11), st.sampled_from([1, 4, 8]), st.sampled_from(sorted(DTYPES)))
+def test_between_any_layouts(data: st.DataObject, bits: int, num_warps: int, element: str) -> None:
+    source, target = (data.draw(layouts(bits, num_warps)) for _ in range(2))
+    run(program(element, 1 << bits, source, target), element, 1 << bits)
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(0, 11), st.sampled_from([1, 4, 8]), st.sampled_from(sorted(DTYPES)))
+def test_within_warps_by_shuffles(data: st.DataObject, bits: int, num_warps: int, element: str) -> None:
+    source = data.draw(layouts(bits, num_warps))
+    target = data.draw(layouts(bits, num_warps, source.warps))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lowering, "by_shuffles", lambda source, target, numel, size: exchange(source, target, numel))
+        llvm = run(program(element, 1 << bits, source, target), element, 1 << bits)
+    assert "@smem," not in llvm and "bar.sync" not in llvm
+
+
+SOURCE = Layout((1, 2, 4, 8), (16, 32, 64, 128, 256), ())
+
+
+@pytest.mark.parametrize(("element", "shuffles"), [("i8", 2), ("f16", 4), ("f32", 8), ("f64", 16)])
+def test_one_swap_shuffles_half_of_the_words(element: str, shuffles: int) -> None:
+    target = SOURCE.map(lambda basis: {8: 16, 16: 8}.get(basis, basis))
+    llvm = run(program(element, 512, SOURCE, target), element, 512)
+    assert llvm.count("call i32 @llvm.nvvm.shfl.sync.bfly.i32") == shuffles
+    # One before a shuffle is enough, and two after it: a word for each half of the registers.
+    assert llvm.count(" select ") == 4 * shuffles // (2 if element == "f64" else 1)
+
+
+def test_pointers_are_exchanged_as_they_are() -> None:
+    target = SOURCE.map(lambda basis: {8: 16, 16: 8}.get(basis, basis))
+    text = program("i32", 512, SOURCE, target).replace("tt.store %aq %y", f"""
+        %m : tensor<x512, ptr<i32>, "{target}"> = gpu.convert_layout %ap;
+        %k : tensor<x512, i32, "{target}"> = tt.load %m;
+        tt.store %aq %k""")  # fmt: skip
+    run(text, "i32", 512)

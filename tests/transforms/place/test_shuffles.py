@@ -1,0 +1,115 @@
+"""Exchanges between the lanes of a warp: run on numbers, and how much they move."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ziggurat.codemodel.layout import Layout, blocked, combine
+from ziggurat.transforms.place.shuffles import Exchange, Factor, by_shuffles, exchange, factored
+
+
+def parity_sum(factors: tuple[Factor, ...], thread: int) -> int:
+    found = 0
+    for offset, mask in factors:
+        if (thread & mask).bit_count() & 1:
+            found ^= offset
+    return found
+
+
+def delivered(found: Exchange, source: Layout, warp: int, lane: int) -> list[int]:
+    """The elements that a thread has after all rounds, by the number of the register without copies."""
+    thread = lane | warp << 5
+    result = [-1] * (1 << found.rounds)
+    for number in range(1 << found.rounds):
+        sender = combine(found.lane, thread) ^ combine(found.far, number)
+        register = combine(found.sent, number) ^ parity_sum(found.turned, sender | warp << 5)
+        result[number ^ parity_sum(found.placed, thread)] = source.element(register, sender, warp)
+    return result
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[Layout, Layout, int]:
+    """Two layouts of one tensor with the same elements in each warp, any bits of which are sums of others."""
+    warp_bits, bits = draw(st.sampled_from([0, 2, 3])), draw(st.integers(1, 9))
+    count = min(warp_bits, bits)
+    # The bits that warps hold, with copies among the warps of one of the layouts or of both.
+    warps = draw(st.permutations([*(1 << bit for bit in range(count)), *[0] * (warp_bits - count)]))
+    shared = draw(st.integers(0, 1))
+    made: list[Layout] = []
+    for side in range(2):
+        own = [basis if shared or side else 0 for basis in warps]
+        rest = [1 << bit for bit in range(bits) if 1 << bit not in own]
+        lanes = draw(st.permutations([*rest, *[0] * 5]))[:5]
+        registers = draw(st.permutations([basis for basis in rest if basis not in lanes]))
+        if draw(st.booleans()):
+            registers.insert(draw(st.integers(0, len(registers))), 0)
+        changes = [(bit, other) for bit in rest for other in rest if bit != other]
+        for _ in range(draw(st.integers(0, 3)) if changes else 0):
+            a, b = draw(st.sampled_from(changes))
+            registers, lanes = ([x ^ b if x & a else x for x in part] for part in (registers, lanes))
+        made.append(Layout(tuple(registers), tuple(lanes), tuple(own)))
+    return made[0], made[1], 1 << bits
+
+
+@settings(max_examples=300)
+@given(pairs())
+def test_every_thread_gets_what_its_layout_says(pair: tuple[Layout, Layout, int]) -> None:
+    source, target, numel = pair
+    found = exchange(source, target, numel)
+    # Where warps hold copies of each other, too few lanes may have what a warp wants.
+    assert found is not None or source.warps != target.warps
+    if found is None:
+        return
+    unique = Layout(tuple(filter(None, target.registers)), target.lanes, target.warps)
+    for warp in range(source.num_warps):
+        for lane in range(32):
+            expected = [unique.element(register, lane, warp) for register in range(unique.num_registers)]
+            assert delivered(found, source, warp, lane) == expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_swapping_bits_leaves_a_part_at_home(count: int) -> None:
+    """Of 16 registers, half are sent for one bit, three quarters for two, seven eighths for three."""
+    source = Layout((1, 2, 4, 8), (16, 32, 64, 128, 256), ())
+    swapped = dict(zip(source.registers[:count], source.lanes[:count], strict=True))
+    swapped |= {lane: register for register, lane in swapped.items()}
+    found = exchange(source, source.map(lambda basis: swapped.get(basis, basis)), 512)
+    assert found is not None and found.own
+    sent = sum(len(numbers) for far, numbers in found.groups(range(4)).items() if far)
+    assert sent == 16 - (16 >> count)
+    assert len(found.turned) == len(found.placed) == count
+    assert found.cost(4) == sent + 16 * count
+
+
+def test_a_permutation_of_lanes_needs_no_selects() -> None:
+    source, target = (Layout((1, 2), lanes, (128,)) for lanes in ((4, 8, 16, 32, 64), (8, 64, 4, 16, 32)))
+    found = exchange(source, target, 256)
+    assert found is not None and not found.turned and not found.placed and found.cost(4) == 4
+    assert found.cost(2) == 2  # Two of 16 bits go in one word,
+    assert found.cost(1) == 1  # four of 8 bits do,
+    assert found.cost(8) == 8  # and 64 bits go in two.
+
+
+def test_what_a_warp_has_already_is_not_sent() -> None:
+    """Copies in all lanes: each chooses among its own registers."""
+    found = exchange(Layout((1, 2, 4, 8, 16), (0,) * 5, ()), Layout((), (1, 2, 4, 8, 16), ()), 32)
+    assert found is not None and found.own and not any(found.far) and len(found.turned) == 5
+
+
+def test_not_between_warps() -> None:
+    one, other = blocked((1024,), (0,), 4, 4), blocked((1024,), (0,), 8, 4)
+    assert exchange(one, other, 1024) is None and not by_shuffles(one, other, 1024, 4)
+
+
+def test_shared_memory_where_there_is_much_to_exchange() -> None:
+    source = Layout(tuple(1 << bit for bit in range(6)), tuple(64 << bit for bit in range(5)), ())
+    target = source.map(lambda basis: basis * 32 if basis < 64 else basis >> 6)
+    assert exchange(source, target, 2048) is not None and not by_shuffles(source, target, 2048, 4)
+    assert by_shuffles(source, source.map(lambda basis: {1: 64, 64: 1}.get(basis, basis)), 2048, 4)
+
+
+def test_factors_of_a_map() -> None:
+    columns = (3, 0, 5, 6, 3)
+    found = factored(columns)
+    assert len(found) == 2
+    assert all(parity_sum(found, thread) == combine(columns, thread) for thread in range(32))

@@ -1,0 +1,191 @@
+"""Conversions within warps: the lanes hand each other registers, in rounds of one shuffle each.
+
+Let the tensor be in a source layout and wanted in a target layout that has the same elements in each warp. Where thread
+t holds register r in the target, the source has it in lane A·r + B·t and register C·r + D·t (over F2). In one round
+each lane sends one register and reads one lane, so lanes that read the same lane have to want the same register of it.
+Choose X, so that the lane with which thread t is served in round n, for the register n + X·t,
+
+    A·(n + X·t) + B·t = A·n + (A·X + B)·t
+
+is another one for each lane: X goes where B leaves something out. Solved for t, this says which register the sender
+sends: one that is linear in n and in the sender's number. So before the rounds each thread exchanges its registers
+by the xor with a number that depends on the thread (a select for each bit of that number), and after them again.
+Where the lane that is read is the own one there is no shuffle.
+
+Swapping k register bits with k lane bits takes 2^R (1 - 2^-k) shuffles of the 2^R registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import attrs
+
+from ziggurat.codemodel.layout import LANE_BITS, Layout, combine, inverted
+from ziggurat.transforms.place.swizzle import Span, extended
+
+_BARRIERS = 24  # What two barriers cost, in cycles that shared memory, or the shuffles, could move a word for a warp.
+
+Factor = tuple[int, int]  # What is xored to the number of a register in threads with an odd number of these bits.
+
+
+@attrs.frozen
+class Exchange:
+    """What each thread does in each round. Rounds are numbered like the target's registers without copies.
+
+    In round n, thread t reads lane `combine(lane, t) ^ combine(far, n)`. Thread s sends its register
+    `combine(sent, n) ^ turned(s)`, where `turned` is the xor of the factors' first parts. What thread t gets is its
+    register `n ^ placed(t)`.
+    """
+
+    rounds: int
+    lane: tuple[int, ...]
+    far: tuple[int, ...]
+    sent: tuple[int, ...]
+    turned: tuple[Factor, ...]
+    placed: tuple[Factor, ...]
+
+    @property
+    def own(self) -> bool:
+        """Whether threads read their own lane in a round without `far`."""
+        return all(basis == (1 << bit if bit < LANE_BITS else 0) for bit, basis in enumerate(self.lane))
+
+    def packs(self, limit: int) -> list[tuple[int, int]]:
+        """Up to `limit` pairs (round bit, source register bit) that nothing else touches: what differs in them alone
+        moves together."""
+        found: list[tuple[int, int]] = []
+        for bit, (far, sent) in enumerate(zip(self.far, self.sent, strict=True)):
+            others = [*(other for at, other in enumerate(self.sent) if at != bit), *(basis for basis, _ in self.turned)]
+            alone = sent and sent & (sent - 1) == 0 and not any(other & sent for other in others)
+            if len(found) < limit and not far and alone and not any(basis >> bit & 1 for basis, _ in self.placed):
+                found.append((bit, sent.bit_length() - 1))
+        return found
+
+    def groups(self, bits: Sequence[int]) -> dict[int, list[int]]:
+        """The rounds in which only these bits are set, by how far away the lane is that is read."""
+        found: dict[int, list[int]] = {}
+        for index in range(1 << len(bits)):
+            number = sum(1 << bit for at, bit in enumerate(bits) if index >> at & 1)
+            found.setdefault(combine(self.far, number), []).append(number)
+        return found
+
+    def cost(self, size: int) -> float:
+        """Cycles for a warp, for elements of `size` bytes: one for a word shuffled, half of one for a select."""
+        packed = [bit for bit, _ in self.packs(max(0, 3 - size.bit_length()))]
+        rest = [bit for bit in range(self.rounds) if bit not in packed]
+        element = size << len(packed)
+        words = 0
+        for far, numbers in self.groups(rest).items():
+            if far or not self.own:
+                words += -(-len(numbers) * element // 4)
+        selects = (1 << len(rest)) * max(1, element // 4) * (len(self.turned) + len(self.placed))
+        return words + selects / 2
+
+
+@lru_cache(maxsize=1024)
+def exchange(source: Layout, target: Layout, numel: int) -> Exchange | None:
+    """How to convert between layouts by shuffles; None where elements go to other warps."""
+    inverse = source.inverse(numel)
+    _, free_lanes, free_warps = source.free
+
+    def place(element: int) -> tuple[int, int, int]:
+        register = lane = warp = 0
+        for bit, (r, ln, w) in enumerate(inverse):
+            if element >> bit & 1:
+                register, lane, warp = register ^ r, lane ^ ln, warp ^ w
+        return register, lane, warp
+
+    registers = [place(basis) for basis in target.registers if basis]
+    lanes = [place(basis) for basis in target.lanes]
+    warps = [place(basis) for basis in target.warps]
+    if any(warp for _, _, warp in (*registers, *lanes)):
+        return None
+    if any(warp != 1 << bit & ~free_warps for bit, (_, _, warp) in enumerate(warps)):
+        return None
+    served = _served(registers, lanes, free_lanes)
+    if served is None:
+        return None
+    reads, placed = served
+    # What the sender's number says of the register that is wanted: linear, and given on what the lanes read.
+    known = {bit: lane for bit, lane in enumerate(reads) if lane}
+    wanted = [_combined(registers, placed[bit])[0] ^ lanes[bit][0] for bit in known]
+    rest = extended(known.values(), (1 << bit for bit in range(LANE_BITS)))
+    wanted += [0] * len(rest)
+    turned = [combine(wanted, mask) for mask in inverted([*known.values(), *rest])]
+    turned += [register ^ combine(turned, lane) for register, lane, _ in warps]
+    return Exchange(
+        len(registers),
+        (*reads, *(lane for _, lane, _ in warps)),
+        tuple(lane for _, lane, _ in registers),
+        tuple(register ^ combine(turned, lane) for register, lane, _ in registers),
+        factored(turned),
+        factored(placed),
+    )
+
+
+def by_shuffles(source: Layout, target: Layout, numel: int, size: int) -> bool:
+    """Whether a conversion of elements of `size` bytes goes by shuffles: where that is cheaper than shared memory."""
+    found = exchange(source, target, numel)
+    if found is None:
+        return False
+    words = sum(1 << sum(map(bool, layout.registers)) for layout in (source, target)) * max(size, 1) / 4
+    return found.cost(size) <= words + _BARRIERS
+
+
+def _combined(places: Sequence[tuple[int, int, int]], index: int) -> tuple[int, int]:
+    return combine([r for r, _, _ in places], index), combine([ln for _, ln, _ in places], index)
+
+
+def _served(
+    registers: Sequence[tuple[int, int, int]], lanes: Sequence[tuple[int, int, int]], free: int
+) -> tuple[list[int], list[int]] | None:
+    """For each bit of a lane's number: what it adds to the number of the lane that is read, and to that of the register
+    that is got. None where lanes would have to read the same lane for different registers."""
+    reads, placed = [0] * LANE_BITS, [0] * LANE_BITS
+    span = Span()
+    # First those that are served by themselves, then those for which the source has the element in another lane.
+    order = sorted(range(LANE_BITS), key=lambda bit: lanes[bit][1] != 1 << bit)
+    late: list[int] = []
+    for bit in order:
+        if lanes[bit][1] and span.add(lanes[bit][1]):
+            reads[bit] = lanes[bit][1]
+        elif lanes[bit][0] or lanes[bit][1]:
+            late.append(bit)
+    for bit in late:
+        own = lanes[bit][1]
+        choices = [(1 << other, 0) for other in range(LANE_BITS) if free >> other & 1]
+        choices += [(lane, 1 << at) for at, (_, lane, _) in enumerate(registers) if lane]
+        choices.sort(key=lambda choice: own ^ choice[0] != 1 << bit)
+        found = next((choice for choice in choices if span.add(own ^ choice[0])), None)
+        if found is None:
+            return None
+        reads[bit], placed[bit] = own ^ found[0], found[1]
+    # Where neither layout tells lanes apart, each may read itself.
+    for bit in range(LANE_BITS):
+        if not lanes[bit][0] and not lanes[bit][1] and free >> bit & 1 and span.add(1 << bit):
+            reads[bit] = 1 << bit
+    return reads, placed
+
+
+def factored(columns: Sequence[int]) -> tuple[Factor, ...]:
+    """A linear map, given by the images of bits, as a sum of as few products as there can be: of an image, and of a
+    mask whose bits are counted."""
+    chosen: list[int] = []
+    rows: list[tuple[int, int]] = []  # Reduced vectors, and which of the chosen they are the sum of.
+    masks: list[int] = []
+    for bit, column in enumerate(columns):
+        vector, parts = column, 0
+        for row, of_row in rows:
+            if vector ^ row < vector:
+                vector, parts = vector ^ row, parts ^ of_row
+        if vector:
+            parts ^= 1 << len(chosen)
+            rows.append((vector, parts))
+            rows.sort(reverse=True)
+            parts = 1 << len(chosen)
+            chosen.append(column)
+            masks.append(0)
+        for at in range(len(chosen)):
+            masks[at] |= (parts >> at & 1) << bit
+    return tuple(zip(chosen, masks, strict=True))
