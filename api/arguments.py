@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import attrs
@@ -16,8 +17,9 @@ from ziggurat.codemodel.types import (
     constexpr_type,
 )
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.reflection.names import as_constant
-from ziggurat.transforms.attribution import constant
+from ziggurat.frontends.language.constants import as_constant
+from ziggurat.frontends.language.function import usable
+from ziggurat.transforms.attribution import constant, function_name
 
 
 @attrs.frozen
@@ -83,17 +85,29 @@ def constant_of(function: Function, name: str, given: Any) -> ConstantType:
     """The attributed type of an argument that is compiled in."""
     if isinstance(given, list):
         given = tuple(given)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    known, value = as_constant(given)
-    if not known:
+    if not usable(given):
+        hint = "give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument"
+        if isinstance(given, FunctionType):
+            named = given.__name__ != "<lambda>"
+            hint = f"decorate {given.__name__} with @zg.function" if named else "write it with def, under @zg.function"
         raise LaunchError(
-            f"'{name}' of '{function.name}' is compiled in, so it is a number, a string, a dtype, None or a tuple of "
-            f"these; got {type(given).__name__}",
-            hint="give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument" if given is not None else None,
+            f"'{name}' of '{function.name}' is compiled in, so it is a number, a string, a dtype, None, a function of "
+            f"the language or a tuple of these; got {type(given).__name__}",
+            hint=hint,
         )
     try:
-        return constant(value)
+        return constant(_compiled_in(given))
     except KernelValueError as error:
         raise LaunchError(f"'{name}' of '{function.name}': {error.summary}") from None
+
+
+def _compiled_in(given: Any) -> Any:
+    """A usable value as a constant of attribution."""
+    if isinstance(given, Function):
+        return function_name(given)
+    if isinstance(given, tuple):
+        return tuple(map(_compiled_in, given))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return as_constant(given)[1]
 
 
 def _counted(count: int, noun: str) -> str:

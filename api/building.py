@@ -12,7 +12,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.reflection.names import as_constant
+from ziggurat.frontends.language.constants import as_constant
 from ziggurat.pipeline import triton_model
 from ziggurat.transforms.attribution import constant
 

@@ -63,6 +63,19 @@ class PythonInterpreter(Interpreter):
         values = self.call(body, arguments)
         return values[0] if values else None
 
+    def bound(self, symbol: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Sequence[Any]:
+        """Arguments in the order of a function's parameters; the variables that hold these have their names."""
+        function = self.functions.get(symbol)
+        if function is None or not keywords:
+            return arguments
+        names = py.parameter_names(function)
+        wanted = names[len(arguments) :]
+        if set(wanted) != set(keywords):
+            takes = ", ".join(name or "?" for name in names)
+            got = ", ".join([str(len(arguments)), *keywords])
+            raise KernelRuntimeError(f"'{symbol}' takes {takes}; got {got}")
+        return [*arguments, *(keywords[name] for name in wanted if name is not None)]
+
     def evaluate(self, body: Body, arguments: Sequence[Any] = ()) -> tuple[Any, Exit | None]:
         """Run a body that gives a value. The second part is not None where it left the function instead."""
         outcome = self.run_body(body, arguments)
@@ -115,8 +128,8 @@ def _call(interpreter: PythonInterpreter, op: core.FuncCall, operands: tuple[Any
 
 @python.of(core.FuncRef)
 def _reference(interpreter: PythonInterpreter, op: core.FuncRef, operands: tuple[Any, ...]) -> Any:
-    def call(*arguments: Any) -> Any:
-        return interpreter.call_symbol(op.callee, arguments)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return interpreter.call_symbol(op.callee, interpreter.bound(op.callee, arguments, keywords))
 
     return call
 
@@ -176,6 +189,18 @@ def _attribute(interpreter: Interpreter, op: py.Attribute, operands: tuple[Any, 
 def _invoke(interpreter: PythonInterpreter, op: py.Invoke, operands: tuple[Any, ...]) -> Any:
     count = len(operands) - len(op.keywords)
     return interpreter.invoke(op.callee, operands[:count], dict(zip(op.keywords, operands[count:], strict=True)))
+
+
+@python.of(py.Call)
+def _call_value(interpreter: PythonInterpreter, op: py.Call, operands: tuple[Any, ...]) -> Any:
+    function, *arguments = operands
+    count = len(arguments) - len(op.keywords)
+    return function(*arguments[:count], **dict(zip(op.keywords, arguments[count:], strict=True)))
+
+
+@python.of(py.Error)
+def _error(interpreter: Interpreter, op: py.Error, operands: tuple[Any, ...]) -> Any:
+    raise op.error()
 
 
 def _operator(cls: type[Op], function: Callable[..., Any]) -> None:

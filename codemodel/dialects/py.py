@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ziggurat.codemodel import errors
 from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, template
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Loop, Pure
 from ziggurat.codemodel.types import Type, pyobject
@@ -222,6 +224,62 @@ class Invoke(Op):
 
     def check(self) -> None:
         require(len(self.keywords) <= len(self.arguments), "more keywords than operands")
+
+
+@operation("call")
+class Call(Op):
+    """`f(a, …)` where `f` is a value: a parameter that takes a function, say. `keywords` names the last arguments."""
+
+    callee: Value = operand()
+    arguments: Sequence[Value] = operands()
+    keywords: tuple[str, ...] = attribute([str], default=())
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+    def check(self) -> None:
+        require(len(self.keywords) <= len(self.arguments), "more keywords than arguments")
+
+
+def parameter_names(function: Op) -> list[str | None]:
+    """The names of a function's parameters: those of the variables that first hold them. None where there is none."""
+    body = function.bodies[0]
+    held = {op.initial: op.name for op in body.entry.ops if isinstance(op, core.Var) and op.initial is not None}
+    return [held.get(parameter) for parameter in body.parameters]
+
+
+@operation("error")
+class Error(Op):
+    """What stands here in the source is an error, which is one only where it is run.
+
+    `kind` is the class of the error. In the branch of an `if` that is not taken it does no harm.
+    """
+
+    summary: str = attribute(str, unnamed=True)
+    kind: str = attribute(str)
+    hint: str = attribute(str, default="")
+
+    @staticmethod
+    def of(error: errors.ZigguratError) -> Error:
+        """The op of an error. The place of the error is to be the location of the op."""
+        return Error(error.summary, type(error).__name__, hint=error.hint or "")
+
+    def error(self) -> errors.ZigguratError:
+        """The error itself, at the place of the op."""
+        return _ERRORS[self.kind](self.summary, self.location, self.hint or None)
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+    def check(self) -> None:
+        require(self.kind in _ERRORS, f"the kind of an error is one of {', '.join(_ERRORS)}, not '{self.kind}'")
+
+
+# What can be wrong with the source of a kernel.
+_ERRORS: dict[str, type[errors.ZigguratError]] = {
+    cls.__name__: cls
+    for cls in (errors.KernelSyntaxError, errors.KernelNameError, errors.KernelTypeError, errors.KernelValueError)
+}
 
 
 @operation("for")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ziggurat.codemodel.errors import KernelSyntaxError
+import attrs
+
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
 from ziggurat.codemodel.op import Op
+from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.signature import active_recorder
 
 if TYPE_CHECKING:
@@ -18,6 +21,17 @@ else:
 
     class constexpr:
         """Annotation of a parameter that takes a value known at compile time: `BLOCK: zg.constexpr`."""
+
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Default:
+    """The default value of a parameter that a call leaves out."""
+
+    parameter: str
+    value: Any
 
 
 class Function:
@@ -57,6 +71,43 @@ class Function:
             parts.append(text)
         return f"{self.name}({', '.join(parts)})"
 
+    def bind(
+        self,
+        positional: Sequence[T],
+        keywords: Sequence[tuple[str, T]],
+        misfit: Callable[[str, str | None, int | None], KernelTypeError],
+    ) -> dict[str, T | Default]:
+        """What each parameter gets, in the order of the parameters.
+
+        Where the arguments do not fit, what `misfit` makes is raised: it gets the message, a hint, and which of the
+        keyword arguments is wrong, if it is one.
+        """
+        parameters = self.signature.parameters.values()
+        places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        named = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+        name = self.name
+        if len(positional) > len(places):
+            count = f"{len(places)} positional argument{'s' if len(places) != 1 else ''}"
+            raise misfit(f"{name} takes {count}, got {len(positional)}", self.written, None)
+        bound: dict[str, T] = dict(zip(places, positional, strict=False))
+        for index, (keyword, value) in enumerate(keywords):
+            if keyword not in named:
+                near = suggest(keyword, named)
+                hint = f"{near} {self.written}" if near else self.written
+                raise misfit(f"{name} has no parameter '{keyword}' to give by name", hint, index)
+            if keyword in bound:
+                raise misfit(f"{name} got '{keyword}' twice", self.written, index)
+            bound[keyword] = value
+        result: dict[str, T | Default] = {}
+        for p in parameters:
+            if p.name in bound:
+                result[p.name] = bound[p.name]
+            elif p.default is not inspect.Parameter.empty:
+                result[p.name] = Default(p.name, p.default)
+            elif p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                raise misfit(f"{name} needs its argument '{p.name}'", self.written, None)
+        return result
+
     @functools.cached_property
     def model(self) -> Op:
         """The Python code model: a `func`. Made at the first request, with globals and closure as they are then."""
@@ -80,3 +131,18 @@ def function(fn: Callable[..., Any]) -> Function:
     It is compiled for each combination of argument types that it is called with.
     """
     return Function(fn)
+
+
+def usable(value: Any) -> bool:
+    """True of what a kernel can use from outside of it: constants, functions, and tuples of these."""
+    if isinstance(value, tuple):
+        return all(map(usable, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return isinstance(value, Function) or as_constant(value)[0]
+
+
+def suggest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
+    """A hint that names the nearest of the known names, or None."""
+    from difflib import get_close_matches  # Only errors need it; the import is slow.
+
+    near = get_close_matches(name, list(known), 1)
+    return f"did you mean {prefix}{near[0]}?" if near else None

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-import inspect
-from typing import Any
-
-import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.language.function import Default, Function, suggest
 from ziggurat.frontends.language.signature import Signature
-from ziggurat.frontends.reflection.names import BUILTINS, suggest
+from ziggurat.frontends.reflection.names import BUILTINS
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
 
@@ -58,43 +54,14 @@ def check_builtin(name: str, node: ast.Call, source: Source) -> None:
         )
 
 
-@attrs.frozen
-class Default:
-    """The default value of a parameter that the call leaves out."""
-
-    parameter: str
-    value: Any
-
-
 def bind_function(function: Function, node: ast.Call, source: Source) -> list[ast.expr | Default]:
     """What each parameter of a user's function gets, in the order of the parameters.
 
     Raises `KernelTypeError` when the arguments do not fit.
     """
-    shown = function.written
 
-    def misfit(summary: str, at: ast.AST = node, hint: str | None = None) -> KernelTypeError:
-        return KernelTypeError(f"{function.name} {summary}", source.span(at), f"{hint} {shown}" if hint else shown)
+    def misfit(summary: str, hint: str | None, keyword: int | None) -> KernelTypeError:
+        return KernelTypeError(summary, source.span(node if keyword is None else node.keywords[keyword]), hint)
 
-    parameters = function.signature.parameters.values()
-    places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    named = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
-    if len(node.args) > len(places):
-        raise misfit(f"takes {len(places)} positional argument{'s' if len(places) != 1 else ''}, got {len(node.args)}")
-    bound = dict(zip(places, node.args, strict=False))
-    for keyword in node.keywords:
-        name = keyword.arg or ""
-        if name not in named:
-            raise misfit(f"has no parameter '{name}' to give by name", keyword, suggest(name, named))
-        if name in bound:
-            raise misfit(f"got '{name}' twice", keyword)
-        bound[name] = keyword.value
-    result: list[ast.expr | Default] = []
-    for p in parameters:
-        if p.name in bound:
-            result.append(bound[p.name])
-        elif p.default is not inspect.Parameter.empty:
-            result.append(Default(p.name, p.default))
-        elif p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            raise misfit(f"needs its argument '{p.name}'")
-    return result
+    keywords = [(keyword.arg or "", keyword.value) for keyword in node.keywords]
+    return list(function.bind(node.args, keywords, misfit).values())

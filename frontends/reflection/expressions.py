@@ -9,13 +9,20 @@ from typing import Any, ClassVar
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
+from ziggurat.codemodel.errors import (
+    BuildError,
+    KernelNameError,
+    KernelSyntaxError,
+    KernelTypeError,
+    ZigguratError,
+)
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import pyobject
-from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.language.constants import as_constant
+from ziggurat.frontends.language.function import Default, Function, usable
 from ziggurat.frontends.language.signature import SIGNATURES, Call
-from ziggurat.frontends.reflection.calls import Default, bind_function, check_builtin, check_call, check_form
-from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, as_constant, builtin_name
+from ziggurat.frontends.reflection.calls import bind_function, check_builtin, check_call, check_form
+from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
 
@@ -57,7 +64,11 @@ _RANGES = ("range", "static_range")
 
 
 class Expressions:
-    """Reflects expressions at the place of `builder`. `variables` are the ones declared so far."""
+    """Reflects expressions at the place of `builder`. `variables` are the ones declared so far.
+
+    `errors` are those met so far. Where `choices` is not 0, code is read that may turn out never to be run, and an
+    error becomes an op; these are `deferred`.
+    """
 
     def __init__(self, names: Names, source: Source, builder: Builder, callees: dict[str, Function]) -> None:
         self.names = names
@@ -65,6 +76,17 @@ class Expressions:
         self.builder = builder
         self.callees = callees
         self.variables: dict[str, Value] = {}
+        self.errors: list[ZigguratError] = []
+        self.deferred: list[ZigguratError] = []
+        self.choices = 0
+
+    def report(self, error: ZigguratError, node: Any) -> Value:
+        """Note an error; gives what stands for the value of `node`, so that the rest of the function can be read."""
+        if not self.choices:
+            self.errors.append(error)
+            return self.constant(None, node)
+        self.deferred.append(error)
+        return self.builder.add(py.Error.of(error), error.location)
 
     def expression(self, node: ast.expr) -> Value:
         """The value of an expression."""
@@ -99,6 +121,23 @@ class Expressions:
         """A body that yields the value of an expression."""
         return self.body(node, lambda: self.expression(node))
 
+    def choice(self, node: ast.expr, fill: Callable[[], Value] | None = None) -> Body:
+        """A body that yields the value of `node`, or what `fill` gives for it, and may turn out never to be run."""
+
+        def attempt() -> Value:
+            try:
+                return self.expression(node) if fill is None else fill()
+            except BuildError:
+                raise
+            except ZigguratError as error:
+                return self.report(error, node)
+
+        self.choices += 1
+        try:
+            return self.body(node, attempt)
+        finally:
+            self.choices -= 1
+
     # Names and literals.
 
     def name(self, node: ast.Name) -> Value:
@@ -106,18 +145,32 @@ class Expressions:
         if variable is not None:
             return self.add(core.VarLoad(variable), node)
         if node.id in self.names.locals:
-            # Bound by a statement that is an error already, such as an import: stands for any value.
+            if not self.errors:
+                raise KernelNameError(
+                    f"'{node.id}' is used before it is assigned", self.source.span(node), f"assign '{node.id}' first"
+                )
+            # Bound by a statement that is an error already, such as a del: stands for any value.
             return self.constant(None, node)
         return self.outside(self.names.outer(node), node)
 
     def outside(self, value: Any, node: ast.expr) -> Value:
         """The value of an expression that names an object from outside of the function."""
+        found = self.known(value, node)
+        if found is None:
+            raise self.names.rejected(node, value)
+        return found
+
+    def known(self, value: Any, node: Any) -> Value | None:
+        """An object from outside as a value: a constant, a function, or a tuple of these; None of any other."""
         if isinstance(value, Function):
             return self.add(core.FuncRef(self.symbol(value, node), pyobject), node)
         good, constant = as_constant(value)
-        if not good:
-            raise self.names.rejected(node, value)
-        return self.constant(constant, node)
+        if good:
+            return self.constant(constant, node)
+        if not usable(value):
+            return None
+        items = [self.known(item, node) for item in value]
+        return self.add(py.Pack(tuple(item for item in items if item is not None)), node)
 
     def symbol(self, function: Function, node: ast.AST) -> str:
         """The symbol of a function that this one refers to."""
@@ -197,16 +250,18 @@ class Expressions:
             right = values[index + 1] if index + 1 < len(values) else self.expression(last)
             return self.add(ops[index](values[index], right), node)
 
-        parts = [self.body(node, lambda index=index: pair(index)) for index in range(len(ops))]
+        parts = [self.body(node, lambda: pair(0))]
+        parts += [self.choice(node, lambda index=index: pair(index)) for index in range(1, len(ops))]
         return self.add(py.CondAnd(tuple(parts)), node)
 
     def boolean(self, node: ast.BoolOp) -> Value:
         op = py.CondAnd if isinstance(node.op, ast.And) else py.CondOr
-        return self.add(op(tuple([self.part(value) for value in node.values])), node)
+        first, *others = node.values
+        return self.add(op((self.part(first), *map(self.choice, others))), node)
 
     def conditional(self, node: ast.IfExp) -> Value:
         condition = self.expression(node.test)
-        return self.add(py.CondExpression(condition, self.part(node.body), self.part(node.orelse)), node)
+        return self.add(py.CondExpression(condition, self.choice(node.body), self.choice(node.orelse)), node)
 
     # Calls.
 
@@ -221,16 +276,11 @@ class Expressions:
         if isinstance(callee, ast.Attribute):
             receiver = self.expression(callee.value)
             return self.invoke(node, f".{callee.attr}", receiver)
-        if isinstance(callee, ast.Name):
-            if callee.id not in self.variables:
-                return self.expression(callee)
-            raise KernelSyntaxError(
-                f"'{callee.id}' is a variable here, and cannot be called",
-                self.source.span(callee),
-                f"rename the variable if you mean the function of that name; {_CALLABLE}",
-            )
-        launched = isinstance(callee, ast.Subscript) and isinstance(self.names.static(callee.value), Function)
-        raise unsupported(node, self.source, "launch" if launched else "callee")
+        if isinstance(callee, ast.Subscript) and isinstance(self.names.static(callee.value), Function):
+            raise unsupported(node, self.source, "launch")
+        value = self.expression(callee)
+        arguments, keywords = self.arguments(node)
+        return self.add(py.Call(value, arguments, keywords=keywords), node)
 
     def call_object(self, node: ast.Call, target: Any) -> Value:
         """A call of something from outside of the function."""
@@ -250,10 +300,13 @@ class Expressions:
         raise self.not_callable(node, target, name)
 
     def invoke(self, node: ast.Call, callee: str, *receiver: Value) -> Value:
-        arguments = [*receiver, *map(self.expression, node.args)]
-        arguments += [self.expression(keyword.value) for keyword in node.keywords]
-        keywords = tuple(keyword.arg or "" for keyword in node.keywords)
-        return self.add(py.Invoke(tuple(arguments), callee, keywords=keywords), node)
+        arguments, keywords = self.arguments(node)
+        return self.add(py.Invoke((*receiver, *arguments), callee, keywords=keywords), node)
+
+    def arguments(self, node: ast.Call) -> tuple[tuple[Value, ...], tuple[str, ...]]:
+        """The arguments of a call, and the names of the last of them."""
+        values = [self.expression(argument) for argument in (*node.args, *(k.value for k in node.keywords))]
+        return tuple(values), tuple(keyword.arg or "" for keyword in node.keywords)
 
     def call_function(self, node: ast.Call, function: Function) -> Value:
         """A call of a user's function. Arguments are evaluated as written, and handed over as the parameters stand."""
@@ -264,19 +317,15 @@ class Expressions:
             if not isinstance(item, Default):
                 arguments.append(values[id(item)])
                 continue
-            good, constant = as_constant(item.value)
-            if isinstance(item.value, Function):
-                symbol = self.symbol(item.value, node)
-                arguments.append(self.add(core.FuncRef(symbol, pyobject), node))
-            elif good:
-                arguments.append(self.constant(constant, node))
-            else:
+            default = self.known(item.value, node)
+            if default is None:
                 raise KernelTypeError(
                     f"the default of '{item.parameter}' of {function.name} is of the type {type(item.value).__name__}, "
                     "which a kernel cannot use",
                     self.source.span(node),
                     f"give the argument '{item.parameter}' here, or make the default a number, a string or None",
                 )
+            arguments.append(default)
         return self.add(core.FuncCall(tuple(arguments), self.symbol(function, node), type=pyobject), node)
 
     def classes(self, node: ast.expr) -> Value:
@@ -309,6 +358,7 @@ class Expressions:
         hint = f"did you mean {self.names.prefix()}.{last}? " if last in SIGNATURES else ""
         if builtin is not None:
             what = f"the builtin '{shown}'"
+            hint = hint or _INSTEAD.get(builtin, "")
             hint = hint or f"of Python's builtins a kernel can call {', '.join(BUILTINS)}"
         elif isinstance(target, types.FunctionType) and not (target.__module__ or "").startswith("ziggurat"):
             what = f"'{shown}', which is a plain Python function,"
@@ -333,4 +383,7 @@ class Expressions:
     }
 
 
+# Builtins that loops run over in Python, and what to write in a kernel.
+_BY_INDEX = "run over the index: for i in zg.static_range(len(a)), and take the items as a[i]"
+_INSTEAD = {"zip": _BY_INDEX, "enumerate": _BY_INDEX, "reversed": f"{_BY_INDEX.removesuffix('a[i]')}a[len(a) - 1 - i]"}
 _CALLABLE = "a kernel calls zg's calls, functions decorated with @zg.function, and some builtins"

@@ -12,8 +12,8 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
-from ziggurat.frontends.language.function import Function, constexpr
-from ziggurat.frontends.reflection.names import KINDS, Names, as_constant
+from ziggurat.frontends.language.function import Function, constexpr, usable
+from ziggurat.frontends.reflection.names import KINDS, Names
 from ziggurat.frontends.reflection.source import Source, find_source
 from ziggurat.frontends.reflection.statements import Statements
 from ziggurat.frontends.reflection.unsupported import unsupported
@@ -82,7 +82,7 @@ def _check_defaults(fn: types.FunctionType, parameters: Sequence[ast.arg], sourc
     defaults = dict(zip(places[len(places) - len(values) :], values, strict=True)) | (fn.__kwdefaults__ or {})
     for parameter in parameters:
         value = defaults.get(parameter.arg)
-        if not isinstance(value, Function) and not as_constant(value)[0]:
+        if not usable(value):
             raise KernelSyntaxError(
                 f"the default of '{parameter.arg}' is of the type {type(value).__name__}, which a kernel cannot use",
                 source.span(parameter),

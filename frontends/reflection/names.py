@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-import enum
 import types
-from collections.abc import Iterable
 from typing import Any, Final
 
-from ziggurat.codemodel.declare import ENUMS
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
-from ziggurat.codemodel.types import Type
+from ziggurat.frontends.language.constants import is_enum
+from ziggurat.frontends.language.function import suggest
 from ziggurat.frontends.language.signature import SIGNATURES, Call
 from ziggurat.frontends.reflection.source import Source
 
@@ -44,7 +42,7 @@ class Names:
             return DYNAMIC if node.id in self.locals else self.outer(node)
         if isinstance(node, ast.Attribute):
             owner = self.static(node.value)
-            if isinstance(owner, types.ModuleType) or _is_enum(owner):
+            if isinstance(owner, types.ModuleType) or is_enum(owner):
                 found = getattr(owner, node.attr, _MISSING)
                 if found is _MISSING:
                     raise self.unknown_member(node, owner)
@@ -147,33 +145,3 @@ def builtin_name(value: Any) -> str | None:
     """The name of a builtin, or None where the object is not one."""
     name = getattr(value, "__name__", None)
     return name if isinstance(name, str) and getattr(builtins, name, None) is value else None
-
-
-def as_constant(value: Any) -> tuple[bool, Any]:
-    """Whether an object can be a constant of a model, and the constant: NumPy's numbers become Python's."""
-    if value is None or isinstance(value, Type):
-        return True, value
-    if isinstance(value, enum.Enum) and _is_enum(type(value)):
-        return True, value
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            return True, value if type(value) is kind else kind(value)
-    if isinstance(value, tuple):
-        items = [as_constant(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        return all(good for good, _ in items), tuple(item for _, item in items)
-    if hasattr(value, "dtype") and not hasattr(value, "__setitem__"):  # A number of NumPy; an array has items.
-        number: Any = getattr(value, "item", lambda: None)()  # pyright: ignore[reportUnknownArgumentType]
-        return type(number) in (bool, int, float), number
-    return False, None
-
-
-def _is_enum(value: Any) -> bool:
-    return isinstance(value, type) and ENUMS.get(value.__name__) is value
-
-
-def suggest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
-    """A hint that names the nearest of the known names, or None."""
-    from difflib import get_close_matches  # Only errors need it; the import is slow.
-
-    near = get_close_matches(name, list(known), 1)
-    return f"did you mean {prefix}{near[0]}?" if near else None

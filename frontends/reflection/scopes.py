@@ -8,7 +8,7 @@ it before; otherwise by a declaration without a value just before the first stat
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -20,7 +20,7 @@ class Declaration:
 
     name: str
     by_assignment: bool
-    node: ast.Name
+    node: ast.AST
 
 
 class _Suite:
@@ -39,7 +39,7 @@ class _Variable:
 
     __slots__ = ("assigned", "direct", "first", "statement", "suite")
 
-    def __init__(self, first: ast.Name, stored: bool, suite: _Suite, statement: ast.stmt) -> None:
+    def __init__(self, first: ast.AST, stored: bool, suite: _Suite, statement: ast.stmt) -> None:
         self.first = first
         self.assigned = stored  # Some mention is an assignment; otherwise an unsupported statement binds the name.
         self.direct = stored  # The first mention is an assignment that stands directly in the suite.
@@ -93,6 +93,56 @@ def _fields(cls: type[ast.AST]) -> tuple[str, ...]:
     return fields
 
 
+# Names in these are not the function's, or are of statements that a kernel does not have anyway.
+_SCOPES = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
+# What binds a name that is not an `ast.Name`: the field with the name.
+_BINDERS: dict[type[ast.AST], str] = {
+    ast.FunctionDef: "name",
+    ast.AsyncFunctionDef: "name",
+    ast.ClassDef: "name",
+    ast.alias: "asname",
+    ast.ExceptHandler: "name",
+    ast.MatchAs: "name",
+    ast.MatchStar: "name",
+    ast.MatchMapping: "rest",
+}
+
+
+def _bound(node: ast.AST) -> str | None:
+    """The name that a node binds, other than an `ast.Name`."""
+    field = _BINDERS.get(type(node))
+    if field is None:
+        return None
+    name: str | None = getattr(node, field)
+    if name is None and isinstance(node, ast.alias):
+        name = node.name.partition(".")[0]
+    return None if name == "*" else name
+
+
+def assigned_names(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """The names that a statement or a target binds, and where; those of the suites inside it as well."""
+    if isinstance(node, ast.Name):
+        if isinstance(node.ctx, ast.Store):
+            yield node.id, node
+        return
+    name = _bound(node)
+    if name is not None:
+        yield name, node
+    if not isinstance(node, _SCOPES):
+        for inner in ast.iter_child_nodes(node):
+            yield from assigned_names(inner)
+
+
+def returns(node: ast.AST) -> bool:
+    """Whether a statement is a `return`, or has one inside."""
+    if isinstance(node, ast.Return):
+        return True
+    return not isinstance(node, _SCOPES) and any(map(returns, ast.iter_child_nodes(node)))
+
+
 class _Scan:
     def __init__(self, parameters: Collection[str], names: Collection[str]) -> None:
         self.parameters = parameters
@@ -113,7 +163,7 @@ class _Scan:
             elif isinstance(statement, ast.AugAssign):
                 # `x += e` reads x before it writes it: to the placement it is a use.
                 if isinstance(statement.target, ast.Name):
-                    self.mention(statement.target, False, suite, statement)
+                    self.mention(statement.target.id, statement.target, False, suite, statement)
                 self.mentions(statement, suite, statement)
             else:
                 self.mentions(statement, suite, statement)
@@ -125,7 +175,12 @@ class _Scan:
 
     def mentions(self, node: ast.AST, suite: _Suite, statement: ast.stmt) -> None:
         if type(node) is ast.Name:
-            self.mention(node, type(node.ctx) is ast.Store, suite, statement)
+            self.mention(node.id, node, type(node.ctx) is ast.Store, suite, statement)
+            return
+        bound = _bound(node)
+        if bound is not None:
+            self.mention(bound, node, True, suite, statement)
+        if isinstance(node, _SCOPES):
             return
         for name in _fields(type(node)):
             value: Any = getattr(node, name, None)
@@ -136,8 +191,7 @@ class _Scan:
                     if isinstance(item, ast.AST):
                         self.mentions(item, suite, statement)
 
-    def mention(self, node: ast.Name, stored: bool, suite: _Suite, statement: ast.stmt) -> None:
-        name = node.id
+    def mention(self, name: str, node: ast.AST, stored: bool, suite: _Suite, statement: ast.stmt) -> None:
         variable = self.variables.get(name)
         if variable is not None:
             variable.assigned |= stored

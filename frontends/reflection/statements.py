@@ -16,7 +16,7 @@ from ziggurat.frontends.language.signature import Call
 from ziggurat.frontends.reflection.calls import check_builtin, check_call, check_form
 from ziggurat.frontends.reflection.expressions import Expressions
 from ziggurat.frontends.reflection.names import Names
-from ziggurat.frontends.reflection.scopes import Declaration, declarations
+from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, declarations, returns
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
 
@@ -24,18 +24,18 @@ _VARIABLE = VarType(pyobject)
 
 
 class Statements(Expressions):
-    """Reflects statements at the place of `builder`. `errors` are the ones met so far."""
+    """Reflects statements at the place of `builder`."""
 
     def __init__(self, names: Names, source: Source, builder: Builder, callees: dict[str, Function]) -> None:
         super().__init__(names, source, builder, callees)
-        self.errors: list[ZigguratError] = []
         self.loops = 0
         self.declarations: dict[ast.stmt, list[Declaration]] = {}
 
     def function_body(self, parameters: Sequence[ast.arg]) -> Body:
         """The body of the function, whose builder has a value for each parameter.
 
-        Raises what is wrong with the function; several errors together as `KernelErrors`.
+        Raises what is wrong with the function; several errors together as `KernelErrors`. Where all of them are in code
+        that may turn out never to be run, they are ops of the body instead.
         """
         node = self.source.node
         self.declarations = declarations(node.body, {p.arg for p in parameters}, self.names.locals)
@@ -45,16 +45,17 @@ class Statements(Expressions):
         if not self.builder.terminated:
             self.add(core.Return(()), node)
         if self.errors:
-            errors = sorted(self.errors, key=_place)
+            errors = sorted([*self.errors, *self.deferred], key=_place)
             raise errors[0] if len(errors) == 1 else KernelErrors(errors)
         return self.builder.finish()
 
     def suite(self, statements: Sequence[ast.stmt]) -> None:
         """The statements of a suite, in the current body."""
-        for statement in statements:
-            if self.builder.terminated:
-                self.errors.append(unsupported(statement, self.source, "after return"))
-                return
+        last = statements[-1] if statements else None
+        for index, statement in enumerate(statements):
+            if isinstance(statement, ast.Return) and statement is not last and not self.loops:
+                after = statements[index + 1]
+                self.report(unsupported(after, self.source, "after return"), after)
             declared = self.declarations.get(statement, ())
             for declaration in declared:
                 if not declaration.by_assignment:
@@ -67,14 +68,28 @@ class Statements(Expressions):
             except BuildError:
                 raise
             except ZigguratError as error:
-                self.errors.append(error)
-                for declaration in declared:  # What the statement should have declared exists all the same.
-                    if declaration.name not in self.variables:
-                        self.declare(declaration.name, declaration.node)
+                self.spoil(statement, self.report(error, statement))
+            if self.builder.terminated:
+                return
+
+    def spoil(self, node: ast.AST, value: Value) -> None:
+        """Give `value`, which is in error, to the variables that `node` should have assigned, and to its returns."""
+        for name, at in assigned_names(node):
+            variable = self.variables.get(name)
+            if variable is None:
+                self.declare(name, at, value)
+            else:
+                self.add(core.VarStore(variable, value), at)
+        if self.choices and not self.loops and returns(node):
+            self.add(core.Return((value,)), node)
 
     def nested_suite(self, node: ast.stmt, statements: Sequence[ast.stmt]) -> Body:
-        """A body with the statements of a suite of `node`."""
-        return self.body(node, lambda: self.suite(statements))
+        """A body with the statements of a suite of `node`, which may turn out never to be run."""
+        self.choices += 1
+        try:
+            return self.body(node, lambda: self.suite(statements))
+        finally:
+            self.choices -= 1
 
     def checked(self, node: ast.expr) -> Value:
         """The value of an expression in the head of a statement; any value after an error, to go on with the suites."""
@@ -83,12 +98,11 @@ class Statements(Expressions):
         except BuildError:
             raise
         except ZigguratError as error:
-            self.errors.append(error)
-            return self.constant(None, node)
+            return self.report(error, node)
 
     # Assignments.
 
-    def declare(self, name: str, node: Any, value: Value | None = None) -> None:
+    def declare(self, name: str, node: ast.AST, value: Value | None = None) -> None:
         self.variables[name] = self.add(core.Var(value, name=name, type=_VARIABLE), node)
 
     def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
@@ -137,16 +151,18 @@ class Statements(Expressions):
 
     def for_loop(self, node: ast.For) -> None:
         if node.orelse:
-            self.errors.append(unsupported(node.orelse[0], self.source, "for else"))
+            self.report(unsupported(node.orelse[0], self.source, "for else"), node.orelse[0])
         iterable = self.body(node.iter, lambda: self.iterable(node.iter))
         outer = self.builder
         inner = self.builder = outer.nested((pyobject,), pyobject)
         self.loops += 1
         try:
-            if isinstance(node.target, ast.Name):
+            try:
                 self.assign(node.target, inner.parameters[0], node.target)
-            else:
-                self.errors.append(unsupported(node.target, self.source, "for target"))
+            except BuildError:
+                raise
+            except ZigguratError as error:
+                self.spoil(node.target, self.report(error, node.target))
             self.suite(node.body)
             self.add(core.Yield(()), node)
             suite = inner.finish()
@@ -157,12 +173,12 @@ class Statements(Expressions):
         self.add(py.For(iterable, suite), node)
 
     def iterable(self, node: ast.expr) -> Value:
-        """The range that a `for` runs over."""
+        """What a `for` runs over: a range or, as attribution will see, a tuple."""
         try:
             target = self.names.static(node.func) if isinstance(node, ast.Call) else None
             name = self.range_name(target)
             if name is None or not isinstance(node, ast.Call):
-                raise unsupported(node, self.source, "iterable")
+                return self.expression(node)
             check_form(node, self.source)
             if isinstance(target, Call):
                 check_call(target.signature, node, self.source)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
@@ -172,12 +188,11 @@ class Statements(Expressions):
         except BuildError:
             raise
         except ZigguratError as error:
-            self.errors.append(error)
-            return self.constant(None, node)
+            return self.report(error, node)
 
     def while_loop(self, node: ast.While) -> None:
         if node.orelse:
-            self.errors.append(unsupported(node.orelse[0], self.source, "while else"))
+            self.report(unsupported(node.orelse[0], self.source, "while else"), node.orelse[0])
         condition = self.body(node.test, lambda: self.checked(node.test))
         self.loops += 1
         try:

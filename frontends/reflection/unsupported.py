@@ -15,7 +15,7 @@ _OUTSIDE = "do it outside of the kernel; names of the module and of enclosing fu
 _FUNCTION = "define it outside of the kernel with @zg.function and call it"
 _NO_EXCEPTIONS = "kernels have no exceptions; check with zg.device_assert or zg.static_assert"
 _TUPLE = "write a tuple: (a, b)"
-_LOOP = "write a for loop over range(...)"
+_LOOP = "write a for loop over range(...), or over a tuple"
 _ARGUMENTS = "write the arguments one by one"
 
 # Statements and expressions, by class: (what it is, what to do instead).
@@ -62,7 +62,6 @@ CONSTRUCTS: dict[str, tuple[str, str]] = {
 FORMS: dict[str, tuple[str, str]] = {
     "for else": ("else after a loop", "put its statements after the loop"),
     "while else": ("else after a loop", "put its statements after the loop"),
-    "for target": ("a for loop over anything but one variable", "take one variable and compute the others from it"),
     "return in loop": (
         "return inside of a loop",
         "keep the result in a variable and return it after the loop",
@@ -85,12 +84,7 @@ FORMS: dict[str, tuple[str, str]] = {
     "type parameter": ("a function with type parameters", "leave them out: types are found from the arguments"),
     "literal": ("a literal of this kind", "write a number, a string, True, False, None, or a tuple of these"),
     "expression": ("an expression whose value is not used", "assign it to a variable, or remove it"),
-    "callee": ("a call of something that is not a name", "call a function by its name"),
     "launch": ("launching a kernel from a kernel", "call a @zg.function instead, or launch from Python"),
-    "iterable": (
-        "a loop over anything but a range",
-        "write range(...), zg.range(...) or zg.static_range(...); take items of a tuple by their index",
-    ),
     "range": ("a range outside of the head of a for loop", "write it as in: for i in range(n)"),
 }
 

@@ -22,8 +22,8 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import Type, VarType, constexpr_type, pyobject
 from ziggurat.frontends.language import Function
+from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.signature import Signature, active_recorder
-from ziggurat.frontends.reflection.names import as_constant
 from ziggurat.frontends.tracing.symbols import ConstantFloat, ConstantInt, Symbol, constant_argument, expect_no_kernel
 
 _ROOT = str(Path(__file__).resolve().parents[2])

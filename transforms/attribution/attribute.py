@@ -19,12 +19,11 @@ from ziggurat.codemodel.errors import (
 )
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import (
-    Type,
-)
+from ziggurat.codemodel.types import ConstantType, Type
 from ziggurat.frontends.language import Function
 from ziggurat.transforms.attribution.attribution import Attribution, symbol_part
 from ziggurat.transforms.attribution.flow import Flow
+from ziggurat.transforms.attribution.function_name import FunctionName, functions_in
 from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS
 from ziggurat.transforms.attribution.promotion import (
     NONE,
@@ -46,6 +45,8 @@ HANDLERS: dict[type[Op], Handler] = {
     py.Subscript: Flow.subscript,
     py.Attribute: Flow.property,
     py.Invoke: Flow.invoke,
+    py.Call: Flow.call_value,
+    py.Error: Flow.error,
     py.If: Flow.if_,
     py.For: Flow.for_,
     py.While: Flow.while_,
@@ -88,20 +89,20 @@ class Attributor:
         self._linked[id(model)] = (model, function.callees)
         return model
 
-    def resolve(self, caller: Op, symbol: str) -> Op | None:
-        """The model that a call by symbol in `caller` means. None of a function whose errors are reported already."""
+    def resolve(self, caller: Op, symbol: str) -> FunctionName | None:
+        """The function that a call by symbol in `caller` means. None of one whose errors are reported already."""
         linked = self._linked.get(id(caller))
         if linked is not None and symbol in linked[1]:
             function = linked[1][symbol]
             if function not in self._broken:
                 try:
-                    return self.load(function)
+                    return FunctionName(symbol, self.load(function), function)
                 except ZigguratError:
                     self._broken.add(function)
                     raise
             return None
         if symbol in self.functions:
-            return self.functions[symbol]
+            return FunctionName(symbol, self.functions[symbol])
         raise KernelNameError(f"there is no function '{symbol}' in the module")
 
     def function(self, name: str, func: Op, types: tuple[Type, ...], caller: Location | None) -> Attribution:
@@ -153,6 +154,9 @@ def attribute(kernel: Function | Op, types: Sequence[Type], functions: Mapping[s
     attributor = Attributor(functions)
     model = attributor.load(kernel) if isinstance(kernel, Function) else kernel
     name = kernel.name if isinstance(kernel, Function) else str(model.attributes["sym_name"])
+    for type_ in types:
+        for function in functions_in(type_.value) if isinstance(type_, ConstantType) else ():
+            attributor.load(function)
     found: Attribution | None = None
     try:
         found = attributor.function(name, model, tuple(types), None)

@@ -54,9 +54,17 @@ class Scope:
 def symbol_part(type_: Type) -> str:
     """A type as a part of a function's name: a constant by its bare value."""
     if isinstance(type_, ConstantType):
-        value = type_.value
-        return value.symbol if isinstance(value, FunctionName) else str(value)
+        return _symbol_part(type_.value)
     return str(type_)
+
+
+def _symbol_part(value: Any) -> str:
+    if isinstance(value, FunctionName):
+        return value.symbol.rsplit(".", 1)[-1]
+    if isinstance(value, tuple):
+        items: list[str] = [_symbol_part(item) if isinstance(item, FunctionName) else repr(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    return str(value)
 
 
 class Attribution:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ziggurat.codemodel.dialects import py
+from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import (
     KernelErrors,
     KernelTypeError,
     ZigguratError,
 )
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
@@ -21,13 +21,15 @@ from ziggurat.codemodel.types import (
     constexpr_type,
     pyobject,
 )
-from ziggurat.frontends.language import SIGNATURES
+from ziggurat.frontends.language import SIGNATURES, Function
+from ziggurat.frontends.language.constants import as_constant
+from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.library import COMBINE, LIBRARY
 from ziggurat.frontends.language.signature import Parameter
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.constants import check_kind
 from ziggurat.transforms.attribution.expressions import Expressions
-from ziggurat.transforms.attribution.function_name import FunctionName
+from ziggurat.transforms.attribution.function_name import FunctionName, function_name
 from ziggurat.transforms.attribution.lattice import (
     ERROR,
     ErrorType,
@@ -68,12 +70,11 @@ class Calls(Expressions):
         self.scope.callees[self.op.result] = instance
 
     def function_ref(self, op: Op) -> Type:
-        symbol = op.attributes["callee"]
-        model = self.resolve(symbol)
-        return ERROR if model is None else ConstantType(FunctionName(symbol, model), pyobject)
+        function = self.resolve(op.attributes["callee"])
+        return ERROR if function is None else ConstantType(function, pyobject)
 
-    def resolve(self, symbol: str) -> Op | None:
-        """The model of a function that is used here; errors in its source are reported as called from here."""
+    def resolve(self, symbol: str) -> FunctionName | None:
+        """A function that is used here; errors in its source are reported as called from here."""
         try:
             return self.program.resolve(self.func, symbol)
         except ZigguratError as error:
@@ -199,11 +200,14 @@ class Calls(Expressions):
         return instance
 
     def function_call(self, op: Op) -> Type:
-        symbol = op.attributes["callee"]
-        types = tuple(self.scope.type_of(operand) for operand in op.operands)
-        func = self.resolve(symbol)
-        if func is None:
+        function = self.resolve(op.attributes["callee"])
+        if function is None:
             return ERROR
+        return self.call_function(op, function, tuple(self.scope.type_of(operand) for operand in op.operands))
+
+    def call_function(self, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
+        """A call of a function, with the types of its arguments in the order of the parameters."""
+        symbol, func = function.symbol, function.model
         for parameter, type_ in zip(func.bodies[0].parameters, types, strict=True):
             if parameter.type == constexpr_type and not isinstance(type_, ConstantType):
                 raise KernelTypeError(
@@ -212,3 +216,53 @@ class Calls(Expressions):
         instance = self.program.function(symbol, func, types, self.place())
         self.scope.callees[op.result] = instance
         return instance.result
+
+    def call_value(self, op: Op) -> Type:
+        """A call of what a variable or another expression gives, which has to be a function known by now."""
+        assert isinstance(op, py.Call)
+        callee = self.scope.type_of(op.callee)
+        function = callee.value if isinstance(callee, ConstantType) else None
+        if not isinstance(function, FunctionName):
+            load = op.callee.op if isinstance(op.callee, OpResult) else None
+            name = self.names.get(load.var) if isinstance(load, core.VarLoad) else None
+            what = f"'{name}'" if name is not None else "this"
+            hint = "it has to be a function under @zg.function that is known at compile time"
+            if name is not None:
+                hint += f"; rename the variable if another '{name}' is meant"
+            raise KernelTypeError(f"{what} is called here, and is {describe(callee)}", self.place_of(op.callee), hint)
+        count = len(op.arguments) - len(op.keywords)
+        positional = op.arguments[:count]
+        keywords = list(zip(op.keywords, op.arguments[count:], strict=True))
+        bound = self.bind(op, function, positional, keywords)
+        given = {
+            name: self.default(value.value) if isinstance(value, Default) else value for name, value in bound.items()
+        }
+        self.scope.bound[op.result] = given
+        types = tuple(self.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
+        return self.call_function(op, function, types)
+
+    def bind(
+        self, op: py.Call, function: FunctionName, positional: Sequence[Value], keywords: list[tuple[str, Value]]
+    ) -> Mapping[str, Value | Default]:
+        """What each parameter gets. A model that comes without its function says nothing of defaults."""
+
+        def misfit(summary: str, hint: str | None, keyword: int | None) -> KernelTypeError:
+            place = None if keyword is None else self.place_of(keywords[keyword][1])
+            return KernelTypeError(summary, place, hint)
+
+        if function.function is not None:
+            return function.function.bind(positional, keywords, misfit)
+        names = [name or str(index) for index, name in enumerate(py.parameter_names(function.model))]
+        found = dict(zip(names, positional, strict=False)) | dict(keywords)
+        if set(found) != set(names) or len(positional) + len(keywords) != len(names):
+            raise KernelTypeError(f"'{function.symbol}' takes {len(names)} arguments: {', '.join(names)}")
+        return {name: found[name] for name in names}
+
+    def default(self, value: Any) -> ConstantType:
+        """The default value of a parameter as a constant."""
+        if isinstance(value, Function):
+            self.program.load(value)
+            return ConstantType(function_name(value), pyobject)
+        if isinstance(value, tuple):
+            return constant(tuple(self.default(item).value for item in value))  # pyright: ignore[reportUnknownVariableType]
+        return constant(as_constant(value)[1])

@@ -34,7 +34,7 @@ from ziggurat.transforms.attribution.promotion import (
     is_number,
 )
 from ziggurat.transforms.attribution.walk import Walk
-from ziggurat.transforms.attribution.wording import describe, show
+from ziggurat.transforms.attribution.wording import CHOSEN_FUNCTION, describe, is_function, show
 
 
 class Expressions(Walk):
@@ -85,9 +85,12 @@ class Expressions(Walk):
             return KernelTypeError(
                 f"'{name}' changes its type in the loop: {first} before it, {second} after an iteration", hint=hint
             )
+        if any(map(is_function, type_.types)):
+            hint = CHOSEN_FUNCTION
+        else:
+            hint = "assign values of one type on both paths, or use two names"
         return KernelTypeError(
-            f"'{name}' differs between the branches: {first} on one path, {second} on the other",
-            hint="assign values of one type on both paths, or use two names",
+            f"'{name}' differs between the branches: {first} on one path, {second} on the other", hint=hint
         )
 
     def var_store(self, op: Op) -> Type:

@@ -40,7 +40,7 @@ from ziggurat.transforms.attribution.promotion import (
     promote,
     scalar_type,
 )
-from ziggurat.transforms.attribution.wording import describe
+from ziggurat.transforms.attribution.wording import CHOSEN_FUNCTION, describe, is_function
 
 _MAX_VISITS = 12
 _MAX_UNROLL = 4096
@@ -106,7 +106,8 @@ class Flow(Calls):
             if parts is None:
                 raise KernelTypeError(
                     f"'for' runs over a range or a tuple, got {describe(iterable)}",
-                    hint="range(…), zg.range(…) or zg.static_range(…)",
+                    self.place_of(op.iterable.entry.terminator.operands[0]),
+                    "range(…), zg.range(…) or zg.static_range(…) to count; a tuple of constants to run over its items",
                 )
             items = parts
         if len(items) > _MAX_UNROLL:
@@ -190,7 +191,10 @@ class Flow(Calls):
             return promote(first, second)
         joined = join(first, second)
         if isinstance(joined, Unusable):
-            raise KernelTypeError(f"the two values of 'if … else' differ: {describe(first)} and {describe(second)}")
+            raise KernelTypeError(
+                f"the two values of 'if … else' differ: {describe(first)} and {describe(second)}",
+                hint=CHOSEN_FUNCTION if is_function(first) or is_function(second) else None,
+            )
         return joined
 
     def short_circuit(self, op: Op) -> Type:
@@ -221,6 +225,13 @@ class Flow(Calls):
         if isinstance(condition, ConstantType):
             return self.rules.static_assert(condition.value, message.value or "")
         return self.rules.device_assert(condition, message.value or "")
+
+    def error(self, op: Op) -> Type:
+        """What is wrong in the source; it is run, so it is reported."""
+        assert isinstance(op, py.Error)
+        error = op.error()
+        error.location = None  # Where the op stands; whoever reports it adds the calls that led there.
+        raise error
 
     def return_(self, op: Op) -> None:
         values = op.operands

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import Type, TypeSyntax
+from ziggurat.frontends.language import Function
 
 
-@attrs.frozen(str=False)
+@attrs.frozen(str=False, repr=False)
 class FunctionName(Type):
-    """The value of a constant that is a function: its name, and its Python model."""
+    """The value of a constant that is a function: its name, its Python model, and where it comes from, if known."""
 
     symbol: str
     model: Op = attrs.field(eq=False)
+    function: Function | None = attrs.field(default=None, eq=False)
     identity: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -23,3 +27,18 @@ class FunctionName(Type):
         return TypeSyntax("function", (TypeSyntax(self.symbol, quoted=True),))
 
     __str__ = Type.__str__
+
+    def __repr__(self) -> str:
+        return self.symbol
+
+
+def function_name(function: Function) -> FunctionName:
+    """A function as a constant. Raises what is wrong with its source."""
+    return FunctionName(function.fn.__qualname__, function.model, function)
+
+
+def functions_in(value: Any) -> list[Function]:
+    """The functions that a constant is, or that are items of it."""
+    if isinstance(value, tuple):
+        return [function for item in value for function in functions_in(item)]  # pyright: ignore[reportUnknownVariableType]
+    return [value.function] if isinstance(value, FunctionName) and value.function is not None else []

@@ -44,8 +44,8 @@ class Program(Protocol):
         """The Python model of a function."""
         ...
 
-    def resolve(self, caller: Op, symbol: str) -> Op | None:
-        """The model that a call by symbol means."""
+    def resolve(self, caller: Op, symbol: str) -> FunctionName | None:
+        """The function that a call by symbol means."""
         ...
 
     def function(self, name: str, func: Op, types: tuple[Type, ...], caller: Location | None) -> Attribution:

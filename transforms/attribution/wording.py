@@ -11,6 +11,15 @@ from ziggurat.transforms.attribution.function_name import FunctionName
 _LONGEST = 60
 
 
+# The hint where a function depends on what is known only when the kernel runs.
+CHOSEN_FUNCTION = "which function is called has to be known at compile time; call each in a branch of its own"
+
+
+def is_function(type_: Type) -> bool:
+    """True of the type of a constant that is a function."""
+    return isinstance(type_, ConstantType) and isinstance(type_.value, FunctionName)
+
+
 def show(value: Any) -> str:
     """A constant as it is written in a kernel: `zg.f32`, `zg.CompareKind.EQUAL`, `(1, None)`."""
     if isinstance(value, FunctionName):

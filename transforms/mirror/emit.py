@@ -67,6 +67,14 @@ class Emitter:
         assert isinstance(scalar, ScalarType)
         return self.add(arith.ConstantOp(number_as(value, scalar), type_))
 
+    def placeholder(self, type_: Type) -> Value:
+        """Some value of a type, for where none is needed but something has to be yielded."""
+        element = element_of(type_)
+        if isinstance(element, PtrType):
+            null = self.add(tt.IntToPtr(self.add(arith.ConstantOp(0, i64)), element))
+            return self.spread(null, shape_of(type_))
+        return self.constant(0, type_)
+
     def convert(self, operand: Operand, type_: Type, *, dense: bool = False) -> Value:
         """The operand as a value of exactly this type: its elements cast, then splatted or broadcast.
 
@@ -162,6 +170,12 @@ class Emitter:
         """Call a function of the module; `result` is its attributed type."""
         made = self.add(tt.Call(arguments, symbol, packed_type(result)))
         return self.unpack(made, result)
+
+    def parts(self, value: Value, count: int) -> list[Value]:
+        """The components of a value that packs so many."""
+        if count == 1:
+            return [value]
+        return [self.add(core.TupleLoad(value, index)) for index in range(count)]
 
     def unpack(self, value: Value, type_: Type) -> Built:
         """What a value of the packed form of `type_` holds, as the mirror keeps it."""

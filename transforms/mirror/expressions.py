@@ -119,3 +119,8 @@ class Expressions(Walk):
 
     def function_call(self, op: Op) -> Built:
         return self.call(self._callee(op), [self.operand(value) for value in op.operands])
+
+    def call_value(self, op: Op) -> Built:
+        given = self._finding("bound", op).values()
+        operands = [self.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given]
+        return self.call(self._callee(op), operands)

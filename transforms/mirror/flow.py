@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
+
 from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.op import Body, Op, Value
-from ziggurat.codemodel.types import ConstantType, TupleType, Type, i1
+from ziggurat.codemodel.types import ConstantType, DescriptorType, TupleType, Type, i1
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.flow import index_type
 from ziggurat.transforms.attribution.lattice import ErrorType, Unusable
@@ -21,26 +23,48 @@ _VOID = Operand(NONE, None)
 # What remains to be run after an `if` in which a path returns: ops, and the `if` whose meeting they stand behind.
 _Rest = tuple[tuple[Sequence[Op], Op], ...]
 
+# As much as this may be there several times rather than under an `if` of its own.
+_SHORT = 3
+
+
+@attrs.frozen
+class _Frame:
+    """What the paths of an `if` in which one returns give: the function's results, or what goes before the rest.
+
+    `returned` makes it of the results where a path has returned, and `fell` where control goes on.
+    """
+
+    types: Sequence[Type]
+    returned: Callable[[list[Value]], list[Value]]
+    fell: Callable[[], list[Value]]
+
+    @property
+    def packed(self) -> Type:
+        return packed_type(TupleType(tuple(self.types)))
+
 
 class Flow(Expressions):
     """What chooses and repeats."""
 
-    def run(self, ops: Sequence[Op], rest: _Rest) -> list[Value]:
-        """Run ops, and the rest after them, to the function's return; the values returned."""
+    def run(self, ops: Sequence[Op], rest: _Rest, frame: _Frame) -> list[Value]:
+        """Run ops, and the rest after them; the values of the frame."""
         for index, op in enumerate(ops):
             if isinstance(op, core.Return):
                 value = self.operand(op.operands[0]) if op.operands else _VOID
-                return self.emit.repack(value, self.instance.result)
+                return frame.returned(self.emit.repack(value, self.instance.result))
             if isinstance(op, py.If) and _returns(op):
-                following = ((ops[index + 1 :], op), *rest)
-                return self.if_with_return(op, following)
+                return self.if_with_return(op, ((ops[index + 1 :], op), *rest), frame)
             if not isinstance(op, core.Yield):
                 self.step(op)
         if rest:
             ops, met = rest[0]
             self.meet(met)
-            return self.run(ops, rest[1:])
-        return []
+            return self.run(ops, rest[1:], frame)
+        return frame.fell()
+
+    def function_frame(self) -> _Frame:
+        """The frame of the whole function: its results."""
+        return _Frame(flatten_types(self.instance.result), lambda values: values, list)
 
     def meet(self, op: Op) -> None:
         """Bring the variables that `op` joins to their joined types."""
@@ -103,26 +127,92 @@ class Flow(Expressions):
             elif isinstance(type_, Unusable | ErrorType):
                 self.variables.pop(var, None)
 
-    def if_with_return(self, op: py.If, rest: _Rest) -> list[Value]:
-        """An `if` in which a path returns: what comes after it moves into the paths that do not."""
+    def if_with_return(self, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
+        """An `if` in which a path returns. What comes after it moves into the path that does not.
+
+        Where there are several such paths, it would be there several times; then it goes into an `if` of its own.
+        """
         taken: int | None = self._finding("taken", op)
         if taken is not None:
-            return self.run(op.bodies[taken].entry.ops, rest)
+            return self.run(op.bodies[taken].entry.ops, rest, frame)
+        if self.ways_on(op) > 1 and not _is_short(rest) and self.can_be_flagged(op):
+            return self.if_and_rest(op, rest, frame)
+        return self.emit.parts(self.both(op, rest, frame), len(frame.types))
+
+    def both(self, op: py.If, rest: _Rest, frame: _Frame) -> Value:
+        """An `scf.if` of the two suites, each with the rest after it, that yields the values of the frame."""
         condition = self.emit.truth(self.operand(op.condition))
-        result = self.instance.result
         before = dict(self.variables)
         bodies: list[Body] = []
         for body in op.bodies:
             self.variables = dict(before)
-            inner = self.emit.builder.nested([], packed_type(result))
+            inner = self.emit.builder.nested([], frame.packed)
             outer = self.nested(inner)
-            values = self.run(body.entry.ops, rest)
-            self.emit.add(scf.Yield(values))
+            self.emit.add(scf.Yield(self.run(body.entry.ops, rest, frame)))
             self.leave(outer)
             bodies.append(inner.finish())
+        self.variables = before
         self.emit.builder.location = op.location
-        made = self.emit.add(scf.If(condition, *bodies))
-        return self.emit.repack(Operand(result, self.emit.unpack(made, result)), result)
+        return self.emit.add(scf.If(condition, *bodies))
+
+    def if_and_rest(self, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
+        """The `if` yields whether it has returned, what, and the joined variables; the rest is under a second `if`."""
+        joins: dict[Value, Type] = self._finding("joins", op) or {}
+        carried = _carried(joins)
+        results = flatten_types(self.instance.result)
+        variables = flatten_types(TupleType(tuple(carried.values())))
+
+        def returned(values: list[Value]) -> list[Value]:
+            return [self.emit.constant(True, i1), *values, *self.unread(carried)]
+
+        def fell() -> list[Value]:
+            return [self.emit.constant(False, i1), *map(self.emit.placeholder, results), *self.flat(joins)]
+
+        inner = _Frame([i1, *results, *variables], returned, fell)
+        flag, *parts = self.emit.parts(self.both(op, (), inner), len(inner.types))
+        before = dict(self.variables)
+
+        def done() -> list[Value]:
+            return frame.returned(parts[: len(results)])
+
+        def go_on() -> list[Value]:
+            self.enter(joins, parts[len(results) :])
+            return self.run(rest[0][0], rest[1:], frame)
+
+        made = self.branch(flag, [done, go_on], frame.packed)
+        self.variables = before
+        return self.emit.parts(made, len(frame.types))
+
+    def unread(self, carried: dict[Value, Type]) -> list[Value]:
+        """Something for each joined variable, on a path that has returned: what it holds, where that is of its type."""
+        values: list[Value] = []
+        for var, type_ in carried.items():
+            operand = self.variables.get(var)
+            if operand is not None and operand.type == type_:
+                values.extend(self.emit.repack(operand, type_))
+            else:
+                values.extend(map(self.emit.placeholder, flatten_types(type_)))
+        return values
+
+    def ways_on(self, op: Op) -> int:
+        """In how many ways control comes to what stands behind an `if`."""
+        taken: int | None = self._finding("taken", op)
+        return sum(map(self._ways_through, op.bodies if taken is None else [op.bodies[taken]]))
+
+    def _ways_through(self, body: Body) -> int:
+        count = 1
+        for op in body.entry.ops:
+            if isinstance(op, core.Return):
+                return 0
+            if isinstance(op, py.If) and _returns(op):
+                count *= self.ways_on(op)
+        return count
+
+    def can_be_flagged(self, op: Op) -> bool:
+        """Whether there are placeholders for what the function returns, and for what `op` joins."""
+        joins: dict[Value, Type] = self._finding("joins", op) or {}
+        types = flatten_types(TupleType((self.instance.result, *_carried(joins).values())))
+        return not any(isinstance(type_, DescriptorType) for type_ in types)
 
     def for_(self, op: Op) -> Built:
         assert isinstance(op, py.For)
@@ -306,6 +396,13 @@ class Flow(Expressions):
 
 def _returns(op: Op) -> bool:
     return any(isinstance(inner, core.Return) for inner in op.walk())
+
+
+def _is_short(rest: _Rest) -> bool:
+    """True of a rest that is little more than a return."""
+    trivial = (core.ConstantOp, core.VarLoad, py.Pack, core.Return, core.Yield)
+    ops = [op for part, _ in rest for op in part if not isinstance(op, core.Yield)]
+    return len(ops) <= _SHORT and all(isinstance(op, trivial) for op in ops)
 
 
 def _is_simple(body: Body) -> bool:

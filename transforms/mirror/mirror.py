@@ -33,6 +33,7 @@ HANDLERS: dict[type[Op], Handler] = {
     py.Subscript: Flow.subscript,
     py.Attribute: Flow.nothing,
     py.Invoke: Flow.invoke,
+    py.Call: Flow.call_value,
     py.If: Flow.if_,
     py.For: Flow.for_,
     py.While: Flow.while_,
@@ -61,7 +62,7 @@ class FunctionMirror(Flow):
                 self.values[parameter] = self.emit.constant(type_.value, type_.type) if is_number(type_) else None
             else:
                 self.values[parameter] = rebuild(type_, given)
-        values = self.run(self.instance.func.bodies[0].entry.ops, ())
+        values = self.run(self.instance.func.bodies[0].entry.ops, (), self.function_frame())
         self.emit.add(tt.Return(values))
 
 

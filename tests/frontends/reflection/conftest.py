@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import ziggurat.frontends.language as zg
+from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelErrors, ZigguratError
 from ziggurat.frontends.reflection import reflect
 
@@ -53,14 +54,18 @@ def define():
 
 @pytest.fixture
 def fail(define):
-    """The errors of reflecting a kernel whose suite is the given text, in order."""
+    """The errors of reflecting a kernel whose suite is the given text, in order; those that are ops of the model too."""
 
     def run(suite: str, parameters: str = "x, y, n", **names: Any) -> list[Failure]:
         text = f"def kernel({parameters}):\n" + textwrap.indent(textwrap.dedent(suite).strip("\n"), "    ") + "\n"
         kernel = define(text, **names)
-        with pytest.raises(ZigguratError) as caught:
-            reflect(kernel)
-        errors = caught.value.errors if isinstance(caught.value, KernelErrors) else [caught.value]
+        try:
+            errors = [op.error() for op in reflect(kernel).walk() if isinstance(op, py.Error)]
+        except KernelErrors as error:
+            errors = error.errors
+        except ZigguratError as error:
+            errors = [error]
+        assert errors
         return [_failure(error) for error in errors]
 
     return run
