@@ -121,7 +121,8 @@ class Func(Op, Isolated, Symbol):
             require(
                 len(self.divisibility) == len(self.body.parameters), "divisibility has one number for each parameter"
             )
-        require(len(self.parts) in (0, len(self.body.parameters)), "parts has one string for each parameter")
+        if self.parts:
+            require(len(self.parts) == len(self.body.parameters), "parts has one string for each parameter")
 
 
 @operation("tt.call")
