@@ -258,13 +258,22 @@ class SharedType(Type):
 
 @attrs.frozen(str=False, cache_hash=True)
 class DescriptorType(Type):
-    """`descriptor<x64, x64, f16>`: a tensor in global memory that is moved in blocks of this shape."""
+    """`descriptor<x64, x64, f16>`: a tensor in global memory that is moved in blocks of this shape.
+
+    `padding` is what a block holds outside of the tensor: "zero", or "nan" (of floats), which the text then says:
+    `descriptor<x64, x64, f16, nan>`.
+    """
 
     block: tuple[int, ...]
     element: ScalarType
+    padding: str = "zero"
+
+    PADDINGS: ClassVar[tuple[str, ...]] = ("zero", "nan")
 
     def syntax(self) -> TypeSyntax:
-        return TypeSyntax("descriptor", (*(TypeSyntax(f"x{d}") for d in self.block), self.element.syntax()))
+        padding = () if self.padding == "zero" else (TypeSyntax(self.padding),)
+        dims = (TypeSyntax(f"x{d}") for d in self.block)
+        return TypeSyntax("descriptor", (*dims, self.element.syntax(), *padding))
 
     __str__ = Type.__str__
 
@@ -461,8 +470,15 @@ def _read_shared(syntax: TypeSyntax) -> Type:
 
 
 def _read_descriptor(syntax: TypeSyntax) -> Type:
+    padding = "zero"
+    if syntax.arguments and syntax.arguments[-1] == TypeSyntax("nan"):
+        padding = "nan"
+        syntax = TypeSyntax(syntax.name, syntax.arguments[:-1])
     shape, element = read_shape(syntax)
-    return DescriptorType(shape, _scalar(element))
+    scalar = _scalar(element)
+    if padding == "nan" and not scalar.is_float:
+        raise TypeSyntaxError(f"only floats are padded with NaN, not '{element}'")
+    return DescriptorType(shape, scalar, padding)
 
 
 def _read_function(syntax: TypeSyntax) -> Type:

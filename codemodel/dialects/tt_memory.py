@@ -215,7 +215,10 @@ class Padding(enum.Enum):
 
 @operation("tt.make_tensor_descriptor")
 class MakeTensorDescriptor(Op, Pure):
-    """Describe a tensor in global memory: its shape in i32, its strides in elements in i64; moved in blocks."""
+    """Describe a tensor in global memory: its shape in i32, its strides in elements in i64; moved in blocks.
+
+    `padding` is that of the type.
+    """
 
     base: Value = operand()
     shape: Sequence[Value] = operands()
@@ -228,6 +231,11 @@ class MakeTensorDescriptor(Op, Pure):
         good = isinstance(type_, DescriptorType) and self.base.type == PtrType(type_.element)
         require(good, f"tt.make_tensor_descriptor of {self.base.type} gives {type_}")
         assert isinstance(type_, DescriptorType)
+        require(
+            self.padding.value == type_.padding,
+            f"tt.make_tensor_descriptor with the padding {self.padding.value} gives {type_}, whose padding is "
+            f"{type_.padding}",
+        )
         require(
             len(self.shape) == len(type_.block), f"a descriptor of {type_} has {len(type_.block)} sizes and strides"
         )

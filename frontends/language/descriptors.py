@@ -19,7 +19,7 @@ def make_tensor_descriptor(
     - `strides`: along each axis from one element to the next, counted in elements; a tuple of integers, cast to i64.
       The last is 1.
     - `block_shape`: a tuple of powers of two: what is loaded or stored at once.
-    - `padding_option`: "zero" or "nan": what a block holds outside of the tensor.
+    - `padding_option`: "zero" or (of floats) "nan": what a block holds outside of the tensor.
 
     Result: a descriptor.
     Errors: tuples of unequal length; a base that is not a scalar pointer; a last stride known not to be 1.

@@ -196,6 +196,17 @@ def test_groups_of_operands_have_one_length():
         tt.MakeTensorDescriptor(base, [size, size], [stride], type_)
 
 
+def test_the_padding_of_a_descriptor_is_that_of_its_type():
+    b = Builder.root([PtrType(f32), i32, i64])
+    base, size, stride = b.parameters
+    nan = DescriptorType((8,), f32, "nan")
+    assert tt.MakeTensorDescriptor(base, [size], [stride], nan, padding=tt.Padding.NAN).result.type == nan
+    with refused(
+        "tt.make_tensor_descriptor with the padding zero gives descriptor<x8, f32, nan>, whose padding is nan"
+    ):
+        tt.MakeTensorDescriptor(base, [size], [stride], nan)
+
+
 def test_bodies_successors_and_types_are_what_they_say(place: Builder):
     with refused("func: a body must be a Body, got 3"):
         core.Func("f", 3)

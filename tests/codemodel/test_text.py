@@ -50,6 +50,7 @@ types: st.SearchStrategy[Type] = st.recursive(
     scalars
     | pointers
     | st.builds(TensorType, shapes, scalars | pointers)
+    | st.builds(DescriptorType, shapes, st.just(SCALARS["f32"]), st.sampled_from(DescriptorType.PADDINGS))
     | st.builds(DescriptorType, shapes, scalars)
     | st.sampled_from([pyobject, constexpr_type])
     | st.builds(ConstantType, st.none() | st.booleans() | integers | floats | texts, scalars),
@@ -146,7 +147,7 @@ def test_constants_are_read_back(value: Any):
 def test_an_enum_is_written_by_its_value():
     assert attribute_text(arith.IntPredicate.SLT) == "slt"
     text = 'tt.func @"f" (%0 : ptr<f32>, %1 : i32, %2 : i64)void -> {\n'
-    text += "    %3 : descriptor<x8, f32> = tt.make_tensor_descriptor %0 %1 %2 @padding=nan;\n    tt.return;\n};\n"
+    text += "    %3 : descriptor<x8, f32, nan> = tt.make_tensor_descriptor %0 %1 %2 @padding=nan;\n    tt.return;\n};\n"
     model = parse(text)
     assert str(model) == text
     made = model.bodies[0].entry.ops[0]

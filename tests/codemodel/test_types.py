@@ -77,7 +77,8 @@ types = st.recursive(
     | pointers
     | st.sampled_from([void, pyobject, constexpr_type])
     | st.builds(TensorType, shapes, scalars | pointers)
-    | st.builds(DescriptorType, shapes, scalars),
+    | st.builds(DescriptorType, shapes, scalars)
+    | st.builds(DescriptorType, shapes, st.sampled_from([f16, f32]), st.just("nan")),
     lambda inner: (
         st.builds(VarType, inner)
         | st.lists(inner, max_size=3).map(lambda parts: TupleType(tuple(parts)))
@@ -130,6 +131,7 @@ def test_types_copy_and_pickle(type_: Type):
         (TensorType((8,), PtrType(i8)), "tensor<x8, ptr<i8>>"),
         (TensorType((), f32), "tensor<f32>"),
         (DescriptorType((64, 64), f16), "descriptor<x64, x64, f16>"),
+        (DescriptorType((64,), f32, "nan"), "descriptor<x64, f32, nan>"),
         (TupleType((i32, TensorType((4,), f32))), "Tuple<i32, tensor<x4, f32>>"),
         (TupleType(), "Tuple"),
         (VarType(pyobject), "Var<object>"),
@@ -239,6 +241,9 @@ X4, F32 = leaf("x4"), leaf("f32")
         (leaf("tensor", leaf("x4", quoted=True), F32), "expected a dimension such as 'x64', got '\"x4\"'"),
         (leaf("tensor", leaf("x" + "9" * 5000), F32), "expected a dimension such as 'x64'"),
         (leaf("descriptor", X4, leaf("ptr", F32)), "expected a scalar type, got 'ptr<f32>'"),
+        (leaf("descriptor", X4, leaf("i32"), leaf("nan")), "only floats are padded with NaN, not 'i32'"),
+        (leaf("descriptor", X4, F32, leaf("zero")), "expected a dimension such as 'x64', got 'f32'"),
+        (leaf("descriptor", leaf("nan")), "'descriptor' needs an element type"),
         (leaf("constant", F32), "'constant' takes 2 argument(s)"),
         (leaf("constant", F32, leaf("c" + "9" * 5000)), "unknown type"),
     ],

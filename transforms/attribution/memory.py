@@ -197,7 +197,12 @@ class MemoryTypes:
                 f"zg.make_tensor_descriptor: a row of the block has {dims[-1] * base.pointee.bytes} bytes; it needs 16"
             )
         _choice("padding_option", padding, PADDING)
-        return DescriptorType(dims, base.pointee)
+        if PADDING[padding] is Padding.NAN and not base.pointee.is_float:
+            raise KernelValueError(
+                f"zg.make_tensor_descriptor: only floats are padded with NaN, not {base.pointee}",
+                hint='padding_option="zero"',
+            )
+        return DescriptorType(dims, base.pointee, PADDING[padding].value)
 
     def _descriptor(self, name: str, descriptor: Type, offsets: Type) -> DescriptorType:
         if not isinstance(descriptor, DescriptorType):

@@ -231,7 +231,7 @@ def _descriptor(f: Builder, element: Value, size: Value, padding: tt.Padding) ->
     assert isinstance(scalar, ScalarType)
     stride = f.add(arith.ExtSI(size, i64))
     one = f.add(arith.ConstantOp(1, i64))
-    type_ = DescriptorType((16, 32), scalar)
+    type_ = DescriptorType((16, 32), scalar, padding.value)
     described = f.add(tt.MakeTensorDescriptor(element.op.ptr, [size, size], [stride, one], type_, padding=padding))
     block = f.add(tt.DescriptorLoad(described, [size, size], eviction=tt.EvictionPolicy.FIRST))
     f.add(tt.DescriptorStore(described, block, [size, size]))

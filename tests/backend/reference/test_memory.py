@@ -9,6 +9,7 @@ from ziggurat.backend.reference.run import run
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError
 from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import DescriptorType, f32
 
 # y[i * sy + p] = x[i * sx + p] for i in 0..n, with the mask i < m.
 COPY = """
@@ -286,7 +287,7 @@ def test_an_empty_grid_does_nothing():
 DESCRIPTOR = """
 tt.func @"k" (%x : ptr<f32>, %y : ptr<f32>, %h : i32, %w : i32, %s : i64, %i : i32, %j : i32)void -> {
     %one : i64 = arith.constant @1;
-    %d : descriptor<x4, x4, f32> = tt.make_tensor_descriptor %x %h %w %s %one @padding=PADDING;
+    %d : TYPE = tt.make_tensor_descriptor %x %h %w %s %one @padding=PADDING;
     %e : descriptor<x4, x4, f32> = tt.make_tensor_descriptor %y %h %w %s %one;
     %v : tensor<x4, x4, f32> = tt.descriptor_load %d %i %j;
     %z : i32 = arith.constant @1;
@@ -295,11 +296,17 @@ tt.func @"k" (%x : ptr<f32>, %y : ptr<f32>, %h : i32, %w : i32, %s : i64, %i : i
 };"""
 
 
+def descriptor_model(padding):
+    """The model above for one padding, which is in the type as well."""
+    type_ = DescriptorType((4, 4), f32, padding)
+    return parse(DESCRIPTOR.replace("PADDING", padding).replace("TYPE", str(type_)))
+
+
 @pytest.mark.parametrize("padding", ["zero", "nan"])
 @pytest.mark.parametrize(("i", "j"), [(0, 0), (3, 4), (-2, -1)])
 def test_descriptors(padding, i, j):
     x, y = array(5, 6) + 1, np.zeros((5, 6), np.float32)
-    run(parse(DESCRIPTOR.replace("PADDING", padding)), None, (1,), [x, y, 5, 6, 6, i, j])
+    run(descriptor_model(padding), None, (1,), [x, y, 5, 6, 6, i, j])
     wide = np.pad(x, 8, constant_values=0 if padding == "zero" else np.nan)
     expected = np.zeros((5, 6), np.float32)
     expected[1:5, 1:5] = wide[8 + i : 12 + i, 8 + j : 12 + j]
@@ -309,7 +316,7 @@ def test_descriptors(padding, i, j):
 def test_a_descriptor_larger_than_its_array():
     with pytest.raises(MemoryAccessError, match=r"reads x\[30\], but x has 30 elements"):
         run(
-            parse(DESCRIPTOR.replace("PADDING", "zero")),
+            descriptor_model("zero"),
             None,
             (1,),
             [array(5, 6), array(5, 6), 7, 6, 6, 2, 0],

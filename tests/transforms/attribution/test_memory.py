@@ -133,8 +133,9 @@ BLOCK = DescriptorType((8, 16), f32)
 
 def test_a_descriptor_has_its_block():
     assert R.make_tensor_descriptor(P, PAIR, STEPS, (8, 16), "zero") == BLOCK
-    for padding in PADDING:
-        assert R.make_tensor_descriptor(P, constant((4, 4)), TupleType((i64, i64)), (8, 16), padding) == BLOCK
+    for given, padding in PADDING.items():
+        made = R.make_tensor_descriptor(P, constant((4, 4)), TupleType((i64, i64)), (8, 16), given)
+        assert made == DescriptorType((8, 16), f32, padding.value)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,7 @@ def test_a_descriptor_has_its_block():
         ((P, PAIR, constant((16, 2)), (8, 16), "zero"), KernelValueError, "the last stride is 1, got 2"),
         ((P, PAIR, STEPS, (8, 2), "zero"), KernelValueError, "a row of the block has 8 bytes; it needs 16"),
         ((P, PAIR, STEPS, (8, 12), "zero"), KernelValueError, "not a power of two"),
+        ((PtrType(i32), PAIR, STEPS, (8, 16), "nan"), KernelValueError, "only floats are padded with NaN, not i32"),
         ((P, PAIR, STEPS, (8, 16), "one"), KernelValueError, "padding_option is one of"),
     ],
 )

@@ -11,7 +11,7 @@ import ziggurat as zg
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.dialects.tt import Padding
-from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.errors import VerifyError
 from ziggurat.codemodel.types import DescriptorType, f16, f32, i32
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.descriptors import Part, descriptor_parameters, lower_descriptors
@@ -94,8 +94,10 @@ def test_blocks_take_descriptors(choice: bool) -> None:
 
 
 def test_unlike_paddings_do_not_meet() -> None:
-    with pytest.raises(InternalError, match="unlike padding"):
-        lower_descriptors(zg.parse(BLOCKS.replace("PADDING", "nan")))
+    """The padding is in the type."""
+    text = BLOCKS.replace("i32>", "f32>").replace("%b : descriptor<x4, f32>", "%b : descriptor<x4, f32, nan>")
+    with pytest.raises(VerifyError, match=r"it is given .descriptor<x4, f32>, descriptor<x4, f32, nan>"):
+        verify(zg.parse(text.replace("PADDING", "nan")))
 
 
 TAKING = """module ()void -> { tt.func @"f" @divisibility=[1, 16, 1]
@@ -109,7 +111,8 @@ TAKING = """module ()void -> { tt.func @"f" @divisibility=[1, 16, 1]
 
 @pytest.mark.parametrize("padding", Padding)
 def test_a_kernel_takes_the_parts_of_a_descriptor(padding: Padding) -> None:
-    made = lower_descriptors(zg.parse(TAKING), {1: padding})
+    text = TAKING.replace("descriptor<x2, x4, f32>", str(DescriptorType((2, 4), f32, padding.value)))
+    made = lower_descriptors(zg.parse(text), {1: padding})
     verify(made)
     (func,) = made.functions().values()
     assert isinstance(func, tt.Func)
