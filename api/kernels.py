@@ -113,7 +113,9 @@ class Kernel(Function):
     @public
     def _launch(self, grid: Grid, *arguments: Any, **keywords: Any) -> None:
         """Run the kernel where its arrays are: on a GPU, or here by the reference interpreter."""
-        if any(on_gpu(value) for value in (*arguments, *keywords.values())):
+        from ziggurat.backend.launch.arrays import on_gpu
+
+        if any(map(on_gpu, arguments)) or any(map(on_gpu, keywords.values())):
             from ziggurat.launching import dispatcher_of
 
             self._dispatcher = dispatcher_of(self, self._on_host)
@@ -193,18 +195,6 @@ class Kernel(Function):
 
     def __repr__(self) -> str:
         return f"<kernel {self.written}>"
-
-
-def on_gpu(value: Any) -> bool:
-    """True of an array in the memory of a GPU, of whatever library."""
-    if hasattr(value, "__cuda_array_interface__"):
-        return True
-    if not hasattr(value, "__dlpack_device__"):
-        return False
-    try:
-        return int(value.__dlpack_device__()[0]) in (2, 13)  # DLPack's numbers for CUDA, and for its managed memory.
-    except (RuntimeError, TypeError, ValueError):
-        return False
 
 
 @overload

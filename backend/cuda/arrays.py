@@ -16,7 +16,7 @@ import numpy as np
 
 from ziggurat.backend.cuda import dlpack
 from ziggurat.backend.cuda.driver import STREAMS, own_stream
-from ziggurat.backend.launch.arrays import ELEMENTS
+from ziggurat.backend.launch.arrays import ELEMENTS, on_gpu
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, i1
 
@@ -65,13 +65,13 @@ def reader_of(array: Any) -> Reader | None:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(array, torch.Tensor):
             return _TORCH if array.is_cuda else None
-        return _POINTER if _on_gpu(array) else None
+        return _POINTER if on_gpu(array) else None
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(array, cupy.ndarray):
         return _CUPY
     if isinstance(getattr(array, "element", None), ScalarType) and hasattr(array, "pointer"):
         return OWN
-    if hasattr(array, "__cuda_array_interface__") or _on_gpu(array):
+    if on_gpu(array):
         return _PROTOCOL
     return None
 
@@ -125,18 +125,6 @@ def _unknown(name: str, dtype: Any) -> LaunchError:
 
 def _has(array: Any, method: str) -> bool:
     return callable(getattr(array, method, None))
-
-
-def _on_gpu(array: Any) -> bool:
-    """Whether an object that says where it is says that it is on a GPU."""
-    if getattr(array, "is_cuda", False) is True or str(getattr(array, "device", "")).startswith("cuda"):
-        return True
-    if not _has(array, "__dlpack__") or not _has(array, "__dlpack_device__"):
-        return False
-    try:
-        return int(array.__dlpack_device__()[0]) in dlpack.CUDA_KINDS
-    except (RuntimeError, TypeError, ValueError):
-        return False
 
 
 def _element(dtype: Any) -> ScalarType | None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+from ziggurat.backend.launch.arrays import CUDA_KINDS
 from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, i1
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.arrays import View
-
-CUDA_KINDS = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
 class _Tensor(ctypes.Structure):

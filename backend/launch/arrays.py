@@ -85,34 +85,48 @@ def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
         )
     if isinstance(thing, np.ndarray):
         return thing  # pyright: ignore[reportUnknownVariableType]
-    if hasattr(thing, "__cuda_array_interface__") or _on_gpu(thing):
+    if on_gpu(thing):
         raise LaunchError(
             f"'{name}' is an array on a GPU, and kernels run on the CPU here",
             hint="copy it to the CPU first: .cpu() or .get()",
         )
-    small = _TORCH_SMALL.get(str(getattr(thing, "dtype", None)))
-    torch = sys.modules.get("torch")
-    if small is not None and torch is not None:
-        integer, dtype = small
-        return thing.detach().view(getattr(torch, integer)).numpy().view(dtype)
-    if torch is not None and isinstance(thing, torch.Tensor):
-        return thing.detach().numpy()
     try:  # The protocols are other people's code, which may fail in any way.
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(thing, torch.Tensor):
+            return _of_torch(torch, thing)
         return np.asarray(thing) if hasattr(thing, "__array_interface__") else np.from_dlpack(thing)
     except Exception as error:
-        raise LaunchError(f"'{name}' cannot be seen as a NumPy array: {error}") from None
+        reason = str(error).partition("\n")[0]
+        raise LaunchError(f"'{name}' cannot be seen as a NumPy array: {reason}") from None
 
 
-def _on_gpu(thing: Any) -> bool:
-    device = getattr(thing, "__dlpack_device__", None)
-    if device is None:
+def _of_torch(torch: Any, tensor: Any) -> np.ndarray[Any, Any]:
+    """A tensor's elements, whether autograd follows it or not: a kernel is no operation that torch could derive."""
+    small = _TORCH_SMALL.get(str(tensor.dtype))
+    if small is None:
+        return tensor.detach().numpy()
+    integer, dtype = small
+    return tensor.detach().view(getattr(torch, integer)).numpy().view(dtype)
+
+
+# What is certainly in the memory of this machine, or no array. Asked first: every argument of every launch is.
+_HERE = frozenset([np.ndarray, int, float, bool, str, type(None)])
+# DLPack's device types of CUDA, and of its managed memory.
+CUDA_KINDS = (2, 13)
+
+
+def on_gpu(thing: Any) -> bool:
+    """True of an array that says, in whatever way its library has, that it is in the memory of an NVIDIA GPU."""
+    if type(thing) in _HERE or isinstance(thing, (np.ndarray, np.generic)):
         return False
     try:
-        kind = int(device()[0])
-    except (RuntimeError, TypeError, ValueError):
+        if hasattr(thing, "__cuda_array_interface__") or getattr(thing, "is_cuda", False) is True:
+            return True
+        if hasattr(thing, "__dlpack_device__"):
+            return int(thing.__dlpack_device__()[0]) in CUDA_KINDS
+        return str(getattr(thing, "device", "")).startswith("cuda")
+    except Exception:  # Other people's code again.
         return False
-    # DLPack's device types 1 and 3 are memory that the CPU reads.
-    return kind not in (1, 3)
 
 
 def number_type(value: Any) -> ScalarType | None:

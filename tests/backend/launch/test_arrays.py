@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.launch.arrays import ELEMENTS, as_array, is_array, number_type
+from ziggurat.backend.launch.arrays import ELEMENTS, as_array, is_array, number_type, on_gpu
 
 
 @zg.kernel
@@ -61,11 +61,129 @@ def test_every_element_type(dtype):
     assert x.astype(np.float32).tolist() == [1, 0, 0, 1]
 
 
-def test_torch_tensors_without_importing_torch():
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    x = torch.arange(4, dtype=torch.bfloat16)
-    double[1](x, 4, B=4)
-    assert x.tolist() == [0, 2, 4, 6]
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="torch is not installed")
+
+
+TORCH_DTYPES = """
+    float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float8_e4m3fn float8_e5m2
+""".split()
+
+
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
+def test_torch_tensors_of_every_dtype_are_changed_in_place(torch, dtype):
+    x = torch.tensor([0, 1, 2, 3]).to(getattr(torch, dtype))
+    double[1](x, 3, B=4)
+    assert x.to(torch.float64).tolist() == [0, 2, 4, 3]
+
+
+def test_torch_tensors_of_bools(torch):
+    x = torch.tensor([True, False, False, True])
+    reverse[1](x, B=4)
+    assert x.tolist() == [False, True, True, False]
+
+
+@zg.kernel
+def add_ten_to_every_second(x_ptr, B: zg.constexpr):
+    at = zg.add(x_ptr, zg.mul(zg.arange(0, B), 2))
+    zg.store(at, zg.add(zg.load(at), 10))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_strided_torch_tensor_is_its_memory(torch, dtype):
+    whole = torch.arange(8).to(getattr(torch, dtype))
+    add_ten_to_every_second[1](whole[1::2], B=4)
+    assert whole.tolist() == [0, 11, 2, 13, 4, 15, 6, 17]
+    double[1](whole[4:], 2, B=4)
+    assert whole.tolist() == [0, 11, 2, 13, 8, 30, 6, 17]
+    table = torch.arange(8).to(getattr(torch, dtype)).reshape(2, 4)
+    double[1](table.T, 4, B=8)
+    assert table.tolist() == [[0, 2, 4, 6], [4, 5, 6, 7]], "memory has its order, whatever the view's"
+
+
+def test_a_torch_tensor_that_autograd_follows_is_its_memory_too(torch):
+    for x in (torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True, dtype=torch.bfloat16)):
+        double[1](x, 3, B=4)
+        assert x.detach().tolist() == [2, 2, 2, 1] and x.requires_grad
+    x = torch.ones(4, requires_grad=True)
+    made = x * 3
+    double[1](made, 4, B=4)
+    made.sum().backward()
+    assert made.detach().tolist() == [6] * 4 and x.grad.tolist() == [3] * 4, "the kernel is no part of the graph"
+
+
+TORCH_REFUSED = {
+    "meta": (lambda torch: torch.empty(4, device="meta"), "cannot be seen as a NumPy array: .*meta"),
+    "meta bf16": (lambda torch: torch.empty(4, device="meta", dtype=torch.bfloat16), "cannot be seen as a NumPy array"),
+    "sparse": (lambda torch: torch.eye(4).to_sparse(), "cannot be seen as a NumPy array: .*Sparse"),
+    "negated": (lambda torch: torch.zeros(4, dtype=torch.complex64).conj().imag, "negative bit"),
+    "conjugate": (lambda torch: torch.zeros(4, dtype=torch.complex64).conj(), "conjugate bit"),
+    "complex": (
+        lambda torch: torch.zeros(4, dtype=torch.complex64),
+        "an array of complex64, which kernels do not have",
+    ),
+    "fp8 of another kind": (lambda torch: torch.zeros(4, dtype=torch.float8_e4m3fnuz), "Float8_e4m3fnuz"),
+}
+
+
+@pytest.mark.parametrize("kind", TORCH_REFUSED)
+def test_torch_tensors_that_kernels_cannot_see(torch, kind):
+    make, words = TORCH_REFUSED[kind]
+    with pytest.raises(zg.LaunchError, match=f"'x_ptr' .*{words}"):
+        double[1](make(torch), 4, B=4)
+
+
+class OnDevice:
+    """An object that says where it is in one of the ways of the libraries."""
+
+    def __init__(self, **said):
+        self.__dict__.update(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "there"),
+    [
+        ({"__cuda_array_interface__": {}}, True),
+        ({"is_cuda": True}, True),
+        ({"is_cuda": False, "device": "cuda:0"}, True),
+        ({"device": "cuda:0"}, True),
+        ({"device": "cpu"}, False),
+        ({"__dlpack_device__": lambda: (2, 0)}, True),
+        ({"__dlpack_device__": lambda: (13, 0)}, True),
+        ({"__dlpack_device__": lambda: (1, 0)}, False),
+        ({"__dlpack_device__": lambda: (3, 0)}, False),
+        ({"__dlpack_device__": lambda: (8, 0)}, False),
+        ({"__dlpack_device__": lambda: 1 / 0}, False),
+        ({}, False),
+    ],
+)
+def test_what_is_on_a_gpu(said, there):
+    assert on_gpu(OnDevice(**said)) is there
+
+
+def test_what_is_here_is_not_on_a_gpu():
+    class Subclass(np.ndarray):
+        """Its attributes are not asked."""
+
+        @property
+        def is_cuda(self):
+            raise AssertionError
+
+    for thing in (np.zeros(3), np.zeros(3).view(Subclass), np.float32(1), 3, 2.5, True, None, "cuda", (1, 2)):
+        assert on_gpu(thing) is False
+
+
+def test_an_array_of_a_library_that_fails_is_refused_with_its_reason():
+    class Broken:
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **_):
+            raise ZeroDivisionError("no memory left\nand more")
+
+    with pytest.raises(zg.LaunchError, match=r"'x_ptr' cannot be seen as a NumPy array: no memory left$"):
+        double[1](Broken(), 4, B=4)
 
 
 def test_an_array_on_a_gpu_is_refused_by_name():
