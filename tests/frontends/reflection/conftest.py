@@ -54,7 +54,7 @@ def define():
 
 @pytest.fixture
 def fail(define):
-    """The errors of reflecting a kernel whose suite is the given text, in order; those that are ops of the model too."""
+    """The errors of a kernel whose suite is the given text, in order: raised by reflection, or ops of the model."""
 
     def run(suite: str, parameters: str = "x, y, n", **names: Any) -> list[Failure]:
         text = f"def kernel({parameters}):\n" + textwrap.indent(textwrap.dedent(suite).strip("\n"), "    ") + "\n"

@@ -146,7 +146,8 @@ def test_the_op_takes_the_errors_of_sources_only():
     with pytest.raises(KernelRuntimeError, match="'f' takes a, b; got 1, c"):
         model = parse(
             'module ()void -> {\n    func @"f" (%0 : object, %1 : object)object -> {\n'
-            '        %2 : Var<object> = var %0 @"a";\n        %3 : Var<object> = var %1 @"b";\n        return;\n    };\n'
+            '        %2 : Var<object> = var %0 @"a";\n        %3 : Var<object> = var %1 @"b";\n'
+            "        return;\n    };\n"
             '    func @"g" ()object -> {\n        %4 : object = func.ref @"f";\n        %5 : object = constant @1;\n'
             '        %6 : object = call %4 %5 %5 @keywords=["c"];\n        return %6;\n    };\n    unreachable;\n};'
         )
