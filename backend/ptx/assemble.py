@@ -23,11 +23,13 @@ from ziggurat.backend.ptx import (  # They fill the table.
     remainders,
     shared,
     tensors,
+    tma,
 )
 from ziggurat.backend.ptx.emitter import Emitter, Options, emitted_type, kernel_of, symbol_of
+from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.types import PtrType
+from ziggurat.codemodel.types import DescriptorType, PtrType
 
 PARTS = (
     atomics,
@@ -44,6 +46,7 @@ PARTS = (
     remainders,
     shared,
     tensors,
+    tma,
 )
 
 # The PTX version that is asked for; drivers since CUDA 12.8 know it.
@@ -66,6 +69,10 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
     parameters: list[str] = []
     divisibility: Sequence[int] = func.divisibility or (1,) * len(func.body.parameters)
     for index, (parameter, known) in enumerate(zip(func.body.parameters, divisibility, strict=True)):
+        if isinstance(parameter.type, DescriptorType):
+            parameters.append(f"{MAP_PARAMETER} %p{index}")
+            emitter.values[parameter] = f"%p{index}"
+            continue
         attribute = f" align {known}" if isinstance(parameter.type, PtrType) and known > 1 else ""
         parameters.append(f"{emitted_type(parameter.type)}{attribute} %p{index}")
         emitter.values[parameter] = f"%p{index}"

@@ -223,10 +223,23 @@ class AsyncWait(Op):
 
 @operation("gpu.mbarrier_init")
 class MbarrierInit(Op):
-    """Make `count` mbarriers in a buffer of i64, each for this number of arrivals a phase. By one thread."""
+    """mbarrier.init of all mbarriers of a buffer of i64, each for this number of arrivals a phase. By one thread.
+
+    The copy engine sees them from then on; other threads do behind a barrier.
+    """
 
     buffer: Value = operand()
     arrivals: int = attribute(int)
+
+    def check(self) -> None:
+        require(buffer_of(self, self.buffer).element == i64, "mbarriers are i64")
+
+
+@operation("gpu.mbarrier_inval")
+class MbarrierInval(Op):
+    """mbarrier.inval of all mbarriers of a buffer, which is memory like other from then on. By one thread."""
+
+    buffer: Value = operand()
 
     def check(self) -> None:
         require(buffer_of(self, self.buffer).element == i64, "mbarriers are i64")
@@ -239,14 +252,6 @@ class MbarrierExpect(Op):
     barrier: Value = operand()
     predicate: Value | None = operand(default=None)
     bytes: int = attribute(int, kw_only=True)
-
-
-@operation("gpu.mbarrier_arrive")
-class MbarrierArrive(Op):
-    """mbarrier.arrive by one thread of each warp group."""
-
-    barrier: Value = operand()
-    predicate: Value | None = operand(default=None)
 
 
 @operation("gpu.mbarrier_wait")
@@ -262,24 +267,43 @@ class MbarrierWait(Op):
 
 @operation("gpu.tma_load")
 class TmaLoad(Op, MemoryRead, MemoryWrite):
-    """cp.async.bulk.tensor: begin to copy a block of a tensor into a buffer; counts its bytes on an mbarrier."""
+    """cp.async.bulk.tensor: where the condition holds, begin to copy a block of a tensor into a buffer, in boxes.
+
+    The mbarrier counts the bytes. By one thread.
+    """
 
     descriptor: Value = operand()
     buffer: Value = operand()
     barrier: Value = operand()
+    predicate: Value = operand()
     offsets: Sequence[Value] = operands()
 
     def check(self) -> None:
-        require(isinstance(self.descriptor.type, DescriptorType), f"{self.NAME} takes a descriptor")
+        _boxed(self, self.descriptor, self.buffer)
+        require(buffer_of(self, self.barrier).element == i64, "mbarriers are i64")
+        require(self.predicate.type == i1, f"a condition is i1, not {self.predicate.type}")
 
 
 @operation("gpu.tma_store")
-class TmaStore(Op, MemoryWrite):
-    """cp.async.bulk.tensor: begin to copy a buffer to a block of a described tensor."""
+class TmaStore(Op, MemoryRead, MemoryWrite):
+    """cp.async.bulk.tensor: begin to copy a buffer to a block of a described tensor, in boxes. By one thread."""
 
     descriptor: Value = operand()
     buffer: Value = operand()
     offsets: Sequence[Value] = operands()
+
+    def check(self) -> None:
+        _boxed(self, self.descriptor, self.buffer)
+
+
+def _boxed(op: Op, descriptor: Value, buffer: Value) -> None:
+    """Check that a buffer is for the blocks of a descriptor, maybe with their axes in another order."""
+    type_, shared = descriptor.type, buffer_of(op, buffer)
+    good = isinstance(type_, DescriptorType) and shared.element == type_.element and shared.count == 1
+    require(
+        good and sorted(shared.shape) == sorted(type_.block),
+        f"{op.NAME} moves blocks of a descriptor to a buffer of their size; got {type_} and {shared}",
+    )
 
 
 @operation("gpu.tma_store_wait")

@@ -167,7 +167,9 @@ def _ends(
                 yield number
                 continue
             complete = (op for op in ops if isinstance(op, waits) and not getattr(op, "pending", 0))
-            yield min((n for op in complete if (n := numbers[op.result][0]) > number), default=last)
+            # Every load of the engine is waited for, in the next turn of its loop if not behind it.
+            never = number if isinstance(user, gpu.TmaLoad) else last
+            yield min((n for op in complete if (n := numbers[op.result][0]) > number), default=never)
 
 
 def _too_much(intervals: Sequence[Interval], total: int, limit: int, target: str) -> ResourceError:

@@ -28,6 +28,7 @@ from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, SharedType, TensorType
+from ziggurat.transforms.place.matrices import matrix_view
 
 READ, WRITE, COUNT = "read", "write", "count"
 
@@ -37,8 +38,10 @@ class Access:
     """What one op does to an interval of shared memory.
 
     `holder` says which thread touches which place, where each place has one thread; None where that is not known.
-    `flight` is "copy" or "matrix" for what goes on after the op; `proxy` is true of what does not see plain writes
-    without a fence. `single` says that the interval is one buffer, not several that are used in turn.
+    `flight` says of what goes on after the op which wait ends it: "copy" (cp.async), "matrix" (wgmma), "fetch" (a copy
+    by the engine into shared memory; `barrier` is its mbarriers' buffer) or "bring" (one out of it). `proxy` is true of
+    what does not see plain writes without a fence. `single` says that the interval is one buffer, not several that are
+    used in turn.
     """
 
     kind: str
@@ -48,6 +51,7 @@ class Access:
     flight: str | None = None
     proxy: bool = False
     single: bool = True
+    barrier: Value | None = None
 
     def conflicts(self, other: Access) -> bool:
         """Whether the order of the two matters and is not given by being the same thread's."""
@@ -83,21 +87,17 @@ class _State:
     """Sets of accesses, as masks: since the last barrier; under way; plain writes since the last fence."""
 
     pending: int = 0
-    copies: int = 0
-    products: int = 0
+    flying: int = 0
     unfenced: int = 0
 
     def __or__(self, other: _State) -> _State:
-        return _State(
-            self.pending | other.pending,
-            self.copies | other.copies,
-            self.products | other.products,
-            self.unfenced | other.unfenced,
-        )
+        return _State(self.pending | other.pending, self.flying | other.flying, self.unfenced | other.unfenced)
 
 
 _EMPTY = _State()
 _BARRIERS = (gpu.Barrier, tt.Barrier)
+_FLIGHTS: dict[type[Op], str] = {gpu.AsyncWait: "copy", gpu.WgmmaWait: "matrix", gpu.TmaStoreWait: "bring"}
+_WAITS = (gpu.AsyncWait, gpu.WgmmaWait, gpu.TmaStoreWait)
 
 
 class _Graph:
@@ -116,8 +116,13 @@ class _Graph:
         ]
         self.flights = {
             flight: sum(1 << at for at, access in enumerate(self.accesses) if access.flight == flight)
-            for flight in ("copy", "matrix")
+            for flight in ("copy", "matrix", "bring")
         }
+        self.fetches: dict[Value | None, int] = {}  # By the buffer of their mbarriers.
+        for at, access in enumerate(self.accesses):
+            if access.flight == "fetch":
+                self.fetches[access.barrier] = self.fetches.get(access.barrier, 0) | 1 << at
+        self.flights["fetch"] = sum(self.fetches.values())
         self.plain_writes = sum(
             1 << at for at, access in enumerate(self.accesses) if access.kind != READ and not access.proxy
         )
@@ -172,9 +177,7 @@ class _Graph:
                 self.nodes[end].following.append(head)
             return leaving
         found = list(accesses_of(op))
-        if not found and not isinstance(
-            op, (*_BARRIERS, gpu.FenceAsync, gpu.AsyncWait, gpu.WgmmaWait, gpu.TmaStoreWait)
-        ):
+        if not found and not isinstance(op, (*_BARRIERS, gpu.FenceAsync, gpu.MbarrierWait, *_WAITS)):
             return sources
         number = self._add(op, sources, depth)
         for access in found:
@@ -216,21 +219,19 @@ class _Graph:
             return attrs.evolve(state, pending=0)
         if isinstance(op, gpu.FenceAsync):
             return attrs.evolve(state, unfenced=0)
-        if isinstance(op, gpu.AsyncWait):
-            left = state.copies if op.pending else 0
+        if isinstance(op, gpu.MbarrierWait):
+            # What the engine has brought is seen by all who have waited for it.
+            return attrs.evolve(state, flying=state.flying & ~self.fetches.get(_allocation(op.barrier), 0))
+        if isinstance(op, _WAITS):
+            over = state.flying & self.flights[_FLIGHTS[type(op)]]
+            left = state.flying if op.pending else state.flying & ~over
             # A fence is of use only behind the wait.
-            unfenced = state.unfenced | state.copies & self.plain_writes
-            return attrs.evolve(state, pending=state.pending | state.copies, copies=left, unfenced=unfenced)
-        if isinstance(op, gpu.WgmmaWait):
-            left = state.products if op.pending else 0
-            return attrs.evolve(state, pending=state.pending | state.products, products=left)
+            unfenced = state.unfenced | over & self.plain_writes
+            return attrs.evolve(state, pending=state.pending | over, flying=left, unfenced=unfenced)
         made = sum(1 << at for at in node.accesses)
-        copies, products = made & self.flights["copy"], made & self.flights["matrix"]
+        flying = made & sum(self.flights.values())
         return _State(
-            state.pending | made & ~copies & ~products,
-            state.copies | copies,
-            state.products | products,
-            state.unfenced | made & self.plain_writes & ~copies,
+            state.pending | made & ~flying, state.flying | flying, state.unfenced | made & self.plain_writes & ~flying
         )
 
     def hazards_at(self, number: int, state: _State) -> Iterator[tuple[int, str]]:
@@ -240,11 +241,11 @@ class _Graph:
             conflicts = self.conflicts[at]
             for other in _bits(conflicts & state.pending):
                 yield other, "barrier"
-            if access.proxy and access.kind == READ:
+            if access.proxy:
                 for other in _bits(conflicts & state.unfenced):
                     yield other, "fence"
             # Of several buffers that are used in turn, another one may be under way.
-            for other in _bits(conflicts & (state.copies | state.products)):
+            for other in _bits(conflicts & state.flying):
                 if access.single and self.accesses[other].single:
                     yield other, "wait"
 
@@ -272,16 +273,30 @@ def _interval(buffer: Value) -> tuple[int, int, int]:
     return 0, 1 << 40, 2
 
 
+def _allocation(buffer: Value) -> Value:
+    """The allocation that a buffer is part of."""
+    while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView | gpu.LocalTrans):
+        buffer = buffer.op.buffer
+    return buffer
+
+
 def _access(
-    kind: str, buffer: Value, holder: Value | None = None, flight: str | None = None, proxy: bool = False
+    kind: str,
+    buffer: Value,
+    holder: Value | None = None,
+    flight: str | None = None,
+    proxy: bool = False,
+    barrier: Value | None = None,
 ) -> Access:
     start, end, count = _interval(buffer)
     who: tuple[int, SharedType, Layout] | None = None
     type_ = holder.type if holder is not None else None
     if isinstance(type_, TensorType) and type_.layout is not None and not any(type_.layout.free[1:]):
         assert isinstance(buffer.type, SharedType)
-        who = (start, attrs.evolve(buffer.type, count=1), type_.layout)
-    return Access(kind, start, end, who, flight, proxy, count == 1)
+        # Matrices are moved by the lanes of a warp together, so that a place has not one thread.
+        if matrix_view(type_.layout, buffer.type.offsets, buffer.type.element.bytes) is None:
+            who = (start, attrs.evolve(buffer.type, count=1), type_.layout)
+    return Access(kind, start, end, who, flight, proxy, count == 1, None if barrier is None else _allocation(barrier))
 
 
 def accesses_of(op: Op) -> Iterator[Access]:
@@ -305,8 +320,10 @@ def accesses_of(op: Op) -> Iterator[Access]:
         for operand in (op.a, op.b):
             if isinstance(operand.type, SharedType):
                 yield _access(READ, operand)
+    elif isinstance(op, gpu.TmaLoad):
+        yield _access(WRITE, op.buffer, flight="fetch", proxy=True, barrier=op.barrier)
     elif isinstance(op, gpu.TmaStore):
-        yield _access(READ, op.buffer, proxy=True)
+        yield _access(READ, op.buffer, flight="bring", proxy=True)
 
 
 # The passes.

@@ -9,15 +9,14 @@
 Scalars are added before ranges, so that what changes in a loop is one pointer. An element is inside where its index is
 below the size as unsigned numbers: then it is neither negative nor too large, whatever the sum of i32 did.
 
-A descriptor that a kernel takes becomes its base, sizes and strides, but for the last stride, which is 1
-(`descriptor_parameters`). One that a loop, a branch or a block carries becomes its parts as well.
+A descriptor that a kernel takes becomes its base, sizes and strides, but for the last stride, which is 1, and the
+tensor map for the accesses that the copy engine does (`tma.py`), which stay as they are. One that a loop, a branch or a
+block carries becomes its parts as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import attrs
+from collections.abc import Container, Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
@@ -40,36 +39,16 @@ from ziggurat.codemodel.types import (
 from ziggurat.transforms.simplify import dce
 
 
-@attrs.frozen
-class Part:
-    """What a parameter of the lowered kernel takes: the argument of this index, or `part` of it if it is a descriptor:
-    "base", "shape0", "stride0" (in elements) and so on."""
+def lower_descriptors(module: core.Module, kept: Container[Value] = ()) -> core.Module:
+    """The prepared module with pointers instead of descriptors, but for the accesses whose results are `kept`.
 
-    argument: int
-    part: str = ""
-
-
-def descriptor_parameters(types: Sequence[Type]) -> list[Part]:
-    """For each parameter that a kernel with parameters of these types has after `lower_descriptors`, what it takes."""
-    parts: list[Part] = []
-    for index, type_ in enumerate(types):
-        if isinstance(type_, DescriptorType):
-            rank = len(type_.block)
-            names = ["base", *(f"shape{axis}" for axis in range(rank)), *(f"stride{axis}" for axis in range(rank - 1))]
-            parts += [Part(index, name) for name in names]
-        else:
-            parts.append(Part(index))
-    return parts
-
-
-def lower_descriptors(module: core.Module, paddings: Mapping[int, Padding] | None = None) -> core.Module:
-    """The prepared module without descriptors. `paddings` has those of the kernel's arguments that are not zero.
-
-    Raises `InternalError` where descriptors of unlike padding meet.
+    Those go through descriptors that are the kernel's own parameters. Each of these becomes the tensor map, if an
+    access is kept, and the base, sizes and strides, if one is not; `parts` of the function says which parameter is
+    what. Raises `InternalError` where descriptors of unlike padding meet.
     """
     if not any(isinstance(value.type, DescriptorType) for op in module.walk() for value in _values(op)):
         return module
-    lowering = _Lowering(dict(paddings or {}))
+    lowering = _Lowering(kept)
     made = dce(transform(module, lowering.rewrite, pass_name="descriptors"))
     assert isinstance(made, core.Module)
     return made
@@ -132,8 +111,9 @@ def _agree(op: Op, first: Sequence[Padding], second: Sequence[Padding]) -> None:
 class _Lowering:
     """The transformer, and the paddings of the descriptors that each loop or block takes."""
 
-    def __init__(self, arguments: dict[int, Padding]) -> None:
-        self.arguments = arguments
+    def __init__(self, kept: Container[Value]) -> None:
+        self.kept = kept
+        self.maps: dict[Value, Value] = {}  # The tensor map of a parameter, for the accesses that are kept.
         self.carried: list[list[Padding]] = []  # Of the loops around, from the outside.
         self.blocks: dict[object, list[Padding]] = {}
 
@@ -155,6 +135,8 @@ class _Lowering:
                 return self._jump(builder, op, operands)
             case core.TupleLoad() if isinstance(made := operands[0], OpResult) and isinstance(made.op, core.MakeTuple):
                 return made.op.operands[op.index]
+            case tt.DescriptorLoad() | tt.DescriptorStore() if op.result in self.kept:
+                return builder.copy(op, (self.maps[op.descriptor], *operands[1:]))
             case tt.DescriptorLoad():
                 return _load(builder, op, operands)
             case tt.DescriptorStore():
@@ -164,38 +146,53 @@ class _Lowering:
 
     def _function(self, builder: Rewriter, op: tt.Func) -> Outcome:
         old = op.body
-        types = [parameter.type for parameter in old.parameters]
-        known: Sequence[int] = op.divisibility or (1,) * len(types)
-        new_types: list[Type] = []
+        known: Sequence[int] = op.divisibility or (1,) * len(old.parameters)
+        types: list[Type] = []
         divisibility: list[int] = []
-        for type_, number in zip(types, known, strict=True):
-            expanded = _expanded(type_)
-            if isinstance(type_, DescriptorType):
+        parts: list[str] = []
+        for number, (parameter, divisor) in enumerate(zip(old.parameters, known, strict=True)):
+            type_ = parameter.type
+            if not isinstance(type_, DescriptorType):
+                types.append(type_)
+                divisibility.append(divisor)
+                parts.append(str(number))
+                continue
+            through_map = [user.result in self.kept for user in parameter.uses]
+            if any(through_map) or not through_map:
+                types.append(type_)
+                divisibility.append(1)
+                parts.append(f"{number}.map")
+            if not all(through_map):
                 # The host has seen to it: the base and all strides but the last are multiples of 16 bytes.
                 rank, even = len(type_.block), max(1, 16 // type_.element.bytes)
-                new_types += expanded[:-1]
+                types += _expanded(type_)[:-1]
                 divisibility += [16, *[1] * rank, *[even] * (rank - 1)]
-            else:
-                new_types.append(type_)
-                divisibility.append(number)
-        inner = Rewriter.over(Builder.root(new_types, old.yield_type), builder.transformers, builder.pass_name)
+                parts += [f"{number}.base", *(f"{number}.shape{axis}" for axis in range(rank))]
+                parts += [f"{number}.stride{axis}" for axis in range(rank - 1)]
+        inner = Rewriter.over(Builder.root(types, old.yield_type), builder.transformers, builder.pass_name)
         inner.location = op.location
-        given = list(inner.parameters)
-        for index, parameter in enumerate(old.parameters):
-            count = len(_expanded(parameter.type))
-            if isinstance(parameter.type, DescriptorType):
-                mine: list[Value] = [given.pop(0) for _ in range(count - 1)]
+        given = dict(zip(parts, inner.parameters, strict=True))
+        for number, parameter in enumerate(old.parameters):
+            if not isinstance(parameter.type, DescriptorType):
+                inner[parameter] = given[str(number)]
+                continue
+            if f"{number}.map" in given:
+                self.maps[parameter] = given[f"{number}.map"]
+            if f"{number}.base" in given:
+                mine: list[Value] = [value for part, value in given.items() if part.startswith(f"{number}.")]
+                mine = [value for value in mine if value is not self.maps.get(parameter)]
                 mine.append(inner.add(arith.ConstantOp(1, i64)))
-                padding = self.arguments.get(index, Padding.ZERO)
+                padding = Padding(parameter.type.padding)
                 (inner[parameter],) = _joined(inner, [parameter.type], mine, [padding])
             else:
-                inner[parameter] = given.pop(0)
+                inner[parameter] = self.maps[parameter]
         self._all_blocks(inner, old)
         made = tt.Func(
             op.sym_name,
             inner.finish(),
             divisibility=tuple(divisibility) if any(number > 1 for number in divisibility) else (),
             noinline=op.noinline,
+            parts=tuple(parts) if len(parts) != len(old.parameters) or any("." in part for part in parts) else (),
         )
         return builder.add(made, op.location)
 

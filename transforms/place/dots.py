@@ -125,7 +125,7 @@ def fma_layout(shape: tuple[int, ...], num_warps: int) -> Layout:
 
 def anchors(module: Op, target: str, num_warps: int) -> Callable[[Op], Layout | None]:
     """For the layout assignment: the layout of the result of each dot of a module, None of other ops."""
-    rows_first = _is_chained(module)
+    rows_first = is_chained(module)
 
     def anchor(op: Op) -> Layout | None:
         return way_of(op, target, num_warps, rows_first=rows_first).layout if isinstance(op, tt.Dot) else None
@@ -139,7 +139,7 @@ def place_dots(module: Op) -> Op:
     Every value keeps its type, so its uses do not change.
     """
     assert isinstance(module, gpu.Module)
-    rows_first = _is_chained(module)
+    rows_first = is_chained(module)
 
     def placed(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, tt.Dot):
@@ -249,7 +249,8 @@ def _first(builder: Builder, way: Way, value: Value) -> Value:
     assert way.unit is not None and way.warps is not None
     shape = (type_.shape[0], type_.shape[1])
     fragment = operand_a(way.unit, shape, way.warps)
-    if way.unit.pack * _scalar(type_).bits != 32 or moved(_layout(value), fragment, type_.numel) is not None:
+    in_registers = block_axis(value) is None and moved(_layout(value), fragment, type_.numel) is not None
+    if way.unit.pack * _scalar(type_).bits != 32 or in_registers:
         return _laid(builder, value, fragment)
     return _in_panels(builder, value, 1, 64 if way.kind == "wgmma" else shape[0])
 
@@ -270,22 +271,25 @@ def _second(builder: Builder, way: Way, value: Value) -> Value:
 def _in_panels(builder: Builder, value: Value, k_axis: int, per_instruction: int) -> Value:
     """A buffer for wgmma that holds the tensor, with the neighbours together that each thread has together."""
     type_ = _tensor(value)
-    panels = panels_of_tensor(type_, k_axis, per_instruction)
+    inner = block_axis(value)
+    panels = panels_of_tensor(type_, k_axis, per_instruction, None if inner is None else inner == k_axis)
     shape = (type_.shape[0], type_.shape[1])
     return _stored(builder, value, panels.offsets(shape, k_axis, _scalar(type_).bytes), panels.alignment)
 
 
-def panels_of_tensor(type_: TensorType, k_axis: int, per_instruction: int) -> Panels:
-    """How an operand of wgmma lies in shared memory when it comes from registers in this layout.
+def panels_of_tensor(type_: TensorType, k_axis: int, per_instruction: int, k_major: bool | None = None) -> Panels:
+    """How an operand of wgmma lies in shared memory when it comes from registers in this layout, if not `k_major` says.
 
     Only elements of 16 bits may have their neighbours along m or n.
     """
     assert type_.layout is not None
     size = _scalar(type_).bytes
     shape = (type_.shape[0], type_.shape[1])
-    along_k, across = (type_.layout.contiguous(shape, axis) for axis in (k_axis, 1 - k_axis))
+    if k_major is None:
+        along_k, across = (type_.layout.contiguous(shape, axis) for axis in (k_axis, 1 - k_axis))
+        k_major = along_k >= across
     found: Panels | None = None
-    if size == 2 and across > along_k:
+    if size == 2 and not k_major:
         found = panels_for(shape, k_axis, size, k_major=False, per_instruction=per_instruction)
     found = found or panels_for(shape, k_axis, size, k_major=True, per_instruction=per_instruction)
     assert found is not None, "k is long enough for the narrowest panels"
@@ -326,7 +330,7 @@ def _cast(builder: Builder, value: Value, element: ScalarType) -> Value:
     return builder.add((arith.ExtF if before.bits < element.bits else arith.TruncF)(value, wanted))
 
 
-def _is_chained(module: Op) -> bool:
+def is_chained(module: Op) -> bool:
     """Whether the first operand of a dot comes from another dot: then each warp should have whole rows of both."""
     return any(isinstance(op, tt.Dot) and _from_dot(op.a) for op in module.walk())
 
@@ -343,6 +347,16 @@ def _from_dot(value: Value) -> bool:
             return True
         work += value.op.operands
     return False
+
+
+def block_axis(value: Value) -> int | None:
+    """The axis along which a block that the copy engine brings has its neighbours in memory; None of other tensors."""
+    if not isinstance(value, OpResult):
+        return None
+    if isinstance(value.op, tt.Trans):
+        inner = block_axis(value.op.value)
+        return None if inner is None else list(value.op.order).index(inner)
+    return 1 if isinstance(value.op, tt.DescriptorLoad) else None
 
 
 def _is_zero(value: Value) -> bool:

@@ -16,6 +16,7 @@ from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.place.tma import engine_accesses, lower_engine
 from ziggurat.transforms.simplify import cse, dce
 
 
@@ -35,9 +36,9 @@ def _assign(op: Op, options: PlaceOptions) -> Op:
     return assign(op, options.num_warps, options.target, anchors(op, options.target, options.num_warps))
 
 
-def _descriptors(op: Op, _: PlaceOptions) -> Op:
+def _descriptors(op: Op, options: PlaceOptions) -> Op:
     assert isinstance(op, core.Module)
-    return lower_descriptors(op)
+    return lower_descriptors(op, engine_accesses(op, options.target, options.num_warps))
 
 
 Step = Callable[[Op, PlaceOptions], Op]
@@ -52,6 +53,8 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("cse", lambda op, _: cse(op)),
     ("dce", lambda op, _: dce(op)),
     ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
+    # What no loop brings ahead.
+    ("tma", lambda op, _: lower_engine(op)),
     ("lower", lambda op, _: lower(op)),
     ("dce", lambda op, _: dce(op)),
     # Offsets decide which accesses conflict, so allocation comes before the barriers.

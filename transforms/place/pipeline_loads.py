@@ -12,61 +12,37 @@ for its own copies, then begins those of the iteration that many ahead, into the
 read. One barrier between the two, which `barriers` finds, orders both. Where there is no such iteration the copies'
 masks are false. What the addresses are computed from is carried a second time, ahead by as many iterations.
 
-A load is pipelined where a copy does the same: it goes only into buffers, at least 4 bytes at a time; what masks leave
-out is undefined or zero; its address follows from what the loop carries; and nothing in the loop writes memory.
+Blocks come by the copy engine: mbarriers tell when, one for each buffer, whose phase is carried beside the buffer's
+number `%r`. Then the last product of an iteration need not be complete at its end:
+
+    scf.for … (%i, %acc) {                            scf.for … (%i, %acc, %r, %phase, %q) {
+        …                                                 gpu.mbarrier_wait %full[%r] %phase;
+        %d = gpu.wgmma %b … %acc;          becomes        %d = gpu.wgmma %buffers[%r] … %acc;
+        %e = gpu.wgmma_wait %d @0;                        %e = gpu.wgmma_wait %d @1;
+        scf.yield %e;                                     gpu.mbarrier_expect %full[before %r] …;
+                                                          gpu.tma_load %0 %buffers[before %r] … %q;
+                                                          scf.yield %e …;
+
+The product of the iteration before is complete behind the wait for all but one, so its buffer can be filled again. In
+attention's loop, that is the wait for the product of queries and keys. What is pipelined is `pipeline_plan`'s affair.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import attrs
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
-from ziggurat.codemodel.layout import bits_of, combine, inverted
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, i1, i32, i64, with_element
+from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, i1, i32, with_element
 from ziggurat.transforms.place.allocate import limit_of
-from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
+from ziggurat.transforms.place.pipeline_plan import Plan, planned
+from ziggurat.transforms.place.tma import forget_mbarriers, mbarriers
 
-_READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma)
-_COPIED_BYTES = (4, 8, 16)  # What one cp.async moves.
 _KEPT_BYTES = 8192  # Shared memory that is left to what the lowering needs.
-
-Uses = Mapping[Value, tuple[Op, ...]]
-
-
-@attrs.frozen(eq=False)
-class _Copy:
-    """A load that becomes copies: through `transposed`, stored by `store` to `buffer`, `width` elements at a time."""
-
-    load: tt.Load
-    transposed: tuple[tt.Trans, ...]
-    store: gpu.LocalStore
-    buffer: gpu.LocalAlloc
-    width: int
-
-
-@attrs.frozen(eq=False)
-class _Plan:
-    """How a loop is pipelined.
-
-    `ahead` are the ops that compute the addresses and what they need of the next iteration, in order; `carried` the
-    numbers of the carried values that they start from.
-    """
-
-    copies: tuple[_Copy, ...]
-    stages: int
-    step: int
-    ahead: tuple[Op, ...]
-    carried: tuple[int, ...]
-
-    @property
-    def distance(self) -> int:
-        """By how many iterations the copies are ahead."""
-        return self.stages - 1
 
 
 def pipeline_loads(module: Op, num_stages: int) -> Op:
@@ -76,15 +52,16 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
     """
     assert isinstance(module, gpu.Module)
     uses = module.use_map()
-    # Other buffers, such as those of operands that the loop does not change, need their place as well.
-    limit = limit_of(module.target) - _KEPT_BYTES
-    limit -= sum(_shared(op).bytes for op in module.walk() if isinstance(op, gpu.LocalAlloc))
-    plans = {
-        op.result: plan
-        for op in module.walk()
-        if isinstance(op, scf.For)
-        and (plan := _planned(op, op.num_stages if op.num_stages is not None else num_stages, uses, limit)) is not None
-    }
+    allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
+    plans: dict[Value, Plan] = {}
+    for op in module.walk():
+        if isinstance(op, scf.For):
+            # Other buffers, such as those of operands that the loop does not change, need their place as well.
+            others = sum(_shared_type(alloc).bytes for alloc in allocs if _lives_with(alloc, op))
+            limit = limit_of(module.target) - _KEPT_BYTES - others
+            plan = planned(op, op.num_stages if op.num_stages is not None else num_stages, uses, limit)
+            if plan is not None:
+                plans[op.result] = plan
     if not plans:
         return module
 
@@ -98,145 +75,18 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
     return transform(module, pipelined, pass_name="pipeline_loads")
 
 
-# What can be pipelined.
-
-
-def _planned(loop: scf.For, num_stages: int, uses: Uses, limit: int) -> _Plan | None:
-    """How to pipeline a loop with up to `limit` bytes for further buffers."""
-    step = _constant(loop.step)
-    if num_stages < 2 or not step or loop.start.type not in (i32, i64) or len(loop.body.blocks) != 1:
-        return None
-    if not all(isinstance(op, core.TupleLoad) for op in uses.get(loop.result, ())) and len(loop.initial) > 1:
-        return None
-    if any(_orders_memory(op) for op in loop.body.entry.ops):
-        return None
-    copies = [copy for op in loop.body.entry.ops if (copy := _copy_of(op, uses)) is not None]
-    stores = {copy.store.result for copy in copies}
-    copies = [copy for copy in copies if _only_stored(copy.load, uses, stores)]
-    traced = [(copy, found) for copy in copies if (found := _ahead(loop, _addresses(copy))) is not None]
-    if not traced:
-        return None
-    ahead = {op.result for _, (ops, _) in traced for op in ops}
-    carried = sorted({number for _, (_, numbers) in traced for number in numbers})
-    each = sum(_shared(copy.buffer).bytes for copy, _ in traced)
-    stages = min(num_stages, limit // each + 1)
-    if stages < 2 or abs(step) * stages >= 1 << 30:
-        return None
-    in_order = tuple(op for op in loop.body.entry.ops if op.result in ahead)
-    return _Plan(tuple(copy for copy, _ in traced), stages, step, in_order, tuple(carried))
-
-
-def _orders_memory(op: Op) -> bool:
-    """Whether a load may not be moved before this op, which stands in the loop."""
-    for inner in op.walk():
-        if inner.NAME.startswith("gpu.") and not isinstance(inner, gpu.TmaStore):
-            continue
-        if isinstance(inner, tt.Barrier | tt.Call) or (not inner.bodies and may_write(inner)):
-            return True
-    return False
-
-
-def _copy_of(op: Op, uses: Uses) -> _Copy | None:
-    """How the tensor that an op stores to a buffer can be copied there instead."""
-    if not isinstance(op, gpu.LocalStore) or not isinstance(op.buffer, OpResult):
-        return None
-    alloc, block = op.buffer.op, op.parent
-    if not isinstance(alloc, gpu.LocalAlloc) or alloc.parent is not block or _shared(alloc).count != 1:
-        return None
-    users = [user for user in uses[op.buffer] if user is not op]
-    if not all(isinstance(user, _READERS) and user.parent is block for user in users):
-        return None
-    transposed: list[tt.Trans] = []
-    value = op.value
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Trans) and value.op.parent is block:
-        transposed.append(value.op)
-        value = value.op.value
-    if not isinstance(value, OpResult) or not isinstance(value.op, tt.Load) or value.op.parent is not block:
-        return None
-    load = value.op
-    element = _shared(alloc).element
-    if load.volatile or load.cache is tt.CacheModifier.CV or element == i1 or not _is_nothing(load.other):
-        return None
-    width = _width(op, load.width)
-    if width * element.bytes not in _COPIED_BYTES:
-        return None
-    return _Copy(load, tuple(reversed(transposed)), op, alloc, width)
-
-
-def _width(store: gpu.LocalStore, width: int) -> int:
-    """How many of the neighbours that a load takes together are neighbours in the buffer, too."""
-    assert isinstance(store.value.type, TensorType) and store.value.type.layout is not None
-    places = inverted(_type(store.buffer).offsets)
-    bases = store.value.type.layout.registers[: bits_of(width)]
-    together = 0
-    while together < len(bases) and combine(places, bases[together]) == 1 << together:
-        together += 1
-    return 1 << together
-
-
-def _only_stored(value: Op, uses: Uses, stores: Container[Value]) -> bool:
-    """Whether a load goes nowhere but into the buffers."""
-    return all(
-        _only_stored(user, uses, stores) if isinstance(user, tt.Trans) else user.result in stores
-        for user in uses.get(value.result, ())
+def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
+    """Whether a buffer may be needed while a loop runs: it is made in it, or in a block that the loop is in as well."""
+    return any(alloc.parent is block for block in _blocks_around(loop)) or any(
+        block is loop.body.entry for block in _blocks_around(alloc)
     )
 
 
-def _addresses(copy: _Copy) -> list[Value]:
-    return [copy.load.ptr] if copy.load.mask is None else [copy.load.ptr, copy.load.mask]
-
-
-def _ahead(loop: scf.For, wanted: Sequence[Value]) -> tuple[list[Op], set[int]] | None:
-    """The ops of a loop that compute these values, and their like in later iterations, from what it carries.
-
-    None where they may not be run ahead.
-    """
-    block = loop.body.entry
-    yielded = block.terminator.operands
-    ops: dict[Value, Op] = {}
-    carried: set[int] = set()
-    work = list(wanted)
-    while work:
-        value = work.pop()
-        if value.block is not block or value in ops:
-            continue
-        if isinstance(value, BlockParameter):
-            number = loop.body.parameters.index(value) - 1
-            if number >= 0 and number not in carried:
-                carried.add(number)
-                work.append(yielded[number])
-            continue
-        assert isinstance(value, OpResult)
-        op = value.op
-        if not is_pure(op) or op.bodies or may_trap(op):
-            return None
-        ops[value] = op
-        work += op.operands
-    return list(ops.values()), carried
-
-
-def _is_nothing(other: Value | None) -> bool:
-    """Whether what a load gives for false masks is undefined, or zeros."""
-    while isinstance(other, OpResult) and isinstance(other.op, tt.Splat | tt.Broadcast | gpu.ConvertLayout):
-        other = other.op.value
-    if other is None:
-        return True
-    if not isinstance(other, OpResult) or not isinstance(other.op, arith.ConstantOp):
-        return False
-    return str(other.op.value) in ("0", "0.0")  # Not -0.0, whose bits are others.
-
-
-def _constant(value: Value) -> int | None:
-    return value.op.value if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) else None
-
-
-def _type(value: Value) -> SharedType:
-    assert isinstance(value.type, SharedType)
-    return value.type
-
-
-def _shared(alloc: gpu.LocalAlloc) -> SharedType:
-    return _type(alloc.result)
+def _blocks_around(op: Op) -> Iterator[Block]:
+    owner: Op | None = op
+    while owner is not None and owner.parent is not None:
+        yield owner.parent
+        owner = owner.parent.parent.parent
 
 
 # The new loop.
@@ -245,7 +95,7 @@ def _shared(alloc: gpu.LocalAlloc) -> SharedType:
 class _Loop:
     """Writes a pipelined loop, what comes before it and after it."""
 
-    def __init__(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...], plan: _Plan) -> None:
+    def __init__(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...], plan: Plan) -> None:
         self.builder = builder
         self.loop = loop
         self.plan = plan
@@ -255,9 +105,13 @@ class _Loop:
         self.index: ScalarType = loop.start.type
         self.buffers: dict[Value, Value] = {}
         for copy in plan.copies:
-            type_ = attrs.evolve(_shared(copy.buffer), count=plan.stages)
+            type_ = attrs.evolve(_shared_type(copy.buffer), count=plan.stages)
             made = builder.add(gpu.LocalAlloc(type_, alignment=copy.buffer.alignment), copy.buffer.location)
             self.buffers[copy.buffer.result] = made
+        self.groups = plan.groups()
+        made = mbarriers(builder, len(self.groups), plan.stages) if self.groups else []
+        self.full = dict(zip(self.groups, made, strict=True))
+        self.copied = [copy for copy in plan.copies if not copy.by_engine]
 
     def made(self) -> Value:
         """Add everything to the builder; the value that stands for the loop's result."""
@@ -266,7 +120,8 @@ class _Loop:
         for number in range(plan.distance):
             ahead = self._begin(builder, self.start, number, ahead, _number(builder, number, i32))
         own = [value.type for value in self.initial]
-        initial = [*self.initial, _number(builder, 0, i32), *ahead]
+        turns = [_number(builder, 0, i32)] * (2 if self.groups else 1)
+        initial = [*self.initial, *turns, *ahead]
         types = [value.type for value in initial]
         nested = builder.nested([self.index, *types], scf.packed(types))
         inner = Rewriter.over(nested, builder.transformers, builder.pass_name, builder.caller)
@@ -274,37 +129,65 @@ class _Loop:
         index, *carried = inner.parameters
         for old, new in zip(loop.body.parameters, [index, *carried[: len(own)]], strict=True):
             inner[old] = new
-        self._body(inner, index, carried[len(own)], carried[len(own) + 1 :])
+        rest = len(own) + len(turns)
+        self._body(inner, index, carried[len(own) : rest], carried[rest:])
         options = dict(loop.attributes)
         made = builder.add(scf.For(self.start, self.stop, self.step, initial, inner.finish(), **options), loop.location)
-        # The copies of the last iterations, which copied nothing, still hold the buffers.
-        builder.add(gpu.AsyncWait(0))
-        return builder.add(core.TupleLoad(made, 0)) if len(own) == 1 else made
+        if self.copied:
+            # The copies of the last iterations, which copied nothing, still hold the buffers.
+            builder.add(gpu.AsyncWait(0))
+        if self.groups:
+            forget_mbarriers(builder, self.full.values())
+        return self._result(made, own)
 
-    def _body(self, inner: Rewriter, index: Value, turn: Value, ahead: Sequence[Value]) -> None:
-        plan, loop = self.plan, self.loop
-        inner.add(gpu.AsyncWait(plan.distance - 1))
-        if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops):
-            # What this thread has copied is for the matrix units, behind the barrier that follows.
-            inner.add(gpu.FenceAsync())
+    def _result(self, made: Value, own: Sequence[Type]) -> Value:
+        """What stands for the loop's result, with the product that is under way at its end complete."""
+        builder, late = self.builder, self.plan.late
+        if late is None:
+            return builder.add(core.TupleLoad(made, 0)) if len(own) == 1 else made
+        values = [builder.add(core.TupleLoad(made, at)) for at in range(len(own))]
+        values[late.position] = builder.add(gpu.WgmmaWait(values[late.position], 0))
+        return values[0] if len(own) == 1 else builder.add(core.MakeTuple(values))
+
+    def _body(self, inner: Rewriter, index: Value, turns: Sequence[Value], ahead: Sequence[Value]) -> None:
+        plan, loop, late = self.plan, self.loop, self.plan.late
+        turn = turns[0]
+        if self.copied:
+            inner.add(gpu.AsyncWait(plan.distance - 1))
+            if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops):
+                # What this thread has copied is for the matrix units, behind the barrier that follows.
+                inner.add(gpu.FenceAsync())
         first, last = _number(inner, 0, i32), _number(inner, plan.distance, i32)
         one = _number(inner, 1, i32)
         at_first = inner.add(arith.CmpI(turn, first, arith.IntPredicate.EQ))
         before = inner.add(arith.Select(at_first, last, inner.add(arith.SubI(turn, one))))
-        ahead = self._begin(inner, index, plan.distance, ahead, before)
+        if late is None:
+            ahead = self._begin(inner, index, plan.distance, ahead, before)
         gone = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
         gone |= _superfluous_fences(loop, gone)
         *ops, end = loop.body.entry.ops
         for op in ops:
             if op.result in gone:
                 continue
+            if op.result in self.full:
+                inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(self.full[op.result], turn)), turns[1]))
             if op.result in self.buffers:
                 inner[op.result] = inner.add(gpu.LocalView(self.buffers[op.result], turn), op.location)
+            elif late is not None and op is late.wait:
+                inner[op.result] = inner[late.wait.value]
             else:
                 inner.rewrite(op)
+            if late is not None and op is late.covered:
+                value = late.wait.value if late.chained else loop.body.parameters[late.position + 1]
+                inner[value] = inner.add(gpu.WgmmaWait(inner[value], int(late.chained)), late.wait.location)
+                ahead = self._begin(inner, index, plan.distance, ahead, before)
         at_last = inner.add(arith.CmpI(turn, last, arith.IntPredicate.EQ))
-        following = inner.add(arith.Select(at_last, first, inner.add(arith.AddI(turn, one))))
-        inner.add(scf.Yield([*(inner[value] for value in end.operands), following, *ahead]), end.location)
+        following = [inner.add(arith.Select(at_last, first, inner.add(arith.AddI(turn, one))))]
+        if self.groups:
+            # The mbarriers' phases take turns, too.
+            wraps = inner.add(arith.Select(at_last, one, first))
+            following.append(inner.add(arith.XOrI(turns[1], wraps)))
+        inner.add(scf.Yield([*(inner[value] for value in end.operands), *following, *ahead]), end.location)
 
     def _begin(
         self, builder: Rewriter, index: Value, distance: int, ahead: Sequence[Value], turn: Value
@@ -327,7 +210,17 @@ class _Loop:
 
         for op in plan.ahead:
             known[op.result] = builder.add(rebuilt(op, [new(value) for value in op.operands], ()), op.location)
-        for copy in plan.copies:
+        for reader, copies in self.groups.items():
+            full = builder.add(gpu.LocalView(self.full[reader], turn))
+            total = sum(_shared_type(copy.buffer).bytes for copy in copies)
+            builder.add(gpu.MbarrierExpect(full, goes_on, bytes=total))
+            for copy in copies:
+                assert isinstance(copy.load, tt.DescriptorLoad)
+                view = builder.add(gpu.LocalView(self.buffers[copy.buffer.result], turn))
+                offsets = [new(offset) for offset in copy.load.offsets]
+                builder.add(gpu.TmaLoad(new(copy.load.descriptor), view, full, goes_on, offsets), copy.load.location)
+        for copy in self.copied:
+            assert isinstance(copy.load, tt.Load)
             pointers = new(copy.load.ptr)
             given = new(copy.load.mask) if copy.load.mask is not None else None
             mask = _masked(builder, pointers, given, goes_on)
@@ -335,7 +228,8 @@ class _Loop:
                 pointers, mask = (builder.add(tt.Trans(value, step.order)) for value in (pointers, mask))
             view = builder.add(gpu.LocalView(self.buffers[copy.buffer.result], turn))
             builder.add(gpu.AsyncCopy(pointers, view, mask, width=copy.width), copy.load.location)
-        builder.add(gpu.AsyncCommit())
+        if self.copied:
+            builder.add(gpu.AsyncCommit())
         yielded = body.entry.terminator.operands
         return [new(yielded[number]) for number in plan.carried]
 
@@ -381,3 +275,8 @@ def _superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:
 
 def _number(builder: Builder, value: int, type_: Type) -> Value:
     return builder.add(arith.ConstantOp(value, type_))
+
+
+def _shared_type(alloc: gpu.LocalAlloc) -> SharedType:
+    assert isinstance(alloc.type, SharedType)
+    return alloc.type

@@ -26,7 +26,9 @@ def relaid(func: tt.Func, plan: Plan, target: str, num_warps: int) -> gpu.Module
     inside = Builder.root([p.type for p in func.body.parameters], func.body.yield_type)
     rebuilding.define(func.body.parameters, [(i, None) for i in range(len(inside.parameters))], inside.parameters)
     rebuilding.blocks(inside, func.body)
-    outside.add(tt.Func(func.sym_name, inside.finish(), divisibility=func.divisibility), func.location)
+    outside.add(
+        tt.Func(func.sym_name, inside.finish(), divisibility=func.divisibility, parts=func.parts), func.location
+    )
     outside.add(core.Unreachable())
     return gpu.Module(target, num_warps, outside.finish())
 

@@ -12,9 +12,9 @@ from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.errors import VerifyError
-from ziggurat.codemodel.types import DescriptorType, f16, f32, i32
+from ziggurat.codemodel.types import DescriptorType, f32
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.descriptors import Part, descriptor_parameters, lower_descriptors
+from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.prepare import prepare
 
 
@@ -112,23 +112,41 @@ TAKING = """module ()void -> { tt.func @"f" @divisibility=[1, 16, 1]
 @pytest.mark.parametrize("padding", Padding)
 def test_a_kernel_takes_the_parts_of_a_descriptor(padding: Padding) -> None:
     text = TAKING.replace("descriptor<x2, x4, f32>", str(DescriptorType((2, 4), f32, padding.value)))
-    made = lower_descriptors(zg.parse(text), {1: padding})
+    made = lower_descriptors(zg.parse(text))
     verify(made)
     (func,) = made.functions().values()
     assert isinstance(func, tt.Func)
     assert [str(p.type) for p in func.body.parameters] == ["i32", "ptr<f32>", "i32", "i32", "i64", "ptr<f32>"]
     assert func.divisibility == (1, 16, 1, 1, 4, 1)
+    assert func.parts == ("0", "1.base", "1.shape0", "1.shape1", "1.stride0", "2")
     x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros(8, np.float32)
     run(made, None, (1,), [2, x, 3, 4, 4, y])
     outside = np.nan if padding is Padding.NAN else 0
     np.testing.assert_array_equal(y, [10, 11, outside, outside, *[outside] * 4])
 
 
-def test_parameters_say_what_they_take() -> None:
-    found = descriptor_parameters([i32, DescriptorType((2, 4), f16), f32])
-    assert found == [
-        Part(0), Part(1, "base"), Part(1, "shape0"), Part(1, "shape1"), Part(1, "stride0"), Part(2),
-    ]  # fmt: skip
+def test_an_access_that_is_kept_goes_through_the_tensor_map() -> None:
+    model = zg.parse(TAKING)
+    (load,) = (op for op in model.walk() if isinstance(op, tt.DescriptorLoad))
+    made = lower_descriptors(model, {load.result})
+    verify(made)
+    (func,) = made.functions().values()
+    assert isinstance(func, tt.Func)
+    assert func.parts == ("0", "1.map", "2") and func.divisibility == ()
+    (kept,) = (op for op in made.walk() if isinstance(op, tt.DescriptorLoad))
+    assert kept.descriptor is func.body.parameters[1]
+
+
+def test_a_descriptor_that_is_used_in_both_ways_is_passed_in_both() -> None:
+    twice = TAKING.replace("tt.return", "tt.descriptor_store %d %v %n %n; tt.return")
+    model = zg.parse(twice)
+    (store,) = (op for op in model.walk() if isinstance(op, tt.DescriptorStore))
+    made = lower_descriptors(model, {store.result})
+    verify(made)
+    (func,) = made.functions().values()
+    assert isinstance(func, tt.Func)
+    assert func.parts == ("0", "1.map", "1.base", "1.shape0", "1.shape1", "1.stride0", "2")
+    assert func.divisibility == (1, 1, 16, 1, 1, 4, 1)
 
 
 def test_a_model_without_descriptors_is_left_alone() -> None:
