@@ -17,7 +17,8 @@ from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
-from ziggurat.transforms.place.swizzle import vector_bits
+from ziggurat.transforms.place.matrices import View, matrix_view, stores_matrices
+from ziggurat.transforms.place.swizzle import VECTOR, vector_bits
 
 POINTER = "ptr addrspace(3)"
 
@@ -100,6 +101,9 @@ def _words(size: int, count: int) -> tuple[int, int]:
 def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
     type_ = buffer_type(op.buffer)
     layout = layout_of(op.type)
+    view = matrix_view(layout, type_.offsets, type_.element.bytes)
+    if view is not None:
+        return load_matrices(emitter, emitter.scalar(op.buffer), type_, layout, view)
     places = Places(emitter, emitter.scalar(op.buffer), type_, layout)
     values: dict[int, str] = {}
     for group, pointer, offset in places.groups():
@@ -125,6 +129,10 @@ def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
     type_ = buffer_type(op.buffer)
     layout = layout_of(op.value.type)
     values = emitter.tensor(op.value)
+    view = matrix_view(layout, type_.offsets, type_.element.bytes)
+    if view is not None and emitter.capability >= 90 and stores_matrices(layout):
+        store_matrices(emitter, emitter.scalar(op.buffer), type_, view, values)
+        return
     owner = emitter.owner(layout)
     for group, pointer, offset in Places(emitter, emitter.scalar(op.buffer), type_, layout).groups():
         store_shared(emitter, pointer, offset, [values[register] for register in group], type_.element, owner)
@@ -159,6 +167,60 @@ def store_shared(
     constraints = ",".join(["r", *[register] * count, "b", "~{memory}"])
     arguments = [("i32", address), *((kind, item) for item in words), ("i1", mask)]
     emitter.asm("void", text, constraints, *arguments, effect=True)
+
+
+# Matrices of 8 rows of 16 bytes, moved by all lanes together.
+
+
+_Instruction = tuple[list[list[int]], str, int]
+
+
+def _matrices(emitter: Emitter, buffer: str, type_: SharedType, view: View) -> Iterator[_Instruction]:
+    """For each instruction: the registers of each of its words, the address of the lane's row, and an offset."""
+    row = bits_of(VECTOR // type_.element.bytes)
+    matrices, word = [1 << bit for bit in view.matrices], [1 << bit for bit in view.word]
+    for group, pointer, offset in Places(emitter, buffer, type_, view.layout, range(row)).groups():
+        first = combine([1 << bit for bit in view.rest], group[0] >> row)
+        words = [
+            [first | combine(matrices, matrix) | combine(word, index) for index in range(1 << len(word))]
+            for matrix in range(view.count)
+        ]
+        yield words, emitter.emit(f"ptrtoint {POINTER} {pointer} to i32"), offset
+
+
+def _instruction(name: str, view: View) -> str:
+    return f"{name}.sync.aligned.m8n8.x{view.count}{'.trans' if view.trans else ''}.shared.b16"
+
+
+def load_matrices(emitter: Emitter, buffer: str, type_: SharedType, layout: Layout, view: View) -> list[str]:
+    """A tensor by ldmatrix."""
+    scalar, count = type_.element, view.count
+    struct = "i32" if count == 1 else f"{{ {', '.join(['i32'] * count)} }}"
+    results = ", ".join(f"${number}" for number in range(count))
+    constraints = ",".join([*["=r"] * count, "r", "~{memory}"])
+    values: dict[int, str] = {}
+    for words, address, offset in _matrices(emitter, buffer, type_, view):
+        text = f"{_instruction('ldmatrix', view)} {{{results}}}, [${count} + {offset}];"
+        made = emitter.asm(struct, text, constraints, ("i32", address), effect=True)
+        parts = [made] if count == 1 else [emitter.emit(f"extractvalue {struct} {made}, {at}") for at in range(count)]
+        for registers, part in zip(words, parts, strict=True):
+            elements = unpack(emitter, [part], scalar.bytes, 4)
+            values |= {r: from_memory(emitter, e, scalar) for r, e in zip(registers, elements, strict=True)}
+    return [values[canonical(layout, register)] for register in range(layout.num_registers)]
+
+
+def store_matrices(emitter: Emitter, buffer: str, type_: SharedType, view: View, values: Sequence[str]) -> None:
+    """A tensor by stmatrix."""
+    scalar, count = type_.element, view.count
+    sources = ", ".join(f"${number + 1}" for number in range(count))
+    constraints = ",".join(["r"] * (count + 1) + ["~{memory}"])
+    for words, address, offset in _matrices(emitter, buffer, type_, view):
+        given: list[tuple[str, str]] = []
+        for registers in words:
+            (word,) = pack(emitter, [to_memory(emitter, values[r], scalar) for r in registers], scalar.bytes, 4)
+            given.append(("i32", word))
+        text = f"{_instruction('stmatrix', view)} [$0 + {offset}], {{{sources}}};"
+        emitter.asm("void", text, constraints, ("i32", address), *given, effect=True)
 
 
 # Asynchronous copies.

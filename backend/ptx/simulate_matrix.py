@@ -235,6 +235,27 @@ def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
     return result
 
 
+def _stmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    """The other way: each lane gives 32 bits of each matrix, which go where the lanes' addresses say."""
+    match = re.match(r"stmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16 \[\$\d+ \+ (\d+)\]", text)
+    assert match is not None, text
+    program.together("a matrix store")
+    addresses = operands[0].astype(np.int64) + int(match[3])
+    assert len(operands) == 1 + int(match[1]), text
+    for j, words in enumerate(operands[1:]):
+        for warp in range(0, program.threads, 32):
+            pairs = np.zeros((8, 4), np.uint32)
+            pairs[_GROUP, _MEMBER] = words[warp : warp + 32]
+            matrix = np.ascontiguousarray(pairs).view(np.uint16)
+            if match[2]:
+                matrix = np.ascontiguousarray(matrix.T)
+            rows = addresses[warp + 8 * j : warp + 8 * j + 8]
+            if (rows % 16).any():
+                raise SimulationError("a row of stmatrix is not aligned")
+            program.shared.store(rows, np.arange(warp + 8 * j, warp + 8 * j + 8), matrix.view(np.uint8))
+    return [np.zeros(0)]
+
+
 def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
     return operands[len(operands) // 2 :]
 
@@ -261,6 +282,7 @@ _KNOWN = {
     "wgmma.mma_async": _wgmma,
     "mma.sync": _mma,
     "ldmatrix": _ldmatrix,
+    "stmatrix": _stmatrix,
     "wgmma.wait_group": _wait,
     "fence.proxy.async": _fence,
     "cvt.rna.tf32": _round_tf32,

@@ -31,6 +31,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.place.combining import Stage, reduction_stages, scan_layout
+from ziggurat.transforms.place.matrices import conversion_buffer
 from ziggurat.transforms.place.shuffles import by_shuffles
 from ziggurat.transforms.place.swizzle import buffer_bases, row_major
 
@@ -44,8 +45,6 @@ def lower(module: Op) -> Op:
     num_warps = module.num_warps
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, gpu.ConvertLayout):
-            return converted(builder, operands[0], layout_in(op.type))
         if isinstance(op, tt.Reduce):
             return _reduce(builder, op, operands, num_warps)
         if isinstance(op, tt.Scan):
@@ -62,7 +61,18 @@ def lower(module: Op) -> Op:
             return _atomic(builder, op, operands, num_warps)
         return None
 
-    return transform(module, lowered, pass_name="lower")
+    made = transform(module, lowered, pass_name="lower")
+    if not any(isinstance(op, gpu.ConvertLayout) for op in made.walk()):
+        return made
+    # `stmatrix` came with Hopper.
+    stmatrix = int("".join(filter(str.isdigit, module.target))) >= 90
+
+    def crossing(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, gpu.ConvertLayout):
+            return None
+        return _across(builder, operands[0], layout_in(op.type), stmatrix)
+
+    return transform(made, crossing, pass_name="lower")
 
 
 def layout_in(type_: Type) -> Layout:
@@ -78,7 +88,14 @@ def placed(type_: Type, layout: Layout) -> TensorType:
 
 
 def converted(builder: Builder, value: Value, layout: Layout) -> Value:
-    """The tensor in another layout: in the registers of a thread, by shuffles, or through shared memory."""
+    """The tensor in another layout."""
+    if layout_in(value.type) == layout:
+        return value
+    return builder.add(gpu.ConvertLayout(value, placed(value.type, layout)))
+
+
+def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> Value:
+    """A conversion in the registers of a thread, by shuffles, or through shared memory."""
     type_ = value.type
     assert isinstance(type_, TensorType)
     source = layout_in(type_)
@@ -88,10 +105,10 @@ def converted(builder: Builder, value: Value, layout: Layout) -> Value:
     if moved(source, layout, type_.numel) is not None or by_shuffles(source, layout, type_.numel, size):
         return builder.add(gpu.ConvertLayout(value, placed(type_, layout)))
     if isinstance(type_.element, PtrType):
-        numbers = converted(builder, builder.add(tt.PtrToInt(value)), layout)
+        numbers = _across(builder, builder.add(tt.PtrToInt(value)), layout, stmatrix)
         return builder.add(tt.IntToPtr(numbers, placed(type_, layout)))
-    buffer = stored(builder, value, buffer_bases(source, layout, type_.numel, type_.element.bytes))
-    return builder.add(gpu.LocalLoad(buffer, placed(type_, layout)))
+    offsets = conversion_buffer(source, layout, type_.numel, size, stmatrix)
+    return builder.add(gpu.LocalLoad(stored(builder, value, offsets), placed(type_, layout)))
 
 
 def stored(builder: Builder, value: Value, offsets: tuple[int, ...]) -> Value:

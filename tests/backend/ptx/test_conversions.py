@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ziggurat.backend.ptx.assemble import to_llvm
+from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
+from ziggurat.backend.ptx.assemble import assemble, to_llvm
+from ziggurat.backend.ptx.emitter import Options
 from ziggurat.backend.ptx.simulate import simulate
 from ziggurat.codemodel.dialects import gpu
-from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place import lower as lowering
@@ -67,8 +71,8 @@ def program(element: str, numel: int, source: Layout, target: Layout) -> str:
         tt.func @"f" (%p : ptr<{stored}>, %q : ptr<{stored}>)void -> {{ {body} tt.return; }}; unreachable; }};"""
 
 
-def run(text: str, element: str, numel: int) -> str:
-    """Lower, emit and simulate; the emitted text."""
+def placed(text: str) -> gpu.Module:
+    """The model with everything lowered, allocated and behind barriers."""
     model = parse(text)
     for step in (lowering.lower, allocate, insert_barriers):
         verify(model)
@@ -76,6 +80,12 @@ def run(text: str, element: str, numel: int) -> str:
     verify(model)
     assert hazards(model) == []
     assert isinstance(model, gpu.Module)
+    return model
+
+
+def run(text: str, element: str, numel: int) -> str:
+    """Lower, emit and simulate; the emitted text."""
+    model = placed(text)
     dtype = np.dtype(DTYPES[element])
     raw = np.random.default_rng(numel).integers(0, 256, numel * dtype.itemsize, np.uint8)
     given = raw % 2 if element == "i1" else raw
@@ -102,6 +112,38 @@ def test_within_warps_by_shuffles(data: st.DataObject, bits: int, num_warps: int
         patch.setattr(lowering, "by_shuffles", lambda source, target, numel, size: exchange(source, target, numel))
         llvm = run(program(element, 1 << bits, source, target), element, 1 << bits)
     assert "@smem," not in llvm and "bar.sync" not in llvm
+
+
+@pytest.mark.parametrize("element", ["i8", "f16", "f32"])
+@pytest.mark.parametrize("order", [(1, 0), (0, 1)])
+@pytest.mark.parametrize("num_warps", [1, 4])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_fragments_by_matrices(element: str, order: tuple[int, int], num_warps: int, target: str) -> None:
+    """From sums to coalesced vectors and back, by stmatrix where there is one, and by ldmatrix."""
+    rows, columns = 64, 64
+    warps = {1: (), 4: (1024, 2048)}[num_warps]
+    rest = () if warps else (1024, 2048)
+    sums = Layout((1, 512, 8, 16, 32, *rest), (2, 4, 64, 128, 256), warps)
+    vectors = blocked((rows, columns), order, 16 // np.dtype(DTYPES[element]).itemsize, num_warps)
+    said = ""
+    for source, wanted in ((sums, vectors), (vectors, sums)):
+        text = program(element, rows * columns, source, wanted).replace("sm_90a", target)
+        said += run(text, element, rows * columns)
+    if element == "f16" and num_warps == 4:
+        assert "ldmatrix" in said and (".trans" in said) == (order == (0, 1))
+    assert ("stmatrix" in said) <= (target == "sm_90a")
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_matrices_assemble(ptxas: Callable[..., str], target: str) -> None:
+    sums = Layout((1, 512, 8, 16, 32), (2, 4, 64, 128, 256), (1024, 2048))
+    columns = blocked((64, 64), (0, 1), 8, 4)
+    for source, wanted in ((sums, columns), (columns, sums)):
+        model = placed(program("f16", 4096, source, wanted).replace("sm_90a", target))
+        made = assemble(model, Options())
+        used = "stmatrix" if source is sums and target == "sm_90a" else "ldmatrix" if source is columns else "st.shared"
+        assert used in made.ptx and ("matrix" not in made.ptx or ".trans.shared.b16" in made.ptx)
+        ptxas(made.ptx, target)
 
 
 SOURCE = Layout((1, 2, 4, 8), (16, 32, 64, 128, 256), ())
