@@ -218,38 +218,3 @@ def test_types_of_numbers(number, type_):
 def test_an_int_beyond_64_bits():
     with pytest.raises(zg.LaunchError, match="does not fit in 64 bits"):
         number_type(2**64)
-
-
-def test_divisibility_comes_from_the_arguments():
-    buffer = np.zeros(64, np.float32)
-    start = (-buffer.ctypes.data // 4) % 4  # The first element at an address divisible by 16.
-    double[1](buffer[start:], 16, B=8)
-    double[1](buffer[start + 1 :], 16, B=8)
-    double[1](buffer[start:], 17, B=8)
-    known = sorted(model.body.entry.ops[0].attributes["divisibility"] for model in double._models.values())
-    assert (16, 16) in known and (1, 16) in known and (16, 1) in known
-
-
-def test_models_are_kept():
-    x = np.zeros(8, np.float64)
-    double[1](x, 5, B=8)
-    count = len(double._models)
-    double[1](x, 3, B=8)
-    assert len(double._models) == count
-
-
-def test_opting_out_of_specialisation():
-    @zg.kernel(do_not_specialize=["n"])
-    def once(x_ptr, n):
-        zg.store(x_ptr, n)
-
-    x = np.zeros(4, np.int32)
-    for n in (16, 3, 48):
-        once[1](x, n)
-    assert len(once._models) == 1 and x[0] == 48
-
-
-def test_the_grid_is_a_function_of_the_constexprs():
-    x = np.ones(20, np.float32)
-    double[lambda meta: (zg.cdiv(20, meta["B"]),)](x, 20, B=8)
-    assert (x == 2).all()

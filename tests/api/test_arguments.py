@@ -1,0 +1,97 @@
+"""What a kernel is compiled for: types and values by parameter."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.arguments import Divisible, Signature, bind, constant_of, constexpr_names, signature_of
+from ziggurat.codemodel.types import PtrType, TensorType, f32, i32
+from ziggurat.transforms.attribution import constant
+
+
+@zg.kernel
+def kernel(x_ptr, n, BLOCK: zg.constexpr, scale=2.0, FLAG: zg.constexpr = True):
+    zg.store(x_ptr, scale)
+
+
+F32 = zg.ptr(f32)
+
+
+def test_pointers():
+    assert zg.ptr(f32) == PtrType(f32)
+    for wrong in ("f32", float, F32):
+        with pytest.raises(zg.LaunchError, match=r"zg.ptr takes a dtype such as zg.f32, got"):
+            zg.ptr(wrong)
+
+
+def test_divisibility():
+    assert zg.divisible(F32) == Divisible(F32, 16) and zg.divisible(i32, 4) == Divisible(i32, 4)
+    for type_ in (f32, TensorType((4,), i32), 16):
+        with pytest.raises(zg.LaunchError, match="speaks of integers and pointers"):
+            zg.divisible(type_)
+    for by in (0, 3, -16, 1.0, True):
+        with pytest.raises(zg.LaunchError, match="a power of two, got"):
+            zg.divisible(i32, by)
+
+
+def test_the_names_of_constexpr_parameters():
+    assert constexpr_names(kernel) == {"BLOCK", "FLAG"}
+
+
+def test_arguments_are_bound_by_place_by_name_and_by_default():
+    everything = {"x_ptr": 1, "n": 2, "BLOCK": 3, "scale": 2.0, "FLAG": True}
+    assert bind(kernel, (1, 2, 3), {}) == everything
+    found = bind(kernel, (1,), {"FLAG": False, "BLOCK": 3, "n": 2})
+    assert found == {**everything, "FLAG": False} and list(found) == list(everything), "in the order of the parameters"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "message", "hint"),
+    [
+        ((1,), {}, "'kernel' needs 'n', 'BLOCK'", "kernel(x_ptr, n, BLOCK: zg.constexpr, scale=2.0"),
+        (range(6), {}, "'kernel' takes 5 arguments, got 6", "kernel(x_ptr"),
+        ((1, 2), {"BLOCKS": 3}, "'kernel' has no parameter 'BLOCKS'", "did you mean 'BLOCK'?"),
+        ((1, 2), {"zzz": 3}, "'kernel' has no parameter 'zzz'", "kernel(x_ptr"),
+        ((1, 2), {"n": 3}, "'kernel' got 'n' twice", ""),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments, keywords, message, hint):
+    with pytest.raises(zg.LaunchError, match=re.escape(message)) as caught:
+        bind(kernel, arguments, keywords)
+    assert (caught.value.hint or "").startswith(hint)
+
+
+def test_a_signature_has_types_and_the_divisibility_of_run_time_arguments():
+    found = signature_of(kernel, (zg.divisible(F32), i32), {"BLOCK": 64})
+    assert found.types == (F32, i32, constant(64), constant(2.0), constant(True))
+    assert found.divisibility == (16, 1)
+    assert found == signature_of(kernel, (zg.divisible(F32), i32, 64), {"scale": 2.0})
+    assert hash(found) == hash(Signature(found.types, found.divisibility))
+    assert found != signature_of(kernel, (F32, i32, 64), {})
+
+
+def test_values_may_stand_for_run_time_arguments_and_types_for_constants():
+    assert signature_of(kernel, (F32, 5, 64), {}).types[1] == constant(5)
+    assert signature_of(kernel, (F32, None, f32), {}).types[1:3] == (constant(None), constant(f32))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((TensorType((4,), f32), 1, 2), "'x_ptr' of 'kernel': a parameter is a scalar or a pointer, not tensor"),
+        ((object(), 1, 2), "'x_ptr' of 'kernel' is compiled in"),
+        ((F32, 2**70, 2), "'n' of 'kernel': the integer .* does not fit in 64 bits"),
+        ((F32, 1, {1: 2}), "'BLOCK' of 'kernel' is compiled in, so it is a number.*got dict"),
+        ((F32, 1, print), "got builtin_function"),
+    ],
+)
+def test_arguments_that_a_kernel_is_not_compiled_for(arguments, words):
+    with pytest.raises(zg.LaunchError, match=words):
+        signature_of(kernel, arguments, {})
+
+
+def test_a_list_is_compiled_in_as_a_tuple():
+    assert constant_of(kernel, "BLOCK", [1, 2]) == constant((1, 2)) == constant_of(kernel, "BLOCK", (1, 2))

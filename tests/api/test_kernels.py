@@ -1,0 +1,182 @@
+"""Kernels: models for types, made once; launches on arrays in memory; and what is said of launches that do not fit."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.kernels import OPTIONS, Kernel
+
+F32 = zg.ptr(zg.f32)
+
+
+@zg.function
+def doubled(x):
+    return zg.add(x, x)
+
+
+def make(**options):
+    @zg.kernel(**options)
+    def double(x_ptr, n, B: zg.constexpr):
+        """Each element twice."""
+        at = zg.add(zg.program_id(0) * B, zg.arange(0, B))
+        mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+        zg.store(zg.add(x_ptr, at), doubled(zg.load(zg.add(x_ptr, at), mask)), mask)
+
+    return double
+
+
+@pytest.fixture
+def double() -> Kernel:
+    return make()
+
+
+def test_a_kernel_is_the_function_it_was_made_of(double):
+    assert isinstance(double, Kernel) and double.name == "double" and double.__doc__ == "Each element twice."
+    assert repr(double) == "<kernel double(x_ptr, n, B: zg.constexpr)>"
+    with pytest.raises(zg.LaunchError, match="'double' is a kernel: it is run over a grid") as caught:
+        double(1, 2, 3)
+    assert caught.value.hint == "double[grid](…)"
+
+
+def test_models_are_kept_by_signature(double):
+    first = double.triton(F32, zg.i32, 8)
+    assert double.triton(F32, n=zg.i32, B=8) is first and double.triton(zg.ptr(zg.f32), zg.i32, 8) is first
+    others = [double.triton(F32, zg.i32, 16), double.triton(zg.divisible(F32), zg.i32, 8), double.triton(F32, 8, 8)]
+    assert all(other != first for other in others) and len(double._models) == 4
+
+
+def test_the_module_and_the_attribution(double):
+    assert [f.attributes["sym_name"] for f in double.module.functions().values()] == ["doubled", double.__qualname__]
+    found = double.attribution(F32, zg.i32, 8)
+    assert found.parameter_types[:2] == (F32, zg.i32) and "tensor<x8, f32>" in str(found)
+
+
+def test_a_launch_runs_every_program(double):
+    x = np.arange(10, dtype=np.float32)
+    double[(2,)](x, 9, B=8)
+    assert x.tolist() == [*range(0, 18, 2), 9]
+    double[lambda meta: (zg.cdiv(10, meta["B"]),)](x, n=10, B=4)
+    assert x.tolist() == [*range(0, 36, 4), 18]
+    double[0](x, 10, B=8)
+    double[(4, 0)](x, 10, B=8)
+    assert x[9] == 18, "an empty grid runs nothing"
+
+
+def test_divisibility_comes_from_the_arguments(double):
+    buffer = np.zeros(64, np.float32)
+    start = (-buffer.ctypes.data // 4) % 4  # The first element at an address divisible by 16.
+    for offset, n in ((0, 16), (1, 16), (0, 17), (0, 48)):
+        double[1](buffer[start + offset :], n, B=8)
+    assert sorted(signature.divisibility for signature in double._models) == [(1, 16), (16, 1), (16, 16)]
+
+
+def test_one_launch_is_like_another_of_its_types(double):
+    x = np.zeros(8, np.float64)
+    for n in (5, 3, 7):
+        double[1](x, n, B=8)
+    assert len(double._models) == 1
+    double[1](x, 2**40, B=8)
+    assert {signature.types[1] for signature in double._models} == {zg.i32, zg.i64}
+
+
+def test_opting_out_of_specialisation():
+    once = make(do_not_specialize=["n", "x_ptr"])
+    x = np.zeros(64, np.int32)
+    for n in (16, 3, 48):
+        once[1](x[n % 2 :], n, B=8)
+    assert [signature.divisibility for signature in once._models] == [(1, 1)]
+    assert make(do_not_specialize="n").do_not_specialize == {"n"}
+    with pytest.raises(zg.LaunchError, match="'double' has no parameter 'm'"):
+        make(do_not_specialize=["m"])
+
+
+def test_an_argument_that_is_none_is_compiled_in():
+    @zg.kernel
+    def writes(x_ptr, y_ptr):
+        if y_ptr is not None:
+            zg.store(y_ptr, 1.0)
+        zg.store(x_ptr, 2.0)
+
+    x, y = np.zeros(1, np.float32), np.zeros(1, np.float32)
+    writes[1](x, None)
+    assert (x[0], y[0]) == (2, 0)
+    writes[1](x, y)
+    assert (x[0], y[0]) == (2, 1)
+
+
+def test_options_of_a_launch_are_no_arguments(double):
+    x = np.ones(8, np.float32)
+    double[1](x, 8, B=8, num_warps=8, num_stages=2, exact_math=True, stream=None, check=True)
+    assert (x == 2).all()
+    assert {"strict", "num_warps", "stream"} <= set(OPTIONS)
+
+
+def test_a_parameter_may_have_the_name_of_an_option():
+    @zg.kernel
+    def named(x_ptr, strict):
+        zg.store(x_ptr, strict)
+
+    x = np.zeros(1, np.int32)
+    named[1](x, strict=7)
+    assert x[0] == 7
+
+
+def test_strict_fills_what_is_undefined():
+    @zg.kernel
+    def reads_masked(x_ptr, out_ptr):
+        at = zg.arange(0, 4)
+        x = zg.load(zg.add(x_ptr, at), zg.compare(at, 2, zg.CompareKind.LESS_THAN))
+        zg.store(zg.add(out_ptr, at), x)
+
+    x, out = np.ones(4, np.float32), np.zeros(4, np.float32)
+    reads_masked[1](x, out, strict=True)
+    assert out[:2].tolist() == [1, 1] and np.isnan(out[2:]).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (([1, 2], 2), "'x_ptr' of 'double' takes an array or a number, got list", "pass an array: np.array(x_ptr)"),
+        (("text", 2), "'x_ptr' of 'double' takes an array or a number, got str", "annotate it as zg.constexpr"),
+        ((F32, 2), "got the type ptr<f32>", "annotate it"),
+        ((np.zeros(4, complex), 2), "'x_ptr' is an array of complex128", "they have bool"),
+        ((np.zeros(4, np.float32), 2**64), "'n' of 'double': the integer .* does not fit in 64 bits", None),
+        ((np.zeros(4, np.float32),), "'double' needs 'n'", "double(x_ptr, n"),
+        ((np.zeros(4, np.float32), 1, 8), "'double' got 'B' twice", None),
+    ],
+)
+def test_arguments_that_do_not_fit(double, arguments, message, hint):
+    with pytest.raises(zg.LaunchError, match=message) as caught:
+        double[1](*arguments, B=8)
+    assert (caught.value.hint or "").startswith(hint) if hint else caught.value.hint is None
+    assert double._models == {}
+
+
+def test_grids_that_do_not_fit(double):
+    x = np.zeros(4, np.float32)
+    for grid in (1.5, (1, 2, 3, 4), lambda _: -1):
+        with pytest.raises(zg.LaunchError, match="the grid of 'double' has one to three sizes"):
+            double[grid](x, 4, B=8)
+    with pytest.raises(zg.LaunchError, match=re.escape("asks for 'BLOCK'")):
+        double[lambda meta: meta["BLOCK"]](x, 4, B=8)
+
+
+def test_a_failing_program_is_an_error_at_the_kernels_line(double):
+    with pytest.raises(zg.MemoryAccessError) as caught:
+        double[1](np.zeros(4, np.float32), 8, B=8)
+    assert caught.value.location.file == __file__
+
+
+def test_a_kernel_is_compiled_without_a_gpu(double):
+    compiled = double.compile(F32, zg.i32, 32, target="sm_80", num_warps=1)
+    assert compiled.stages["python"] is double.model and compiled.stages["triton"] is double.triton(F32, zg.i32, 32)
+    assert ".target sm_80" in compiled.ptx
+
+
+def test_only_functions_become_kernels():
+    with pytest.raises(zg.KernelSyntaxError, match="a kernel is made of a function, got 3"):
+        zg.kernel(3)

@@ -1,0 +1,75 @@
+"""What joins a kernel, the compiler, the cache on disk and the runtime; no GPU is needed up to the launch itself."""
+
+from __future__ import annotations
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.cuda import cache
+from ziggurat.backend.cuda.specialize import MISSING, Constant, RunTime, Specialization
+from ziggurat.launching import built, dispatcher_of
+
+
+@pytest.fixture
+def kernel():
+    @zg.kernel(do_not_specialize="m")
+    def shift(x_ptr, n, m, BLOCK: zg.constexpr = 32):
+        at = zg.add(zg.add(x_ptr, zg.arange(0, BLOCK)), n)
+        zg.store(at, zg.add(zg.load(at), m))
+
+    return shift
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """The cache on disk, in a folder of the test."""
+    made = cache.Cache(tmp_path)
+    monkeypatch.setattr(cache, "Cache", lambda: made)
+    return made
+
+
+def spec(n=None, block=32, **options):
+    given = RunTime("n", zg.i32) if n is None else Constant("n", n, zg.i32)
+    arguments = (RunTime("x_ptr", zg.ptr(zg.f32), 16), given, RunTime("m", zg.f32), Constant("BLOCK", block))
+    return Specialization(arguments, "sm_80", tuple(options.items()))
+
+
+def test_a_kernel_is_compiled_for_the_arguments_and_the_options(kernel, kept):
+    binary = built(kernel, spec(num_warps=2))
+    assert (binary.name, binary.target, binary.num_warps) == ("shift", "sm_80", 2)
+    assert [parameter.kind for parameter in binary.parameters] == ["ptr", "i32", "f32"]
+    (signature,) = kernel._models
+    assert signature.divisibility == (16, 1, 1)
+
+
+def test_what_is_on_disk_is_not_compiled_again(kernel, kept, monkeypatch):
+    first = built(kernel, spec())
+    assert len(kept.entries()) == 1
+
+    def compiles(*_, **__):
+        raise AssertionError("it was compiled again")
+
+    monkeypatch.setattr("ziggurat.launching.compile", compiles)
+    assert built(kernel, spec()) == first
+    with pytest.raises(AssertionError, match="compiled again"):
+        built(kernel, spec(num_warps=8))
+
+
+def test_an_integer_whose_value_is_known_keeps_its_type_and_its_place(kernel, kept):
+    binary = built(kernel, spec(n=1))
+    signatures = list(kernel._models)
+    assert signatures[0].types[1] == zg.i32, "the model is that of any integer"
+    assert binary.code != built(kernel, spec()).code
+
+
+def test_the_dispatcher_knows_the_parameters(kernel):
+    called = []
+    dispatcher = dispatcher_of(kernel, lambda *arguments: called.append(arguments))
+    assert [(p.name, p.constexpr, p.specialize) for p in dispatcher.parameters] == [
+        ("x_ptr", False, True),
+        ("n", False, True),
+        ("m", False, False),
+        ("BLOCK", True, True),
+    ]
+    assert dispatcher.parameters[0].default is MISSING and dispatcher.parameters[3].default == 32
+    assert dispatcher.name == "shift" and called == []
