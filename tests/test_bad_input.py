@@ -116,6 +116,22 @@ WRONG_KINDS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("changed", "hint"),
+    [
+        ({"out_ptr": read_only()}, "np.array(out_ptr) is a copy that can"),
+        ({"x_ptr": X[:20]}, "mask=zg.compare(offsets, n, zg.CompareKind.LESS_THAN)"),
+        ({"x_ptr": X[:0]}, "check that the sizes"),
+        ({"x_ptr": X[::2], "n": 20}, "or pass a contiguous copy"),
+    ],
+    ids=["a read-only output", "a short array", "an empty array", "strides"],
+)
+def test_accesses_that_are_refused_say_what_to_do(changed: dict[str, Any], hint: str):
+    error = failure(lambda: launch(**changed))
+    assert isinstance(error, zg.MemoryAccessError) and error.location is not None
+    assert hint in (error.hint or "") and f"hint: {error.hint}" in str(error)
+
+
 @pytest.mark.parametrize("what", WRONG_KINDS)
 def test_wrong_kinds_of_arguments(what: str):
     changed, message = WRONG_KINDS[what]

@@ -182,7 +182,7 @@ class Memory:
             if access.verb != "reads" and not self._may_write(region, access.origin):
                 inside = ~outside if left is None else ~outside & left
                 if inside.any():
-                    self._refuse(addresses, inside, access, self._read_only(access, region))
+                    self._refuse(addresses, inside, access, *self._read_only(access, region))
             if hit:
                 if left is None or left.any():
                     yield Target(region, index, None if left is None else left)
@@ -194,7 +194,7 @@ class Memory:
         if left is None:
             left = np.ones(addresses.shape, np.bool_)
         if left.any():
-            self._refuse(addresses, left, access, None)
+            self._refuse(addresses, left, access)
 
     def _may_write(self, region: Region, origin: Origin) -> bool:
         if origin.parameters is None:
@@ -202,18 +202,23 @@ class Memory:
         here = [a for a in region.arguments if a.index in origin.parameters]
         return any(a.array.flags.writeable for a in here)
 
-    def _read_only(self, access: Access, region: Region) -> str:
+    def _read_only(self, access: Access, region: Region) -> tuple[str, str]:
         wanted = access.origin.parameters
         names = [a.name for a in region.arguments if wanted is None or a.index in wanted]
-        return f"{access.verb} {' or '.join(names)}, but its array is read-only"
+        hint = f"pass an array that can be written; np.array({names[0]}) is a copy that can"
+        return f"{access.verb} {' or '.join(names)}, but its array is read-only", hint
 
-    def _refuse(self, addresses: Array, lanes: Array, access: Access, reason: str | None) -> None:
-        """Raise the error for the first of these lanes."""
+    def _refuse(
+        self, addresses: Array, lanes: Array, access: Access, reason: str = "", hint: str | None = None
+    ) -> None:
+        """Raise the error for the first of these lanes: with a reason, or for an address that is in no array."""
         flat = int(np.argmax(lanes))
         address = int(addresses.reshape(-1)[flat])
         program = flat // max(1, addresses.size // addresses.shape[0]) if addresses.shape[0] > 1 else 0
         who = self.program(int(access.programs[program]))
-        raise MemoryAccessError(f"{who} {reason or self._outside(address, access)}")
+        if not reason:
+            reason, hint = self._outside(address, access)
+        raise MemoryAccessError(f"{who} {reason}", hint=hint)
 
     def program(self, linear: int) -> str:
         """How messages call a program: `program (3, 0, 0)`."""
@@ -224,27 +229,36 @@ class Memory:
         x, y, _ = self.grid
         return (linear % x, linear // x % y, linear // (x * y))
 
-    def _outside(self, address: int, access: Access) -> str:
+    def _outside(self, address: int, access: Access) -> tuple[str, str]:
+        """Why an access is wrong, and what to do."""
         wanted = access.origin.parameters
         candidates = [a for a in self.arguments.values() if wanted is None or a.index in wanted]
         if wanted is None or not candidates:
-            return f"{access.verb} address {address:#x}, which is in no array of the launch"
+            return f"{access.verb} address {address:#x}, which is in no array of the launch", _MASK
         if len(candidates) > 1:
             names = " or ".join(a.name for a in candidates)
-            return f"{access.verb} outside of {names}: address {address:#x} is in neither"
+            return f"{access.verb} outside of {names}: address {address:#x} is in neither", _MASK
         argument = candidates[0]
         array = argument.array
         element, rest = divmod(address - argument.address, access.dtype.itemsize)
         if rest:
             bytes_off = address - argument.address
-            return f"{access.verb} {access.dtype.itemsize} bytes at byte {bytes_off} of {argument.name}: misaligned"
+            what = f"{access.verb} {access.dtype.itemsize} bytes at byte {bytes_off} of {argument.name}: misaligned"
+            return what, "an offset counts elements of what the pointer points to, not bytes"
         low, high = argument.span
         total = (high - low) // array.itemsize
         if total == array.size and access.dtype.itemsize == array.itemsize:
-            return f"{access.verb} {argument.name}[{element}], but {argument.name} has {array.size} elements"
+            return f"{access.verb} {argument.name}[{element}], but {argument.name} has {array.size} elements", _MASK
         strides = tuple(s // array.itemsize for s in array.strides)
         shown = f"shape {array.shape}, strides {strides}"
-        return f"{access.verb} {argument.name}[{element}], but that is no element of {argument.name} ({shown})"
+        what = f"{access.verb} {argument.name}[{element}], but that is no element of {argument.name} ({shown})"
+        return what, "pass the strides to the kernel and compute the offsets with them, or pass a contiguous copy"
+
+
+_MASK = (
+    "mask what lies outside, as with mask=zg.compare(offsets, n, zg.CompareKind.LESS_THAN), and check that the sizes "
+    "and strides that the kernel was given are the array's"
+)
 
 
 def _groups(arguments: Sequence[Argument]) -> list[list[Argument]]:

@@ -100,17 +100,23 @@ where the document is silent:
 | --- | --- |
 | `a = e`, `a, b = e`, `a += e` | assignment; a variable keeps its type for its whole life |
 | `for i in range(…)` | counted at run time; also `zg.range` with options, and `zg.static_range`, which is unrolled |
+| `for x in (1, 2)`, `for a, b in PAIRS` | over the items of a tuple, unrolled; a constant item stays one |
 | `while c` | as long as a scalar condition holds |
 | `if c: … elif d: … else: …` | on a scalar condition; of a constant one, only the branch taken is looked at |
-| `a if c else b`, `a and b`, `a or b`, `not a`, `a < b < c` | on scalars |
+| `a if c else b`, `a and b`, `a or b`, `not a`, `a < b < c` | on scalars; what a constant rules out is not looked at |
 | `return`, `return e` | from anywhere but a loop |
 | `assert c, "message"` | `zg.device_assert`, or at compile time for a constant |
-| `f(…)` | of a `@zg.function`: positional, keyword and default arguments; a tuple for several results |
+| `f(…)` | of a `@zg.function`: positional, keyword and default arguments; a tuple for several results. `f` may be \
+a parameter, a variable or an item of a tuple that holds a function known at compile time |
 | `range min max abs len int float bool isinstance print` | the builtins that may be used |
 | docstrings, `pass` | nothing |
 
 A variable that is assigned on one path only is not known after it. Global names are looked up when the function
-is read: numbers, strings, None, dtypes, members of enums, and tuples of these are constants.
+is read: numbers, strings, None, dtypes, members of enums, functions under `@zg.function`, and tuples of these are
+constants. A parameter annotated `zg.constexpr` takes these as well.
+
+What is wrong under an `if` or a `while`, or in a part of an expression that may not be needed, is reported when the
+kernel is compiled for arguments with which it is run; until then it is an op `error` of `kernel.model`.
 """
 
 
