@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ziggurat.arguments import divisible, ptr
+from ziggurat.arguments import descriptor, divisible, ptr
 from ziggurat.building import KernelBuilder, build, trace
 from ziggurat.codemodel import dialects as dialects
 from ziggurat.codemodel.builder import Builder
@@ -163,7 +163,7 @@ from ziggurat.running import run
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.memory import empty, to_device, to_host
-    from ziggurat.backend.cuda.tensormap import TensorDescriptor
+    from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import to_mlir
     from ziggurat.compiler import Compiled, compile
     from ziggurat.executing import execute
@@ -173,7 +173,7 @@ if TYPE_CHECKING:
 # What is imported at its first use, so that `import ziggurat` stays quick.
 _LATER = {
     "Compiled": "ziggurat.compiler",
-    "TensorDescriptor": "ziggurat.backend.cuda.tensormap",
+    "TensorDescriptor": "ziggurat.backend.launch.descriptors",
     "compile": "ziggurat.compiler",
     "empty": "ziggurat.backend.cuda.memory",
     "to_device": "ziggurat.backend.cuda.memory",
@@ -261,6 +261,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "debug_barrier",
+    "descriptor",
     "device_assert",
     "device_print",
     "dialects",

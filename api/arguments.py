@@ -8,9 +8,11 @@ from typing import Any
 
 import attrs
 
+from ziggurat.boundary import public
 from ziggurat.codemodel.errors import KernelValueError, LaunchError
 from ziggurat.codemodel.types import (
     ConstantType,
+    DescriptorType,
     PtrType,
     ScalarType,
     Type,
@@ -46,6 +48,18 @@ def ptr(pointee: ScalarType) -> PtrType:
     return PtrType(pointee)
 
 
+@public
+def descriptor(block: Sequence[int], dtype: ScalarType, padding: str = "zero") -> DescriptorType:
+    """The type of a tensor descriptor that a kernel takes: `zg.descriptor((64, 64), zg.f16)`.
+
+    `block` is what is moved at once, as of `zg.make_tensor_descriptor`: powers of two, in rows of 16 bytes or more.
+    `padding` is "zero" or (of floats) "nan". At a launch, `zg.TensorDescriptor` makes the argument.
+    """
+    from ziggurat.backend.launch.descriptors import descriptor_type
+
+    return descriptor_type(block, dtype, padding)
+
+
 @attrs.frozen
 class Signature:
     """What a kernel is compiled for: each parameter's attributed type, and the divisibility of those with a value."""
@@ -69,16 +83,26 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
             types.append(given.type)
             divisibility.append(given.by)
         elif isinstance(given, Type) and name not in constexprs:
-            if not isinstance(given, ScalarType | PtrType):
-                raise LaunchError(
-                    f"'{name}' of '{function.name}': a parameter is a scalar or a pointer, not {given}",
-                    hint="zg.i32, zg.f32 …, or zg.ptr(zg.f32)",
-                )
-            types.append(given)
+            types.append(_run_time(function, name, given))
             divisibility.append(1)
         else:
             types.append(constant_of(function, name, given))
     return Signature(tuple(types), tuple(divisibility))
+
+
+def _run_time(function: Function, name: str, given: Type) -> Type:
+    """The type of a run-time argument, which a kernel can have."""
+    if isinstance(given, DescriptorType):  # It may come from a text: `descriptor` checks what programs make.
+        try:
+            return descriptor(given.block, given.element, given.padding)
+        except LaunchError as error:
+            raise LaunchError(f"'{name}' of '{function.name}': {error.summary}", hint=error.hint) from None
+    if not isinstance(given, ScalarType | PtrType):
+        raise LaunchError(
+            f"'{name}' of '{function.name}': a parameter is a scalar, a pointer or a descriptor, not {given}",
+            hint="zg.i32, zg.f32 …, zg.ptr(zg.f32), or zg.descriptor((64, 64), zg.f16)",
+        )
+    return given
 
 
 def constant_of(function: Function, name: str, given: Any) -> ConstantType:

@@ -144,6 +144,7 @@ class Kernel(Function):
     def _specialized(self, bound: Mapping[str, Any]) -> tuple[Signature, list[str], list[Any]]:
         """The signature of a launch, and the names and values of the run-time arguments."""
         from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array, number_type
+        from ziggurat.backend.launch.descriptors import TensorDescriptor
 
         constexprs = constexpr_names(self)
         types: list[Type] = []
@@ -154,9 +155,13 @@ class Kernel(Function):
             if name in constexprs or given is None:  # None is compiled in: an argument that is left out.
                 types.append(constant_of(self, name, given))
                 continue
-            if is_array(given):
-                value: Any = as_array(given, name)
-                type_: Type = PtrType(ELEMENTS[value.dtype])
+            value: Any
+            type_: Type
+            if isinstance(given, TensorDescriptor):
+                value, type_, number = given, given.type, 1
+            elif is_array(given):
+                value = as_array(given, name)
+                type_ = PtrType(ELEMENTS[value.dtype])
                 number = address(value)
             else:
                 scalar = self._number(name, given, number_type)

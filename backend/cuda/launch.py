@@ -230,11 +230,16 @@ class Dispatcher:
     ) -> None:
         named = list(zip(self.parameters, values, kinds, strict=True))
         there = [parameter.name for parameter, _, kind in named if kind.way in ("array", "descriptor")]
-        here = next(parameter.name for parameter, _, kind in named if kind.way == "host")
+        here, described_here = next(
+            (p.name, isinstance(value, TensorDescriptor)) for p, value, kind in named if kind.way == "host"
+        )
         if there or self._on_host is None:
             also = f", and '{there[0]}' is on one" if there else ""
             raise LaunchError(
-                f"'{here}' of '{self.name}' is not on a GPU{also}", hint=f"zg.to_device({here}), or .cuda() of torch"
+                f"'{here}' of '{self.name}' is not on a GPU{also}",
+                hint=f"describe an array there: zg.TensorDescriptor(zg.to_device({here}.array), …)"
+                if described_here
+                else f"zg.to_device({here}), or .cuda() of torch",
             )
         self._on_host(grid, {parameter.name: value for parameter, value, _ in named}, options)
 

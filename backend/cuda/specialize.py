@@ -15,8 +15,8 @@ import numpy as np
 
 from ziggurat.backend.cuda.arrays import Reader, reader_of, view
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
-from ziggurat.backend.cuda.tensormap import TensorDescriptor
 from ziggurat.backend.launch.arrays import is_array, number_type
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, constant_key, i1
 
@@ -92,8 +92,8 @@ class Kind:
     """How a launch treats the arguments of a parameter: the same source text serves all arguments of one kind.
 
     `way` is "array", "descriptor", "integer" (its value picks the kernel), "number" (only its type does), "constant",
-    or "host" for an array that is not on a GPU. `type` is the exact Python type where it matters, `field` the name of
-    the type it is passed as, `rank` the number of axes of a descriptor.
+    or "host" for an array, or the descriptor of one, that is not on a GPU. `type` is the exact Python type where it
+    matters, `field` the name of the type it is passed as, `rank` the number of axes of a descriptor.
     """
 
     way: str
@@ -108,6 +108,8 @@ def kind_of(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
     if parameter.constexpr or value is None:
         return Kind("constant", _exact_type(value))
     if isinstance(value, TensorDescriptor):
+        if value.host is not None:
+            return Kind("host")
         return Kind("descriptor", reader=reader_of(value.array), rank=len(value.shape))
     if isinstance(value, (bool, int, float, np.generic)):
         return _kind_of_number(value, parameter, kernel)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.reference import (
     access,
     arithmetic,
@@ -22,11 +23,11 @@ from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.memory import Argument, Memory
 from ziggurat.backend.reference.order import Order, OutOfOrder
 from ziggurat.backend.reference.origins import Origins, needs_order
-from ziggurat.backend.reference.values import DTYPES, Array, is_array
+from ziggurat.backend.reference.values import DTYPES, Array, Descriptor, is_array
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, TupleType, Type
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
 
 MEANINGS = (access, arithmetic, atomics, control, functions, host, reductions, tensors)  # They fill the table.
 
@@ -47,7 +48,8 @@ def run(
 ) -> None:
     """Run the kernel `symbol` of a module, or a lone `tt.func`, once for each program of a grid of 1 to 3 axes.
 
-    There is one argument for each parameter: a NumPy array of the pointer's type, with any strides, or a number. The
+    There is one argument for each parameter: a NumPy array of the pointer's type, with any strides, a
+    `TensorDescriptor` of one, or a number. The
     arrays are changed in place. What happens is what would happen if the programs ran one after the other, the first
     axis of the grid counting fastest; up to `batch` of them run together where that is the same thing. `names` are
     those of the parameters in messages. `strict` fills what is not defined with NaN or extreme numbers and checks hints
@@ -163,11 +165,32 @@ def _arguments(kernel: Op, arguments: Sequence[object], names: list[str]) -> tup
             argument = Argument(index, name, _array(given, type_, name))
             arrays.append(argument)
             values.append(np.full(1, argument.address, np.int64))
+        elif isinstance(type_, DescriptorType):
+            described, array = _described(given, type_, name)
+            arrays.append(Argument(index, name, array))
+            values.append(Descriptor.of(described.address, described.shape, described.strides, type_))
         elif isinstance(type_, ScalarType):
             values.append(_number(given, type_, name))
         else:
             raise LaunchError(f"{name} is of type {type_}, which cannot be passed to a kernel")
     return arrays, values
+
+
+def _described(given: object, type_: DescriptorType, name: str) -> tuple[TensorDescriptor, Array]:
+    """A descriptor, and the array it is of."""
+    if not isinstance(given, TensorDescriptor):
+        raise LaunchError(
+            f"{name} is {type_}: it takes a zg.TensorDescriptor, not {type(given).__name__}",
+            hint=f"zg.TensorDescriptor({name}, {type_.block})" if is_array(given) else None,
+        )
+    if given.type != type_:
+        raise LaunchError(f"{name} is {type_}: it takes a descriptor of such blocks, not of {given.type}")
+    if given.host is None:
+        raise LaunchError(
+            f"{name} describes an array on a GPU, and kernels run on the CPU here",
+            hint="copy the array to the CPU first: .cpu() or .get()",
+        )
+    return given, given.host
 
 
 def _array(given: object, type_: PtrType, name: str) -> Array:

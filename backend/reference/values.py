@@ -61,6 +61,13 @@ class Descriptor:
     strides: tuple[Array, ...]
     nan: bool
 
+    @classmethod
+    def of(cls, base: int, shape: Sequence[int], strides: Sequence[int], type_: DescriptorType) -> Descriptor:
+        """The descriptor of this type that all programs have."""
+        sizes = tuple(np.full(1, size, np.int32) for size in shape)
+        steps = tuple(np.full(1, stride, np.int64) for stride in strides)
+        return cls(np.full(1, base, ADDRESS), sizes, steps, type_.padding == "nan")
+
 
 def is_array(value: object) -> TypeGuard[Array]:
     """True for a NumPy array."""
@@ -151,7 +158,9 @@ def undefined(type_: Type, strict: bool) -> Any:
     if isinstance(type_, DescriptorType):
         rank = len(type_.block)
         address = np.full(1, GARBAGE_ADDRESS if strict else 0, ADDRESS)
-        return Descriptor(address, (np.zeros(1, np.int32),) * rank, (np.zeros(1, np.int64),) * rank, False)
+        return Descriptor(
+            address, (np.zeros(1, np.int32),) * rank, (np.zeros(1, np.int64),) * rank, type_.padding == "nan"
+        )
     rank = type_.rank if isinstance(type_, TensorType) else 0
     element = type_.element if isinstance(type_, TensorType) else type_
     return np.full((1,) * (rank + 1), undefined_element(element, strict), element_dtype(element))

@@ -62,9 +62,10 @@ def test_encoding(fake):
         (lambda: TensorDescriptor(array(8, 8), (8,)), "a size, a stride and a block size for each"),
         (lambda: TensorDescriptor(array(8, 8, element=i32), (8, 8), padding="nan"), '"nan" for floats'),
         (lambda: TensorDescriptor(array(0, 8), (8, 8)), "the sizes of a descriptor are from 1"),
-        (lambda: TensorDescriptor(array(8, 8), (8, 4)).maps[(8, 4), 0], "rows a multiple of 16 bytes"),
+        (lambda: TensorDescriptor(array(8, 8), (8, 4)), "has 8 bytes; it needs 16"),
+        (lambda: TensorDescriptor(array(8, 8), (8, 8)).maps[(8, 4), 0], "rows a multiple of 16 bytes"),
         (lambda: TensorDescriptor(array(8, 128), (8, 128)).maps[(8, 128), 128], "no longer than the swizzle"),
-        (lambda: TensorDescriptor([1], (8, 8)), "not an array on a GPU"),
+        (lambda: TensorDescriptor([1], (8, 8)), "a descriptor describes an array, got list"),
     ],
 )
 def test_what_the_copy_engine_cannot_address(fake, make, message):
