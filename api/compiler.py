@@ -9,11 +9,12 @@ import attrs
 
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.fragments import box_and_swizzle
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import PtrType, ScalarType, Type
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.backend.cuda.binary import Binary, Parameter
 
 TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")
 
@@ -22,7 +23,9 @@ TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")
 class Compiled:
     """A kernel compiled for a target. `stages` holds its models and texts in order, `ptx` is the last.
 
-    `num_warps` warps run each program, with `shared` bytes of shared memory.
+    `num_warps` warps run each program, with `shared` bytes of shared memory. `parameters` has the types of the
+    parameters of the machine's kernel, and `parts` says which argument each takes, or which part of one, as of
+    `tt.func`; it is empty where they are the arguments.
     """
 
     symbol: str
@@ -31,6 +34,7 @@ class Compiled:
     shared: int
     parameters: tuple[Type, ...]
     stages: Mapping[str, Any] = attrs.field(repr=False)
+    parts: tuple[str, ...] = ()
 
     @property
     def ptx(self) -> str:
@@ -68,21 +72,41 @@ def compile(
         texts = assemble(placed, Options(exact_math=exact_math))
     stages: dict[str, Any] = {} if python is None else {"python": python}
     stages |= {"triton": model, "gpu": placed, "llvm": texts.llvm, "ptx": texts.ptx}
-    parameters = tuple(p.type for p in placed.body.entry.ops[0].bodies[0].parameters)
-    return Compiled(texts.symbol, target, num_warps, placed.shared, parameters, stages)
+    function = placed.body.entry.ops[0]
+    parameters = tuple(p.type for p in function.bodies[0].parameters)
+    parts: tuple[str, ...] = function.attributes.get("parts", ())
+    return Compiled(texts.symbol, target, num_warps, placed.shared, parameters, stages, parts)
 
 
 def binary_of(compiled: Compiled, name: str) -> Binary:
     """A compiled kernel as the runtime takes it."""
-    from ziggurat.backend.cuda.binary import Binary, Parameter
+    from ziggurat.backend.cuda.binary import Binary
 
-    parameters = tuple(Parameter(kind_of(type_)) for type_ in compiled.parameters)
+    parts = compiled.parts or ("",) * len(compiled.parameters)
+    parameters = tuple(map(parameter_of, compiled.parameters, parts))
     return Binary(compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, name)
+
+
+def parameter_of(type_: Type, part: str = "") -> Parameter:
+    """A parameter of the machine's kernel as the runtime takes it.
+
+    `part` is what it takes, as `tt.func` has it; where that is empty, the argument of its own place.
+    """
+    from ziggurat.backend.cuda.binary import Parameter
+
+    number, _, field = part.partition(".")
+    argument = int(number) if number else None
+    if isinstance(type_, DescriptorType):
+        box, swizzle = box_and_swizzle(type_.block, type_.element)
+        return Parameter(kind_of(type_), box, swizzle, "map", argument)
+    return Parameter(kind_of(type_), part=field, argument=argument)
 
 
 def kind_of(type_: Type) -> str:
     """What a parameter of the machine's kernel takes, in the words of the runtime."""
     if isinstance(type_, PtrType):
         return "ptr"
+    if isinstance(type_, DescriptorType):
+        return "tensormap"
     assert isinstance(type_, ScalarType), f"a kernel has no parameter of type {type_}"
     return type_.name

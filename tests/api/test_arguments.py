@@ -81,7 +81,10 @@ def test_values_may_stand_for_run_time_arguments_and_types_for_constants():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((TensorType((4,), f32), 1, 2), "'x_ptr' of 'kernel': a parameter is a scalar or a pointer, not tensor"),
+        (
+            (TensorType((4,), f32), 1, 2),
+            "'x_ptr' of 'kernel': a parameter is a scalar, a pointer or a descriptor, not tensor",
+        ),
         ((object(), 1, 2), "'x_ptr' of 'kernel' is compiled in"),
         ((F32, 2**70, 2), "'n' of 'kernel': the integer .* does not fit in 64 bits"),
         ((F32, 1, {1: 2}), "'BLOCK' of 'kernel' is compiled in, so it is a number.*got dict"),

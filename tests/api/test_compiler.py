@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.types import PtrType, TensorType, f32, i1, i32, i64
-from ziggurat.compiler import TARGETS, Compiled, binary_of, compile, kind_of
+from ziggurat.backend.cuda.binary import Parameter
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.fragments import box_and_swizzle
+from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, f16, f32, i1, i32, i64
+from ziggurat.compiler import TARGETS, Compiled, binary_of, compile, kind_of, parameter_of
 
 
 @zg.kernel
@@ -65,7 +68,7 @@ def test_what_the_runtime_is_given(compiled):
     binary = binary_of(compiled, "add_one")
     assert (binary.symbol, binary.code, binary.name) == (compiled.symbol, compiled.ptx, "add_one")
     assert (binary.num_warps, binary.shared, binary.target) == (2, compiled.shared, "sm_80")
-    assert [parameter.kind for parameter in binary.parameters] == ["ptr", "i32"]
+    assert compiled.parts == () and binary.parameters == (Parameter("ptr"), Parameter("i32"))
 
 
 def test_kinds_of_parameters():
@@ -82,3 +85,44 @@ def test_a_fault_within_is_reported_with_the_model(monkeypatch):
     with pytest.raises(zg.InternalError, match="compiling 'the model' failed with KeyError") as caught:
         compile(MODEL)
     assert "tt.make_range" in str(caught.value)
+
+
+# A kernel that loads through the map of its first argument, and stores by the parts of its second.
+LOWERED = """tt.func @"k" @parts=["0.map", "1.base", "1.shape0", "1.shape1", "1.stride0", "2"] (
+    %m : descriptor<x64, x256, f16>, %p : ptr<f32>, %h : i32, %w : i32, %s : i64, %n : f32)void -> { tt.return; };"""
+
+
+def compiled_from(text: str) -> Compiled:
+    """As if this function had come out of the steps to the GPU."""
+    (function,) = [op for op in zg.parse(text).walk() if isinstance(op, tt.Func)]
+    types = tuple(parameter.type for parameter in function.body.parameters)
+    return Compiled("k", "sm_90a", 4, 1024, types, {"ptx": "// of k"}, function.parts)
+
+
+def test_parameters_that_are_parts_of_arguments():
+    binary = binary_of(compiled_from(LOWERED), "kernel")
+    assert binary.parameters == (
+        Parameter("tensormap", (64, 64), 128, "map", 0),
+        Parameter("ptr", part="base", argument=1),
+        Parameter("i32", part="shape0", argument=1),
+        Parameter("i32", part="shape1", argument=1),
+        Parameter("i64", part="stride0", argument=1),
+        Parameter("f32", argument=2),
+    )
+    assert (binary.code, binary.shared, binary.title) == ("// of k", 1024, "kernel")
+
+
+def test_parameters_that_are_the_arguments():
+    text = 'tt.func @"k" (%m : descriptor<x16, x8, f32, nan>, %p : ptr<f32>, %n : i64)void -> { tt.return; };'
+    assert binary_of(compiled_from(text), "kernel").parameters == (
+        Parameter("tensormap", (16, 8), 32, "map"),
+        Parameter("ptr"),
+        Parameter("i64"),
+    )
+
+
+@pytest.mark.parametrize("block", [(8,), (256, 64), (2, 512, 32)])
+def test_a_map_is_encoded_as_its_block_lies(block):
+    """The compiler lays out the buffer by the same function."""
+    box, swizzle = box_and_swizzle(block, f16)
+    assert parameter_of(DescriptorType(block, f16), "3.map") == Parameter("tensormap", box, swizzle, "map", 3)
