@@ -198,7 +198,8 @@ def test_the_stages_do_not_depend_on_the_order_of_sets(seed, stages):
 
 
 def test_line_information_is_left_out():
-    assert without_lines("a, !dbg !3\n!0 = !{}\n\t.loc\t1 2 3\n\n\nb\n$L__tmp0:\n$L__BB0_1:\n") == "a\n\nb\n$L__BB0_1:\n"
+    text = "a, !dbg !3\n!0 = !{}\n\t.loc\t1 2 3\n\n\nb\n$L__tmp0:\n$L__BB0_1:\n"
+    assert without_lines(text) == "a\n\nb\n$L__BB0_1:\n"
 
 
 if __name__ == "__main__":
