@@ -1,0 +1,34 @@
+"""Tensors in memory that are moved in blocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from ziggurat.frontends.language import METHODS, SIGNATURES
+
+CASES = {
+    "d.load((0, n))": "tensor<x8, x16, f32>",
+    "zg.load_tensor_descriptor(d, (0, 0))": "tensor<x8, x16, f32>",
+    "zg.load_tensor_descriptor(d, (0,))": "error: takes 2 offsets",
+    "d.load((0, x))": "error: offsets are integers",
+    "d.store((0, 0), zg.zeros((8, 16), zg.f32))": 'constant<object, "None">',
+    "zg.store_tensor_descriptor(d, (0, 0), m)": "error: the block is",
+    "zg.load_tensor_descriptor(p, (0, 0))": "error: takes a tensor descriptor",
+    "zg.make_tensor_descriptor(ps, (n,), (1,), (16,))": "error: takes the pointer",
+    "zg.make_tensor_descriptor(p, (n, n), (n,), (8, 16))": "error: strides has 2 numbers",
+    "zg.make_tensor_descriptor(p, (n,), (2,), (16,))": "error: the last stride is 1",
+    "zg.make_tensor_descriptor(p, (n,), (1,), (2,))": "error: it needs 16",
+    "zg.make_tensor_descriptor(p, (n,), (1,), (16,), padding_option='one')": "error: padding_option is one of",
+}
+
+
+@pytest.mark.parametrize("expression", CASES)
+def test_calls(expression: str, check):
+    check(expression, CASES[expression])
+
+
+def test_methods_are_calls_of_the_language():
+    assert {name: SIGNATURES[call].group for name, call in METHODS.items()} == {
+        "load": "Tensor descriptors",
+        "store": "Tensor descriptors",
+    }

@@ -1,0 +1,19 @@
+"""The names of annotations: those that calls use are declared, and those declared are used."""
+
+from __future__ import annotations
+
+from ziggurat.frontends.language import SIGNATURES, kinds
+
+DECLARED = {name for name in vars(kinds) if name.startswith(("Const", "Value", "Shape"))}
+
+
+def test_the_kinds_of_parameters_are_those_declared():
+    used = {parameter.kind for signature in SIGNATURES.values() for parameter in signature.parameters}
+    # `ConstCompareKind` stands beside the enum that it takes.
+    assert used == DECLARED | {"ConstCompareKind"}
+
+
+def test_a_constant_is_told_by_its_name():
+    for signature in SIGNATURES.values():
+        for parameter in signature.parameters:
+            assert parameter.constexpr == parameter.kind.startswith("Const")
