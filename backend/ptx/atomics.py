@@ -1,8 +1,9 @@
 """Emission of atomic accesses of global memory.
 
 One of the threads that hold copies of an element does it. What has an instruction is that instruction under a
-predicate: `red` where nobody uses the result, else `atom`. The rest (integers of 8 and 16 bits, `fmax` of small floats
-…) is a loop around compare-and-swap; 8-bit ones swap the aligned word of 32 bits around them.
+predicate: `red` where nobody uses the result, else `atom`; neighbours are added together (`vector_atomics.py`). The
+rest (integers of 8 and 16 bits, `fmax` of small floats …) is a loop around compare-and-swap; 8-bit ones swap the
+aligned word of 32 bits around them.
 
 * The largest and the smallest of floats of 32 and 64 bits are those of their bits, as signed integers if the value is
   positive, and as unsigned ones the other way around if it is negative. A value of NaN changes nothing; a NaN that
@@ -27,6 +28,7 @@ from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_
 from ziggurat.backend.ptx.memory import both, from_memory, to_memory
 from ziggurat.backend.ptx.numbers import llvm_type, scalar_of
 from ziggurat.backend.ptx.tensors import unique_registers
+from ziggurat.backend.ptx.vector_atomics import add_together, together
 from ziggurat.codemodel.dialects import arith, gpu, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, MemScope, MemSemantic
 from ziggurat.codemodel.layout import Layout, replicated
@@ -328,9 +330,14 @@ def _through_slot(emitter: Emitter, layout: Layout, scalar: ScalarType, found: d
 
 
 def _everywhere(
-    emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, access: _Access, one: Callable[[int, str | None], str]
+    emitter: Emitter,
+    op: tt.AtomicRMW | tt.AtomicCAS,
+    access: _Access,
+    one: Callable[[range, str | None], list[str]],
+    count: int = 1,
 ) -> Emitted:
-    """Do `one(register, mask)` for each element in the thread that owns it; the results in all that hold it."""
+    """Do `one(registers, mask)` for `count` elements at a time in the thread that owns them; the results in all threads
+    that hold them."""
     type_ = op.ptr.type
     tensor = is_tensor(type_)
     layout = layout_of(type_) if tensor else replicated(1, emitter.num_warps)
@@ -338,7 +345,11 @@ def _everywhere(
     if access.releases:
         barrier(emitter)
     owner = emitter.owner(layout)
-    found = {register: one(register, owner) for register in unique_registers(layout)}
+    found: dict[int, str] = {}
+    for first in unique_registers(layout):
+        if first not in found:
+            group = range(first, first + count)
+            found |= zip(group, one(group, owner), strict=True)
     if not access.used:
         return ["poison"] * layout.num_registers if tensor else "poison"
     found = {register: from_memory(emitter, bits, scalar) for register, bits in found.items()}
@@ -360,21 +371,27 @@ def _register(emitter: Emitter, value: Value, register: int) -> str:
 @emits(tt.AtomicRMW)
 def _rmw(emitter: Emitter, op: tt.AtomicRMW) -> Emitted:
     scalar, access = scalar_of(op.value.type), _Access(op)
+    count = together(emitter.capability, op.kind, scalar, op.width)
 
-    def one(register: int, owner: str | None) -> str:
-        mask = both(emitter, owner, _register(emitter, op.mask, register) if op.mask is not None else None)
-        address, value = (_register(emitter, operand, register) for operand in (op.ptr, op.value))
-        return _update(emitter, access, op.kind, scalar, address, value, mask)
+    def one(group: range, owner: str | None) -> list[str]:
+        first = group[0]
+        mask = both(emitter, owner, _register(emitter, op.mask, first) if op.mask is not None else None)
+        address = _register(emitter, op.ptr, first)
+        values = [_register(emitter, op.value, register) for register in group]
+        if count == 1:
+            return [_update(emitter, access, op.kind, scalar, address, values[0], mask)]
+        bits = [to_memory(emitter, value, scalar) for value in values]
+        return add_together(emitter, access.prefix, scalar, address, bits, mask, access.used)
 
-    return _everywhere(emitter, op, access, one)
+    return _everywhere(emitter, op, access, one, count)
 
 
 @emits(tt.AtomicCAS)
 def _cas(emitter: Emitter, op: tt.AtomicCAS) -> Emitted:
     scalar, access = scalar_of(op.value.type), _Access(op)
 
-    def one(register: int, owner: str | None) -> str:
-        address, compare, value = (_register(emitter, v, register) for v in (op.ptr, op.compare, op.value))
-        return _swap(emitter, access, scalar, address, compare, value, owner)
+    def one(group: range, owner: str | None) -> list[str]:
+        address, compare, value = (_register(emitter, v, group[0]) for v in (op.ptr, op.compare, op.value))
+        return [_swap(emitter, access, scalar, address, compare, value, owner)]
 
     return _everywhere(emitter, op, access, one)

@@ -13,10 +13,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ziggurat.backend.ptx import simulate_copies
+from ziggurat.backend.ptx import simulate_atomics, simulate_copies
 from ziggurat.backend.ptx.simulate import UNITS, Array, SimulationError
 
-PARTS = (simulate_copies,)  # Operands come by copies, too: it fills the simulator's table.
+PARTS = (simulate_atomics, simulate_copies)  # They fill the simulator's table, too.
 
 _ELEMENTS: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8,

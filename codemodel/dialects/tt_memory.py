@@ -157,7 +157,8 @@ class Store(Op, MemoryWrite):
 
 @operation("tt.atomic_rmw")
 class AtomicRMW(Op, MemoryRead, MemoryWrite):
-    """Read, combine with the value and write back, undivided. Gives what was read; undefined where masked off."""
+    """Read, combine with the value and write back, undivided. Gives what was read; undefined where masked off. `width`
+    is as of `tt.load`."""
 
     ptr: Value = operand()
     value: Value = operand()
@@ -165,6 +166,7 @@ class AtomicRMW(Op, MemoryRead, MemoryWrite):
     kind: AtomicKind = attribute(AtomicKind, unnamed=True, kw_only=True)
     sem: MemSemantic = attribute(MemSemantic, default=MemSemantic.ACQ_REL)
     scope: MemScope = attribute(MemScope, default=MemScope.GPU)
+    width: int = attribute(int, default=1)
 
     def infer_type(self) -> Type:
         return self.value.type

@@ -93,7 +93,7 @@ def test_fields_are_the_constructors_parameters_in_order():
 
     assert parameters(arith.CmpI) == ["lhs", "rhs", "predicate"]
     assert parameters(tt.Load) == ["ptr", "mask", "other", "cache*", "eviction*", "volatile*", "width*"]
-    assert parameters(tt.AtomicRMW) == ["ptr", "value", "mask", "kind*", "sem*", "scope*"]
+    assert parameters(tt.AtomicRMW) == ["ptr", "value", "mask", "kind*", "sem*", "scope*", "width*"]
     assert parameters(arith.AddI) == ["lhs", "rhs"]  # inherited from a template
     assert [a.name for a in attrs.fields(arith.TruncF)] == ["operand", "type", "rounding"]
 

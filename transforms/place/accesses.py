@@ -56,6 +56,8 @@ class Accesses:
         """How many neighbours one thread should have, as far as this access can take them together."""
         type_ = op.ptr.type
         assert isinstance(type_, TensorType)
+        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS) and not _adds_neighbours(op):
+            return 1  # Lanes side by side touch the fewest sectors.
         axis = self.order(op)[0]
         return min(self._together(op, axis), self._share(type_.numel), type_.shape[axis])
 
@@ -75,7 +77,9 @@ class Accesses:
         type_ = op.ptr.type
         assert isinstance(type_, TensorType)
         order = self.order(op)
-        vector = self.widest.get((type_.shape, order), self.vector(op))
+        vector = self.vector(op)
+        if isinstance(op, tt.Load | tt.Store):
+            vector = self.widest.get((type_.shape, order), vector)
         return blocked(type_.shape, order, vector, self.num_warps)
 
     def default(self, shape: Sequence[int]) -> Layout:
@@ -133,6 +137,11 @@ def _size(shape: Sequence[int]) -> int:
     for extent in shape:
         size *= extent
     return size
+
+
+def _adds_neighbours(op: tt.AtomicRMW | tt.AtomicCAS) -> bool:
+    """Whether there is an instruction, on some targets, that adds to several elements."""
+    return isinstance(op, tt.AtomicRMW) and op.kind is tt.AtomicKind.FADD and element_bytes(op.ptr) <= 4
 
 
 def element_bytes(ptr: Value) -> int:

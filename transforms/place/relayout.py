@@ -145,8 +145,10 @@ class _Rebuilding:
         )
         self.made.setdefault((op.result, 0), {})[layout] = builder.add(made, op.location)
 
-    def _sized(self, op: tt.Load | tt.Store, operands: Sequence[Value], type_: Type, layout: Layout) -> Op:
-        """A load or a store with its width."""
+    def _sized(
+        self, op: tt.Load | tt.Store | tt.AtomicRMW, operands: Sequence[Value], type_: Type, layout: Layout
+    ) -> Op:
+        """An access with its width."""
         attributes = {**op.attributes, "width": self.plan.accesses.width(op, layout)}
         return op.SPEC.make(operands, (), attributes, (), type_)
 
@@ -159,7 +161,7 @@ class _Rebuilding:
         types = component_types(op.result.type)
         given = [with_layout(type_, home) for type_, home in zip(types, homes, strict=True)]
         type_ = void if not given else given[0] if len(given) == 1 else TupleType(tuple(given))
-        if isinstance(op, tt.Load | tt.Store) and isinstance(op.ptr.type, TensorType):
+        if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW) and isinstance(op.ptr.type, TensorType):
             made = self._sized(op, operands, type_, wanted[0])
         else:
             bodies = [self._copied(builder, body) for body in op.bodies]

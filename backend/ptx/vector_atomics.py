@@ -1,0 +1,52 @@
+"""Atomic additions of neighbours in one instruction: each element is added undivided, but not all of them together.
+
+f16 go in pairs (`add.noftz.f16x2`); from sm_90 on bf16 do too, and there are vectors of 2 or 4 words of 32 bits, f32
+or such pairs (PTX ISA 8.1, "red" and "atom": `.vec_32_bit`). The neighbours are aligned and masked together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.backend.ptx.emitter import Emitter
+from ziggurat.backend.ptx.memory import pack, unpack
+from ziggurat.codemodel.dialects.tt import AtomicKind
+from ziggurat.codemodel.types import ScalarType, bf16, f16, f32
+
+_VECTORS_SINCE = 90  # sm_90.
+
+
+def together(capability: int, kind: AtomicKind, scalar: ScalarType, width: int) -> int:
+    """How many of `width` neighbours one instruction can add; 1 where it is each by itself."""
+    vectors = capability >= _VECTORS_SINCE
+    if kind is not AtomicKind.FADD or scalar not in (f16, bf16, f32) or (scalar == bf16 and not vectors):
+        return 1
+    per = 4 // scalar.bytes
+    return min(width, 4 * per if vectors else per)
+
+
+def add_together(
+    emitter: Emitter, prefix: str, scalar: ScalarType, address: str, bits: Sequence[str], mask: str | None, used: bool
+) -> list[str]:
+    """Add to neighbours where the mask holds. Takes the bits of the values, and gives those that were in memory."""
+    words = pack(emitter, list(bits), scalar.bytes, 4)
+    count = len(words)
+    outputs = count if used else 0
+    results, inputs = ([f"${first + at}" for at in range(count)] for first in (0, outputs + 1))
+    shape, (result, given) = "", (items[0] if count == 1 else f"{{{', '.join(items)}}}" for items in (results, inputs))
+    if count > 1:
+        shape = f".v{count}"
+    name = f"add{shape}.f32" if scalar == f32 else f"add.noftz{shape}.{scalar}x2"
+    guard = f"@${outputs + count + 1} " if mask is not None else ""
+    head = f"atom.{prefix}.{name} {result}," if used else f"red.{prefix}.{name}"
+    text = f"{guard}{head} [ ${outputs} + 0 ], {given};"
+    constraints = ["=r"] * outputs + ["l"] + ["r"] * count + (["b"] if mask is not None else [])
+    arguments = [("ptr addrspace(1)", address), *(("i32", word) for word in words)]
+    if mask is not None:
+        arguments.append(("i1", mask))
+    kind = "void" if not used else "i32" if count == 1 else f"{{ {', '.join(['i32'] * count)} }}"
+    made = emitter.asm(kind, text, ",".join([*constraints, "~{memory}"]), *arguments, effect=True)
+    if not used:
+        return [""] * len(bits)
+    old = [made] if count == 1 else [emitter.emit(f"extractvalue {kind} {made}, {at}") for at in range(count)]
+    return unpack(emitter, old, scalar.bytes, 4)
