@@ -6,7 +6,7 @@ import pytest
 
 CASES = {
     "zg.inline_asm_elementwise('mov $0, $1', '=r,r', (t,), zg.i32, True, 1)": "tensor<x16, i32>",
-    "zg.inline_asm_elementwise('a', '', (t, n), (zg.i32, zg.f32), False, 1)": "Tuple<tensor<x16, i32>, tensor<x16, f32>>",
+    "zg.inline_asm_elementwise('', '', (t, n), (zg.i32, zg.f32), True, 1)": "Tuple<tensor<x16, i32>, tensor<x16, f32>>",
     "zg.inline_asm_elementwise(asm='a', constraints='=r,r', args=(x,), dtype=zg.f16, is_pure=True, pack=2)": "f16",
     "zg.inline_asm_elementwise('a', '=r', (t, zg.arange(0, 8)), zg.i32, True, 1)": "error: do not match",
     "zg.inline_asm_elementwise('a', '=r', (t,), zg.i32, True, 3)": "error: a power of two",

@@ -1,9 +1,10 @@
-"""Tracing gives what reflection gives, and builds control flow that runs."""
+"""Tracing gives what reflection gives: calls, functions, constants and places."""
 
 import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.frontends.tracing import trace_function
 
 F32 = zg.ptr(zg.f32)
 
@@ -57,59 +58,6 @@ def test_both_ways_print_the_same_triton_model(kernel, arguments):
     zg.verify(traced)
 
 
-def test_a_for_loop_carries_values():
-    def power(x_ptr, n, B):
-        at = zg.add(x_ptr, zg.arange(0, B))
-        start = (zg.full((B,), 1.0, zg.f32), at)
-        product, end = zg.for_(0, n, 1, start, lambda i, p, a: (zg.mul(p, zg.load(at)), zg.add(a, 0)), num_stages=2)
-        zg.store(end, product)
-
-    model = zg.trace(power, F32, zg.i32, 8)
-    zg.verify(model)
-    loop = next(op for op in model.walk() if op.NAME == "scf.for")
-    assert loop.attributes["num_stages"] == 2
-    x = np.array([1, 2, 0.5, 3, 1, 1, 2, 2], np.float32)
-    expected = x**3
-    zg.run(model, (1,), x, 3)
-    np.testing.assert_allclose(x, expected)
-
-
-def test_one_value_and_no_value_are_carried_in_their_form():
-    def kernel(x_ptr, n):
-        total = zg.for_(n, 0, -1, 0, lambda i, t: t + i)
-        zg.store(x_ptr, total)
-        zg.for_(0, n, 2, None, lambda i: zg.store(zg.add(x_ptr, i + 1), i))
-
-    x = np.full(8, -1, np.int32)
-    zg.run(zg.trace(kernel, zg.ptr(zg.i32), zg.i32), (1,), x, 5)
-    assert x.tolist() == [15, 0, -1, 2, -1, 4, -1, -1]
-
-
-def test_while_and_if():
-    def collatz(x_ptr):
-        def step(n, count):
-            even = n % 2 == 0
-            return zg.if_(even, lambda: n // 2, lambda: 3 * n + 1), count + 1
-
-        _, count = zg.while_(lambda n, count: n != 1, step, (zg.load(x_ptr), 0))
-        zg.store(x_ptr, count)
-
-    x = np.array([27], np.int32)
-    zg.run(zg.trace(collatz, zg.ptr(zg.i32)), (1,), x)
-    assert x[0] == 111
-
-
-def test_a_python_condition_chooses_while_tracing():
-    def kernel(x_ptr, flag):
-        zg.store(x_ptr, zg.if_(flag, lambda: 1, lambda: 2))
-
-    model = zg.trace(kernel, zg.ptr(zg.i32), False)
-    assert not any(op.NAME == "scf.if" for op in model.walk())
-    x = np.zeros(1, np.int32)
-    zg.run(model, (1,), x)
-    assert x[0] == 2
-
-
 def test_a_builder_takes_calls_one_by_one():
     with zg.build("double", F32, zg.divisible(zg.i32, 16), 8) as kernel:
         x, n, size = kernel.arguments
@@ -129,25 +77,6 @@ def test_the_models_of_an_unfinished_builder_are_not_there():
         _ = kernel.triton
 
 
-def test_a_symbol_has_no_truth_no_items_and_is_no_integer():
-    def branches(x_ptr, n):
-        if n > 3:
-            zg.store(x_ptr, 1.0)
-
-    def iterates(x_ptr, n):
-        for _ in zg.load(x_ptr):
-            pass
-
-    def counts(x_ptr, n):
-        for _ in range(n):
-            pass
-
-    for kernel, words in ((branches, "truth"), (iterates, "iterated over"), (counts, "not a Python integer")):
-        with pytest.raises(zg.KernelTypeError, match=words) as caught:
-            zg.trace(kernel, F32, zg.i32)
-        assert caught.value.location is not None and caught.value.location.file == __file__
-
-
 def test_errors_stand_at_the_call_that_was_traced():
     def kernel(x_ptr):
         good = zg.arange(0, 8)
@@ -157,19 +86,6 @@ def test_errors_stand_at_the_call_that_was_traced():
         zg.trace(kernel, F32)
     assert "zg.store(x_ptr, good)" in str(caught.value)
     assert "^^^^^^^^^^^^^^^^^^^^^" in str(caught.value)
-
-
-def test_a_loop_must_give_what_it_carries():
-    def kernel(x_ptr):
-        zg.for_(0, 4, 1, (1, 2), lambda i, a, b: a)
-
-    with pytest.raises(zg.KernelTypeError, match="gives one value, expected a tuple of 2"):
-        zg.trace(kernel, F32)
-
-
-def test_control_flow_outside_of_a_trace_is_an_error():
-    with pytest.raises(zg.KernelSyntaxError, match=r"zg\.for_ was called outside of a traced function"):
-        zg.for_(0, 4, 1, 0, lambda i, a: a)
 
 
 def test_a_value_of_another_trace_is_refused():
@@ -196,3 +112,70 @@ def test_a_kernel_of_any_dtype():
 
     types = (F32, zg.ptr(zg.bf16))
     assert zg.trace(kernel, *types) == zg.kernel(kernel).triton(*types)
+
+
+def twin(module):
+    """A function of the same qualified name as another."""
+
+    def made(x):
+        return x
+
+    return zg.function(made)
+
+
+def test_functions_of_one_name_are_told_apart():
+    first, second = twin(1), twin(2)
+
+    def kernel(x_ptr, n):
+        zg.store(x_ptr, first(n) + second(n) + first(n))
+
+    made = trace_function(kernel, (zg.ptr(zg.i32), zg.i32))
+    assert list(made.callees.values()) == [first, second]
+    base, other = made.callees
+    assert other == f"{base}_1"
+    calls = [op.attributes["callee"] for op in made.model.walk() if op.NAME == "func.call"]
+    assert calls == [base, other, base]
+
+
+def test_a_call_that_gives_a_tuple_gives_as_many_symbols():
+    counts = {}
+
+    def kernel(x_ptr):
+        t = zg.load(zg.add(x_ptr, zg.arange(0, 16)))
+        counts["split"] = len(zg.split(zg.reshape(t, (8, 2))))
+        counts["max"] = len(zg.max(t, 0, return_indices=True))
+        counts["philox"] = len(zg.philox(0, zg.arange(0, 4), 0, 0, 0))
+        counts["scaled"] = len(scaled(t))
+        counts["store"] = zg.store(x_ptr, 1.0)
+
+    zg.trace(kernel, F32)
+    assert counts == {"split": 2, "max": 2, "philox": 4, "scaled": 2, "store": None}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (lambda p: zg.load(), r"zg.load needs its argument 'ptr'"),
+        (lambda p: scaled(p, wrong=1), "'scaled': .*unexpected keyword argument 'wrong'"),
+        (lambda p: zg.load(p) and None, "the truth of a value"),
+        (lambda p: zg.load(p), "the traced function '<lambda>' returns a value: a kernel returns nothing"),
+        (lambda p: zg.store(p, {}) and None, "an object of the type dict cannot be a value of a kernel"),
+    ],
+)
+def test_what_cannot_be_recorded(body, words):
+    with pytest.raises(zg.KernelTypeError, match=words) as caught:
+        zg.trace(body, F32)
+    assert caught.value.location.file == __file__
+
+
+def test_nothing_is_recorded_after_the_trace():
+    kept = []
+
+    def kernel(x_ptr):
+        kept.append(x_ptr)
+
+    zg.trace(kernel, F32)
+    with pytest.raises(zg.KernelTypeError, match="a value is used after its kernel has been traced"):
+        kept[0] + 1
+    with pytest.raises(zg.KernelTypeError, match="outside of a kernel"):
+        zg.load(kept[0])

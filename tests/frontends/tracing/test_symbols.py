@@ -1,0 +1,140 @@
+"""Symbolic values: Python's operators record ops; what a value of a kernel is not is an error at its place."""
+
+import operator
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.frontends.tracing import trace_function
+
+F32 = zg.ptr(zg.f32)
+
+
+def recorded(use, *arguments):
+    """The ops of the Python model that `use` records on symbols for an integer and a float, without the return."""
+
+    def kernel(n, x, *rest):
+        use(n, x, *rest)
+
+    return list(trace_function(kernel, (zg.i32, zg.f32, *arguments)).model.bodies[0].entry.ops[:-1])
+
+
+BINARY = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "mod": operator.mod,
+    "floordiv": operator.floordiv, "pow": operator.pow, "and": operator.and_, "or": operator.or_, "xor": operator.xor,
+    "shl": operator.lshift, "shr": operator.rshift,
+}  # fmt: skip
+COMPARISONS = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+
+
+@pytest.mark.parametrize("name", [*BINARY, *COMPARISONS])
+def test_operators_record_their_ops(name):
+    compute = {**BINARY, **COMPARISONS}[name]
+    (op,) = recorded(compute)
+    assert op.NAME == name and len(op.operands) == 2
+    constant, op = recorded(lambda n, x: compute(n, 3))
+    assert (constant.NAME, op.NAME) == ("constant", name) and op.operands[1] is constant.result
+    assert op.location.file == __file__
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_a_number_on_the_left_stays_there(name):
+    constant, op = recorded(lambda n, x: BINARY[name](7, n))
+    assert op.NAME == name and op.operands[0] is constant.result
+
+
+def test_comparisons_with_a_number_on_the_left_are_turned_round():
+    _, op = recorded(lambda n, x: 7 < n)
+    assert op.NAME == "gt" and op.operands[1].op.attributes["value"] == 7
+
+
+def test_operators_of_one_operand():
+    assert [op.NAME for op in recorded(lambda n, x: (-n, ~n, +n))] == ["neg", "invert"]
+    (op,) = recorded(lambda n, x: abs(x))
+    assert op.callee == "builtins.abs"
+    assert [op.NAME for op in recorded(lambda n, x: divmod(n, x))] == ["floordiv", "mod"]
+
+
+def test_properties_subscripts_and_methods():
+    ops = recorded(lambda n, x: (n.shape, n.dtype, n.dtype.element_ty, n[0], n.load((0,)), n.store((0,), x)))
+    assert [op.attributes["name"] for op in ops if op.NAME == "attribute"] == ["shape", "dtype", "dtype", "element_ty"]
+    assert [op.callee for op in ops if op.NAME == "invoke"] == [".load", ".store"]
+    assert sum(op.NAME == "subscript" for op in ops) == 1
+
+
+def test_a_numpy_number_leaves_operators_to_symbols():
+    constant, op = recorded(lambda n, x: np.float32(2.5) * x)
+    assert op.NAME == "mul" and op.operands[0] is constant.result and constant.attributes["value"] == 2.5
+
+
+@pytest.mark.parametrize(
+    ("use", "words", "hint"),
+    [
+        (lambda n, x: bool(n), "the truth of a value of the kernel is not known", "zg.if_"),
+        (lambda n, x: [*n], "cannot be iterated over", "zg.for_"),
+        (lambda n, x: range(n), "is not a Python integer", "as constants to zg.trace"),
+        (lambda n, x: len(n), "the length of a value", "zg.for_"),
+        (lambda n, x: 3 in n, "cannot be searched", "zg.compare"),
+        (lambda n, x: operator.setitem(n, 0, 1), "cannot be changed", "zg.store"),
+        (lambda n, x: n(3), "cannot be called", "zg.<name>"),
+        (lambda n, x: n @ x, "the operator '@' does not work", "zg.dot(a, b)"),
+        (lambda n, x: 3 @ n, "the operator '@' does not work", "zg.dot(a, b)"),
+        (lambda n, x: round(x), r"round\(\) does not work", "zg.floor"),
+        (lambda n, x: n.sum(), "has no 'sum'", "call zg.sum(…) instead"),
+        (lambda n, x: n.colour, "has no 'colour'", "values have .shape and .dtype"),
+        (lambda n, x: n + object(), "an object of the type object cannot be a value", "kernels take numbers"),
+    ],
+)
+def test_what_a_symbol_is_not(use, words, hint):
+    with pytest.raises(zg.KernelTypeError, match=words) as caught:
+        recorded(use)
+    assert caught.value.hint.startswith(hint) or hint in caught.value.hint
+    assert caught.value.location.file == __file__
+
+
+def test_python_asks_for_attributes_without_an_error():
+    def use(n, x):
+        assert not hasattr(n, "sum") and not hasattr(n, "__array__")
+        with pytest.raises(AttributeError):
+            _ = n.colour
+
+    assert recorded(use) == []
+
+
+def test_a_symbol_may_be_in_a_dict():
+    def use(n, x):
+        table = {n: "n", x: "x"}
+        assert (table[n], table[x]) == ("n", "x") and len({n, x, n}) == 2
+
+    assert recorded(use) == []
+
+
+def test_a_number_given_as_a_constant_remembers_its_parameter():
+    def use(n, x, size, ratio, name):
+        assert (size, ratio, name) == (16, 0.5, "text") and size * 2 == 32 and isinstance(size, int)
+        n + size
+        x * ratio
+
+    first, second = recorded(use, 16, 0.5, "text")
+    parameters = first.operands[0].block.parameters
+    assert first.operands[1] is parameters[2] and second.operands[1] is parameters[3]
+
+
+def test_a_symbol_has_no_truth_no_items_and_is_no_integer():
+    def branches(x_ptr, n):
+        if n > 3:
+            zg.store(x_ptr, 1.0)
+
+    def iterates(x_ptr, n):
+        for _ in zg.load(x_ptr):
+            pass
+
+    def counts(x_ptr, n):
+        for _ in range(n):
+            pass
+
+    for kernel, words in ((branches, "truth"), (iterates, "iterated over"), (counts, "not a Python integer")):
+        with pytest.raises(zg.KernelTypeError, match=words) as caught:
+            zg.trace(kernel, F32, zg.i32)
+        assert caught.value.location is not None and caught.value.location.file == __file__
