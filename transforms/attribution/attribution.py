@@ -62,7 +62,8 @@ def _symbol_part(value: Any) -> str:
     if isinstance(value, FunctionName):
         return value.symbol.rsplit(".", 1)[-1]
     if isinstance(value, tuple):
-        items: list[str] = [_symbol_part(item) if isinstance(item, FunctionName) else repr(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        parts: tuple[Any, ...] = value
+        items = [_symbol_part(item) if isinstance(item, FunctionName | tuple) else repr(item) for item in parts]
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
     return str(value)
 
