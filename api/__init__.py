@@ -169,10 +169,14 @@ if TYPE_CHECKING:
     from ziggurat.executing import execute
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.transforms.simplify import simplify
+    from ziggurat.tuning import Config, TunedKernel, autotune
 
 # What is imported at its first use, so that `import ziggurat` stays quick.
 _LATER = {
     "Compiled": "ziggurat.compiler",
+    "Config": "ziggurat.tuning",
+    "TunedKernel": "ziggurat.tuning",
+    "autotune": "ziggurat.tuning",
     "TensorDescriptor": "ziggurat.backend.launch.descriptors",
     "compile": "ziggurat.compiler",
     "empty": "ziggurat.backend.cuda.memory",
@@ -208,6 +212,7 @@ __all__ = [
     "Builder",
     "CompareKind",
     "Compiled",
+    "Config",
     "Function",
     "InternalError",
     "Kernel",
@@ -226,6 +231,7 @@ __all__ = [
     "ResourceError",
     "TargetError",
     "TensorDescriptor",
+    "TunedKernel",
     "Value",
     "VerifyError",
     "ZigguratError",
@@ -245,6 +251,7 @@ __all__ = [
     "atomic_or",
     "atomic_xchg",
     "atomic_xor",
+    "autotune",
     "bf16",
     "bitcast",
     "broadcast",

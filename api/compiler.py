@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,19 +11,19 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.fragments import box_and_swizzle
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary, Parameter
-
-TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")
+    from ziggurat.codemodel.dialects import gpu
 
 
 @attrs.frozen
 class Compiled:
     """A kernel compiled for a target. `stages` holds its models and texts in order, `ptx` is the last.
 
-    `num_warps` warps run each program, with `shared` bytes of shared memory. `parameters` has the types of the
+    `num_warps` warps run each program, those that only fetch included, with `shared` bytes of shared memory. `parameters` has the types of the
     parameters of the machine's kernel, and `parts` says which argument each takes, or which part of one, as of
     `tt.func`; it is empty where they are the arguments.
     """
@@ -51,14 +51,17 @@ def compile(
     num_stages: int = 3,
     exact_math: bool = False,
     python: Op | None = None,
+    examine: Callable[[gpu.Module], None] | None = None,
 ) -> Compiled:
     """Compile the kernel of a Triton model. No GPU is needed.
 
     `num_warps` is a power of two up to 32; `exact_math` chooses IEEE division and square roots over the fast ones.
+    `examine` sees the GPU model before code is made of it, and may raise what says that it is not worth that.
     Raises `LaunchError` for options that do not fit, `ResourceError` where the kernel needs more than the target has.
     """
     from ziggurat.backend.ptx.assemble import assemble
     from ziggurat.backend.ptx.emitter import Options
+    from ziggurat.backend.ptx.roles import warps_of
     from ziggurat.transforms.place.pipeline import PlaceOptions, place
 
     if target not in TARGETS:
@@ -69,13 +72,15 @@ def compile(
         raise LaunchError(f"num_stages is a positive integer, got {num_stages!r}")
     with no_faults("compiling", lambda: model, "the model"):
         placed = place(model, PlaceOptions(target, num_warps, num_stages, exact_math))
+        if examine is not None:
+            examine(placed)
         texts = assemble(placed, Options(exact_math=exact_math))
     stages: dict[str, Any] = {} if python is None else {"python": python}
     stages |= {"triton": model, "gpu": placed, "llvm": texts.llvm, "ptx": texts.ptx}
     function = placed.body.entry.ops[0]
     parameters = tuple(p.type for p in function.bodies[0].parameters)
     parts: tuple[str, ...] = function.attributes.get("parts", ())
-    return Compiled(texts.symbol, target, num_warps, placed.shared, parameters, stages, parts)
+    return Compiled(texts.symbol, target, warps_of(placed), placed.shared, parameters, stages, parts)
 
 
 def binary_of(compiled: Compiled, name: str) -> Binary:

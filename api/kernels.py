@@ -110,17 +110,23 @@ class Kernel(Function):
             return self._dispatcher.at(grid)
         return functools.partial(self._launch, grid)
 
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """What launches the kernel on GPUs."""
+        if self._dispatcher is None:
+            from ziggurat.launching import dispatcher_of
+
+            self._dispatcher = dispatcher_of(self, self._on_host)
+            self._launches = self._dispatcher.known_grids
+        return self._dispatcher
+
     @public
     def _launch(self, grid: Grid, *arguments: Any, **keywords: Any) -> None:
         """Run the kernel where its arrays are: on a GPU, or here by the reference interpreter."""
         from ziggurat.backend.launch.arrays import on_gpu
 
         if any(map(on_gpu, arguments)) or any(map(on_gpu, keywords.values())):
-            from ziggurat.launching import dispatcher_of
-
-            self._dispatcher = dispatcher_of(self, self._on_host)
-            self._launches = self._dispatcher.known_grids
-            self._dispatcher.at(grid)(*arguments, **keywords)
+            self.dispatcher.at(grid)(*arguments, **keywords)
             return
         options = {
             name: keywords.pop(name) for name in OPTIONS if name in keywords and name not in self.signature.parameters
@@ -216,5 +222,11 @@ def kernel(fn: Callable[..., Any] | None = None, /, *, do_not_specialize: Iterab
     `do_not_specialize` names parameters for whose values (divisible by 16 or not) no model of their own is made.
     """
     if fn is None:
-        return functools.partial(Kernel, do_not_specialize=do_not_specialize)
-    return Kernel(fn, do_not_specialize)
+        return functools.partial(_made, do_not_specialize=do_not_specialize)
+    return _made(fn, do_not_specialize)
+
+
+def _made(fn: Callable[..., Any], do_not_specialize: Iterable[str]) -> Kernel:
+    # What a decorator below this one has asked for: see `autotune`.
+    wrap: Callable[[Callable[..., Any], Iterable[str]], Kernel] = getattr(fn, "ziggurat_wrap", Kernel)
+    return wrap(fn, do_not_specialize)

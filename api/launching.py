@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat.arguments import Signature as KernelSignature
 from ziggurat.arguments import constant_of, constexpr_names
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler import binary_of, compile
 from ziggurat.transforms.simplify.known import with_known_values
@@ -39,6 +40,20 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
     """The kernel compiled for the arguments and options of a launch, or as the cache on disk has it."""
     from ziggurat.backend.cuda.cache import Cache
     from ziggurat.backend.cuda.keys import key
+
+    model = model_of(kernel, spec)
+    options: dict[str, Any] = dict(spec.options)
+    cache = Cache()
+    digest = key(model, spec.target, options)
+    binary = cache.get(digest)
+    if binary is None:
+        binary = binary_of(compile(model, target=spec.target, **options), kernel.name)
+        cache.put(digest, binary)
+    return binary
+
+
+def model_of(kernel: Kernel, spec: Specialization) -> Op:
+    """The Triton model that is compiled for the arguments of a launch."""
     from ziggurat.backend.cuda.specialize import RunTime
 
     types: list[Type] = []
@@ -56,12 +71,4 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
         else:
             types.append(constant_of(kernel, argument.name, argument.value))
     model = kernel.model_for(KernelSignature(tuple(types), tuple(divisibility)))
-    model = with_known_values(model, next(reversed(model.functions())), known)
-    options: dict[str, Any] = dict(spec.options)
-    cache = Cache()
-    digest = key(model, spec.target, options)
-    binary = cache.get(digest)
-    if binary is None:
-        binary = binary_of(compile(model, target=spec.target, **options), kernel.name)
-        cache.put(digest, binary)
-    return binary
+    return with_known_values(model, next(reversed(model.functions())), known)

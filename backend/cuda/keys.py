@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,15 @@ def key(model: Op, target: str, options: Mapping[str, Any]) -> str:
     """
     digest = hashlib.sha256()
     said = ";".join(f"{name}={attribute_text(options[name])}" for name in sorted(options))
-    digest.update(f"{compiler_version()}\n{target}\n{said}\n".encode())
+    digest.update(f"{compiler_version()}\n{target}\n{said}\n{structure(model)}".encode())
+    return digest.hexdigest()
+
+
+def structure(model: Op) -> str:
+    """64 hexadecimal digits for a model alone, the same on every machine."""
     lines: list[str] = []
     _write(model, {}, {}, lines.append)
-    digest.update("\n".join(lines).encode())
-    return digest.hexdigest()
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _write(op: Op, numbers: dict[Value, int], blocks: dict[Block, int], write: Callable[[str], None]) -> None:
@@ -73,14 +77,33 @@ def compiler_version() -> str:
     """A name for the sources of the rooms that compile, and of LLVM. Another file, or one written again, is another
     version."""
     digest = hashlib.sha256()
+    for folder, file in _sources():
+        state = file.stat()
+        digest.update(f"{file.relative_to(folder)} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return f"llvmlite {_llvm_version()} {digest.hexdigest()}"
+
+
+@functools.cache
+def compiler_contents() -> str:
+    """The same by what the sources say: equal for equal sources, wherever and whenever they were installed."""
+    digest = hashlib.sha256()
+    for folder, file in _sources():
+        digest.update(f"{file.relative_to(folder)}\n".encode())
+        digest.update(file.read_bytes())
+    return f"llvmlite {_llvm_version()} {digest.hexdigest()}"
+
+
+def _sources() -> Iterator[tuple[Path, Path]]:
+    """Each room's folder with each of its files, in an order."""
     for room in (codemodel, transforms, backend):
         assert room.__file__ is not None
         folder = Path(room.__file__).parent
         for file in sorted(folder.rglob("*.py")):
-            state = file.stat()
-            digest.update(f"{file.relative_to(folder)} {state.st_size} {state.st_mtime_ns}\n".encode())
+            yield folder, file
+
+
+def _llvm_version() -> str:
     try:
-        llvm = importlib.metadata.version("llvmlite")
+        return importlib.metadata.version("llvmlite")
     except importlib.metadata.PackageNotFoundError:
-        llvm = "none"
-    return f"llvmlite {llvm} {digest.hexdigest()}"
+        return "none"

@@ -138,6 +138,17 @@ class Dispatcher:
             self.known_grids[grid] = made
         return made
 
+    def specialization(self, values: tuple[Any, ...], options: dict[str, Any]) -> Specialization:
+        """What a launch with these arguments, in the order of the parameters, and these options is compiled for."""
+        values = self._complete(values, ())
+        kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
+        with on_device(self._device_of(values)):
+            return self._specialization(values, kinds, options)
+
+    def offer(self, spec: Specialization, binary: Binary) -> None:
+        """Give a kernel that is compiled already."""
+        self._binaries.setdefault(spec, binary)
+
     def loaded(self) -> tuple[Loaded, ...]:
         """What is loaded of this kernel, each with its registers and memory."""
         return tuple(self._loaded.values())

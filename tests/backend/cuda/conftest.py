@@ -47,6 +47,7 @@ class FakeDriver(types.ModuleType):
         self.load_failure: tuple[Status, bytes] | None = None
         self.parameters = 0
         self.sizes: list[int] = []
+        self.done: list[tuple] = []  # what was asked of the device's memory, and launches among it
         for name in (
             "CUdevice_attribute CUfunction_attribute CUjit_option CUtensorMapDataType CUtensorMapSwizzle "
             "CUtensorMapInterleave CUtensorMapL2promotion CUtensorMapFloatOOBfill"
@@ -148,6 +149,14 @@ class FakeDriver(types.ModuleType):
         ctypes.memmove(to, self.copied, size)
         return (OK,)
 
+    def cuMemsetD8Async(self, pointer, value, size, stream):
+        self.done.append(("set", pointer, value, size))
+        return (OK,)
+
+    def cuMemcpyDtoDAsync(self, to, source, size, stream):
+        self.done.append(("copy", to, source, size))
+        return (OK,)
+
     def cuLaunchKernel(self, function, x, y, z, threads, ty, tz, shared, stream, pointers, extra):
         if min(map(operator.index, (x, y, z))) < 0:
             raise OverflowError("can't convert negative value to unsigned int")
@@ -162,6 +171,7 @@ class FakeDriver(types.ModuleType):
         sizes = self.sizes or [8] * self.parameters
         array = (ctypes.c_void_p * len(sizes)).from_address(pointers)
         values = [ctypes.string_at(address, size) for address, size in zip(array, sizes, strict=True)]
+        self.done.append(("launch", threads))
         self.launches.append(
             {
                 "grid": (x, y, z),

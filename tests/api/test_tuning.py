@@ -1,0 +1,298 @@
+"""Tuning, with times that are made up and a driver that writes down what it is asked."""
+
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.cuda.records import Records
+from ziggurat.progress import Progress
+
+LESS = zg.CompareKind.LESS_THAN
+
+
+def scale(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    mask = zg.compare(at, n, LESS)
+    zg.store(zg.add(out_ptr, at), zg.mul(zg.load(zg.add(x_ptr, at), mask), 2.0), mask)
+
+
+def tall(x_ptr, y_ptr, out_ptr, K, M: zg.constexpr, INNER: zg.constexpr):
+    """A sum of products whose accumulator grows with M squared."""
+    at, inner = zg.arange(0, M), zg.arange(0, INNER)
+    x_at = zg.add(x_ptr, zg.add(zg.mul(zg.expand(at, 1), K), zg.expand(inner, 0)))
+    y_at = zg.add(y_ptr, zg.add(zg.mul(zg.expand(inner, 1), M), zg.expand(at, 0)))
+    total = zg.zeros((M, M), zg.f32)
+    for _ in range(0, K, INNER):
+        total = zg.dot(zg.load(x_at), zg.load(y_at), total)
+        x_at, y_at = zg.add(x_at, INNER), zg.add(y_at, INNER * M)
+    out_at = zg.add(out_ptr, zg.add(zg.mul(zg.expand(at, 1), M), zg.expand(at, 0)))
+    zg.store(out_at, total)
+
+
+CONFIGS = [
+    zg.Config({"BLOCK": 64}, num_warps=2),
+    zg.Config({"BLOCK": 128}),
+    zg.Config({"BLOCK": 256}, num_warps=8),
+]
+TIMES = {64: 3.0, 128: 1.01, 256: 1.0}  # by threads: 128 and 256 differ by less than the noise
+
+
+@pytest.fixture
+def gpu(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    fake.parameters = 3
+    fake.measured = []
+    return fake
+
+
+def measure(fake, times=TIMES):
+    def run_and_tell(run):
+        run()
+        fake.measured.append(fake.launches[-1]["threads"])
+        return times[fake.launches[-1]["threads"]]
+
+    return run_and_tell
+
+
+def tuned(fake, configs=CONFIGS, key=("n",), kernel=scale, **options):
+    return zg.autotune(configs, key, measure=measure(fake), **options)(zg.kernel(kernel))
+
+
+def grid(meta):
+    return (zg.cdiv(1000, meta["BLOCK"]),)
+
+
+def arrays(dtype=np.float32):
+    return zg.empty(1000, dtype), zg.empty(1000, dtype)
+
+
+def test_the_first_of_those_that_are_as_fast_is_taken_and_kept(gpu):
+    kernel = tuned(gpu)
+    x, out = arrays()
+    for _ in range(3):
+        kernel[grid](x, out, 1000)
+    assert gpu.measured == [64, 128, 256]
+    assert [launch["threads"] for launch in gpu.launches[3:]] == [128] * 3
+    assert gpu.launches[-1]["grid"] == (8, 1, 1)
+    assert list(kernel.choices.values()) == [CONFIGS[1]]
+    assert kernel.last.times == {str(config): TIMES[32 * config.num_warps] for config in CONFIGS}
+
+
+def test_each_key_and_each_dtype_is_tuned(gpu):
+    kernel = tuned(gpu)
+    kernel[grid](*arrays(), 1000)
+    kernel[grid](*arrays(), 999)
+    kernel[grid](*arrays(), n=1000)
+    kernel[grid](*arrays(np.float64), 1000)
+    assert len(gpu.measured) == 9 and len(kernel.choices) == 3
+
+
+def test_the_choice_is_read_from_disk(gpu):
+    tuned(gpu)[grid](*arrays(), 1000)
+    other = tuned(gpu)
+    other[grid](*arrays(), 1000)
+    assert len(gpu.measured) == 3 and gpu.launches[-1]["threads"] == 128
+    tuned(gpu, CONFIGS[::-1])[grid](*arrays(), 1000)  # another list of configurations is another question
+    assert len(gpu.measured) == 6 and gpu.launches[-1]["threads"] == 256
+    tuned(gpu, cache_results=False)[grid](*arrays(), 1000)
+    assert len(gpu.measured) == 9
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[: len(text) // 2], lambda text: text.replace("128", "256"), str])
+def test_a_damaged_record_is_measured_again(gpu, damage):
+    tuned(gpu)[grid](*arrays(), 1000)
+    (path,) = Records().directory.iterdir()
+    text = path.read_text()
+    path.write_text(damage(text))
+    tuned(gpu)[grid](*arrays(), 1000)
+    assert len(gpu.measured) == (3 if damage is str else 6)
+    assert path.read_text() == text
+
+
+def test_choices_are_shared_through_a_file(gpu, tmp_path):
+    tuned(gpu)[grid](*arrays(), 1000)
+    assert Records().export(tmp_path / "choices.json") == 1
+    assert Records().export(tmp_path / "none.json", "another") == 0
+    (record,) = Records().all()
+    assert record.about["device"] == "FAKE GPU" and record.about["key"] == {"n": "1000"}
+    assert Records().clear() == 1 and Records().all() == []
+    assert Records().import_(tmp_path / "choices.json") == 1
+    tuned(gpu)[grid](*arrays(), 1000)
+    assert len(gpu.measured) == 3
+    data = json.loads((tmp_path / "choices.json").read_text())
+    data["records"][0]["config"] = "BLOCK=1"
+    (tmp_path / "bad.json").write_text(json.dumps(data))
+    for name in ("bad.json", "missing.json"):
+        with pytest.raises(zg.LaunchError, match="no choices that can be read"):
+            Records().import_(tmp_path / name)
+
+
+def test_what_does_not_fit_is_left_out_with_the_reason(gpu, capsys):
+    configs = [zg.Config({"M": m, "INNER": inner}) for m, inner in ((16, 16), (256, 16), (64, 2048))]
+    gpu.parameters = 4
+    kernel = zg.autotune(configs, measure=measure(gpu))(zg.kernel(tall))
+    x, y, out = (zg.empty(256 * 256, dtype) for dtype in (np.float16, np.float16, np.float32))
+    kernel[(1,)](x, y, out, 64)
+    said = capsys.readouterr().err
+    assert re.search(r"tall: without M=256, .*: .*registers in each of 128 threads, which have 255", said), said
+    assert re.search(r"tall: without M=64, .*: the kernel needs \d+ bytes of shared memory", said), said
+    assert set(kernel.last.left_out) == {str(config) for config in configs[1:]}
+    assert gpu.launches[-1]["threads"] == 128
+    quiet = zg.autotune(configs, measure=measure(gpu), quiet=True, cache_results=False)(zg.kernel(tall))
+    quiet[(1,)](x, y, out, 64)
+    assert capsys.readouterr().err == ""
+    hopeless = zg.autotune(configs[1:], measure=measure(gpu), quiet=True)(zg.kernel(tall))
+    with pytest.raises(zg.LaunchError, match="no configuration of 'tall' can be launched") as caught:
+        hopeless[(1,)](x, y, out, 64)
+    assert all(str(config) in str(caught.value) for config in configs[1:]) and "smaller blocks" in str(caught.value)
+
+
+def test_what_the_driver_refuses_is_left_out(gpu, failed):
+    kernel = tuned(gpu, quiet=True)
+    gpu.attributes["CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK"] = 128
+    kernel[grid](*arrays(), 1000)
+    (reason,) = kernel.last.left_out.values()
+    assert "256 threads, where it can have 128" in reason
+    assert gpu.measured == [64, 128]
+
+
+def test_an_error_of_the_kernel_itself_is_raised_as_it_is(gpu):
+    @zg.autotune(CONFIGS)
+    @zg.kernel
+    def wrong(x_ptr, BLOCK: zg.constexpr):
+        zg.store(x_ptr, zg.arange(0, BLOCK) + "a")
+
+    with pytest.raises(zg.ZigguratError) as caught:
+        wrong[(1,)](zg.empty(4))
+    assert "no configuration" not in str(caught.value) and "wrong" not in wrong.choices
+
+
+def test_arrays_are_set_back_before_each_run_and_at_the_end(gpu):
+    kernel = tuned(gpu, restore_value=["x_ptr"], reset_to_zero=["out_ptr"])
+    x, out = arrays()
+    kernel[grid](x, out, 1000)
+    before, *rest = gpu.done
+    copy = before[1]
+    assert before == ("copy", copy, x.pointer, 4000)
+    reset = [("set", out.pointer, 0, 4000), ("copy", x.pointer, copy, 4000)]
+    runs = [[*reset, ("launch", threads)] for threads in (64, 128, 256)]
+    assert rest == [*runs[0], *runs[1], *runs[2], *reset, ("launch", 128)]
+
+
+def test_pruning_by_the_user(gpu):
+    seen = {}
+
+    def early(configs, named, **keywords):
+        seen.update(named=named, keywords=keywords)
+        return [config for config in configs if config.values["BLOCK"] != 128]
+
+    kernel = tuned(gpu, prune_configs_by={"early_config_prune": early})
+    x, out = arrays()
+    kernel[grid](x, out, n=1000)
+    assert gpu.measured == [64, 256] and set(seen["named"]) == {"x_ptr", "out_ptr", "n"}
+    assert seen["keywords"] == {"n": 1000}
+    gpu.measured.clear()
+    model = tuned(gpu, prune_configs_by={"perf_model": lambda BLOCK, n, **rest: -BLOCK, "top_k": 2})
+    model[grid](x, out, 1000)
+    assert gpu.measured == [128, 256]
+    gpu.measured.clear()
+    one = tuned(gpu, prune_configs_by={"perf_model": lambda BLOCK, **rest: BLOCK, "top_k": 0.4})
+    one[grid](x, out, 1000)
+    assert gpu.measured == [] and gpu.launches[-1]["threads"] == 64  # one is left: nothing to measure
+
+
+def test_hooks_see_all_arguments(gpu):
+    seen = []
+    configs = [zg.Config({"BLOCK": 64}, pre_hook=seen.append), zg.Config({"BLOCK": 128}, num_warps=8)]
+    kernel = zg.autotune(configs, measure=measure(gpu, {128: 1.0, 256: 2.0}))(zg.kernel(scale))
+    x, out = arrays()
+    kernel[grid](x, out, 1000)
+    assert len(seen) == 2  # measured once, launched once
+    assert all(given["BLOCK"] == 64 and given["n"] == 1000 and given["x_ptr"] is x for given in seen)
+
+
+def test_below_the_kernel_as_well(gpu):
+    kernel = zg.kernel(zg.autotune(CONFIGS, "n", measure=measure(gpu))(scale))
+    try:
+        kernel[grid](*arrays(), 1000)
+        assert isinstance(kernel, zg.TunedKernel) and isinstance(kernel, zg.Kernel)
+        assert gpu.launches[-1]["threads"] == 128
+    finally:
+        del scale.ziggurat_wrap
+
+
+def test_processes_give_what_one_gives(gpu):
+    here, there = tuned(gpu, processes=1), tuned(gpu, processes=2, cache_results=False)
+    here[grid](*arrays(), 1000)
+    loads = list(gpu.loads)
+    from ziggurat.backend.cuda.cache import Cache
+
+    Cache().clear()
+    gpu.loads.clear()
+    there[grid](*arrays(), 1000)
+    assert len(loads) == 3 and gpu.loads == loads
+
+
+def test_arrays_in_memory_take_the_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    kernel = zg.autotune(CONFIGS, ["n"])(zg.kernel(scale))
+    x = np.arange(1000, dtype=np.float32)
+    out = np.zeros_like(x)
+    grids = []
+    kernel[lambda meta: grids.append(meta["BLOCK"]) or grid(meta)](x, out, 1000)
+    assert np.array_equal(out, 2 * x) and grids == [64] and kernel.choices == {}
+
+
+def test_a_fault_names_the_configuration(gpu, failed):
+    def fails(run):
+        gpu.launch_status = [failed("CUDA_ERROR_ILLEGAL_ADDRESS", 700)] * 3
+        try:
+            run()
+        finally:
+            gpu.launch_status = []
+
+    kernel = zg.autotune(CONFIGS, measure=fails)(zg.kernel(scale))
+    with pytest.raises(zg.MemoryAccessError, match=r"tuning, with BLOCK=64, num_warps=2"):
+        kernel[grid](*arrays(), 1000)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"configs": []}, "no configurations"),
+        ({"configs": [{"BLOCK": 4}]}, r"is a zg\.Config, got"),
+        ({"configs": [zg.Config({"BLOK": 4})]}, r"no parameter 'BLOK' \(in a configuration\)"),
+        ({"configs": [zg.Config({"BLOCK": 4}), zg.Config({})]}, "different parameters"),
+        ({"configs": CONFIGS, "key": ["m"]}, r"no parameter 'm' \(in key\)"),
+        ({"configs": CONFIGS, "restore_value": ["m"]}, "in restore_value"),
+        ({"configs": CONFIGS, "reset_to_zero": ["m"]}, "in reset_to_zero"),
+        ({"configs": CONFIGS, "prune_configs_by": {"top": 3}}, "prune_configs_by of 'scale' has 'top'"),
+    ],
+)
+def test_what_does_not_fit_the_kernel(arguments, message):
+    with pytest.raises(zg.LaunchError, match=message):
+        zg.autotune(**arguments)(zg.kernel(scale))
+
+
+def test_a_parameter_is_given_once(gpu):
+    for extra in ({"BLOCK": 64}, {"num_warps": 4}):
+        with pytest.raises(zg.LaunchError, match=r"is chosen by zg\.autotune"):
+            tuned(gpu)[grid](*arrays(), 1000, **extra)
+
+
+def test_progress_is_shown_on_a_terminal_only():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
+        progress = Progress("scale: compiling", 4, stream)
+        for _ in range(2):
+            progress.advance()
+        assert ("[###############...............] 2/4" in stream.getvalue()) == shown
+        progress.close()
+        assert stream.getvalue().endswith("\r\x1b[K") == shown

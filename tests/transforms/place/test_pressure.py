@@ -1,0 +1,49 @@
+"""What a loop carries, as registers."""
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import gpu
+from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.transforms.place.pressure import check_registers, pressure, registers_of_thread
+
+
+@zg.kernel
+def sums(x_ptr, out_ptr, n, BLOCK: zg.constexpr, DTYPE: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    total = zg.zeros((BLOCK,), DTYPE)
+    count = zg.zeros((BLOCK,), zg.i32)
+    for i in range(0, n):
+        total = zg.add(total, zg.load(zg.add(x_ptr, zg.add(at, i))))
+        count = zg.add(count, 1)
+    zg.store(zg.add(out_ptr, at), zg.add(total, zg.cast(count, DTYPE)))
+
+
+def placed(block: int, dtype, warps: int) -> gpu.Module:
+    model = sums.triton(zg.ptr(dtype), zg.ptr(dtype), zg.i32, block, dtype)
+    return place(model, PlaceOptions(num_warps=warps))
+
+
+@pytest.mark.parametrize(
+    ("block", "dtype", "warps", "registers"),
+    [
+        (1024, zg.f32, 4, 8),
+        (1024, zg.f64, 4, 16),
+        (1024, zg.f16, 4, 4),
+        (1024, zg.f32, 8, 4),
+        (64, zg.f32, 4, 1),  # copies are no further registers
+    ],
+)
+def test_floats_that_are_carried_are_counted(block, dtype, warps, registers):
+    assert pressure(placed(block, dtype, warps)).registers == registers
+
+
+def test_more_than_there_is_is_an_error_at_the_loop():
+    check_registers(placed(16384, zg.f32, 4))
+    with pytest.raises(zg.ResourceError, match="carries 512 registers in each of 32 threads, which have 255") as caught:
+        check_registers(placed(16384, zg.f32, 1))
+    assert "for i in range(0, n)" in str(caught.value) and "more warps" in str(caught.value)
+
+
+def test_registers_are_shared_among_the_threads():
+    assert [registers_of_thread(warps) for warps in (1, 4, 8, 16, 32)] == [255, 255, 255, 128, 64]
