@@ -1,4 +1,9 @@
-"""Tensors in global memory that are moved in blocks."""
+"""Tensors in global memory that are moved in blocks.
+
+A kernel makes a descriptor of a pointer, or takes one as an argument: `zg.TensorDescriptor(array, (64, 64))` makes it
+at a launch, and `zg.descriptor((64, 64), zg.f16)` is its type. It knows the shape and the strides. The last stride is
+1, and the others of an argument are multiples of 16 bytes, as the copy engine of a GPU asks.
+"""
 
 from __future__ import annotations
 

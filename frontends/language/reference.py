@@ -41,7 +41,8 @@ _TYPES: Final = """\
 
 `zg.ptr(dtype)` is a pointer to one of these in global memory. A tensor has a dtype or pointers for elements;
 each size is a power of two, and there are at most 2²⁰ elements. `x.shape` and `x.dtype` are constants,
-and `p.dtype.element_ty` is the dtype that a pointer points to.
+and `p.dtype.element_ty` is the dtype that a pointer points to. `zg.descriptor(block, dtype)` describes a tensor in
+global memory that is moved in [blocks](#tensor-descriptors).
 """
 
 _RULES: Final = """\

@@ -114,6 +114,18 @@ def test_matmul(blocks, transposed, activation, warps, rng):
     np.testing.assert_allclose(zg.to_host(c), matmul.reference(a, b, activation), rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.parametrize(("blocks", "warps"), [((64, 64, 32), 4), ((128, 128, 64), 8), ((32, 64, 16), 1)])
+@pytest.mark.parametrize("shape", [(200, 152, 296), (256, 256, 256), (8, 8, 8), (129, 72, 1000)])
+def test_descriptor_matmul(shape, blocks, warps, rng):
+    example_of = example("descriptor_matmul")
+    m, n, k = shape
+    a = rng.standard_normal((m, k)).astype(np.float16)
+    b = rng.standard_normal((n, k)).astype(np.float16)
+    c = zg.to_device(np.zeros((m, n), np.float16))
+    example_of.matmul(zg.to_device(a), zg.to_device(b), c, *blocks, num_warps=warps)
+    np.testing.assert_allclose(zg.to_host(c), example_of.reference(a, b), rtol=2e-3, atol=5e-3)
+
+
 def test_histogram(rng):
     n, bins = 5000, 16
     values = rng.binomial(bins - 1, 0.4, n).astype(np.int32)

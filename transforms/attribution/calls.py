@@ -15,6 +15,7 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
+    PtrType,
     TensorType,
     TupleType,
     Type,
@@ -118,7 +119,10 @@ class Calls(Expressions):
         if isinstance(receiver, DescriptorType) and name in ("load", "store"):
             return self.language_call(op, f"{name}_tensor_descriptor")
         if name in SIGNATURES:
-            raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=f"call zg.{name}(…) instead")
+            hint = f"call zg.{name}(…) instead"
+            if isinstance(receiver, PtrType) and name in ("load", "store"):
+                hint += "; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)"
+            raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
         raise KernelTypeError(f"{describe(receiver)} has no method '{name}'")
 
     def language_call(self, op: py.Invoke, name: str) -> Type:

@@ -65,7 +65,9 @@ class MemoryTypes:
         if not isinstance(element, PtrType):
             raise KernelTypeError(
                 f"zg.{name} takes a pointer or a tensor of pointers, got {describe(ptr)}",
-                hint="zg.add(pointer, offsets) gives the pointers to elements",
+                hint=f"zg.{name}_tensor_descriptor moves blocks of a descriptor"
+                if isinstance(ptr, DescriptorType) and name in ("load", "store")
+                else "zg.add(pointer, offsets) gives the pointers to elements",
             )
         return element.pointee
 
@@ -206,7 +208,12 @@ class MemoryTypes:
 
     def _descriptor(self, name: str, descriptor: Type, offsets: Type) -> DescriptorType:
         if not isinstance(descriptor, DescriptorType):
-            raise KernelTypeError(f"zg.{name} takes a tensor descriptor, got {describe(descriptor)}")
+            raise KernelTypeError(
+                f"zg.{name} takes a tensor descriptor, got {describe(descriptor)}",
+                hint="launch with zg.TensorDescriptor(array, block), or make one with zg.make_tensor_descriptor"
+                if isinstance(descriptor, PtrType)
+                else None,
+            )
         parts = components(offsets)
         if parts is None or len(parts) != len(descriptor.block):
             raise KernelTypeError(

@@ -46,6 +46,18 @@ KERNELS: dict[str, tuple[str, str, list[Any], int]] = {
     "while_loop": ("while_loop", "collatz_kernel", [I32, aligned(zg.i64)], 1),
     "own_transform": ("own_transform", "polynomial_kernel", [F32, F32, N, 128], 4),
     "matmul": ("grouped_matmul", "matmul_kernel", [*MATMUL, 128, 128, 64, 8, None], 8),
+    "descriptor_matmul": (
+        "descriptor_matmul",
+        "matmul_kernel",
+        [*[zg.descriptor((128, 64), zg.f16)] * 2, zg.descriptor((128, 128), zg.f16), N, N, N, 128, 128, 64, 8],
+        8,
+    ),
+    "descriptor_matmul_small": (
+        "descriptor_matmul",
+        "matmul_kernel",
+        [*[zg.descriptor((64, 32), zg.f16)] * 2, zg.descriptor((64, 64), zg.f16), *[zg.i32] * 3, 64, 64, 32, 4],
+        4,
+    ),
     "matmul_small": ("grouped_matmul", "matmul_kernel", [*MATMUL, 32, 64, 32, 4, "leaky_relu"], 4),
 }
 # Whose loads are of 128 bits.

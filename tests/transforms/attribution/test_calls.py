@@ -107,7 +107,10 @@ ERRORS = {
     "print(n)": ("print() is not for kernels", "zg.device_print or zg.static_print"),
     "t.sum()": ("tensor<x16, i32> has no method 'sum'", "call zg.sum(…) instead"),
     "t.frobnicate()": ("tensor<x16, i32> has no method 'frobnicate'", None),
-    "p.load((0,))": ("ptr<f32> has no method 'load'", "call zg.load(…) instead"),
+    "p.load((0,))": (
+        "ptr<f32> has no method 'load'",
+        "call zg.load(…) instead; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)",
+    ),
     "zg.reduce(t, 0, three)": ("zg.reduce combines with 'three' of 3 parameters: it takes two of each element", None),
     "zg.reduce(t, 0, wrong_type)": ("zg.reduce: 'wrong_type' gives f64, the elements are i32", None),
     "zg.reduce(t, 0, nothing)": ("zg.reduce: 'nothing' gives nothing, the elements are i32", None),
