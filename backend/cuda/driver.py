@@ -18,6 +18,7 @@ import attrs
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.failures import failure, out_of_resources
 from ziggurat.codemodel.errors import LaunchError, TargetError
+from ziggurat.codemodel.targets import target_for
 
 _LOG_BYTES = 16384
 
@@ -74,8 +75,7 @@ class Device:
     @property
     def target(self) -> str:
         """The target to compile for: "sm_90a". From 9.0 on, with the instructions of this device alone ("a")."""
-        major, minor = self.capability
-        return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+        return target_for(*self.capability)
 
     @property
     def multiprocessors(self) -> int:

@@ -29,6 +29,7 @@ from ziggurat.backend.ptx.emitter import Emitter, Options, emitted_type, kernel_
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.types import DescriptorType, PtrType
 
 PARTS = (
@@ -48,9 +49,6 @@ PARTS = (
     tensors,
     tma,
 )
-
-# The PTX version that is asked for; drivers since CUDA 12.8 know it.
-_PTX_FEATURE = {"sm_80": "+ptx87", "sm_86": "+ptx87", "sm_89": "+ptx87", "sm_90": "+ptx87", "sm_90a": "+ptx87"}
 
 
 @attrs.frozen
@@ -115,7 +113,7 @@ def _machine(target: str) -> Any:
     llvm = _llvm()
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    features = _PTX_FEATURE.get(target, "+ptx87")
+    features = f"+ptx{TARGETS[target].ptx.replace('.', '')}"
     return llvm.Target.from_triple("nvptx64-nvidia-cuda").create_target_machine(cpu=target, features=features, opt=3)
 
 

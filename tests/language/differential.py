@@ -87,13 +87,16 @@ class Simulated:
 
 
 class Assembled:
-    """NVIDIA's assembler, which runs nothing: it takes the PTX, for an old target and a new one."""
+    """NVIDIA's assembler, which runs nothing: it takes the PTX, for an old target, a new one, and one after that."""
 
     target = "sm_90a"
 
     def run(self, compiled, grid, images, arguments):
-        older = zg.compile(compiled.stages["triton"], target="sm_80", num_warps=compiled.num_warps)
-        for made in (older, compiled):
+        others = [
+            zg.compile(compiled.stages["triton"], target=target, num_warps=compiled.num_warps)
+            for target in ("sm_80", "sm_100a")
+        ]
+        for made in (*others, compiled):
             assert hazards(made.stages["gpu"]) == []
             try:
                 assembled(made.ptx, made.target)

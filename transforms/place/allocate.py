@@ -18,11 +18,10 @@ import attrs
 from ziggurat.codemodel.dialects import gpu, scf
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.op import Block, Op, Value
+from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
 from ziggurat.codemodel.types import SharedType
 
-# Bytes that a program can have, by target. CUDA programming guide, table of technical specifications.
-_LIMITS = {"sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_90": 227, "sm_100": 227, "sm_120": 99}
 SMALL = 4096  # Bytes of a buffer that is worth keeping to save a barrier.
 
 # What goes on after its op, and what waits for it.
@@ -36,7 +35,7 @@ _WAITS: tuple[tuple[type[Op], type[Op]], ...] = (
 
 def limit_of(target: str) -> int:
     """How many bytes of shared memory a program can have on a target."""
-    return 1024 * _LIMITS.get(target.rstrip("af"), 227)
+    return TARGETS[target].max_shared
 
 
 @attrs.define(eq=False)

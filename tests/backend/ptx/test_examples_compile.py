@@ -11,6 +11,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.sass import sass, tool
+from ziggurat.codemodel.targets import TARGETS
 from ziggurat.transforms.place.barriers import hazards
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -76,7 +77,7 @@ def checked(made: Any, ptxas: Any, stack: bool = False) -> str:
     return ptxas(made.ptx, made.target, stack)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_examples_assemble_without_a_stack(name, target, ptxas):
     made = compiled(name, target)
@@ -85,6 +86,21 @@ def test_examples_assemble_without_a_stack(name, target, ptxas):
     if name in WIDE:
         assert re.search(r"ld\.global\S*\.v4\.(b32|u32|f32)", made.ptx), made.ptx
         assert re.search(r"st\.global\S*\.v4\.(b32|u32|f32)", made.ptx), made.ptx
+
+
+@pytest.mark.parametrize("target", [t for t in TARGETS if t not in ("sm_80", "sm_90a", "sm_100a")])
+def test_every_target_assembles(target, ptxas):
+    """A kernel of products, one of reductions, one of atomics; the PTX is for that target and no other."""
+    for name in ("matmul_small", "layer_norm", "histogram"):
+        made = compiled(name, target)
+        checked(made, ptxas)
+        assert re.search(rf"^\.target {target}$", made.ptx, re.MULTILINE)
+
+
+def test_products_without_wgmma_run_on_the_warps_matrix_unit():
+    for target, instruction in (("sm_90a", "wgmma"), ("sm_90", "mma.sync"), ("sm_100a", "mma.sync")):
+        made = compiled("matmul", target)
+        assert f"{instruction}." in made.ptx and ("wgmma" in made.ptx) == (instruction == "wgmma")
 
 
 @pytest.mark.parametrize("name", ["vector_add", "softmax_1024", "layer_norm"])
@@ -121,7 +137,7 @@ def test_traced_kernels(ptxas):
     chain = [lambda v: zg.mul(v, 2.0), lambda v: zg.add(v, 1.0), zg.sigmoid, lambda v: zg.mul(v, v)]
     series = zg.trace(traced.power_series, zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.i32)
     for model in (traced.fused(chain), series):
-        for target in ("sm_80", "sm_90a"):
+        for target in ("sm_80", "sm_90a", "sm_100a"):
             checked(zg.compile(model, target=target), ptxas)
 
 
@@ -150,7 +166,7 @@ REAL: dict[str, tuple[str, str, list[Any], int]] = {
 STACK = ("bisect",)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("name", REAL)
 def test_whole_kernels_assemble(name, target, ptxas):
     file, kernel, types, warps = REAL[name]

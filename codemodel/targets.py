@@ -1,0 +1,68 @@
+"""The GPUs that kernels are compiled for, by NVIDIA's names of their architectures.
+
+A name that ends in "a" has the instructions of that architecture alone, and runs on no other; without, what runs there
+runs on later ones too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+
+@attrs.frozen
+class Target:
+    """An architecture: the PTX version that a kernel for it is written in, and the bytes of shared memory that a
+    program can have (CUDA programming guide, table of technical specifications)."""
+
+    name: str
+    ptx: str
+    max_shared: int
+
+    @property
+    def capability(self) -> int:
+        """Ten times the compute capability: 90 of sm_90a."""
+        return int(self.name.removeprefix("sm_").rstrip("a"))
+
+    @property
+    def is_specific(self) -> bool:
+        """Whether what is compiled for it runs there alone."""
+        return self.name.endswith("a")
+
+
+# By the architecture: the PTX version, shared memory in KiB, and whether there are instructions of it alone. The version
+# is the lowest from 8.7 on that has the architecture: the older it is, the older the drivers that take it.
+_ARCHITECTURES = (
+    (80, "8.7", 163, False),
+    (86, "8.7", 99, False),
+    (87, "8.7", 163, False),
+    (89, "8.7", 99, False),
+    (90, "8.7", 227, True),
+    (100, "8.7", 227, True),
+    (103, "8.8", 227, True),
+    (110, "9.0", 227, True),
+    (120, "8.7", 99, True),
+    (121, "8.8", 99, True),
+)
+
+TARGETS: Mapping[str, Target] = {
+    name: Target(name, ptx, 1024 * kilobytes)
+    for number, ptx, kilobytes, specific in _ARCHITECTURES
+    for name in (f"sm_{number}", *([f"sm_{number}a"] if specific else []))
+}
+
+
+def target_for(major: int, minor: int) -> str:
+    """The target to compile for on a device of this compute capability.
+
+    That with the instructions of the device alone, where there is one. For an architecture that is not known here it is
+    the latest before it: the driver of the device translates that. What is older than all of them has a name that
+    compiling will refuse.
+    """
+    exact = f"sm_{major}{minor}"
+    for name in (exact + "a", exact):
+        if name in TARGETS:
+            return name
+    before = [t for t in TARGETS.values() if not t.is_specific and t.capability < 10 * major + minor]
+    return max(before, key=lambda target: target.capability).name if before else exact
