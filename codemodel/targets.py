@@ -31,7 +31,7 @@ class Target:
         return self.name.endswith("a")
 
 
-# By the architecture: the PTX version, shared memory in KiB, and whether there are instructions of it alone. The version
+# By the architecture: PTX version, shared memory in KiB, and whether there are instructions of it alone. The version
 # is the lowest from 8.7 on that has the architecture: the older it is, the older the drivers that take it.
 _ARCHITECTURES = (
     (80, "8.7", 163, False),
