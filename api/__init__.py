@@ -162,6 +162,7 @@ from ziggurat.kernels import Kernel, kernel
 from ziggurat.running import run
 
 if TYPE_CHECKING:
+    from ziggurat import testing
     from ziggurat.backend.cuda.memory import empty, to_device, to_host
     from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import to_mlir
@@ -192,10 +193,12 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'ziggurat' has no attribute '{name}'")
     from importlib import import_module
 
+    if name == "testing":
+        return import_module("ziggurat.testing")
+    if name not in _LATER:
+        raise AttributeError(f"module 'ziggurat' has no attribute '{name}'")
     found = getattr(import_module(_LATER[name]), name)
     globals()[name] = found
     return found
@@ -356,6 +359,7 @@ __all__ = [
     "sub",
     "sum",
     "tanh",
+    "testing",
     "to_device",
     "to_host",
     "to_mlir",

@@ -1,0 +1,86 @@
+"""For who tests and measures kernels: `do_bench`, `assert_close`, `perf_report`.
+
+import ziggurat as zg
+
+milliseconds = zg.testing.do_bench(lambda: kernel[grid](x, out, n))
+zg.testing.assert_close(out, 2 * x)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ziggurat.backend.cuda.testing import do_bench
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.reports import Benchmark, Report, Table, perf_report
+
+__all__ = ["Benchmark", "Report", "Table", "assert_close", "do_bench", "perf_report"]
+
+# Relative and absolute differences that are passed over, by the expected element type; of others, none.
+TOLERANCES: dict[str, tuple[float, float]] = {
+    "float64": (1e-7, 1e-7),
+    "float32": (1.3e-6, 1e-5),
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "float8_e4m3fn": (0.125, 1e-3),
+    "float8_e5m2": (0.25, 1e-3),
+}
+
+
+def assert_close(
+    actual: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None, equal_nan: bool = True
+) -> None:
+    """Raise `AssertionError` unless two arrays, of whatever libraries, agree element by element.
+
+    `|actual - expected| <= atol + rtol * |expected|`; where these are not given they are as the coarser of the two
+    element types asks for, and integers are to be equal. Shapes must agree, unless one is a single number. Differences
+    are taken in float64. The message says how many differ, and where most.
+    """
+    found, wanted = _host(actual), _host(expected)
+    if found.shape != wanted.shape and wanted.ndim and found.ndim:
+        raise AssertionError(f"the shapes differ: {list(found.shape)}, and {list(wanted.shape)} is expected")
+    default = max(TOLERANCES.get(found.dtype.name, (0.0, 0.0)), TOLERANCES.get(wanted.dtype.name, (0.0, 0.0)))
+    relative = default[0] if rtol is None else rtol
+    absolute = default[1] if atol is None else atol
+    if relative == absolute == 0.0:
+        wrong = np.asarray(found != wanted)
+        if equal_nan:
+            wrong &= ~((found != found) & (wanted != wanted))
+        error = wrong.astype(np.float64)
+    else:
+        a, b = found.astype(np.float64), wanted.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            error = np.where(a == b, 0.0, np.abs(a - b))
+            if equal_nan:
+                error = np.where(np.isnan(a) & np.isnan(b), 0.0, error)
+            wrong = ~(error <= absolute + relative * np.where(np.isfinite(b), np.abs(b), 0.0))
+    if not wrong.any():
+        return
+    worst = np.unravel_index(int(np.argmax(np.where(wrong, np.nan_to_num(error, nan=np.inf), -1.0))), wrong.shape)
+    got, want = np.broadcast_to(found, wrong.shape)[worst], np.broadcast_to(wanted, wrong.shape)[worst]
+    place = f" at [{', '.join(map(str, worst))}]" if worst else ""
+    raise AssertionError(
+        f"{int(wrong.sum())} of {wrong.size} elements differ by more than rtol={relative:g}, atol={absolute:g}; "
+        f"most{place}: {got}, and {want} is expected"
+    )
+
+
+def _host(array: Any) -> np.ndarray[Any, Any]:
+    """An array in memory, with the same element type."""
+    from ziggurat.backend.cuda.memory import DeviceArray
+    from ziggurat.backend.launch.arrays import as_array
+
+    if isinstance(array, DeviceArray):
+        return array.numpy()
+    if callable(getattr(array, "detach", None)):  # torch
+        array = array.detach().cpu().contiguous()
+    elif hasattr(array, "__cuda_array_interface__") and callable(getattr(array, "get", None)):  # CuPy
+        array = array.get()
+    if isinstance(array, (int, float, bool, complex, np.generic, list, tuple)):
+        return np.asarray(array)
+    try:
+        return as_array(array, "the array")
+    except LaunchError:
+        return np.asarray(array)
