@@ -111,6 +111,9 @@ _BINDERS: dict[type[ast.AST], str] = {
 }
 
 
+_SPECIAL = frozenset((*_SCOPES, *_BINDERS))
+
+
 def _bound(node: ast.AST) -> str | None:
     """The name that a node binds, other than an `ast.Name`."""
     field = _BINDERS.get(type(node))
@@ -177,11 +180,12 @@ class _Scan:
         if type(node) is ast.Name:
             self.mention(node.id, node, type(node.ctx) is ast.Store, suite, statement)
             return
-        bound = _bound(node)
-        if bound is not None:
-            self.mention(bound, node, True, suite, statement)
-        if isinstance(node, _SCOPES):
-            return
+        if type(node) in _SPECIAL:
+            bound = _bound(node)
+            if bound is not None:
+                self.mention(bound, node, True, suite, statement)
+            if isinstance(node, _SCOPES):
+                return
         for name in _fields(type(node)):
             value: Any = getattr(node, name, None)
             if isinstance(value, ast.AST):

@@ -80,6 +80,8 @@ class Attributor:
         self._symbols: dict[str, tuple[int, tuple[Type, ...]]] = {}
         # By the identity of a model: the functions it calls. Holding the model keeps the identity valid.
         self._linked: dict[int, tuple[Op, Mapping[str, Function]]] = {}
+        # The functions met so far, by symbol; where several have one, the one met last.
+        self._names: dict[str, FunctionName] = {}
         # Functions whose source is in error.
         self._broken: set[Function] = set()
 
@@ -96,7 +98,11 @@ class Attributor:
             function = linked[1][symbol]
             if function not in self._broken:
                 try:
-                    return FunctionName(symbol, self.load(function), function)
+                    model = self.load(function)
+                    known = self._names.get(symbol)
+                    if known is None or known.model is not model:
+                        known = self._names[symbol] = FunctionName(symbol, model, function)
+                    return known
                 except ZigguratError:
                     self._broken.add(function)
                     raise
