@@ -207,6 +207,8 @@ def _demand(descriptor: TensorDescriptor) -> None:
             "a descriptor has 1 to 5 axes, and a size, a stride and a block size for each; got the shape "
             f"{descriptor.shape}, the strides {descriptor.strides} and the block {descriptor.block}"
         )
+    if not all(1 <= size <= _LARGEST for size in descriptor.shape):
+        raise LaunchError(f"the sizes of a descriptor are from 1 to 2^31 - 1; got {descriptor.shape}")
     if descriptor.strides[-1] != 1:
         raise LaunchError(
             f"the last stride of a descriptor is 1, not {descriptor.strides[-1]}",
@@ -220,5 +222,3 @@ def _demand(descriptor: TensorDescriptor) -> None:
                 f"stride {axis} of a descriptor is a multiple of 16 bytes, not {stride} elements of {width} bytes",
                 hint="pad the rows of the array: x = np.empty((rows, more), dtype)[:, :columns]",
             )
-    if not all(1 <= size <= _LARGEST for size in descriptor.shape):
-        raise LaunchError(f"the sizes of a descriptor are from 1 to 2^31 - 1; got {descriptor.shape}")

@@ -1,0 +1,146 @@
+"""Descriptors made on the host: what they say of an array, and which arrays they describe."""
+
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.launch.descriptors import NO_TILE, TensorDescriptor, descriptor_type, field_of
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64, i1, i32
+
+
+def test_what_a_descriptor_says_of_an_array():
+    x = np.zeros((50, 72), np.float16)[:, :70]
+    described = TensorDescriptor(x, (16, 32))
+    assert (described.shape, described.strides, described.block) == ((50, 70), (72, 1), (16, 32))
+    assert described.type == DescriptorType((16, 32), f16) and described.element == f16
+    assert described.array is x and described.host is x and described.device is None
+    assert described.address == x.ctypes.data
+    assert repr(described) == "<TensorDescriptor of f16 [50, 70] in blocks of [16, 32]>"
+
+
+def test_shape_and_strides_may_be_given():
+    x = np.zeros(1024, np.float32)
+    described = TensorDescriptor(x, [4, 8], shape=(np.int64(16), 30), strides=[32, 1], padding="nan")
+    assert (described.shape, described.strides) == ((16, 30), (32, 1))
+    assert described.type == DescriptorType((4, 8), f32, "nan") == zg.descriptor((4, 8), zg.f32, "nan")
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+def test_elements(dtype):
+    x = np.zeros((4, 32), dtype)
+    assert TensorDescriptor(x, (4, 16)).element.bytes == x.itemsize
+
+
+def test_the_memory_of_other_libraries_is_seen_and_kept():
+    x = np.arange(64, dtype=np.float32).reshape(4, 16)
+    other = SimpleNamespace(__array_interface__=x.__array_interface__)
+    described = TensorDescriptor(other, (4, 16))
+    assert described.host is not None and described.address == x.ctypes.data
+    assert np.shares_memory(described.host, x)
+
+
+def test_axes_of_size_one_have_a_stride_that_the_copy_engine_takes():
+    """No step is taken along them, so a matrix of one row of any length is described."""
+    assert TensorDescriptor(np.zeros((1, 7), np.float32), (4, 4)).strides == (8, 1)
+    assert TensorDescriptor(np.zeros((1, 3, 8), np.float32), (1, 4, 4)).strides == (24, 8, 1)
+    assert TensorDescriptor(np.zeros((3, 8), np.float32)[:, ::8], (4, 4)).strides == (8, 1)
+    assert TensorDescriptor(np.zeros((4, 8), np.float32)[::-1][:1], (4, 4)).strides == (8, 1)
+    with pytest.raises(LaunchError, match="stride 0 of a descriptor is a multiple of 16 bytes"):
+        TensorDescriptor(np.zeros((2, 7), np.float32), (4, 4))
+
+
+@pytest.mark.parametrize(
+    ("array", "options", "message"),
+    [
+        (np.zeros((8, 7), np.float16), {}, "stride 0 of a descriptor is a multiple of 16 bytes, not 7 elements of 2"),
+        (np.zeros((8, 8), np.float32)[::-1], {}, "stride 0 of a descriptor is a multiple of 16 bytes, not -8"),
+        (np.zeros((8, 8), np.float32).T, {}, "the last stride of a descriptor is 1, not 8"),
+        (np.zeros((8, 8, 8), np.float32), {}, "1 to 5 axes, and a size, a stride and a block size for each"),
+        (np.zeros((), np.float32), {}, "1 to 5 axes"),
+        (np.zeros((8, 8), np.float32), {"shape": (8,)}, "1 to 5 axes"),
+        (np.zeros((8, 8), np.float32), {"strides": (16, 8, 1)}, "1 to 5 axes"),
+        (np.zeros((0, 8), np.float32), {}, r"sizes of a descriptor are from 1 to 2\^31 - 1; got \(0, 8\)"),
+        (np.zeros((8, 8), np.float32), {"shape": (8, 1 << 31)}, r"from 1 to 2\^31 - 1"),
+        (np.zeros((8, 8), np.int32), {"padding": "nan"}, 'padding is "zero", or "nan" for floats; got \'nan\' for i32'),
+        (np.zeros((8, 8), np.float32), {"padding": "one"}, "got 'one' for f32"),
+        (np.zeros((8, 8), np.complex64), {}, "an array of complex64, which kernels do not have"),
+        (np.zeros((8, 8), [("a", "f4"), ("b", "i2")])["a"], {}, "whole elements; they are"),
+        ([[1.0]], {}, "a descriptor describes an array, got list"),
+        (3.0, {}, "a descriptor describes an array, got float"),
+    ],
+)
+def test_what_cannot_be_described(array, options, message):
+    with pytest.raises(LaunchError, match=message):
+        TensorDescriptor(array, (8, 8), **options)
+
+
+def test_the_address_is_any_in_memory_and_aligned_on_a_gpu():
+    x = np.zeros((8, 16), np.float32)
+    assert TensorDescriptor(x[:, 1:], (8, 8)).address == x.ctypes.data + 4
+    interface = {"typestr": "<f4", "data": (0x1004, False), "version": 3, "strides": None, "shape": (8, 16)}
+    there = SimpleNamespace(__cuda_array_interface__=interface, shape=(8, 16))
+    with pytest.raises(LaunchError, match="begins at a multiple of 16 bytes, not at 0x1004"):
+        TensorDescriptor(there, (8, 8))
+
+
+def test_nothing_in_memory_is_handed_to_a_gpu():
+    """Neither its parts, nor the key by which launches on a GPU are known."""
+    x = np.zeros((8, 8), np.float32)
+    described = TensorDescriptor(x, (8, 8))
+    interface = {"typestr": "<f4", "data": (0x1000, False), "version": 3, "strides": None, "shape": (8, 8)}
+    there = TensorDescriptor(SimpleNamespace(__cuda_array_interface__=interface, shape=(8, 8)), (8, 8))
+    assert (described.is_cuda, there.is_cuda) == (False, True) and there.host is None
+    assert described.key != there.key == str(there.type)
+    assert there.part("base", NO_TILE) == 0x1000
+    for part in ("map", "base", "shape0"):
+        with pytest.raises(LaunchError, match="is not on a GPU"):
+            described.part(part, NO_TILE)
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [("map", 0), ("", 0), ("base", 1), ("shape0", 2), ("shape2", 4), ("stride0", 5), ("stride2", 7)],
+)
+def test_the_fields_of_a_descriptor_of_three_axes(part, field):
+    assert field_of(part, 3) == field
+
+
+@pytest.mark.parametrize(
+    ("block", "element", "padding", "text"),
+    [
+        ((64, 64), f16, "zero", "descriptor<x64, x64, f16>"),
+        ([4], f32, "nan", "descriptor<x4, f32, nan>"),
+        (16, i1, "zero", "descriptor<x16, i1>"),
+        ((1, 1, 2, 1, 2), f64, "nan", "descriptor<x1, x1, x2, x1, x2, f64, nan>"),
+        ((256, 16), f8e4m3, "zero", "descriptor<x256, x16, f8e4m3>"),
+    ],
+)
+def test_types(block, element, padding, text):
+    assert str(descriptor_type(block, element, padding)) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (((64, 48), f16), "the size 48 in the block [64, 48] is not a power of two", "use 64"),
+        (((64, 0), f16), "the size 0 in the block [64, 0] is not a power of two", None),
+        (((64, 4), f16), "a row of the block [64, 4] of f16 has 8 bytes; it needs 16", "make the last size 8 or more"),
+        (((8, True), f16), "the block of a descriptor is a tuple of 1 to 5 integers, got (8, True)", None),
+        (((), f16), "the block of a descriptor is a tuple of 1 to 5 integers, got ()", None),
+        (((2,) * 6, f64), "the block of a descriptor is a tuple of 1 to 5 integers", None),
+        (("ab", f16), "the block of a descriptor is a tuple of 1 to 5 integers, got 'ab'", None),
+        (((2048, 1024), f16), "a block of [2048, 1024] has more than 1048576 elements", None),
+        (((64, 64), "f16"), "a descriptor's elements have a dtype such as zg.f32, got 'f16'", None),
+        (((64, 64), i32, "nan"), 'padding is "zero", or "nan" for floats; got \'nan\' for i32', None),
+        (((64, 64), bf16, None), 'padding is "zero", or "nan" for floats; got None for bf16', None),
+    ],
+)
+def test_types_that_no_kernel_takes(arguments, message, hint):
+    with pytest.raises(LaunchError) as caught:
+        zg.descriptor(*arguments)
+    assert message in caught.value.summary
+    assert (hint is None and caught.value.hint is None) or (hint is not None and hint in str(caught.value.hint))
