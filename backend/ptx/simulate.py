@@ -32,9 +32,21 @@ FLYING = 1 << 30  # The writer of what a copy under way will write: no thread ma
 # What runs a piece of assembly as a whole, by a word in it: gives what it gives. `simulate_matrix` adds to it.
 UNITS: dict[str, Callable[[Any, str, list[Any]], list[Array]]] = {}
 
+# What looks at a program when all of its threads have returned.
+ENDS: list[Callable[[Any], None]] = []
+
 
 class SimulationError(Exception):
     """The emitted text does what no program may do: a race, an access outside, a barrier for some."""
+
+
+class Blocked(Exception):
+    """Some threads cannot go on from where they are before others have done something."""
+
+    def __init__(self, threads: Array, reason: str) -> None:
+        super().__init__(reason)
+        self.threads = threads
+        self.line = 0  # Of the block, filled in where the line is known.
 
 
 def _split(text: str) -> list[str]:
@@ -131,10 +143,28 @@ class _Shared:
         self.writer = np.full(size, -1)
         self.reader = np.full(size, -1)
         self.flying = np.zeros(size, bool)  # What copies that are under way will write.
+        self.reading = np.zeros(size, np.int32)  # How many products and copies that are under way read it.
+        self.unfenced = np.full(size, -1)  # Who wrote it without a fence since: the asynchronous proxy may not see it.
+        self.seen: dict[int, Array] = {}  # Of writers above FLYING, the threads for which what they wrote is there.
+        self.at_barrier: list[Callable[[], None]] = []
 
     def barrier(self) -> None:
-        self.writer[:] = np.where(self.flying, FLYING, -1)
+        for act in self.at_barrier:
+            act()
+        self.writer[:] = np.where(self.flying, np.maximum(self.writer, FLYING), -1)
         self.reader[:] = -1
+
+    def fence(self, threads: Array) -> None:
+        """Show the asynchronous proxy what these threads have written."""
+        self.unfenced[np.isin(self.unfenced, threads)] = -1
+
+    def foreign(self, touched: Array, who: Array) -> Array:
+        """Where what was touched, a part of `writer` or `reader`, is not for these threads."""
+        found = (touched != -1) & (touched != who)
+        if self.seen and found.any():
+            for code, threads in self.seen.items():
+                found &= ~((touched == code) & threads[who])
+        return found
 
     def _places(self, addresses: Array, size: int) -> Array:
         if len(addresses) and (addresses.min() < 0 or addresses.max() + size > len(self.bytes)):
@@ -145,7 +175,7 @@ class _Shared:
         places = self._places(addresses, size)
         who = np.broadcast_to(threads[:, None], places.shape)
         writer, reader = self.writer[places], self.reader[places]
-        if ((writer != -1) & (writer != who)).any():
+        if self.foreign(writer, who).any():
             raise SimulationError("a thread reads what another has written since the last barrier")
         made = np.where((reader == -1) | (reader == who), who, -2)
         self.reader[places] = made
@@ -156,11 +186,13 @@ class _Shared:
         places = self._places(addresses, values.shape[1])
         who = np.broadcast_to(threads[:, None], places.shape)
         for touched in (self.writer[places], self.reader[places]):
-            if ((touched != -1) & (touched != who)).any():
+            if self.foreign(touched, who).any():
                 raise SimulationError("a thread writes what another has touched since the last barrier")
+        if self.reading[places].any():
+            raise SimulationError("a thread writes what a product or a copy under way reads")
         if len(np.unique(places)) != places.size:
             raise SimulationError("two threads write the same place")
-        self.writer[places] = who
+        self.writer[places] = self.unfenced[places] = who
         self.bytes[places] = values
 
     def add(self, addresses: Array, amount: int) -> None:
@@ -174,8 +206,12 @@ class _Shared:
 class _Program:
     """One program: its threads' values, and the memory."""
 
-    def __init__(self, blocks: dict[str, list[str]], threads: int, shared: int, arrays: list[Array]) -> None:
+    def __init__(
+        self, blocks: dict[str, list[str]], threads: int, shared: int, arrays: list[Array], seed: int = 0
+    ) -> None:
         self.blocks = blocks
+        self.seed = seed
+        self.maps: dict[int, Any] = {}  # Tensor maps, by what stands for their address.
         self.threads = threads
         self.numbers = np.arange(threads)
         self.shared = _Shared(shared, 0)
@@ -260,21 +296,37 @@ class _Program:
         the first block that all come to."""
         labels = list(self.blocks)
         numbers = {label: number for number, label in enumerate(labels)}
-        at = np.zeros(self.threads, np.int64)
+        at, line = np.zeros(self.threads, np.int64), np.zeros(self.threads, np.int64)
         before = np.full(self.threads, -1)
-        while (current := int(at.min())) < len(labels):
-            self.active = at == current
-            following = self._block(
-                labels[current], [labels[n] for n in np.unique(before[self.active]) if n >= 0], before
-            )
+        stuck, reason = np.zeros(self.threads, bool), ""  # Who cannot go on before others have, and why.
+        while (at < len(labels)).any():
+            able = (at < len(labels)) & ~stuck
+            if not able.any():
+                raise SimulationError(reason)
+            current = int(at[able].min())
+            able &= at == current
+            first = int(line[able].min())
+            self.active = able & (line == first)
+            sources = [labels[n] for n in np.unique(before[self.active]) if n >= 0]
+            try:
+                following = self._block(labels[current], sources, before, first)
+            except Blocked as blocked:
+                line[self.active] = blocked.line
+                stuck = blocked.threads | stuck if blocked.line == first else np.zeros(self.threads, bool)
+                reason = str(blocked)
+                continue
+            stuck[:] = False
             before = np.where(self.active, current, before)
-            at = np.where(self.active, following(numbers), at)
+            at, line = np.where(self.active, following(numbers), at), np.where(self.active, 0, line)
+        for end in ENDS:
+            end(self)
 
-    def _block(self, label: str, sources: list[str], before: Array) -> Callable[[dict[str, int]], Array]:
-        """Run a block. `sources` are the blocks that the active threads come from. Gives where each goes, by number."""
+    def _block(self, label: str, sources: list[str], before: Array, first: int) -> Callable[[dict[str, int]], Array]:
+        """Run a block from its line `first`. `sources` are the blocks that the active threads come from. Gives where
+        each goes, by number."""
         names = list(self.blocks)
         arriving: dict[str, Any] = {}
-        for line in self.blocks[label]:
+        for number, line in enumerate(self.blocks[label][first:], first):
             if " = phi " in line:
                 name, _, rest = line.partition(" = phi ")
                 kind = rest[: rest.index(" [")]
@@ -299,7 +351,11 @@ class _Program:
                 return lambda numbers: np.where(taken, numbers[then], numbers[otherwise])
             if line == "ret void":
                 return lambda numbers: np.array(len(numbers))
-            self._instruction(line)
+            try:
+                self._instruction(line)
+            except Blocked as blocked:
+                blocked.line = number
+                raise
         raise AssertionError("a block without an end")
 
     def _set(self, name: str, value: Any) -> None:
@@ -371,6 +427,8 @@ class _Program:
                 together: Array = np.stack(value, axis=1)
                 return np.ascontiguousarray(together).view(dtype)[:, 0]
             return value.view(dtype)
+        if count > 1:
+            return [part.astype(dtype) for part in value]
         if opcode in ("sext", "sitofp"):
             return _signed(value).astype(dtype)
         if opcode == "trunc" and target == "i1":
@@ -481,7 +539,8 @@ class _Program:
         offset = re.search(r"\$\d+ \+ (\d+) \]", rest)
         shift = int(offset[1]) if offset else 0
         if part[0] == "bar":
-            self.together("a barrier")
+            if not self.active.all():
+                raise Blocked(self.active, "not all threads come to a barrier")
             self.shared.barrier()
         elif part[0] == "mov":
             operands[numbers[0]] = operands[numbers[1]]
@@ -533,24 +592,31 @@ def _parsed(llvm: str) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
 
 
 def simulate(
-    llvm: str, *, num_warps: int, shared: int, grid: Sequence[int] = (1,), arguments: Sequence[Any] = ()
+    llvm: str, *, num_warps: int, shared: int, grid: Sequence[int] = (1,), arguments: Sequence[Any] = (), seed: int = 0
 ) -> None:
     """Run emitted LLVM text for every program of a grid, one after the other. Arrays are changed in place.
+
+    What is asynchronous happens as late as it may with the seed 0, as early as it may with 1, and anywhere between with
+    others. An argument may be a `simulate_engine.TensorMap`.
 
     Raises `SimulationError` for what no program may do, `NotImplementedError` for text that is not known here.
     """
     parameters, blocks = _parsed(llvm)
-    arrays: list[Array] = [argument for argument in arguments if isinstance(argument, np.ndarray)]
+    # The array that a tensor map describes is memory as well.
+    given = [getattr(argument, "array", argument) for argument in arguments]
+    arrays: list[Array] = [argument for argument in given if isinstance(argument, np.ndarray)]
     sizes = (*grid, 1, 1)[:3]
     with np.errstate(all="ignore"):
         for index in np.ndindex(*sizes[::-1]):
-            program = _Program(blocks, 32 * num_warps, -(-shared // 8) * 8, arrays)
+            program = _Program(blocks, 32 * num_warps, -(-shared // 8) * 8, arrays, seed)
             program.program, program.grid = index[::-1], sizes
             count = 0
-            for (kind, name), argument in zip(parameters, arguments, strict=True):
-                if isinstance(argument, np.ndarray):
+            for (kind, name), argument, array in zip(parameters, arguments, given, strict=True):
+                if isinstance(array, np.ndarray):
                     count += 1
+                    program.maps[count << _SHIFT] = argument
                     program.values[name] = np.full(program.threads, count << _SHIFT, np.int64)
                 else:
-                    program.values[name] = program.get(kind, str(int(argument)))
+                    number = argument if kind in ("half", "bfloat", "float", "double") else int(argument)
+                    program.values[name] = np.full(program.threads, number).astype(_dtype(kind))
             program.run()

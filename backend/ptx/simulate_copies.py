@@ -58,7 +58,7 @@ def _begin(program: Any, text: str, operands: list[Any]) -> list[Array]:
         raise SimulationError("a copy to outside of shared memory")
     who = np.broadcast_to(threads[:, None], places.shape)
     for touched in (shared.writer[places], shared.reader[places]):
-        if ((touched != -1) & (touched != who)).any():
+        if shared.foreign(touched, who).any() or shared.reading[places].any():
             raise SimulationError("a copy goes where another thread, or a copy, is")
     if len(np.unique(places)) != places.size:
         raise SimulationError("two threads copy to the same place")
@@ -82,7 +82,7 @@ def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
     while len(groups) - 1 > int(match[1]):
         for places, who, data in groups.pop(0):
             shared.flying[places] = False
-            shared.writer[places] = who
+            shared.writer[places] = shared.unfenced[places] = who
             shared.bytes[places] = data
     return [np.zeros(0)]
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import ml_dtypes
 import numpy as np
 
-from ziggurat.backend.ptx import simulate_atomics, simulate_copies
+from ziggurat.backend.ptx import simulate_atomics, simulate_copies, simulate_engine
 from ziggurat.backend.ptx.simulate import UNITS, Array, SimulationError
 
-PARTS = (simulate_atomics, simulate_copies)  # They fill the simulator's table, too.
+PARTS = (simulate_atomics, simulate_copies, simulate_engine)  # They fill the simulator's table, too.
 
 _ELEMENTS: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8,
@@ -122,17 +123,70 @@ class _Matrix:
         # The swizzle is of address bits: 4 and up with 7 and up.
         return address ^ (address >> 7 & self.width // 16 - 1) << 4
 
-    def read(self, shared: Any, lines: int, depth: int, k_major: bool, dtype: Any) -> Array:
-        """The operand, lines × depth."""
+    def read(
+        self, shared: Any, threads: slice, lines: int, depth: int, k_major: bool, dtype: Any
+    ) -> tuple[Array, Array]:
+        """The operand, lines × depth, and its places. These threads read it."""
         size = np.dtype(dtype).itemsize
         line, along = np.meshgrid(np.arange(lines), np.arange(depth), indexing="ij")
         places = self.addresses(line, along, k_major, size)[..., None] + np.arange(size)
         if places.max() >= len(shared.bytes):
             raise SimulationError("a wgmma reads outside of shared memory")
-        if (shared.writer[places] != -1).any():
-            raise SimulationError("a wgmma reads what was written since the last barrier")
+        for code in np.unique(shared.writer[places]):
+            if code != -1 and not (code in shared.seen and shared.seen[code][threads].all()):
+                raise SimulationError("a wgmma reads what was written since the last barrier, or is on its way")
+        if (shared.unfenced[places] != -1).any():
+            raise SimulationError("a wgmma reads what a thread has written without a fence since")
         shared.reader[places] = -2
-        return np.ascontiguousarray(shared.bytes[places]).view(dtype)[..., 0]
+        return np.ascontiguousarray(shared.bytes[places]).view(dtype)[..., 0], places.reshape(-1)
+
+
+# Products under way. Their sums are nowhere until they have been waited for: the registers hold marks, NaNs with a
+# number, for which a wait or a further product puts the sums.
+
+_MARK, _MARKED = 0x7FE00000, 0xFFE00000
+
+
+class _Products:
+    """The products of a program: of each warp group the groups that are under way, oldest first."""
+
+    def __init__(self) -> None:
+        self.sums: dict[int, Array] = {}
+        self.groups: dict[int, list[tuple[set[int], list[Array]]]] = {}
+        self.under_way: dict[int, set[int]] = {}
+
+    def marked(self, value: Array) -> Array:
+        """A register of marks, for the sums in this one."""
+        number = len(self.sums) + 1
+        assert number < 1 << 21, "too many products for the marks"
+        self.sums[number] = value
+        return np.full(len(value), _MARK | number, np.uint32).view(value.dtype)
+
+    def complete(self, value: Array, group: int | None = None) -> Array:
+        """A register with sums for its marks; but for those of products that are under way in a warp group."""
+        bits = value.view(np.uint32)
+        marks = bits[(bits & _MARKED) == _MARK] & ~np.uint32(_MARKED)
+        result = value.copy()
+        for number in map(int, np.unique(marks)):
+            if number in self.sums and (group is None or number not in self.under_way.get(group, ())):
+                chosen = bits == _MARK | number
+                result[chosen] = self.sums[number][chosen]
+        return result
+
+
+_PRODUCTS: WeakKeyDictionary[Any, _Products] = WeakKeyDictionary()
+
+
+def _products(program: Any) -> _Products:
+    return _PRODUCTS.setdefault(program, _Products())
+
+
+def _warp_groups(program: Any) -> list[int]:
+    """The warp groups that are active, which must be whole."""
+    active = program.active.reshape(-1, 128)
+    if (active.any(1) != active.all(1)).any():
+        raise SimulationError("not all threads of a warp group come to a wgmma")
+    return [int(group) for group in np.flatnonzero(active.all(1))]
 
 
 def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
@@ -140,7 +194,9 @@ def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
     named: dict[str, Any] = {"never": False, "always": True}
     outputs = sum(operand is None for operand in operands)
     # The results are tied to the first operands.
-    registers = [value.copy() for value in operands[outputs : 2 * outputs]]
+    products = _products(program)
+    registers = [products.complete(value) for value in operands[outputs : 2 * outputs]]
+    read: dict[int, list[Array]] = {group: [] for group in _warp_groups(program)}
     states: list[str] = []
     for statement in (part.strip(" {}") if "mma_async" not in part else part.strip() for part in text.split(";")):
         opcode, _, rest = statement.partition(" ")
@@ -149,16 +205,26 @@ def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
             named[target] = operands[int(source[1:])] + np.uint64(int(number))
         elif opcode.startswith("wgmma.mma_async"):
             assert states == ["wgmma.fence.sync.aligned"], "a wgmma before its fence or after its commit"
-            _one(program, opcode, rest, operands, registers, named)
+            _one(program, opcode, rest, operands, registers, named, read)
         elif opcode.startswith("wgmma."):
             states.append(opcode)
     assert states[-1] == "wgmma.commit_group.sync.aligned"
-    return registers
+    first = len(products.sums) + 1
+    marked = [products.marked(value) for value in registers]
+    numbers = set(range(first, first + len(marked)))
+    for group, places in read.items():
+        for one in places:
+            program.shared.reading[one] += 1
+        products.groups.setdefault(group, []).append((numbers, places))
+        products.under_way.setdefault(group, set()).update(numbers)
+    return marked
 
 
 def _one(
-    program: Any, opcode: str, rest: str, operands: list[Any], registers: list[Array], named: dict[str, Any]
-) -> None:
+    program: Any, opcode: str, rest: str, operands: list[Any], registers: list[Array], named: dict[str, Any],
+    read: dict[int, list[Array]],
+) -> None:  # fmt: skip
+    """One instruction; what it reads of shared memory is added to `read`, of the warp groups that do it."""
     match = re.search(r"\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)$", opcode)
     assert match is not None, opcode
     n, k = int(match[1]), int(match[2])
@@ -181,12 +247,14 @@ def _one(
     transposed_b = bool(flags and flags[-1])
     transposed_a = bool(len(flags) == 2 and flags[0])
     fragments = _unpacked([operands[number] for number in braced[1]], dtype) if from_registers else []
-    for group in range(program.threads // 128):
+    for group, places in read.items():
         threads = slice(128 * group, 128 * group + 128)
         for value in (first, second):
             if value is not None and len(np.unique(value[threads])) != 1:
                 raise SimulationError("the descriptors differ within a warp group")
-        b = _Matrix(int(second[128 * group])).read(program.shared, n, k, not transposed_b, dtype).T
+        b, there = _Matrix(int(second[128 * group])).read(program.shared, threads, n, k, not transposed_b, dtype)
+        b = b.T
+        places.append(there)
         if first is None:
             a = np.zeros((64, k), dtype)
             for warp in range(4):
@@ -194,7 +262,9 @@ def _one(
                     row, column = fragment_a(k, 4 // size, i, 16)
                     a[16 * warp + row, column] = value[128 * group + 32 * warp :][:32]
         else:
-            a = _Matrix(int(first[128 * group])).read(program.shared, 64, k, not transposed_a, dtype)
+            matrix = _Matrix(int(first[128 * group]))
+            a, there = matrix.read(program.shared, threads, 64, k, not transposed_a, dtype)
+            places.append(there)
         sums = np.zeros((64, n), registers[0].dtype)
         for warp in range(4):
             own = slice(128 * group + 32 * warp, 128 * group + 32 * warp + 32)
@@ -257,11 +327,22 @@ def _stmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
 
 
 def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    return operands[len(operands) // 2 :]
-
-
-def _fence(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    return [np.zeros(0)]
+    match = re.fullmatch(r"wgmma\.wait_group\.sync\.aligned (\d+);", text)
+    assert match is not None, text
+    products, shared = _products(program), program.shared
+    given = [value.copy() for value in operands[len(operands) // 2 :]]
+    for group in _warp_groups(program):
+        groups = products.groups.get(group, [])
+        while len(groups) > int(match[1]):
+            numbers, places = groups.pop(0)
+            products.under_way[group] -= numbers
+            for one in places:
+                shared.reading[one] -= 1
+                shared.reader[one] = -2
+        threads = slice(128 * group, 128 * group + 128)
+        for value in given:
+            value[threads] = products.complete(value, group)[threads]
+    return given
 
 
 def _round_tf32(program: Any, text: str, operands: list[Any]) -> list[Array]:
@@ -284,7 +365,6 @@ _KNOWN = {
     "ldmatrix": _ldmatrix,
     "stmatrix": _stmatrix,
     "wgmma.wait_group": _wait,
-    "fence.proxy.async": _fence,
     "cvt.rna.tf32": _round_tf32,
 }
 UNITS.update(_KNOWN)

@@ -1,0 +1,456 @@
+"""The copy engine (TMA) and the mbarriers of the simulation, as the PTX manual describes them.
+
+    matrix = TensorMap(array, box=(64, 64), swizzle=128)
+    simulate(llvm, num_warps=4, shared=size, arguments=[matrix, …], seed=2)
+
+Importing this module teaches `simulate` their instructions. The engine is an adversary: what it fetches comes late,
+early or at any time between, by the seed, and what it stores lands in memory in any order. Until a thread has waited
+for the phase of the mbarrier that counts a fetch, it may not touch the bytes; until a store has been waited for, nobody
+may write what it reads. Threads that wait for a phase that never ends are a `SimulationError`.
+
+It shares nothing with the emission: boxes, swizzles and phases are written here anew ("Tensors", "Swizzling modes",
+"mbarrier", "Async proxy").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.ptx.simulate import ENDS, FLYING, UNITS, Array, Blocked, SimulationError
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.fragments import box_and_swizzle
+from ziggurat.codemodel.types import DescriptorType
+
+
+@attrs.frozen(eq=False)
+class TensorMap:
+    """What the host makes of a matrix for the engine: its upper left part of `shape`, moved box by box.
+
+    `box` is (rows, columns), `swizzle` 0, 32, 64 or 128 bytes; what lies outside is zeros, or NaN with `nan`.
+    """
+
+    array: Array
+    box: tuple[int, int]
+    swizzle: int = 0
+    shape: tuple[int, int] | None = None
+    nan: bool = False
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many rows and columns there are."""
+        return self.shape or (self.array.shape[0], self.array.shape[1])
+
+
+def described(type_: DescriptorType, array: Array, shape: tuple[int, int] | None = None) -> TensorMap:
+    """The tensor map that the runtime makes for a parameter of this type."""
+    box, swizzle = box_and_swizzle(type_.block, type_.element)
+    return TensorMap(array, (box[0], box[1]), swizzle, shape, type_.padding == "nan")
+
+
+def in_parts(func: tt.Func, arguments: Sequence[Any]) -> list[Any]:
+    """The arguments of an emitted kernel as a launch gives them: the parts of descriptors one by one."""
+    if not func.parts:
+        return list(arguments)
+    found: list[Any] = []
+    for part in func.parts:
+        number, _, what = part.partition(".")
+        argument = arguments[int(number)]
+        if not isinstance(argument, TensorMap) or what in ("", "map"):
+            found.append(argument)
+        elif what == "base":
+            found.append(argument.array)
+        else:
+            axis = int(what[-1])
+            found.append(argument.extent[axis] if what.startswith("shape") else argument.array.shape[1])
+    return found
+
+
+# What is under way.
+
+
+@attrs.define(eq=False)
+class _Mbarrier:
+    """An mbarrier object: the arrivals and bytes that its phase still waits for, and how many phases have ended."""
+
+    arrivals: int
+    missing: int
+    phase: int = 0
+    bytes: int = 0
+    told: bool = False  # The engine has been told of it, by a fence.
+    fetched: list[_Fetch] = attrs.field(factory=list)  # What its phases have brought.
+
+    def step(self) -> None:
+        """End the phase if all have arrived and all bytes are there."""
+        if self.missing == 0 and self.bytes == 0:
+            self.phase += 1
+            self.missing = self.arrivals
+            for fetch in self.fetched:
+                fetch.over = True
+
+
+@attrs.define(eq=False)
+class _Fetch:
+    """A box on its way into shared memory. `over` when the phase that counts it has ended."""
+
+    places: Array
+    data: Array
+    code: int
+    barrier: _Mbarrier
+    over: bool = False
+
+
+@attrs.define(eq=False)
+class _Store:
+    """A box on its way out of shared memory: where its bytes go, in an array of this number."""
+
+    number: int
+    targets: Array
+    data: Array
+    places: Array
+
+
+class _Engine:
+    """The engine's work for one program."""
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self.random = np.random.default_rng(program.seed)
+        self.barriers: dict[int, _Mbarrier] = {}
+        self.flying: list[_Fetch] = []
+        self.landed: list[_Fetch] = []  # Not yet seen by all threads.
+        self.count = 0
+        self.groups: dict[int, list[list[_Store]]] = {}  # Of each thread, oldest first; the last is not committed.
+        self.written: list[_Store] = []  # Stores that have been read, but are not yet in global memory.
+        program.shared.at_barrier.append(self.barrier)
+
+    @property
+    def storing(self) -> set[int]:
+        """The threads that have begun stores."""
+        return set(self.groups)
+
+    def fence(self, threads: Array) -> None:
+        """Tell the engine what these threads have written to shared memory, mbarriers included."""
+        shared = self.program.shared
+        shared.fence(threads)
+        for address, made in self.barriers.items():
+            made.told |= bool((shared.unfenced[address : address + 8] == -1).all())
+
+    # Time.
+
+    def soon(self) -> bool:
+        """Whether something that may happen now does."""
+        seed = self.program.seed
+        return seed == 1 or (seed != 0 and bool(self.random.integers(2)))
+
+    def land(self, fetch: _Fetch) -> None:
+        shared = self.program.shared
+        self.flying.remove(fetch)
+        self.landed.append(fetch)
+        shared.bytes[fetch.places] = fetch.data
+        shared.unfenced[fetch.places] = -1
+        fetch.barrier.bytes -= fetch.data.size
+        fetch.barrier.step()
+
+    def some_land(self) -> None:
+        for fetch in list(self.flying):
+            if self.soon():
+                self.land(fetch)
+
+    def see(self, threads: Array, barrier: _Mbarrier) -> None:
+        """What the ended phases of an mbarrier have brought is there for these threads, and soon for all."""
+        shared = self.program.shared
+        kept: list[_Fetch] = []
+        for fetch in barrier.fetched:
+            if fetch.over:
+                seen = shared.seen[fetch.code]
+                seen |= threads
+                if seen.all():
+                    self.shown(fetch)
+                    continue
+            kept.append(fetch)
+        barrier.fetched = kept
+
+    def shown(self, fetch: _Fetch) -> None:
+        shared = self.program.shared
+        mine = shared.writer[fetch.places] == fetch.code
+        shared.writer[fetch.places[mine]] = -1
+        shared.flying[fetch.places[mine]] = False
+        del shared.seen[fetch.code]
+        self.landed.remove(fetch)
+
+    def barrier(self) -> None:
+        """What one thread has seen all see, behind a barrier."""
+        for fetch in list(self.landed):
+            if self.program.shared.seen[fetch.code].any():
+                fetch.barrier.fetched.remove(fetch)
+                self.shown(fetch)
+
+    def write(self, stores: list[_Store]) -> None:
+        for store in stores:
+            self.program.memory[store.number][store.targets] = store.data
+
+    def end(self) -> None:
+        """All threads have returned."""
+        if self.flying:
+            raise SimulationError("a program ends while the copy engine still fetches")
+        if any(group for groups in self.groups.values() for group in groups):
+            raise SimulationError("a program ends while the copy engine still reads its shared memory")
+        # Stores without a wait between them have no order.
+        self.write([self.written[at] for at in self.random.permutation(len(self.written))])
+
+    # Mbarriers.
+
+    def mbarrier(self, address: int, threads: Array) -> _Mbarrier:
+        """The mbarrier at an address, which these threads use."""
+        shared, made = self.program.shared, self.barriers.get(address)
+        places = np.arange(address, address + 8)
+        if made is None:
+            raise SimulationError("an access of an mbarrier where there is none")
+        if ((shared.writer[places] != FLYING)[:, None] & (shared.writer[places][:, None] != threads)).any():
+            raise SimulationError("a thread uses an mbarrier that another has made since the last barrier")
+        touched = shared.reader[places]
+        who = threads[0] if len(threads) == 1 else -2
+        shared.reader[places] = np.where((touched == -1) | (touched == who), who, -2)
+        return made
+
+    def init(self, address: int, thread: int, arrivals: int) -> None:
+        if address in self.barriers:
+            raise SimulationError("an mbarrier is made where there is one")
+        self._written(address, thread, free=False)
+        self.barriers[address] = _Mbarrier(arrivals, arrivals)
+        self.program.shared.flying[address : address + 8] = True
+
+    def forget(self, address: int, thread: int) -> None:
+        made = self.mbarrier(address, np.array([thread]))
+        if made.bytes or made.missing != made.arrivals:
+            raise SimulationError("an mbarrier is forgotten in the middle of a phase")
+        self._written(address, thread, free=True)
+        del self.barriers[address]
+        self.program.shared.flying[address : address + 8] = False
+
+    def _written(self, address: int, thread: int, *, free: bool) -> None:
+        """Mark the place of an mbarrier as written by a thread; `free` says that there is an mbarrier now."""
+        shared = self.program.shared
+        places = np.arange(address, address + 8)
+        if address % 8 or places[-1] >= len(shared.bytes):
+            raise SimulationError("an mbarrier is not aligned, or outside of shared memory")
+        writer = shared.writer[places]
+        good = np.isin(shared.reader[places], (-1, thread)) & np.isin(
+            writer, (-1, thread, FLYING) if free else (-1, thread)
+        )
+        if not good.all() or shared.reading[places].any():
+            raise SimulationError("an mbarrier is made or forgotten where another thread was since the last barrier")
+        shared.bytes[places] = self.random.integers(0, 256, 8, dtype=np.uint8)
+        shared.writer[places] = shared.unfenced[places] = thread
+
+    def arrive(self, address: int, thread: int, expected: int) -> None:
+        made = self.mbarrier(address, np.array([thread]))
+        if made.missing == 0:
+            raise SimulationError("more arrivals at an mbarrier than a phase has")
+        made.bytes += expected
+        made.missing -= 1
+        made.step()
+
+    def wait(self, addresses: Array, parities: Array) -> None:
+        """Hold the active threads until the phases of these parities have ended."""
+        program = self.program
+        held = np.zeros(program.threads, bool)
+        self.some_land()
+        active = program.active
+        for address, parity in {*zip(addresses[active].tolist(), parities[active].tolist(), strict=True)}:
+            if parity not in (0, 1):
+                raise SimulationError(f"a parity is 0 or 1, not {parity}")
+            threads = active & (addresses == address) & (parities == parity)
+            made = self.mbarrier(address, np.flatnonzero(threads))
+            while made.phase % 2 == parity and self.flying:
+                self.land(self.flying[int(self.random.integers(len(self.flying)))])
+            if made.phase % 2 == parity:
+                held |= threads
+            else:
+                self.see(threads, made)
+        if held.any():
+            raise Blocked(held, "threads wait for the phase of an mbarrier that never ends")
+
+    # Copies.
+
+    def _box(self, map_: TensorMap, row: int, column: int) -> tuple[Array, Array, Array]:
+        """Of each byte of a box where it is in the buffer, but for the swizzle; where in the array; and whether it is
+        inside of the tensor."""
+        size = map_.array.dtype.itemsize
+        rows, columns = map_.box
+        if rows > 256 or columns > 256 or columns * size % 16 or (map_.swizzle and columns * size > map_.swizzle):
+            raise SimulationError(
+                f"the engine cannot move boxes of {rows} × {columns} with a swizzle of {map_.swizzle}"
+            )
+        i, j, byte = np.meshgrid(np.arange(rows), np.arange(columns), np.arange(size), indexing="ij")
+        inside = (i + row >= 0) & (i + row < map_.extent[0]) & (j + column >= 0) & (j + column < map_.extent[1])
+        there = ((i + row) * map_.array.shape[1] + j + column) * size + byte
+        return ((i * columns + j) * size + byte).reshape(-1), there.reshape(-1), inside.reshape(-1)
+
+    def _places(self, map_: TensorMap, address: int, offsets: Array) -> Array:
+        if address % 128:
+            raise SimulationError("a box is not aligned to 128 bytes in shared memory")
+        places = address + offsets
+        if places[-1] >= len(self.program.shared.bytes):
+            raise SimulationError("a box is outside of shared memory")
+        if map_.swizzle:
+            # Bits 4 and up are swizzled with bits 7 and up of the address.
+            places = places ^ (places >> 7 & map_.swizzle // 16 - 1) << 4
+        return places
+
+    def fetch(self, map_: int, address: int, at: tuple[int, int], barrier: int, thread: int) -> None:
+        described, shared = self.program.maps[map_], self.program.shared
+        offsets, there, inside = self._box(described, *at)
+        places = self._places(described, address, offsets)
+        for touched in (shared.writer[places], shared.reader[places]):
+            if shared.foreign(touched, np.full(len(places), thread)).any():
+                raise SimulationError("a box goes where another thread was since the last barrier, or a copy")
+        if shared.reading[places].any():
+            raise SimulationError("a box goes where a product or a copy under way reads")
+        if (shared.unfenced[places] != -1).any():
+            raise SimulationError("a box goes where a thread has written, without a fence since")
+        made = self.mbarrier(barrier, np.array([thread]))
+        if not made.told:
+            raise SimulationError("the engine has not been told of an mbarrier, by a fence")
+        outside = np.zeros(described.box, described.array.dtype)
+        if described.nan:
+            outside[:] = np.nan
+        data = np.ascontiguousarray(outside).reshape(-1).view(np.uint8).copy()
+        data[inside] = self._memory(map_)[there[inside]]
+        self.count += 1
+        fetch = _Fetch(places, data, FLYING + self.count, made)
+        made.fetched.append(fetch)
+        shared.flying[places] = True
+        shared.writer[places] = fetch.code
+        shared.seen[fetch.code] = np.zeros(self.program.threads, bool)
+        self.flying.append(fetch)
+        self.some_land()
+
+    def bring(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:
+        described, shared = self.program.maps[map_], self.program.shared
+        offsets, there, inside = self._box(described, *at)
+        places = self._places(described, address, offsets)
+        if shared.foreign(shared.writer[places], np.full(len(places), thread)).any():
+            raise SimulationError("a box is stored that another thread has written since the last barrier")
+        if (shared.unfenced[places] != -1).any():
+            raise SimulationError("a box is stored that a thread has written without a fence since")
+        shared.reading[places] += 1
+        store = _Store((map_ >> 40) - 1, there[inside], shared.bytes[places][inside], places)
+        self.groups.setdefault(thread, [[]])[-1].append(store)
+
+    def commit(self, thread: int) -> None:
+        self.groups.setdefault(thread, [[]]).append([])
+
+    def wait_stores(self, thread: int, pending: int, *, read: bool) -> None:
+        shared, groups = self.program.shared, self.groups.get(thread, [[]])
+        while len(groups) - 1 > pending:
+            for store in groups.pop(0):
+                shared.reading[store.places] -= 1
+                touched = shared.reader[store.places]
+                shared.reader[store.places] = np.where((touched == -1) | (touched == thread), thread, -2)
+                self.written.append(store)
+        if not read and pending == 0:
+            self.write([self.written[at] for at in self.random.permutation(len(self.written))])
+            self.written = []
+
+    def _memory(self, map_: int) -> Array:
+        return self.program.memory[(map_ >> 40) - 1]
+
+
+_ENGINES: WeakKeyDictionary[Any, _Engine] = WeakKeyDictionary()
+
+
+def _of(program: Any) -> _Engine:
+    made = _ENGINES.get(program)
+    if made is None:
+        made = _ENGINES[program] = _Engine(program)
+    return made
+
+
+# The instructions.
+
+
+def _by_threads(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    """Statements that run under a guard, `go`, in the threads for which it holds, each thread's in order."""
+    engine = _of(program)
+    guard = re.search(r"setp\.ne\.b32 go, \$(\d+), 0;", text)
+    going = program.active & (operands[int(guard[1])] != 0) if guard else program.active
+    labelled = re.sub(r"SKIP_\S*:|@!go bra \S*;|[{}](?= *(?:\.reg|$))", "", text)
+    statements = [part.strip().removeprefix("@go ") for part in labelled.split(";")]
+    statements = [part for part in statements if part and not part.startswith((".reg", "setp"))]
+    for thread in np.flatnonzero(going):
+        for statement in statements:
+            _statement(engine, statement, [int(operand[thread]) for operand in operands], int(thread))
+    return [np.zeros(0)]
+
+
+def _statement(engine: _Engine, text: str, values: list[int], thread: int) -> None:
+    opcode, _, rest = text.partition(" ")
+    # Operands, an address as [$0+8].
+    given = [values[int(number)] + int(more or 0) for number, more in re.findall(r"\$(\d+)(?:\+(\d+))?", rest)]
+    constants = [int(number) for number in re.findall(r", (\d+)$", rest)]
+    if opcode == "mbarrier.init.shared::cta.b64":
+        engine.init(given[0], thread, constants[0])
+    elif opcode == "mbarrier.inval.shared::cta.b64":
+        engine.forget(given[0], thread)
+    elif opcode == "mbarrier.arrive.expect_tx.shared::cta.b64":
+        engine.arrive(given[0], thread, constants[0])
+    elif opcode == "mbarrier.arrive.shared::cta.b64":
+        engine.arrive(given[0], thread, 0)
+    elif opcode == "fence.proxy.async.shared::cta":
+        engine.fence(np.array([thread]))
+    elif opcode == "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes":
+        address, map_, column, row, barrier = given
+        engine.fetch(map_, address, (_signed(row), _signed(column)), barrier, thread)
+    elif opcode == "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group":
+        map_, column, row, address = given
+        engine.bring(map_, address, (_signed(row), _signed(column)), thread)
+    elif opcode == "cp.async.bulk.commit_group":
+        engine.commit(thread)
+    else:
+        raise NotImplementedError(text)
+
+
+def _signed(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def _try_wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    assert re.search(r"mbarrier\.try_wait\.parity\.shared::cta\.b64 over, \[\$0\], \$1; @!over bra", text), text
+    _of(program).wait(operands[0].astype(np.int64), operands[1].astype(np.int64))
+    return [np.zeros(0)]
+
+
+def _wait_group(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    match = re.fullmatch(r"cp\.async\.bulk\.wait_group(\.read)? (\d+);", text)
+    assert match is not None, text
+    engine = _of(program)
+    for thread in engine.storing & set(np.flatnonzero(program.active).tolist()):
+        engine.wait_stores(thread, int(match[2]), read=match[1] is not None)
+    return [np.zeros(0)]
+
+
+def _fence(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    _of(program).fence(np.flatnonzero(program.active))
+    return [np.zeros(0)]
+
+
+def _end(program: Any) -> None:
+    _of(program).end()
+
+
+_KNOWN = {
+    "mbarrier.try_wait": _try_wait,
+    "mbarrier.": _by_threads,
+    "cp.async.bulk.tensor": _by_threads,
+    "cp.async.bulk.wait_group": _wait_group,
+    "fence.proxy.async": _fence,
+}
+UNITS.update(_KNOWN)
+ENDS.append(_end)
