@@ -51,6 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     cache = commands.add_parser("cache", help="list or clear the compiled kernels kept on disk")
     cache.add_argument("what", nargs="?", choices=("list", "clear"), default="list")
     cache.set_defaults(run=_cache)
+    choices = commands.add_parser("choices", help="list, clear, export or import what zg.autotune has chosen")
+    choices.add_argument("what", nargs="?", choices=("list", "clear", "export", "import"), default="list")
+    choices.add_argument("file", nargs="?", help="of export and import")
+    choices.set_defaults(run=_choices)
     docs = commands.add_parser("docs", help="print the reference of the language, or of the ops")
     docs.add_argument("what", nargs="?", choices=("language", "ops"), default="language")
     docs.set_defaults(run=_docs)
@@ -78,7 +82,7 @@ def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namesp
     if options.stage == "sass":
         from ziggurat.backend.ptx.sass import sass
 
-        return sass(compiled.ptx, compiled.target)
+        return sass(compiled.ptx, compiled.target, lines=True)
     stage = compiled.stages[options.stage]
     if isinstance(stage, str):
         return stage
@@ -95,6 +99,29 @@ def _cache(options: argparse.Namespace) -> str:
     entries = cache.entries()
     lines = [f"{entry.key[:16]}  {entry.size:>9} bytes  {entry.target}  {entry.name}" for entry in entries]
     return "\n".join([f"{len(entries)} kernel(s) in {cache.directory}", *lines]) + "\n"
+
+
+def _choices(options: argparse.Namespace) -> str:
+    """The choices of tuning that are kept, or what became of them."""
+    from ziggurat.backend.cuda.records import Records
+
+    records = Records()
+    if options.what == "clear":
+        return f"removed {records.clear()} choice(s) from {records.directory}\n"
+    if options.what != "list":
+        if options.file is None:
+            raise LaunchError(f"choices {options.what}: a file is missing")
+        count = records.export(options.file) if options.what == "export" else records.import_(options.file)
+        return f"{options.what}ed {count} choice(s)\n"
+    found = records.all()
+    lines: list[str] = []
+    for record in found:
+        about = record.about
+        key = ", ".join(f"{name}={value}" for name, value in about["key"].items())
+        types = ", ".join(about["types"].values())
+        best = f"  {record.times[record.config]:.4g} ms" if record.config in record.times else ""
+        lines.append(f"{about['kernel']}({key}) of {types} on {about['device']}: {record.config}{best}")
+    return "\n".join([f"{len(found)} choice(s) in {records.directory}", *lines]) + "\n"
 
 
 def _docs(options: argparse.Namespace) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.arguments import Signature as KernelSignature
 from ziggurat.arguments import constant_of, constexpr_names
+from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler import binary_of, compile
@@ -33,7 +35,7 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
         )
         for name, parameter in kernel.signature.parameters.items()
     ]
-    return Dispatcher(kernel.name, parameters, lambda spec: built(kernel, spec), on_host)
+    return Dispatcher(kernel.name, parameters, lambda spec: built(kernel, spec), on_host, kernel.model.location)
 
 
 def built(kernel: Kernel, spec: Specialization) -> Binary:
@@ -41,8 +43,10 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
     from ziggurat.backend.cuda.cache import Cache
     from ziggurat.backend.cuda.keys import key
 
+    # What is undefined is not told from the rest on a GPU: `strict` says nothing there.
+    options: dict[str, Any] = {name: value for name, value in spec.options if name != "strict"}
+    _demand_options(kernel, options)
     model = model_of(kernel, spec)
-    options: dict[str, Any] = dict(spec.options)
     cache = Cache()
     digest = key(model, spec.target, options)
     binary = cache.get(digest)
@@ -50,6 +54,21 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
         binary = binary_of(compile(model, target=spec.target, **options), kernel.name)
         cache.put(digest, binary)
     return binary
+
+
+def _demand_options(kernel: Kernel, options: Mapping[str, Any]) -> None:
+    """Raise `LaunchError` for a keyword that is neither a parameter nor an option."""
+    from difflib import get_close_matches
+
+    from ziggurat.kernels import OPTIONS
+
+    for name in options:
+        if name not in OPTIONS:
+            near = get_close_matches(name, [*kernel.signature.parameters, *OPTIONS], 1)
+            raise LaunchError(
+                f"'{kernel.name}' has no parameter '{name}', nor is there such an option",
+                hint=f"did you mean '{near[0]}'?" if near else f"{kernel.written}; options: {', '.join(OPTIONS)}",
+            )
 
 
 def model_of(kernel: Kernel, spec: Specialization) -> Op:

@@ -296,15 +296,22 @@ def _load_module(driver: Any, binary: Binary) -> Any:
     code = binary.code.encode() + b"\0" if isinstance(binary.code, str) else binary.code
     log = bytearray(_LOG_BYTES)
     options = driver.CUjit_option
-    keys = [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
-    status, module = driver.cuModuleLoadDataEx(code, len(keys), keys, [log, len(log)])
+    settings: dict[Any, Any] = {
+        options.CU_JIT_ERROR_LOG_BUFFER: log,
+        options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: len(log),
+    }
+    if b"\t.loc\t" in code:
+        # Profilers show the lines of the kernel beside the machine's. The code is the same, and is made as quickly.
+        settings[options.CU_JIT_GENERATE_LINE_INFO] = 1
+    status, module = driver.cuModuleLoadDataEx(code, len(settings), list(settings), list(settings.values()))
     if not status:
         return module
     said = log.split(b"\0")[0].decode(errors="replace").strip()
     title, target, device = binary.title, binary.target, current_device()
     if status.name == "CUDA_ERROR_NO_BINARY_FOR_GPU" or (target != device.target and "target" in said.lower()):
         raise LaunchError(
-            f"'{title}' was compiled for {target}, and {device.name} is {device.target}", hint=said or None
+            f"'{title}' was compiled for {target}, and {device.name} is {device.target}",
+            hint=f"compile it with target={device.target!r}" + (f"; the driver says: {said}" if said else ""),
         )
     if status.name == "CUDA_ERROR_UNSUPPORTED_PTX_VERSION":
         raise LaunchError(

@@ -27,6 +27,12 @@ _ADVICE = {
     "kernel[grid](…) on copies of the arrays in NumPy names the place",
     "CUDA_ERROR_MISALIGNED_ADDRESS": "look for a false zg.multiple_of or zg.max_contiguous, "
     "or a view that starts in the middle",
+    "CUDA_ERROR_ASSERT": "the assertion's place and message are on standard output",
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION": "look at the kernel's zg.inline_asm_elementwise; if it has none, please report "
+    "this",
+    "CUDA_ERROR_LAUNCH_FAILED": "compute-sanitizer python … names the access; kernel[grid](…) on copies of the arrays "
+    "in NumPy checks each",
+    "CUDA_ERROR_LAUNCH_TIMEOUT": "a loop may not end; or give each program less to do",
 }
 _GONE = "CUDA keeps failing in this context now: start the process again"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ziggurat.backend.cuda.arrays import reader_of, view
@@ -33,7 +34,8 @@ from ziggurat.backend.cuda.specialize import (
     kind_of,
 )
 from ziggurat.backend.cuda.tensormap import TensorDescriptor
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.location import Location
 
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], "int | tuple[int, ...]"]
 Build = Callable[[Specialization], Binary]
@@ -103,13 +105,20 @@ class Dispatcher:
 
     `build` compiles for a `Specialization`; the options of a launch (all keywords that are no parameters, but
     `stream` and `check`) are in it. `on_host(grid, arguments by name, options)` runs the kernel when its arrays are
-    not on a GPU. `check=True` waits for each launch, so that a fault is reported as the kernel's that made it.
+    not on a GPU. `location` is where the kernel stands in its source, for errors. `check=True` waits for each launch,
+    so that a fault is reported as the kernel's that made it.
     """
 
     def __init__(
-        self, name: str, parameters: Sequence[KernelParameter], build: Build, on_host: OnHost | None = None
+        self,
+        name: str,
+        parameters: Sequence[KernelParameter],
+        build: Build,
+        on_host: OnHost | None = None,
+        location: Location | None = None,
     ) -> None:
         self.name = name
+        self.location = location
         self.parameters = tuple(parameters)
         self._build = build
         self._on_host = on_host
@@ -209,11 +218,22 @@ class Dispatcher:
         device = self._device_of(values)
         with on_device(device) as context:
             spec = self._specialization(values, route.kinds, options)
-            loaded = self._load(spec, int(context))
-            found = route.learn(values, options, loaded, spec)
-            on = STREAMS[route.stream(device)] if stream is None else stream_object(stream)
             sizes = self._sizes(x, values) if y is None else (x, y, z)
-            start(loaded, sizes, route.slot(found, values), on, check)
+            with self._located():
+                loaded = self._load(spec, int(context))
+                found = route.learn(values, options, loaded, spec)
+                on = STREAMS[route.stream(device)] if stream is None else stream_object(stream)
+                start(loaded, sizes, route.slot(found, values), on, check)
+
+    @contextmanager
+    def _located(self) -> Generator[None, None, None]:
+        """Errors of loading and launching that speak of no place get the kernel's."""
+        try:
+            yield
+        except ZigguratError as error:
+            if error.location is None:
+                error.location = self.location
+            raise
 
     def _again(
         self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any, route: Route
@@ -270,7 +290,8 @@ class Dispatcher:
         if len(found) > 1:
             (first, a), (second, b) = list(found.items())[:2]
             raise LaunchError(
-                f"the arrays of '{self.name}' are on several devices: '{a}' on {first}, '{b}' on {second}"
+                f"the arrays of '{self.name}' are on several devices: '{a}' on {first}, '{b}' on {second}",
+                hint=f"move one: zg.to_device({b}.numpy(), device={first}), or {b}.to('cuda:{first}') of torch",
             )
         return next(iter(found), None)
 

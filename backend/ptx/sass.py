@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import linecache
+import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -55,8 +58,6 @@ def assembled(ptx: str, target: str) -> tuple[bytes, Resources]:
 
 
 def _resources(said: str) -> Resources:
-    import re
-
     def number(pattern: str) -> int:
         return sum(int(found) for found in re.findall(pattern, said))
 
@@ -68,10 +69,21 @@ def _resources(said: str) -> Resources:
     )
 
 
-def sass(ptx: str, target: str) -> str:
-    """The disassembled machine code of a kernel."""
+def sass(ptx: str, target: str, lines: bool = False) -> str:
+    """The disassembled machine code of a kernel; with `lines`, each line of the source stands before what it became."""
     code, _ = assembled(ptx, target)
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernel.cubin"
         cubin.write_bytes(code)
-        return _run("nvdisasm", "-c", str(cubin))
+        text = _run("nvdisasm", "-c", *(["-g"] if lines else []), str(cubin))
+    return _with_source(text) if lines else text
+
+
+def _with_source(text: str) -> str:
+    """The disassembler's notes on lines, with what stands there."""
+
+    def quoted(found: re.Match[str]) -> str:
+        line = linecache.getline(found[2], int(found[3])).strip()
+        return f"{found[1]}{os.path.basename(found[2])}:{found[3]}" + (f": {line}" if line else "")
+
+    return re.sub(r'^(\s*//)## File "(.*?)", line (\d+).*$', quoted, text, flags=re.MULTILINE)

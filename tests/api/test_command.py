@@ -75,3 +75,25 @@ def test_the_cache_is_listed_and_cleared(tmp_path, monkeypatch, capsys):
 def test_show_prints_the_stages_below(file, capsys, stage, words):
     assert main(["show", file, "ptr<f32>, i32, 64", "--stage", stage, "--target", "sm_80", "--num-warps", "2"]) == 0
     assert words in capsys.readouterr().out
+
+
+def test_choices_of_tuning_are_listed_shared_and_cleared(tmp_path, monkeypatch, capsys):
+    from ziggurat.backend.cuda.records import Record, Records
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    about = {"kernel": "add", "key": {"n": "1000"}, "types": {"x_ptr": "f32"}, "device": "GPU"}
+    Records().put(Record(about, "BLOCK=64", {"BLOCK=64": 0.25, "BLOCK=128": 0.5}))
+    assert main(["choices"]) == 0
+    assert "add(n=1000) of f32 on GPU: BLOCK=64  0.25 ms" in capsys.readouterr().out
+    file = str(tmp_path / "choices.json")
+    for command, words in (
+        (["export", file], "exported 1 choice(s)"),
+        (["clear"], "removed 1 choice(s)"),
+        (["list"], "0 choice(s)"),
+        (["import", file], "imported 1 choice(s)"),
+        (["list"], "1 choice(s)"),
+    ):
+        assert main(["choices", *command]) == 0
+        assert words in capsys.readouterr().out
+    assert main(["choices", "import"]) == 1
+    assert "a file is missing" in capsys.readouterr().err

@@ -296,3 +296,13 @@ def test_progress_is_shown_on_a_terminal_only():
         assert ("[###############...............] 2/4" in stream.getvalue()) == shown
         progress.close()
         assert stream.getvalue().endswith("\r\x1b[K") == shown
+
+
+def test_a_keyword_that_nothing_knows_is_named(gpu):
+    kernel = zg.kernel(scale)
+    x, out = arrays()
+    with pytest.raises(zg.LaunchError, match="'scale' has no parameter 'num_warp'") as caught:
+        kernel[(1,)](x, out, 1000, BLOCK=64, num_warp=4)
+    assert "did you mean 'num_warps'?" in str(caught.value)
+    kernel[(1,)](x, out, 1000, BLOCK=64, num_warps=2, strict=True)
+    assert gpu.launches[-1]["threads"] == 64

@@ -19,6 +19,19 @@ def test_ptx_is_ended_by_a_zero_and_cubins_are_not(fake):
     assert fake.loads == [b"// PTX\0", b"\x7fELF"]
 
 
+def test_lines_of_the_source_are_kept_where_the_ptx_has_them(fake, monkeypatch):
+    asked = []
+    original = fake.cuModuleLoadDataEx
+    monkeypatch.setattr(fake, "cuModuleLoadDataEx", lambda *given: asked.append(given[1:]) or original(*given))
+    for code in ("ret;", "\t.loc\t1 5 0\nret;"):
+        load(Binary("entry", code, 4, 0, (), "sm_90a"))
+    (count, keys, values), (more, all_keys, all_values) = asked
+    assert (count, more) == (2, 3) and all_keys[:2] == keys == [
+        f"CU_JIT_ERROR_LOG_BUFFER{s}" for s in ("", "_SIZE_BYTES")
+    ]
+    assert all_keys[2] == "CU_JIT_GENERATE_LINE_INFO" and all_values[2] == 1 and len(values) == 2
+
+
 def test_the_primary_context_is_made_current_where_there_is_none(fake):
     assert fake.context == 0
     assert int(current_context()) == 100 and fake.context == 100
@@ -50,7 +63,13 @@ def test_much_shared_memory_is_asked_for(fake):
             TargetError,
             "line 3; error: unknown",
         ),
-        ("CUDA_ERROR_NO_BINARY_FOR_GPU", b"", "sm_100a", LaunchError, "compiled for sm_100a, and FAKE GPU is sm_90a"),
+        (
+            "CUDA_ERROR_NO_BINARY_FOR_GPU",
+            b"",
+            "sm_100a",
+            LaunchError,
+            "for sm_100a, and FAKE GPU is sm_90a\\n.*target='sm_90a'",
+        ),
         ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", b"version 9.9", "sm_90a", LaunchError, r"CUDA 13.0\) is too old"),
         ("CUDA_ERROR_OUT_OF_MEMORY", b"", "sm_90a", LaunchError, "out of memory"),
     ],
@@ -73,6 +92,30 @@ def test_words_for_statuses():
     assert "check=True" not in str(certain) and "mask" in str(certain)
     other = failure("CUDA_ERROR_SYSTEM_NOT_READY", "launching", "add")
     assert isinstance(other, LaunchError) and "launching of 'add' failed" in str(other)
+
+
+@pytest.mark.parametrize(
+    ("status", "what", "advice"),
+    [
+        ("ILLEGAL_ADDRESS", "touched memory outside of its arrays", "a missing mask"),
+        ("MISALIGNED_ADDRESS", "not aligned to", "zg.multiple_of"),
+        ("ASSERT", "stopped at a device assertion", "on standard output"),
+        ("ILLEGAL_INSTRUCTION", "met an instruction", "inline_asm_elementwise"),
+        ("LAUNCH_FAILED", "failed while it ran", "compute-sanitizer"),
+        ("LAUNCH_TIMEOUT", "watchdog", "a loop may not end"),
+    ],
+)
+def test_faults_say_what_to_do(status, what, advice):
+    for kernel, certain, subject in (
+        ("add", True, "the kernel 'add' "),
+        ("add", False, "'add', or a kernel launched before it, "),
+        (None, False, "a kernel launched before "),
+    ):
+        error = failure(f"CUDA_ERROR_{status}", "waiting", kernel, certain)
+        assert isinstance(error, KernelRuntimeError)
+        assert error.summary.startswith(subject) and what in error.summary and status in error.summary
+        assert error.hint is not None and advice in error.hint and "start the process again" in error.hint
+        assert ("check=True" in error.hint) != certain
 
 
 def test_too_many_threads_are_told_from_too_many_registers():

@@ -17,6 +17,7 @@ from ziggurat.backend.cuda.launch import Dispatcher, Launcher
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import Constant, KernelParameter, RunTime
 from ziggurat.codemodel.errors import InternalError, LaunchError, MemoryAccessError
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import f32, i32
 
 
@@ -281,8 +282,13 @@ def test_several_devices(fake):
     assert [launch["function"][2] for launch in fake.launches] == [100, 101, 101, 100]
     assert len(kernel.specs) == 1 and len(fake.loads) == 2 and fake.context == 100
     fresh = dispatcher(fake, "x", "y")
-    with pytest.raises(LaunchError, match="several devices: 'x' on 0, 'y' on 1"):
+    with pytest.raises(LaunchError, match="several devices: 'x' on 0, 'y' on 1") as caught:
         fresh.at((1,))(array(device=0), array(device=1))
+    assert "zg.to_device(y.numpy(), device=0)" in str(caught.value)
+    fresh.at((1,))(array(device=0), array(device=0))
+    for _ in range(2):  # after a launch that was right as well
+        with pytest.raises(LaunchError, match="several devices"):
+            fresh.at((1,))(array(device=0), array(device=1))
 
 
 def test_the_current_context_is_used(fake):
@@ -485,3 +491,17 @@ def test_every_tensor_is_checked_at_every_launch(fake, torch):
     assert said == [["ptr<f32>16", "ptr<f32>16"], ["ptr<f32>16", "ptr<f32>1"], ["ptr<f32>16", "ptr<i32>16"]]
     assert [launch["stream"][1] for launch in fake.launches] == [1000] * 6 + [1001]
     assert fake.launches[-1]["function"][2] == 101
+
+
+def test_errors_of_launches_show_where_the_kernel_stands(fake, failed):
+    place = Location("kernels.py", 12)
+    parameters = [KernelParameter("x")]
+    binary = Binary("entry", "ptx", 4, 0, (Parameter("ptr"),), "sm_90a", "kernel")
+    kernel = Dispatcher("kernel", parameters, lambda spec: binary, None, place)
+    fake.parameters = 1
+    kernel.at((1,))(array())
+    for status, error in (("ILLEGAL_ADDRESS", MemoryAccessError), ("LAUNCH_OUT_OF_RESOURCES", LaunchError)):
+        fake.launch_status = [failed(f"CUDA_ERROR_{status}", 700)] * 3
+        with pytest.raises(error) as caught:
+            kernel.at((1,))(array())
+        assert caught.value.location == place and "kernels.py:12" in str(caught.value)

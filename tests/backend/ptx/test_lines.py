@@ -85,3 +85,21 @@ def test_our_own_library_is_not_what_an_author_looks_for() -> None:
 def test_names_are_quoted() -> None:
     text = "\n".join(LineInfo('a"b\\c', "a_b_c", Location("Ordner/ä.py", 1)).metadata())
     assert 'name: "a\\22b\\5Cc"' in text and 'filename: "\\C3\\A4.py", directory: "Ordner"' in text
+
+
+def test_the_machine_s_code_stands_under_the_lines_of_the_source(ptxas) -> None:
+    from ziggurat.backend.ptx.sass import sass
+
+    ptx = emitted().ptx
+    here = ""
+    found: dict[str, set[str]] = {}
+    for line in sass(ptx, "sm_90a", lines=True).splitlines():
+        if match := re.match(r"\s*//test_lines\.py:(\d+): (.*)", line):
+            assert int(match[1]) == line_of(match[2])
+            here = match[2]
+        for name in ("LDG", "MUFU.EX2", "STG"):
+            if name in line:
+                found.setdefault(name, set()).add(here)
+    assert found["LDG"] == {"x = zg.load(zg.add(x_ptr, offsets))"} and found["MUFU.EX2"] == {"x = zg.exp(x)"}
+    assert found["STG"] == {"zg.store(zg.add(x_ptr, offsets), x)"}
+    assert "test_lines.py" not in sass(ptx, "sm_90a")
