@@ -1,0 +1,135 @@
+"""Running kernels: which function, over which grid, on which arguments; and batches that give what one by one gives."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from ziggurat.backend.reference.run import run
+from ziggurat.codemodel import dialects  # noqa: F401
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
+from ziggurat.codemodel.text.parser import parse
+
+SCALE = parse("""
+tt.func @"scale" (%0 : ptr<f32>, %1 : f32)void -> {
+    %2 : i32 = tt.get_program_id @0;
+    %3 : ptr<f32> = tt.addptr %0 %2;
+    %4 : f32 = tt.load %3;
+    %5 : f32 = arith.mulf %4 %1;
+    tt.store %3 %5;
+    tt.return;
+};
+""")
+# Each program adds what the one before left: the programs depend on each other.
+CHAIN = parse("""
+tt.func @"chain" (%0 : ptr<i32>)void -> {
+    %1 : i32 = tt.get_program_id @0;
+    %2 : ptr<i32> = tt.addptr %0 %1;
+    %3 : i32 = tt.load %2;
+    %4 : i32 = arith.constant @1;
+    %5 : ptr<i32> = tt.addptr %2 %4;
+    %6 : i32 = tt.load %5;
+    %7 : i32 = arith.addi %3 %6;
+    tt.store %5 %7;
+    tt.return;
+};
+""")
+
+
+def f32(*values):
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize("batch", [None, 1, 3, 100])
+def test_every_program_runs_once(batch):
+    x = np.arange(10, dtype=np.float32)
+    run(SCALE, None, (10,), [x, 3.0], batch=batch)
+    assert x.tolist() == [3.0 * n for n in range(10)]
+
+
+@pytest.mark.parametrize("batch", [None, 1, 2, 7])
+def test_programs_that_depend_on_each_other_run_in_order(batch):
+    x = np.ones(9, np.int32)
+    run(CHAIN, None, (8,), [x], batch=batch)
+    assert x.tolist() == list(range(1, 10))
+
+
+def test_what_programs_before_the_failing_one_did_stays_done():
+    for batch in (None, 1):
+        x = np.ones(9, np.float32)
+        with pytest.raises(MemoryAccessError, match=r"program \(5, 0, 0\)"):
+            run(SCALE, None, (9,), [x[:5], 2.0], batch=batch, names=["x", "by"])
+        assert x.tolist() == [2.0] * 5 + [1.0] * 4
+
+
+def test_grids():
+    x = f32(1, 2)
+    run(SCALE, None, (0,), [x, 3.0])
+    run(SCALE, None, (2, 0, 5), [x, 3.0])
+    assert x.tolist() == [1, 2]
+    run(SCALE, None, (1, 2, 3), [x, 2.0])
+    assert x.tolist() == [64, 2]
+
+
+MODULE = parse("""
+module ()void -> {
+    tt.func @"one" (%0 : i32)i32 -> { tt.return %0; };
+    tt.func @"sets" (%0 : ptr<i32>)void -> {
+        %1 : i32 = arith.constant @5;
+        %2 : i32 = tt.call %1 @"one";
+        tt.store %0 %2;
+        tt.return;
+    };
+    unreachable;
+};
+""")
+
+
+def test_the_kernel_of_a_module_is_the_one_that_nothing_calls():
+    x = np.zeros(1, np.int32)
+    run(MODULE, None, (1,), [x])
+    assert x[0] == 5
+    x[0] = 0
+    run(MODULE, "sets", (1,), [x])
+    assert x[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("model", "symbol", "grid", "arguments", "words"),
+    [
+        (MODULE, "lost", (1,), [], "the module has no function 'lost'; it has one, sets"),
+        (SCALE, None, (), [f32(1), 1.0], "one to three sizes"),
+        (SCALE, None, (1, 1, 1, 1), [f32(1), 1.0], "one to three sizes"),
+        (SCALE, None, (-1,), [f32(1), 1.0], "not negative"),
+        (SCALE, None, (1 << 16, 1 << 16), [f32(1), 1.0], "at most 2147483647 can be launched"),
+        (SCALE, None, (1,), [f32(1)], "takes 2 argument(s), got 1"),
+        (SCALE, None, (1,), [[1.0], 1.0], "arg0 is ptr<f32>: it takes a NumPy array, not list"),
+        (SCALE, None, (1,), [np.zeros(1), 1.0], "it takes an array of float32, not of float64"),
+        (SCALE, None, (1,), [f32(1).astype(">f4"), 1.0], "it takes an array of float32, not of >f4"),
+        (SCALE, None, (1,), [f32(1), "2"], "arg1"),
+        (SCALE, None, (1,), [f32(1), None], "arg1"),
+    ],
+)
+def test_what_does_not_fit(model, symbol, grid, arguments, words):
+    with pytest.raises(LaunchError, match=re.escape(words)):
+        run(model, symbol, grid, arguments)
+
+
+def test_names_are_those_of_messages():
+    with pytest.raises(LaunchError, match="x_ptr is ptr<f32>"):
+        run(SCALE, None, (1,), [1, 1.0], names=["x_ptr", "by"])
+    with pytest.raises(LaunchError, match="has 2 parameters, but 1 names are given"):
+        run(SCALE, None, (1,), [f32(1), 1.0], names=["x_ptr"])
+
+
+def test_a_loop_that_goes_on_is_an_error():
+    forever = parse("""
+    tt.func @"f" (%0 : i1)void -> {
+        scf.while ()void -> { scf.condition %0; } ()void -> { scf.yield; };
+        tt.return;
+    };""")
+    with pytest.raises(KernelRuntimeError):
+        run(forever, None, (2,), [True], loop_limit=10)
+    run(forever, None, (2,), [False], loop_limit=10)
