@@ -43,6 +43,11 @@ def encode(descriptor: TensorDescriptor, box: tuple[int, ...], swizzle: int) -> 
             "sides are at most 256, rows a multiple of 16 bytes, and no longer than the swizzle",
             hint="make the last block size larger" if row % 16 else None,
         )
+    if descriptor.padding == "nan" and descriptor.element.is_fp8:
+        raise LaunchError(
+            f"the copy engine cannot pad {descriptor.element} with NaN: it takes floats of 8 bits for integers",
+            hint='padding="zero"',
+        )
     driver = cuda()
     wide, narrow = driver.cuuint64_t, driver.cuuint32_t
     fill = "NAN_REQUEST_ZERO_FMA" if descriptor.padding == "nan" else "NONE"

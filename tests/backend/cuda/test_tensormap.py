@@ -65,6 +65,10 @@ def test_encoding(fake):
         (lambda: TensorDescriptor(array(8, 8), (8, 4)), "has 8 bytes; it needs 16"),
         (lambda: TensorDescriptor(array(8, 8), (8, 8)).maps[(8, 4), 0], "rows a multiple of 16 bytes"),
         (lambda: TensorDescriptor(array(8, 128), (8, 128)).maps[(8, 128), 128], "no longer than the swizzle"),
+        (
+            lambda: TensorDescriptor(array(8, 16, element=f8e4m3), (8, 16), padding="nan").maps[(8, 16), 0],
+            "cannot pad f8e4m3 with NaN",
+        ),
         (lambda: TensorDescriptor([1], (8, 8)), "a descriptor describes an array, got list"),
     ],
 )

@@ -46,12 +46,6 @@ KERNELS: dict[str, tuple[str, str, list[Any], int]] = {
     "histogram": ("histogram", "histogram_kernel", [I32, I32, N, 16, 256], 4),
     "while_loop": ("while_loop", "collatz_kernel", [I32, aligned(zg.i64)], 1),
     "own_transform": ("own_transform", "polynomial_kernel", [F32, F32, N, 128], 4),
-    "descriptor_matmul": (
-        "descriptor_matmul",
-        "matmul_kernel",
-        [*[zg.descriptor((128, 64), zg.f16)] * 2, zg.descriptor((128, 128), zg.f16), N, N, N, 128, 128, 64, 4],
-        8,
-    ),
     "matmul": ("grouped_matmul", "matmul_kernel", [*MATMUL, 128, 128, 64, 8, None], 8),
     "descriptor_matmul": (
         "descriptor_matmul",
