@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Compiled:
     """A kernel compiled for a target. `stages` holds its models and texts in order, `ptx` is the last.
 
-    `num_warps` warps run each program, those that only fetch included, with `shared` bytes of shared memory. `parameters` has the types of the
-    parameters of the machine's kernel, and `parts` says which argument each takes, or which part of one, as of
-    `tt.func`; it is empty where they are the arguments.
+    `num_warps` warps run each program, those that only fetch included, with `shared` bytes of shared memory.
+    `parameters` has the types of the parameters of the machine's kernel, and `parts` says which argument each takes, or
+    which part of one, as of `tt.func`; it is empty where they are the arguments.
     """
 
     symbol: str

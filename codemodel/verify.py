@@ -60,6 +60,7 @@ BODY_ENDS: Final[dict[str, tuple[str, ...]]] = {
     "func": ("return",),
     "tt.func": ("tt.return",),
     "scf.for": ("scf.yield",),
+    "gpu.warp_specialize": ("scf.yield",),
     "scf.if": ("scf.yield",),
     "scf.while": ("scf.condition", "scf.yield"),
     "tt.reduce": ("tt.reduce.return",),

@@ -21,6 +21,7 @@ from ziggurat.backend.ptx import (  # They fill the table.
     matrix,
     memory,
     remainders,
+    roles,
     shared,
     tensors,
     tma,
@@ -45,6 +46,7 @@ PARTS = (
     matrix,
     memory,
     remainders,
+    roles,
     shared,
     tensors,
     tma,
@@ -76,7 +78,9 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
         emitter.values[parameter] = f"%p{index}"
     emitter.label = "start"
     control.function_body(emitter, func.body)
-    threads = 32 * module.num_warps
+    threads = 32 * roles.warps_of(module)
+    registers = roles.registers_of(module)
+    limit = f' "nvvm.maxnreg"="{registers}"' if registers is not None else ""
     debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
     lines = [
         'target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"',
@@ -92,7 +96,7 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
         *emitter.declarations,
         *emitter.variables.values(),
         *emitter.definitions.values(),
-        f'attributes #0 = {{ convergent nounwind "nvvm.reqntid"="{threads}" }}',
+        f'attributes #0 = {{ convergent nounwind "nvvm.reqntid"="{threads}"{limit} }}',
         "attributes #1 = { convergent nounwind }",
         "attributes #2 = { convergent nounwind memory(none) }",
         "attributes #3 = { convergent nounwind memory(read) }",

@@ -44,11 +44,6 @@ _CHOICES = {AtomicKind.FMAX: arith.MaxNumF, AtomicKind.FMIN: arith.MinNumF}
 _FLOAT_ADDS = {f16: "add.noftz.f16", bf16: "add.noftz.bf16", f32: "add.f32", f64: "add.f64"}
 
 
-def barrier(emitter: Emitter) -> None:
-    """All threads of the program meet, and see what the others wrote."""
-    emitter.asm("void", "bar.sync 0;", "~{memory}", effect=True)
-
-
 def _instruction(emitter: Emitter, kind: AtomicKind, scalar: ScalarType) -> str | None:
     """What follows the address space in the name of the instruction, where there is one."""
     bits = scalar.bits
@@ -320,12 +315,12 @@ def _through_slot(emitter: Emitter, layout: Layout, scalar: ScalarType, found: d
         text = f"@$2 st.shared.b{8 * size} [ $0 + 0 ], $1;"
         arguments = (("i32", address), (kind, bits), ("i1", owner))
         emitter.asm("void", text, f"r,{register_kind},b,~{{memory}}", *arguments, effect=True)
-    barrier(emitter)
+    emitter.barrier()
     loaded: dict[int, str] = {}
     for register, pointer in pointers.items():
         bits = emitter.emit(f"load i{8 * size}, ptr addrspace(3) {pointer}")
         loaded[register] = from_memory(emitter, bits, scalar)
-    barrier(emitter)
+    emitter.barrier()
     return loaded
 
 
@@ -343,7 +338,7 @@ def _everywhere(
     layout = layout_of(type_) if tensor else replicated(1, emitter.num_warps)
     scalar = scalar_of(op.value.type)
     if access.releases:
-        barrier(emitter)
+        emitter.barrier()
     owner = emitter.owner(layout)
     found: dict[int, str] = {}
     for first in unique_registers(layout):
@@ -359,7 +354,7 @@ def _everywhere(
     else:
         values = _shared_out(emitter, layout, scalar, found)
         if access.acquires and not layout.free[2]:
-            barrier(emitter)
+            emitter.barrier()
     return values if tensor else values[0]
 
 

@@ -74,6 +74,7 @@ class Emitter:
         self.label = "entry"
         self.labels: dict[Block, str] = {}
         self.incoming: dict[Block, list[tuple[list[Emitted], str]]] = {}
+        self.barrier_text = "bar.sync 0;"  # For the threads that run the ops that are being emitted.
         self._count = 0
         self._slot = 0
         self._entry: dict[Any, str] = {}
@@ -149,6 +150,10 @@ class Emitter:
             self.line(line)
             return ""
         return self.emit(line)
+
+    def barrier(self) -> None:
+        """All threads meet, and see what the others wrote."""
+        self.asm("void", self.barrier_text, "~{memory}", effect=True)
 
     @contextmanager
     def at_entry(self) -> Any:

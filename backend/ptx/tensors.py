@@ -129,9 +129,24 @@ def _cat(emitter: Emitter, op: tt.Cat) -> Emitted:
     return [*emitter.tensor(op.lhs), *emitter.tensor(op.rhs)]
 
 
-@emits(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
+@emits(tt.MultipleOf, tt.MaxContiguous)
 def _hint(emitter: Emitter, op: tt.Hint) -> Emitted:
     return emitter.values[op.value]
+
+
+@emits(tt.MaxConstancy)
+def _max_constancy(emitter: Emitter, op: tt.MaxConstancy) -> Emitted:
+    """Of each run the first register is taken for all; what the others would be is then computed by nobody."""
+    type_ = op.value.type
+    if not isinstance(type_, TensorType):
+        return emitter.values[op.value]
+    layout, inside = layout_of(type_), 0
+    for axis, (run, size) in enumerate(zip(op.values, type_.shape, strict=True)):
+        # Runs begin at multiples of the largest power of two in them.
+        inside |= (min(run & -run, size) - 1) << layouts.bits_of(math.prod(type_.shape[axis + 1 :]))
+    same = sum(1 << bit for bit, basis in enumerate(layout.registers) if not basis & ~inside)
+    values = emitter.tensor(op.value)
+    return [values[register & ~same] for register in range(layout.num_registers)]
 
 
 @emits(tt.Assume)
@@ -148,7 +163,7 @@ def _poison(emitter: Emitter, op: tt.Poison) -> Emitted:
 
 @emits(tt.Barrier, gpu.Barrier)
 def _barrier(emitter: Emitter, op: gpu.Barrier) -> Emitted:
-    emitter.asm("void", "bar.sync 0;", "~{memory}", effect=True)
+    emitter.barrier()
 
 
 def unique_registers(layout: Layout) -> list[int]:

@@ -17,7 +17,6 @@ from ziggurat.codemodel.types import DescriptorType
 
 # The type and the attributes of a parameter that is a tensor map.
 MAP_PARAMETER = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
-_SKIP, _END = "@!go bra SKIP_${:uid};", "SKIP_${:uid}:"
 
 
 def _address(emitter: Emitter, buffer: Value) -> tuple[str, str]:
@@ -25,16 +24,25 @@ def _address(emitter: Emitter, buffer: Value) -> tuple[str, str]:
 
 
 def _by_one(
-    emitter: Emitter, lines: Sequence[str], arguments: Sequence[tuple[str, str, str]], condition: str | None = None
-):
-    """Instructions that one thread does, where the condition holds. `arguments` are types, values and constraints."""
-    one = emitter.owner(None)
+    emitter: Emitter,
+    lines: Sequence[str],
+    arguments: Sequence[tuple[str, str, str]],
+    condition: str | None = None,
+    thread: str | None = None,
+) -> None:
+    """Instructions that one thread of the program does, or those of which `thread` says it, where the condition holds.
+
+    `arguments` are types, values and constraints.
+    """
+    one = thread or emitter.owner(None)
     assert one is not None
     if condition is not None:
         one = emitter.emit(f"and i1 {one}, {condition}")
     flag = emitter.emit(f"zext i1 {one} to i32")
     number = len(arguments)
-    text = "\n".join(["{", ".reg .pred go;", f"setp.ne.b32 go, ${number}, 0;", _SKIP, *lines, _END, "}"])
+    # No branch: it would end what ptxas sees of the products that are under way.
+    guarded = [f"@go {line}" for line in lines]
+    text = "\n".join(["{", ".reg .pred go;", f"setp.ne.b32 go, ${number}, 0;", *guarded, "}"])
     constraints = ",".join([*(constraint for _, _, constraint in arguments), "r", "~{memory}"])
     given = [*((kind, value) for kind, value, _ in arguments), ("i32", flag)]
     emitter.asm("void", text, constraints, *given, effect=True)
@@ -61,6 +69,14 @@ def _expect(emitter: Emitter, op: gpu.MbarrierExpect) -> Emitted:
     condition = emitter.scalar(op.predicate) if op.predicate is not None else None
     line = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {op.bytes};"
     _by_one(emitter, [line], [(*_address(emitter, op.barrier), "r")], condition)
+
+
+@emits(gpu.MbarrierArrive)
+def _arrive(emitter: Emitter, op: gpu.MbarrierArrive) -> Emitted:
+    place = emitter.emit(f"and i32 {emitter.thread()}, 127")
+    one = emitter.emit(f"icmp eq i32 {place}, 0")
+    line = "mbarrier.arrive.shared::cta.b64 _, [$0];"
+    _by_one(emitter, [line], [(*_address(emitter, op.barrier), "r")], emitter.scalar(op.predicate), one)
 
 
 @emits(gpu.MbarrierWait)

@@ -254,6 +254,17 @@ class MbarrierExpect(Op):
     bytes: int = attribute(int, kw_only=True)
 
 
+@operation("gpu.mbarrier_arrive")
+class MbarrierArrive(Op):
+    """mbarrier.arrive by one thread of each warp group, where the condition holds."""
+
+    barrier: Value = operand()
+    predicate: Value = operand()
+
+    def check(self) -> None:
+        require(self.predicate.type == i1, f"a condition is i1, not {self.predicate.type}")
+
+
 @operation("gpu.mbarrier_wait")
 class MbarrierWait(Op):
     """mbarrier.try_wait.parity until the phase of this parity has ended."""
@@ -408,7 +419,11 @@ class WarpId(Op, Pure):
 
 @operation("gpu.warp_specialize")
 class WarpSpecialize(Op):
-    """Each role is run by warps of its own: `warps[i]` of them with `registers[i]` registers a thread."""
+    """Each role is run by warps of its own: `warps[i]` of them, with `registers[i]` registers a thread.
+
+    The first role's are those that compute; the barriers in it are theirs alone. Of other roles only the first warp goes
+    on, with all of its warp group's registers given back. A kernel has at most one such op, before its return.
+    """
 
     roles: Sequence[Body] = bodies()
     warps: Sequence[int] = attribute([int])

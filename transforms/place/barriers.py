@@ -163,7 +163,8 @@ class _Graph:
         return sources
 
     def _op(self, op: Op, sources: list[int], depth: int) -> list[int]:
-        if isinstance(op, scf.If):
+        if isinstance(op, scf.If | gpu.WarpSpecialize):
+            # Roles go beside each other; what they share, mbarriers order.
             fork = self._add(None, sources, depth)
             return [end for body in op.bodies for end in self._body(body, [fork], depth)]
         if isinstance(op, scf.For | scf.While):

@@ -16,6 +16,7 @@ from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.place.specialize import specialize
 from ziggurat.transforms.place.tma import engine_accesses, lower_engine
 from ziggurat.transforms.simplify import cse, dce
 
@@ -52,6 +53,8 @@ PLACE: tuple[tuple[str, Step], ...] = (
     # Conversions are shared before they become shared memory.
     ("cse", lambda op, _: cse(op)),
     ("dce", lambda op, _: dce(op)),
+    # Before the pipelining of other loops: what is specialised has nothing left to bring ahead.
+    ("specialize", lambda op, options: specialize(op, options.num_stages)),
     ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
     # What no loop brings ahead.
     ("tma", lambda op, _: lower_engine(op)),

@@ -29,7 +29,7 @@ attention's loop, that is the wait for the product of queries and keys. What is 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 import attrs
 
@@ -57,7 +57,7 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
     for op in module.walk():
         if isinstance(op, scf.For):
             # Other buffers, such as those of operands that the loop does not change, need their place as well.
-            others = sum(_shared_type(alloc).bytes for alloc in allocs if _lives_with(alloc, op))
+            others = sum(_shared_type(alloc).bytes for alloc in allocs if lives_with(alloc, op))
             limit = limit_of(module.target) - _KEPT_BYTES - others
             plan = planned(op, op.num_stages if op.num_stages is not None else num_stages, uses, limit)
             if plan is not None:
@@ -75,7 +75,7 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
     return transform(module, pipelined, pass_name="pipeline_loads")
 
 
-def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
+def lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
     """Whether a buffer may be needed while a loop runs: it is made in it, or in a block that the loop is in as well."""
     return any(alloc.parent is block for block in _blocks_around(loop)) or any(
         block is loop.body.entry for block in _blocks_around(alloc)
@@ -115,11 +115,29 @@ class _Loop:
 
     def made(self) -> Value:
         """Add everything to the builder; the value that stands for the loop's result."""
-        builder, plan, loop = self.builder, self.plan, self.loop
+        builder, plan = self.builder, self.plan
         ahead: Sequence[Value] = [self.initial[number] for number in plan.carried]
         for number in range(plan.distance):
             ahead = self._begin(builder, self.start, number, ahead, _number(builder, number, i32))
         own = [value.type for value in self.initial]
+        if plan.late is None:
+            made = self._loop(builder, ahead)
+            self._end(builder)
+            return builder.add(core.TupleLoad(made, 0)) if len(own) == 1 else made
+        late = plan.late
+
+        def inside(inner: Rewriter) -> Sequence[Value]:
+            made = self._loop(inner, ahead)
+            values = [inner.add(core.TupleLoad(made, at)) for at in range(len(own))]
+            values[late.position] = inner.add(gpu.WgmmaWait(values[late.position], 0), late.wait.location)
+            return values
+
+        made = where_it_runs(builder, (self.start, self.stop, plan.step), self.initial, inside)
+        self._end(builder)
+        return made
+
+    def _loop(self, builder: Rewriter, ahead: Sequence[Value]) -> Value:
+        loop, count = self.loop, len(self.initial)
         turns = [_number(builder, 0, i32)] * (2 if self.groups else 1)
         initial = [*self.initial, *turns, *ahead]
         types = [value.type for value in initial]
@@ -127,27 +145,19 @@ class _Loop:
         inner = Rewriter.over(nested, builder.transformers, builder.pass_name, builder.caller)
         inner.mapping.parent = builder.mapping
         index, *carried = inner.parameters
-        for old, new in zip(loop.body.parameters, [index, *carried[: len(own)]], strict=True):
+        for old, new in zip(loop.body.parameters, [index, *carried[:count]], strict=True):
             inner[old] = new
-        rest = len(own) + len(turns)
-        self._body(inner, index, carried[len(own) : rest], carried[rest:])
+        rest = count + len(turns)
+        self._body(inner, index, carried[count:rest], carried[rest:])
         options = dict(loop.attributes)
-        made = builder.add(scf.For(self.start, self.stop, self.step, initial, inner.finish(), **options), loop.location)
+        return builder.add(scf.For(self.start, self.stop, self.step, initial, inner.finish(), **options), loop.location)
+
+    def _end(self, builder: Builder) -> None:
         if self.copied:
             # The copies of the last iterations, which copied nothing, still hold the buffers.
             builder.add(gpu.AsyncWait(0))
         if self.groups:
             forget_mbarriers(builder, self.full.values())
-        return self._result(made, own)
-
-    def _result(self, made: Value, own: Sequence[Type]) -> Value:
-        """What stands for the loop's result, with the product that is under way at its end complete."""
-        builder, late = self.builder, self.plan.late
-        if late is None:
-            return builder.add(core.TupleLoad(made, 0)) if len(own) == 1 else made
-        values = [builder.add(core.TupleLoad(made, at)) for at in range(len(own))]
-        values[late.position] = builder.add(gpu.WgmmaWait(values[late.position], 0))
-        return values[0] if len(own) == 1 else builder.add(core.MakeTuple(values))
 
     def _body(self, inner: Rewriter, index: Value, turns: Sequence[Value], ahead: Sequence[Value]) -> None:
         plan, loop, late = self.plan, self.loop, self.plan.late
@@ -164,7 +174,7 @@ class _Loop:
         if late is None:
             ahead = self._begin(inner, index, plan.distance, ahead, before)
         gone = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
-        gone |= _superfluous_fences(loop, gone)
+        gone |= superfluous_fences(loop, gone)
         *ops, end = loop.body.entry.ops
         for op in ops:
             if op.result in gone:
@@ -247,6 +257,28 @@ class _Loop:
         return builder.add(arith.CmpI(index, bound, predicate))
 
 
+def where_it_runs(
+    builder: Rewriter,
+    bounds: tuple[Value, Value, int],
+    initial: Sequence[Value],
+    inside: Callable[[Rewriter], Sequence[Value]],
+) -> Value:
+    """What `inside` gives, packed, if a loop with these bounds (start, stop, step) has an iteration; else `initial`.
+
+    So the sum of a product that is under way at the loop's end meets the initial one only behind its wait: LLVM makes
+    copies where values meet, and of a sum under way that would have ptxas wait for each product.
+    """
+    start, stop, step = bounds
+    ran = builder.add(arith.CmpI(start, stop, arith.IntPredicate.SLT if step > 0 else arith.IntPredicate.SGT))
+    yields = scf.packed([value.type for value in initial])
+    then = Rewriter.over(builder.nested([], yields), builder.transformers, builder.pass_name, builder.caller)
+    then.mapping.parent = builder.mapping
+    then.add(scf.Yield(inside(then)))
+    otherwise = builder.nested([], yields)
+    otherwise.add(scf.Yield(list(initial)))
+    return builder.add(scf.If(ran, then.finish(), otherwise.finish()))
+
+
 def _masked(builder: Builder, pointers: Value, mask: Value | None, condition: Value) -> Value:
     """A mask that holds where the given one does and the condition, a scalar, holds."""
     assert isinstance(pointers.type, TensorType) and isinstance(pointers.type.element, PtrType)
@@ -254,10 +286,10 @@ def _masked(builder: Builder, pointers: Value, mask: Value | None, condition: Va
     return wide if mask is None else builder.add(arith.AndI(mask, wide))
 
 
-def _superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:
+def superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:
     """The fences of a loop's body before products none of whose operands the body writes, but for what is `gone`.
 
-    They come after the fence that the loop begins with.
+    They come after the fence that the loop begins with, or read what the copy engine has brought.
     """
     stores = [op for op in loop.body.walk() if isinstance(op, gpu.LocalStore)]
     written = {op.buffer for op in stores if op.result not in gone}
