@@ -1,6 +1,6 @@
 """Speeds of kernels on a GPU: ours, the same in Triton, and torch's, in one process.
 
-    python benchmarks/gpu_kernels.py [--only add|softmax|layer_norm|matmul]   # tables, and one JSON object at the end
+    python benchmarks/gpu_kernels.py [--only NAME]   # tables, and one JSON object at the end
 
 Times are medians with the L2 flushed before each call, on N(0,1) data; each result is checked against torch first. Of
 several settings (warps, rows by program, tile shapes), the same for both compilers, each one's best counts. A ratio is
@@ -19,11 +19,13 @@ from typing import Any
 import kernels_ours as ours
 import torch
 
+import ziggurat as zg
 from ziggurat.backend.cuda.testing import do_bench
 
 theirs: Any = None
 if importlib.util.find_spec("triton") is not None:
     import kernels_triton as theirs
+    from triton.tools.tensor_descriptor import TensorDescriptor as TheirDescriptor
 
 Figures = dict[str, dict[str, Any]]
 
@@ -38,6 +40,7 @@ def main() -> int:
     for name in options.only or WORKS:
         WORKS[name](figures, options.quick)
     missed = [name for name, row in figures.items() if "bar" in row and row.get("ratio", 1.0) < row["bar"]]
+    missed += [name for name, row in figures.items() if row.get("of torch", 1.0) < row.get("bar of torch", 0.0)]
     print("missed:", ", ".join(missed) or "none")
     print(json.dumps({"figures": figures, "missed": missed}))
     return bool(missed)
@@ -200,11 +203,108 @@ def measure_matmul(figures: Figures, quick: bool) -> None:
         )  # fmt: skip
 
 
+def described(kernels: Any, array: Any, *block: int) -> Any:
+    """The descriptor of an array, as the kernels' library has it."""
+    return zg.TensorDescriptor(array, block) if kernels is ours else TheirDescriptor.from_tensor(array, list(block))
+
+
+def measure_matmul_blocks(figures: Figures, quick: bool) -> None:
+    """Through descriptors, a · bᵀ; the bar is a share of cuBLAS's speed."""
+    programs = torch.cuda.get_device_properties(0).multi_processor_count
+    tiles = [
+        (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (256, 128, 64, 8, 4), (128, 128, 64, 4, 3),
+        (128, 128, 64, 8, 4),
+    ]  # fmt: skip
+    for size in (1024,) if quick else (2048, 4096, 8192):
+        a, b = normal(size, size, dtype=torch.float16), normal(size, size, dtype=torch.float16)
+        c = torch.empty_like(a)
+        true = a[:256].double() @ b.double().t()
+        settings = [
+            (
+                f"{m}×{n}×{k}, {w} warps, {s} stages{', roles' if roles else ''}{', tiles in turn' if turn else ''}",
+                {"M": m, "N": n, "K": k, "num_warps": w, "num_stages": s, "ROLES": roles, "turn": turn},
+            )
+            for m, n, k, w, s in tiles
+            for roles in (False, True)
+            for turn in (False, True)
+        ]
+        known: dict[Any, Any] = {}
+
+        def launch(
+            kernels: Any, setting: dict[str, Any], given: Any = (a, b, c), s: int = size, known: Any = known
+        ) -> None:
+            m, n, k = setting["M"], setting["N"], setting["K"]
+            key = (kernels, m, n, k)
+            if key not in known:
+                blocks = ((m, k), (n, k), (m, n))
+                known[key] = [described(kernels, x, *block) for x, block in zip(given, blocks, strict=True)]
+            options = {name: value for name, value in setting.items() if name != "turn"}
+            count = -(-s // m) * -(-s // n)
+            grid = (min(count, programs) if setting["turn"] else count,)
+            kernels.matmul_blocks[grid](*known[key], s, s, s, GROUP=8, **options)
+
+        name = f"matmul {size} float16, descriptors"
+        compare(
+            figures, name, 2e-12 * size**3, "TFLOP/s", settings, launch, c.zero_,
+            lambda c=c, true=true: ((c[:256] - true).abs().max() / true.abs().max()).item(), 2e-3,
+            lambda a=a, b=b, c=c: torch.mm(a, b.t(), out=c), None,
+        )  # fmt: skip
+        row = figures[name]
+        row["of torch"] = round(row["ours"].get("speed", 0.0) / row["torch"]["speed"], 3)
+        if size >= 4096:
+            row["bar of torch"] = 0.85
+        print(f"    of cuBLAS: {row['of torch']}", flush=True)
+
+
+def measure_attention(figures: Figures, quick: bool) -> None:
+    batch, heads, n = 4, 32, 512 if quick else 4096
+    attend = torch.nn.functional.scaled_dot_product_attention
+    shapes = [(128, 128, 8, 2), (128, 128, 8, 3), (128, 64, 8, 3), (128, 64, 4, 3), (64, 64, 4, 3), (64, 128, 4, 2)]
+    for d in (64, 128):
+        q, k, v = (normal(batch, heads, n, d, dtype=torch.float16) for _ in range(3))
+        out, lse = torch.empty_like(q), torch.empty(batch * heads, n, device="cuda")
+        for causal in (False, True):
+            true = attend(*(x[:1, :2].double() for x in (q, k, v)), is_causal=causal)
+            settings = [
+                (
+                    f"{m}×{m_n}, {w} warps, {s} stages{', roles' if roles else ''}",
+                    {"M": m, "N": m_n, "num_warps": w, "num_stages": s, "ROLES": roles},
+                )
+                for m, m_n, w, s in shapes
+                for roles in (False, True)
+                if m >= m_n or not causal
+            ]
+            known: dict[Any, Any] = {}
+
+            def launch(
+                kernels: Any, setting: dict[str, Any], given: Any = (q, k, v, out), causal: bool = causal,
+                d: int = d, lse: Any = lse, known: Any = known,
+            ) -> None:  # fmt: skip
+                m, m_n = setting["M"], setting["N"]
+                key = (kernels, m, m_n)
+                if key not in known:
+                    heights = (m, m_n, m_n, m)
+                    flat = [x.view(-1, d) for x in given]
+                    known[key] = [described(kernels, x, rows, d) for x, rows in zip(flat, heights, strict=True)]
+                grid = (n // m, batch * heads)
+                kernels.attention[grid](*known[key], lse, n, d**-0.5, CAUSAL=causal, D=d, **setting)
+
+            operations = 4e-12 * batch * heads * n * n * d * (0.5 if causal else 1)
+            name = f"attention D{d}{' causal' if causal else ''} float16"
+            compare(
+                figures, name, operations, "TFLOP/s", settings, launch,
+                out.zero_, lambda out=out, true=true: (out[:1, :2] - true).abs().max().item(), 5e-3,
+                lambda q=q, k=k, v=v, causal=causal: attend(q, k, v, is_causal=causal), 0.7,
+            )  # fmt: skip
+
+
 WORKS: dict[str, Callable[[Figures, bool], None]] = {
     "add": measure_add,
     "softmax": measure_softmax,
     "layer_norm": measure_layer_norm,
     "matmul": measure_matmul,
+    "matmul_blocks": measure_matmul_blocks,
+    "attention": measure_attention,
 }
 
 if __name__ == "__main__":

@@ -98,3 +98,69 @@ def matmul(
     inside = zg.and_(zg.compare(out_m, m, LESS), zg.compare(out_n, n, LESS))
     c_at = zg.add(c_ptr, zg.add(zg.mul(out_m, cm), zg.mul(out_n, cn)))
     zg.store(c_at, zg.cast(acc, zg.f16), inside)
+
+
+@zg.kernel
+def matmul_blocks(
+    a_desc, b_desc, c_desc, m, n, k,
+    M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, GROUP: zg.constexpr, ROLES: zg.constexpr,
+):  # fmt: skip
+    """Through descriptors: a · bᵀ. Each program takes every so manyth tile."""
+    rows, columns = zg.cdiv(m, M), zg.cdiv(n, N)
+    in_group = GROUP * columns
+    for tile in range(zg.program_id(0), rows * columns, zg.num_programs(0)):
+        first = tile // in_group * GROUP
+        height = min(rows - first, GROUP)
+        row = (first + tile % in_group % height) * M
+        column = tile % in_group // height * N
+        acc = zg.zeros((M, N), zg.f32)
+        for start in zg.range(0, k, K, warp_specialize=ROLES):
+            a = a_desc.load((row, start))
+            b = b_desc.load((column, start))
+            acc = zg.dot(a, zg.trans(b), acc)
+        c_desc.store((row, column), zg.cast(acc, zg.f16))
+
+
+@zg.function
+def attention_step(
+    acc, total, top, q, k_desc, v_desc, at, start, rows, scale, MASKED: zg.constexpr, N: zg.constexpr
+):  # fmt: skip
+    scores = zg.dot(q, zg.trans(k_desc.load((at + start, 0))))
+    if MASKED:
+        columns = zg.add(start, zg.arange(0, N))
+        seen = zg.compare(zg.expand(rows, 1), zg.expand(columns, 0), zg.CompareKind.GREATER_THAN_OR_EQUAL)
+        scores = zg.add(zg.mul(scores, scale), zg.where(seen, 0.0, -1.0e6))
+        higher = zg.maximum(top, zg.max(scores, axis=1))
+        scores = zg.sub(scores, zg.expand(higher, 1))
+    else:
+        higher = zg.maximum(top, zg.mul(zg.max(scores, axis=1), scale))
+        scores = zg.sub(zg.mul(scores, scale), zg.expand(higher, 1))
+    powers = zg.exp2(scores)
+    shrink = zg.exp2(zg.sub(top, higher))
+    acc = zg.mul(acc, zg.expand(shrink, 1))
+    acc = zg.dot(zg.cast(powers, zg.f16), v_desc.load((at + start, 0)), acc)
+    return acc, zg.add(zg.mul(total, shrink), zg.sum(powers, axis=1)), higher
+
+
+@zg.kernel
+def attention(
+    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale,
+    CAUSAL: zg.constexpr, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr, ROLES: zg.constexpr,
+):  # fmt: skip
+    """Forward, of all heads one below the other in two axes; lse is the logarithm (of two) of the sums."""
+    block = zg.program_id(0)
+    at = zg.program_id(1) * n
+    rows = zg.add(block * M, zg.arange(0, M))
+    q = q_desc.load((at + block * M, 0))
+    top = zg.full((M,), -float("inf"), zg.f32)
+    total = zg.zeros((M,), zg.f32)
+    acc = zg.zeros((M, D), zg.f32)
+    scale = scale * 1.4426950408889634
+    end = block * M if CAUSAL else n
+    for start in zg.range(0, end, N, warp_specialize=ROLES):
+        acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, False, N)
+    if CAUSAL:
+        for start in zg.range(block * M, (block + 1) * M, N, warp_specialize=ROLES):
+            acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, True, N)
+    out_desc.store((at + block * M, 0), zg.cast(zg.div(acc, zg.expand(total, 1)), zg.f16))
+    zg.store(zg.add(lse_ptr + at, rows), zg.add(top, zg.log2(total)))

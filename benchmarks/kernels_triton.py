@@ -102,3 +102,65 @@ def idle(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     pass
+
+
+@triton.jit
+def matmul_blocks(
+    a_desc, b_desc, c_desc, m, n, k,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, ROLES: tl.constexpr,
+):  # fmt: skip
+    rows, columns = tl.cdiv(m, M), tl.cdiv(n, N)
+    in_group = GROUP * columns
+    for tile in tl.range(tl.program_id(0), rows * columns, tl.num_programs(0), flatten=not ROLES):
+        first = tile // in_group * GROUP
+        height = min(rows - first, GROUP)
+        row = (first + tile % in_group % height) * M
+        column = tile % in_group // height * N
+        acc = tl.zeros((M, N), tl.float32)
+        for start in tl.range(0, k, K, warp_specialize=ROLES):
+            a = a_desc.load([row, start])
+            b = b_desc.load([column, start])
+            acc = tl.dot(a, b.T, acc)
+        c_desc.store([row, column], acc.to(tl.float16))
+
+
+@triton.jit
+def attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, MASKED: tl.constexpr, N: tl.constexpr):
+    start = tl.multiple_of(start, N)
+    scores = tl.dot(q, k_desc.load([at + start, 0]).T)
+    if MASKED:
+        columns = start + tl.arange(0, N)
+        scores = scores * scale + tl.where(rows[:, None] >= columns[None, :], 0.0, -1.0e6)
+        higher = tl.maximum(top, tl.max(scores, 1))
+        scores = scores - higher[:, None]
+    else:
+        higher = tl.maximum(top, tl.max(scores, 1) * scale)
+        scores = scores * scale - higher[:, None]
+    powers = tl.math.exp2(scores)
+    shrink = tl.math.exp2(top - higher)
+    acc = acc * shrink[:, None]
+    acc = tl.dot(powers.to(tl.float16), v_desc.load([at + start, 0]), acc)
+    return acc, total * shrink + tl.sum(powers, 1), higher
+
+
+@triton.jit
+def attention(
+    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale,
+    CAUSAL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr,
+):  # fmt: skip
+    block = tl.program_id(0)
+    at = tl.program_id(1) * n
+    rows = block * M + tl.arange(0, M)
+    q = q_desc.load([at + block * M, 0])
+    top = tl.full((M,), -float("inf"), tl.float32)
+    total = tl.zeros((M,), tl.float32)
+    acc = tl.zeros((M, D), tl.float32)
+    scale = scale * 1.4426950408889634
+    end = block * M if CAUSAL else n
+    for start in tl.range(0, end, N, warp_specialize=ROLES):
+        acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, False, N)
+    if CAUSAL:
+        for start in tl.range(block * M, (block + 1) * M, N, warp_specialize=ROLES):
+            acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, True, N)
+    out_desc.store([at + block * M, 0], (acc / total[:, None]).to(tl.float16))
+    tl.store(lse_ptr + at + rows, top + tl.math.log2(total))
