@@ -44,9 +44,11 @@ class Config:
     num_stages: int = attrs.field(default=3, kw_only=True)
     pre_hook: Callable[[dict[str, Any]], None] | None = attrs.field(default=None, kw_only=True, eq=False)
 
-    @property
-    def keywords(self) -> dict[str, Any]:
-        """What a launch with this configuration is given."""
+    keywords: dict[str, Any] = attrs.field(init=False, eq=False, repr=False)
+    """What a launch with this configuration is given."""
+
+    @keywords.default
+    def _keywords(self) -> dict[str, Any]:
         return {**self.values, "num_warps": self.num_warps, "num_stages": self.num_stages}
 
     def __str__(self) -> str:
@@ -86,21 +88,17 @@ class TunedKernel(Kernel):
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
         return functools.partial(self._tuned, grid)
 
-    @public
     def _tuned(self, grid: Grid, *arguments: Any, **keywords: Any) -> None:
         given = dict(zip(self._names, arguments, strict=False))
         given.update(keywords)
         arrays = [value for value in given.values() if type(value) not in _NUMBERS and hasattr(value, "dtype")]
-        where: Any = (
-            *(given.get(name) for name in self.tuning.key),
-            *(array.dtype for array in arrays),
-            *map(type, arrays[:1]),
-        )
+        where = tuple([*map(given.get, self.tuning.key), *map(_element, arrays), *map(type, arrays[:1])])
         config = self.choices.get(where) or self._choose(where, grid, arguments, keywords, arrays)
         if config.pre_hook is not None:
             config.pre_hook({**given, **config.values})
-        super().__getitem__(grid)(*arguments, **keywords, **config.keywords)
+        Kernel.__getitem__(self, grid)(*arguments, **keywords, **config.keywords)
 
+    @public
     def _choose(
         self, where: Any, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any], arrays: Sequence[Any]
     ) -> Config:
@@ -154,7 +152,15 @@ class TunedKernel(Kernel):
             print(f"{self.name}: {text}", file=sys.stderr)
 
 
-_NUMBERS = (int, float, bool, str, type(None))
+_NUMBERS = frozenset({int, float, bool, str, type(None)})
+
+
+def _element(array: Any) -> Any:
+    """What tells the element types of arrays of a library apart; of our own, a text, which is quicker than a dtype."""
+    try:
+        return array.element.name
+    except AttributeError:
+        return array.dtype
 
 
 def autotune(
