@@ -61,7 +61,10 @@ def _is_movable(descriptor: Value) -> bool:
     if not isinstance(type_, DescriptorType) or not isinstance(descriptor, BlockParameter):
         return False
     owner = descriptor.block.parent.parent
-    return isinstance(owner, tt.Func) and type_.element != i1 and len(type_.block) == 2 and _panels(type_) is not None
+    # The engine takes elements of 8 bits for bytes, and fills with NaN only what it knows to be floats.
+    fillable = type_.padding == "zero" or type_.element.bits > 8
+    swizzled = len(type_.block) == 2 and _panels(type_) is not None
+    return isinstance(owner, tt.Func) and type_.element != i1 and fillable and swizzled
 
 
 def _panels(type_: DescriptorType) -> Panels | None:
