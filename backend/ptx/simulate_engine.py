@@ -22,10 +22,10 @@ from weakref import WeakKeyDictionary
 import attrs
 import numpy as np
 
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.ptx.simulate import ENDS, FLYING, UNITS, Array, Blocked, SimulationError
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.fragments import box_and_swizzle
-from ziggurat.codemodel.types import DescriptorType
 
 
 @attrs.frozen(eq=False)
@@ -47,28 +47,30 @@ class TensorMap:
         return self.shape or (self.array.shape[0], self.array.shape[1])
 
 
-def described(type_: DescriptorType, array: Array, shape: tuple[int, int] | None = None) -> TensorMap:
-    """The tensor map that the runtime makes for a parameter of this type."""
-    box, swizzle = box_and_swizzle(type_.block, type_.element)
-    return TensorMap(array, (box[0], box[1]), swizzle, shape, type_.padding == "nan")
-
-
 def in_parts(func: tt.Func, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments of an emitted kernel as a launch gives them: the parts of descriptors one by one."""
-    if not func.parts:
-        return list(arguments)
-    found: list[Any] = []
-    for part in func.parts:
-        number, _, what = part.partition(".")
-        argument = arguments[int(number)]
-        if not isinstance(argument, TensorMap) or what in ("", "map"):
-            found.append(argument)
-        elif what == "base":
-            found.append(argument.array)
-        else:
-            axis = int(what[-1])
-            found.append(argument.extent[axis] if what.startswith("shape") else argument.array.shape[1])
-    return found
+    """The arguments of an emitted kernel as a launch gives them, the parts of descriptors one by one.
+
+    Descriptors are `TensorDescriptor`s of arrays in memory that begin where what they are views of begins.
+    """
+    parts = func.parts or [str(number) for number in range(len(arguments))]
+    return [_part(arguments[int(part.partition(".")[0])], part) for part in parts]
+
+
+def _part(argument: Any, part: str) -> Any:
+    if not isinstance(argument, TensorDescriptor):
+        return argument
+    host, field = argument.host, part.partition(".")[2]
+    assert host is not None
+    whole: Array = host if host.flags.c_contiguous else host.base
+    assert whole.flags.c_contiguous and whole.ctypes.data == host.ctypes.data, "a view from its array's beginning"
+    if field == "base":
+        return whole
+    if field in ("", "map"):
+        box, swizzle = box_and_swizzle(argument.block, argument.element)
+        rows, columns = argument.shape
+        return TensorMap(whole, (box[0], box[1]), swizzle, (rows, columns), argument.padding == "nan")
+    numbers = argument.shape if field.startswith("shape") else argument.strides
+    return numbers[int(field[-1])]
 
 
 # What is under way.

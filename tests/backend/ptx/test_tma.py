@@ -1,0 +1,445 @@
+"""The copy engine: emitted text as ptxas takes it, and simulated against the interpreter of Triton models.
+
+Inputs are small integers, of which all sums are exact, but for attention. The simulated engine is late with the seed 0,
+early with 1, and anything with others.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sysconfig
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
+from ziggurat.backend.ptx.assemble import assemble, to_llvm
+from ziggurat.backend.ptx.emitter import kernel_of
+from ziggurat.backend.ptx.simulate import SimulationError, simulate
+from ziggurat.backend.ptx.simulate_engine import in_parts
+from ziggurat.backend.reference.run import run
+from ziggurat.codemodel.dialects import arith, gpu, tt
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.barriers import hazards
+from ziggurat.transforms.place.pipeline import PlaceOptions, place
+
+NVDISASM = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/nvdisasm"
+PTXAS = NVDISASM.with_name("ptxas")
+GE = zg.CompareKind.GREATER_THAN_OR_EQUAL
+
+
+@zg.kernel
+def matmul(
+    a_desc, b_desc, c_desc, m, n, k,
+    M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, a_turned: zg.constexpr, b_turned: zg.constexpr,
+):  # fmt: skip
+    """Tiles of c = a · b; `a_turned`: a is k × m in memory, `b_turned`: b is n × k."""
+    row, column = zg.program_id(0) * M, zg.program_id(1) * N
+    acc = zg.zeros((M, N), zg.f32)
+    for start in range(0, k, K):
+        a = zg.trans(a_desc.load((start, row))) if a_turned else a_desc.load((row, start))
+        b = zg.trans(b_desc.load((column, start))) if b_turned else b_desc.load((start, column))
+        acc = zg.dot(a, b, acc)
+    c_desc.store((row, column), zg.cast(acc, c_desc.dtype))
+
+
+def placed(model: Op, num_warps: int = 4, num_stages: int = 3) -> gpu.Module:
+    module = place(model, PlaceOptions("sm_90a", num_warps, num_stages))
+    verify(module)
+    assert hazards(module) == []
+    return module
+
+
+def count(module: Op, cls: type[Op]) -> int:
+    return sum(isinstance(op, cls) for op in module.walk())
+
+
+def simulated(module: gpu.Module, arguments: Sequence[Any], grid: tuple[int, ...] = (1,), seed: int = 0) -> None:
+    simulate(
+        to_llvm(module),
+        num_warps=module.num_warps,
+        shared=module.shared,
+        grid=grid,
+        arguments=in_parts(kernel_of(module), arguments),
+        seed=seed,
+    )
+
+
+def judged(
+    model: Op, module: gpu.Module, given: Callable[[], tuple[np.ndarray, list[Any]]], grid: tuple[int, ...],
+    seeds: Sequence[int] = (0, 1, 2), **close: float,
+) -> np.ndarray:  # fmt: skip
+    """What the interpreter writes to an array, after the simulation has written the same. `given` makes the array and
+    the arguments, which begin alike each time."""
+    wanted, arguments = given()
+    run(model, None, grid, arguments)
+    for seed in seeds:
+        found, arguments = given()
+        simulated(module, arguments, grid, seed)
+        if close:
+            np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), **close)
+        else:
+            np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
+    return wanted
+
+
+def random(shape: tuple[int, int], dtype: Any, seed: int) -> np.ndarray:
+    """Small integers, in rows that are apart by more than their length, and by a multiple of 16 bytes."""
+    whole = np.random.default_rng(seed).integers(-3, 4, (shape[0], -(-shape[1] // 16) * 16 + 16)).astype(dtype)
+    return whole[:, : shape[1]]
+
+
+DTYPES: dict[str, tuple[Any, Any]] = {
+    "f16": (zg.f16, np.float16),
+    "bf16": (zg.bf16, ml_dtypes.bfloat16),
+    "e4m3": (zg.f8e4m3, ml_dtypes.float8_e4m3fn),
+    "e5m2": (zg.f8e5m2, ml_dtypes.float8_e5m2),
+}
+
+
+def product(
+    tile: tuple[int, int, int], sizes: tuple[int, int, int], name: str = "f16", form: str = "NT", pad: str = "zero"
+) -> tuple[Op, Callable[[], tuple[np.ndarray, list[Any]]], tuple[int, int]]:
+    """A model of `matmul`, its arguments, and its grid."""
+    (m, n, k), (rows, columns, depth) = tile, sizes
+    element, dtype = DTYPES[name]
+    a_turned, b_turned = form[0] == "T", form[1] == "T"
+    a_block, b_block = ((k, m) if a_turned else (m, k)), ((n, k) if b_turned else (k, n))
+    types = [zg.descriptor(block, element, padding=pad) for block in (a_block, b_block)]
+    types.append(zg.descriptor((m, n), zg.f16))
+    model = matmul.triton(*types, zg.i32, zg.i32, zg.i32, m, n, k, a_turned, b_turned)
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        long = max(depth, 1)
+        a = random((long, rows) if a_turned else (rows, long), dtype, 1)
+        b = random((columns, long) if b_turned else (long, columns), dtype, 2)
+        c = random((rows, columns), np.float16, 3)
+        blocks = [zg.TensorDescriptor(a, a_block, padding=pad), zg.TensorDescriptor(b, b_block, padding=pad)]
+        return c, [*blocks, zg.TensorDescriptor(c, (m, n)), rows, columns, depth]
+
+    return model, given, (-(-rows // m), -(-columns // n))
+
+
+@pytest.mark.parametrize(
+    ("tile", "sizes", "name", "form", "warps", "stages"),
+    [
+        ((64, 16, 64), (70, 24, 192), "f16", "NT", 4, 3),
+        ((64, 64, 64), (130, 72, 200), "f16", "NN", 4, 3),
+        ((64, 64, 32), (72, 40, 136), "f16", "TN", 4, 2),
+        ((64, 32, 16), (64, 32, 80), "f16", "TT", 4, 4),
+        ((128, 64, 64), (100, 50, 64), "bf16", "NN", 8, 4),
+        ((64, 32, 128), (64, 40, 300), "f16", "NT", 4, 2),
+        ((64, 16, 128), (65, 20, 257), "e4m3", "NT", 4, 3),
+        ((64, 32, 64), (64, 32, 130), "e5m2", "NT", 4, 3),
+        ((64, 16, 64), (64, 16, 0), "f16", "NT", 4, 3),
+        ((64, 16, 64), (64, 16, 64), "f16", "NT", 4, 3),
+        ((64, 16, 64), (64, 16, 128), "f16", "NT", 4, 5),
+    ],
+)
+def test_products(
+    tile: tuple[int, int, int], sizes: tuple[int, int, int], name: str, form: str, warps: int, stages: int
+) -> None:
+    """Swizzles of 128, 64 and 32 bytes, several panels, ragged edges; loops shorter than the pipeline, and none."""
+    model, given, grid = product(tile, sizes, name, form)
+    module = placed(model, warps, stages)
+    assert count(module, gpu.TmaLoad) == 2 * stages and count(module, gpu.TmaStore) == 1
+    assert not count(module, tt.Load) and not count(module, gpu.LocalLoad)
+    judged(model, module, given, grid)
+
+
+def test_blocks_outside_are_nan_where_they_are_padded_so() -> None:
+    """A last block along k that is half outside makes every sum NaN; none does with zeros."""
+    for pad, wanted in (("zero", False), ("nan", True)):
+        model, given, grid = product((64, 16, 64), (64, 16, 96), "f16", "NT", pad)
+        made = judged(model, placed(model), given, grid)
+        assert np.isnan(made).all() == np.isnan(made).any() == wanted
+
+
+def test_no_nan_of_8_bits_by_the_engine() -> None:
+    """A tensor map of bytes cannot be filled with NaN (`cuTensorMapEncodeTiled`): such blocks come by pointers."""
+    model, given, grid = product((64, 16, 64), (64, 16, 96), "e4m3", "NT", "nan")
+    module = placed(model)
+    assert not count(module, gpu.TmaLoad) and count(module, gpu.TmaStore) == 1
+    assert np.isnan(judged(model, module, given, grid, (0,))).all()
+
+
+@zg.function
+def step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, MASKED: zg.constexpr, N: zg.constexpr):
+    scores = zg.mul(zg.dot(q, zg.trans(k_desc.load((at + start, 0)))), scale)
+    if MASKED:
+        columns = zg.add(start, zg.arange(0, N))
+        scores = zg.where(zg.compare(zg.expand(rows, 1), zg.expand(columns, 0), GE), scores, -1.0e6)
+    higher = zg.maximum(top, zg.max(scores, axis=1))
+    p = zg.exp2(zg.sub(scores, zg.expand(higher, 1)))
+    shrink = zg.exp2(zg.sub(top, higher))
+    acc = zg.mul(acc, zg.expand(shrink, 1))
+    acc = zg.dot(zg.cast(p, zg.f16), v_desc.load((at + start, 0)), acc)
+    return acc, zg.add(zg.mul(total, shrink), zg.sum(p, axis=1)), higher
+
+
+@zg.kernel
+def attention(
+    q_desc, k_desc, v_desc, out_desc, n, scale,
+    CAUSAL: zg.constexpr, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr,
+):  # fmt: skip
+    block = zg.program_id(0)
+    at = zg.program_id(1) * n
+    rows = zg.add(block * M, zg.arange(0, M))
+    q = q_desc.load((at + block * M, 0))
+    top = zg.full((M,), -1.0e30, zg.f32)
+    total = zg.zeros((M,), zg.f32)
+    acc = zg.zeros((M, D), zg.f32)
+    for start in range(0, block * M if CAUSAL else n, N):
+        acc, total, top = step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, False, N)
+    if CAUSAL:
+        for start in range(block * M, (block + 1) * M, N):
+            acc, total, top = step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, True, N)
+    out_desc.store((at + block * M, 0), zg.cast(zg.div(acc, zg.expand(total, 1)), zg.f16))
+
+
+def attention_of(causal: bool, m: int, n: int, d: int) -> Op:
+    blocks = [zg.descriptor(block, zg.f16) for block in ((m, d), (n, d), (n, d), (m, d))]
+    return attention.triton(*blocks, zg.i32, zg.f32, causal, m, n, d)
+
+
+@pytest.mark.parametrize(("causal", "stages"), [(False, 2), (False, 3), (True, 3)])
+def test_attention(causal: bool, stages: int) -> None:
+    """Two heads; the product with the values stays under way, through the end of the first of two loops as well."""
+    m, n, d, length = 64, 32, 32, 128
+    model = attention_of(causal, m, n, d)
+    module = placed(model, 4, stages)
+    assert not count(module, tt.Load)
+    assert any(isinstance(op, gpu.WgmmaWait) for op in module.walk())
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        rng = np.random.default_rng(4)
+        q, k, v = (rng.standard_normal((2 * length, d)).astype(np.float16) for _ in range(3))
+        out = np.zeros((2 * length, d), np.float16)
+        blocks = [(q, (m, d)), (k, (n, d)), (v, (n, d)), (out, (m, d))]
+        return out, [*(zg.TensorDescriptor(array, block) for array, block in blocks), length, 0.25]
+
+    judged(model, module, given, (length // m, 2), rtol=4e-3, atol=4e-3)
+
+
+@zg.kernel
+def persistent(a_desc, b_desc, c_desc, tiles, across, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    """All tiles of a product by a few programs, in turn: mbarriers are made and forgotten in the outer loop."""
+    for tile in zg.range(zg.program_id(0), tiles, zg.num_programs(0), num_stages=1):
+        row, column = tile // across * M, tile % across * N
+        acc = zg.zeros((M, N), zg.f32)
+        for start in range(0, k, K):
+            acc = zg.dot(a_desc.load((row, start)), zg.trans(b_desc.load((column, start))), acc)
+        c_desc.store((row, column), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize("depth", [0, 64, 256])
+def test_loops_in_loops(depth: int) -> None:
+    m, n, k, rows, columns = 64, 16, 64, 190, 40
+    blocks = [zg.descriptor(block, zg.f16) for block in ((m, k), (n, k), (m, n))]
+    model = persistent.triton(*blocks, zg.i32, zg.i32, zg.i32, m, n, k)
+    module = placed(model)
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        a, b, c = (
+            random((rows, 256), np.float16, 1),
+            random((columns, 256), np.float16, 2),
+            random((rows, columns), np.float16, 3),
+        )
+        shapes = [(a, (m, k)), (b, (n, k)), (c, (m, n))]
+        return c, [*(zg.TensorDescriptor(array, block) for array, block in shapes), 9, 3, depth]
+
+    judged(model, module, given, (2,))
+
+
+@zg.kernel
+def backwards(a_desc, b_desc, c_desc, first, last, K: zg.constexpr, WIDE: zg.constexpr):
+    """Blocks along k from the last to the first, by an index of 32 or 64 bits."""
+    acc = zg.zeros((64, 16), zg.f32)
+    for start in zg.range(zg.cast(first, zg.i64) if WIDE else first, last, -K):
+        at = zg.cast(start, zg.i32)
+        acc = zg.dot(a_desc.load((0, at)), zg.trans(b_desc.load((0, at))), acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("first", "last"), [(192, -1), (64, -64), (0, -1), (0, 0), (192, 70)])
+def test_backwards_from_the_index(wide: bool, first: int, last: int) -> None:
+    blocks = [(64, 64), (16, 64), (64, 16)]
+    model = backwards.triton(*(zg.descriptor(block, zg.f16) for block in blocks), zg.i32, zg.i32, 64, wide)
+    module = placed(model, 4, 3)
+    assert count(module, gpu.TmaLoad) == 6
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        arrays = random((64, 256), np.float16, 5), random((16, 256), np.float16, 6), random((64, 16), np.float16, 7)
+        made = [zg.TensorDescriptor(array, block) for array, block in zip(arrays, blocks, strict=True)]
+        return arrays[2], [*made, first, last]
+
+    judged(model, module, given, (1,), (0, 1))
+
+
+@zg.kernel
+def mixed(a_desc, b_ptr, c_desc, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    """One operand by the engine, the other by copies of the threads, in one loop."""
+    along, across = zg.expand(zg.arange(0, K), 1), zg.expand(zg.arange(0, N), 0)
+    acc = zg.zeros((M, N), zg.f32)
+    for start in range(0, k, K):
+        b = zg.load(zg.add(b_ptr, zg.add(zg.mul(zg.add(start, along), N), across)))
+        acc = zg.dot(a_desc.load((0, start)), b, acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("depth", [0, 64, 320])
+def test_both_kinds_of_copies_in_a_loop(stages: int, depth: int) -> None:
+    m, n, k = 64, 32, 64
+    types = [zg.descriptor((m, k), zg.f16), zg.divisible(zg.ptr(zg.f16)), zg.descriptor((m, n), zg.f16)]
+    model = mixed.triton(*types, zg.i32, m, n, k)
+    module = placed(model, 4, stages)
+    assert count(module, gpu.TmaLoad) == count(module, gpu.AsyncCopy) == stages
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        b = np.random.default_rng(2).integers(-3, 4, (320, n)).astype(np.float16)
+        a, c = random((m, 320), np.float16, 1), random((m, n), np.float16, 3)
+        return c, [zg.TensorDescriptor(a, (m, k)), b, zg.TensorDescriptor(c, (m, n)), depth]
+
+    judged(model, module, given, (1,), (0, 1))
+
+
+# What keeps the engine and the threads apart: nothing of it may be missing.
+
+
+def without(module: gpu.Module, number: int, kinds: tuple[type[Op], ...]) -> gpu.Module:
+    """The module without its op of this number, of the given kinds."""
+    found = [op for op in module.walk() if isinstance(op, kinds)][number]
+
+    def dropped(_builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op is not found:
+            return None
+        return operands[0] if isinstance(op, gpu.WgmmaWait) else DROP
+
+    made = transform(module, dropped)
+    assert isinstance(made, gpu.Module)
+    return made
+
+
+ORDER = (
+    gpu.FenceAsync, gpu.MbarrierInit, gpu.MbarrierExpect, gpu.MbarrierWait,
+    gpu.TmaLoad, gpu.TmaStoreWait, gpu.WgmmaWait,
+)  # fmt: skip
+
+
+def test_everything_that_waits_is_needed() -> None:
+    """A wait, fence, arrival or fetch less is an error or a wrong sum at any speed of the engine."""
+    model, given, _ = product((64, 16, 64), (64, 16, 320))
+    module = placed(model)
+    wanted, arguments = given()
+    run(model, None, (1,), arguments)
+    numbers = range(sum(isinstance(op, ORDER) for op in module.walk()))
+    assert len(numbers) > 10
+    for number in numbers:
+        less = without(module, number, ORDER)
+        for seed in (0, 1):
+            found, arguments = given()
+            try:
+                simulated(less, arguments, seed=seed)
+            except SimulationError:
+                continue
+            assert not np.array_equal(found, wanted), f"number {number} is not missed"
+
+
+def test_the_barrier_between_a_product_and_a_fetch_is_needed() -> None:
+    """The analysis and the simulation agree on it: every barrier of the loop is needed."""
+    model, given, _ = product((64, 16, 64), (64, 16, 320))
+    module = placed(model)
+    in_loop = [
+        number
+        for number, op in enumerate(op for op in module.walk() if isinstance(op, gpu.Barrier))
+        if any(isinstance(other, gpu.TmaLoad | gpu.Wgmma) for other in op.parent.ops) and _is_in_loop(op)
+    ]
+    assert in_loop
+    for number in in_loop:
+        less = without(module, number, (gpu.Barrier,))
+        assert "barrier" in {hazard.missing for hazard in hazards(less)}
+        for seed in (0, 1):
+            with pytest.raises(SimulationError, match="a box goes where"):
+                simulated(less, given()[1], seed=seed)
+
+
+def _is_in_loop(op: Op) -> bool:
+    owner = op.parent.parent.parent if op.parent is not None else None
+    return owner is not None and (owner.NAME == "scf.for" or _is_in_loop(owner))
+
+
+def test_a_phase_that_never_ends_is_an_error() -> None:
+    """Not a hang: an mbarrier of two arrivals, of which one comes."""
+    model, given, _ = product((64, 16, 64), (64, 16, 128))
+    module = placed(model)
+    text = re.sub(r"(mbarrier\.init\.shared::cta\.b64 \[\$0\+0\]), 1;", r"\1, 2;", to_llvm(module))
+    with pytest.raises(SimulationError, match="never ends"):
+        simulate(text, num_warps=4, shared=module.shared, arguments=in_parts(kernel_of(module), given()[1]))
+
+
+def test_a_phase_taken_for_another_is_an_error() -> None:
+    """Whoever waits for the parity of the phase before goes on at once, and reads what is on its way."""
+    model, given, _ = product((64, 16, 64), (64, 16, 128))
+    module = placed(model)
+
+    def flipped(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, gpu.MbarrierWait):
+            return None
+        one = builder.add(arith.ConstantOp(1, zg.i32))
+        return builder.add(gpu.MbarrierWait(operands[0], builder.add(arith.XOrI(operands[1], one))))
+
+    wrong = transform(module, flipped)
+    assert isinstance(wrong, gpu.Module)
+    with pytest.raises(SimulationError, match="on its way"):
+        simulated(wrong, given()[1])
+
+
+# As far as the assembler.
+
+
+def assembled(ptx: str, folder: Path) -> tuple[str, str]:
+    """What ptxas says, and the machine's instructions."""
+    if not PTXAS.exists():
+        pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
+    (folder / "kernel.ptx").write_text(ptx)
+    cubin = str(folder / "kernel.cubin")
+    command = [str(PTXAS), "-v", "-arch=sm_90a", str(folder / "kernel.ptx"), "-o", cubin]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if not NVDISASM.exists():
+        return done.stderr, ""
+    return done.stderr, subprocess.run([str(NVDISASM), "-c", cubin], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("tile", "form", "warps", "stages"),
+    [((128, 256, 64), "NT", 8, 4), ((128, 256, 64), "NN", 8, 4), ((128, 128, 64), "NT", 4, 4)],
+)
+def test_assembled_products(tile: tuple[int, int, int], form: str, warps: int, stages: int, tmp_path: Path) -> None:
+    """No spills, no wait after each wgmma (C7510); registers for a loop of which nothing is in the way."""
+    module = placed(product(tile, tile, "f16", form)[0], warps, stages)
+    said, sass = assembled(assemble(module).ptx, tmp_path)
+    assert "0 bytes spill stores, 0 bytes spill loads" in said and "C7510" not in said, said
+    registers = re.search(r"Used (\d+) registers", said)
+    assert registers is not None and int(registers[1]) <= (168 if tile[1] == 256 else 200), said
+    if sass:
+        assert len(re.findall(r"\bUTMALDG\.2D", sass)) >= 2 and re.search(r"\bUTMASTG\.2D", sass)
+        assert "SYNCS.PHASECHK.TRANS64.TRYWAIT" in sass and re.search(r"SYNCS\.ARRIVE\.TRANS64", sass)
+        assert not re.search(r"\bLDG\b", sass)
+
+
+def test_assembled_attention(tmp_path: Path) -> None:
+    module = placed(attention_of(False, 128, 128, 64), 8, 3)
+    said, sass = assembled(assemble(module).ptx, tmp_path)
+    assert "0 bytes spill stores, 0 bytes spill loads" in said and "C7510" not in said, said
+    assert not sass or "UTMALDG.2D" in sass
