@@ -156,7 +156,10 @@ def place_dots(module: Op) -> Op:
             made = _thrice(builder, way, a, b, start, total)
         else:
             if way.element == f32 and way.kind != "fma":
-                a, b = (builder.add(gpu.RoundTf32(value)) for value in (a, b))
+                a, b = (
+                    new if _is_copied(old, op, way) else builder.add(gpu.RoundTf32(new))
+                    for old, new in ((op.a, a), (op.b, b))
+                )
             made = _product(builder, way, _first(builder, way, a), _second(builder, way, b), start, total)
         return _laid(builder, _cast(builder, made, _scalar(_tensor(c))), _layout(op.result))
 
@@ -347,6 +350,18 @@ def _from_dot(value: Value) -> bool:
             return True
         work += value.op.operands
     return False
+
+
+def _is_copied(value: Value, dot: tt.Dot, way: Way) -> bool:
+    """Whether an operand of f32 can come from memory to wgmma without going through registers.
+
+    Then it is not rounded to tf32: wgmma reads the upper bits. The loop is some times as fast.
+    """
+    while isinstance(value, OpResult) and isinstance(value.op, tt.Trans | gpu.ConvertLayout):
+        value = value.op.value
+    loaded = isinstance(value, OpResult) and isinstance(value.op, tt.Load | tt.DescriptorLoad)
+    inside = dot.parent is not None and isinstance(dot.parent.parent.parent, scf.For)
+    return way.kind == "wgmma" and loaded and inside and value.block is dot.parent
 
 
 def block_axis(value: Value) -> int | None:
