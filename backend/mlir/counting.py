@@ -22,8 +22,8 @@ def step_sign(step: Value) -> int:
 def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -> str:
     """How often a loop of ours runs, as an unsigned number: MLIR's loops count upward only.
 
-    The distance between start and stop is taken as unsigned, so it is right wherever they lie. `sign` is the step's,
-    0 if unknown.
+    The distance between start and stop is taken as unsigned, so it is right wherever they lie. `sign` is the step's:
+    -1, or 0 if unknown. (A loop whose step is known to be positive is one of MLIR's, and is not counted.)
     """
     start, stop, step = loop
     text = f" : {mlir_type(type_)}"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ziggurat.backend.mlir import to_mlir
+from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.parser import parse
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +22,21 @@ def single_op_kernels() -> dict[str, Op]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.cases()
+
+
+PARAMETERS = (
+    "%p : ptr<f32>, %n : i32, %x : f32, %b : i1, %u : u32, %t : tensor<x16, f32>, %k : tensor<x16, i32>, "
+    "%a : tensor<x16, ptr<f32>>, %m : tensor<x16, i1>, %w : tensor<x16, x16, f16>, %h : f16, %d : f64, %e : f8e4m3"
+)
+
+
+@pytest.fixture(scope="session")
+def written() -> Callable[[str], list[str]]:
+    """The lines, without indentation, that the body of a kernel is written as; its parameters are `PARAMETERS`, which
+    are called %arg0, %arg1 … in them."""
+
+    def run(body: str) -> list[str]:
+        text = to_mlir(parse(f'tt.func @"f" ({PARAMETERS})void -> {{ {body} tt.return; }};'))
+        return [line.strip() for line in text.splitlines()[2:-3]]
+
+    return run

@@ -1,0 +1,70 @@
+"""Counted loops: how often they run, computed by the lines that are written, for every sign of the step."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ziggurat.backend.mlir.counting import before_stop, step_sign, trip_count
+from ziggurat.backend.mlir.emitter import Emitter
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.types import i8, i32, u32
+
+MASK = (1 << 8) - 1
+
+
+def signed(x: int) -> int:
+    return (x & MASK) - (1 << 8) * ((x & MASK) >> 7)
+
+
+def evaluated(e: Emitter, names: dict[str, int]) -> dict[str, int]:
+    """The values of the names that lines of `arith` on i8 define."""
+    found = dict(names)
+    for line in str(e).splitlines():
+        name, op, rest = re.fullmatch(r"(%\d+) = arith\.(\w+) (.*?)(?: : \w+)?", line).groups()
+        words = rest.split(", ")
+        if op == "constant":
+            found[name] = int({"true": 1, "false": 0}.get(rest, rest)) & MASK
+        elif op == "cmpi":
+            a, b = (found[word] for word in words[1:])
+            a, b = (signed(a), signed(b)) if words[0].startswith("s") else (a, b)
+            found[name] = int(a < b if words[0].endswith("lt") else a > b)
+        elif op == "select":
+            condition, then, otherwise = (found[word] for word in words)
+            found[name] = then if condition else otherwise
+        else:
+            a, b = (found[word] for word in words)
+            results = {"addi": a + b, "subi": a - b, "divui": a // b if b else 0}
+            found[name] = results[op] & MASK
+    return found
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 127, -1, -3, -128])
+@pytest.mark.parametrize(("start", "stop"), [(0, 10), (10, 0), (5, 5), (-128, 127), (127, -128), (-3, 4), (3, -4)])
+def test_loops_run_as_often_as_pythons(start, stop, step):
+    for sign in {0, 0 if step > 0 else -1}:
+        e = Emitter({}, False)
+        name = trip_count(e, ("%a", "%b", "%c"), sign, i8)
+        found = evaluated(e, {"%a": start & MASK, "%b": stop & MASK, "%c": step & MASK})
+        assert found[name] == len(range(start, stop, step)), (sign, str(e))
+
+
+def test_the_sign_of_a_step():
+    builder = Builder.root([i32, u32])
+    known = [builder.add(arith.ConstantOp(number, i32)) for number in (3, -2, 0)]
+    assert [step_sign(value) for value in known] == [1, -1, 0]
+    assert [step_sign(value) for value in builder.parameters] == [0, 1], "an unsigned step counts up"
+
+
+@pytest.mark.parametrize("step", [2, -2])
+def test_whether_the_stop_is_reached(step):
+    builder = Builder.root([i8])
+    for value in (builder.parameters[0], builder.add(arith.ConstantOp(step, i8))):
+        for index in (-5, 0, 3, 4, 5):
+            e = Emitter({}, False)
+            e.values[value] = ("%s",)
+            name = before_stop(e, "%i", "%stop", value, i8)
+            found = evaluated(e, {"%i": index & MASK, "%stop": 4, "%s": step & MASK})
+            assert bool(found[name]) == (index < 4 if step > 0 else index > 4)
