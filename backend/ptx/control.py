@@ -75,26 +75,57 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
     kind = text_of(op.start.type)
     start, stop, step = (emitter.scalar(value) for value in (op.start, op.stop, op.step))
     head, inside, after = (emitter.name(hint) for hint in ("head", "loop", "after"))
-    before = emitter.label
     index, *carried = op.body.parameters
+    count = _count(emitter, op, kind, start, stop)
+    before = emitter.label
     emitter.line(f"br label %{head}")
     emitter.start(head)
     place = len(emitter.lines)
     for parameter in (index, *carried):
         emitter.values[parameter] = _fresh(emitter, parameter.type)
-    number = emitter.scalar(index)
-    emitter.line(f"br i1 {_goes_on(emitter, op, kind, number, stop, step)}, label %{inside}, label %{after}")
+    number, done = emitter.scalar(index), f"%{emitter.name('phi')}"
+    if count is None:
+        more = _goes_on(emitter, op, kind, number, stop, step)
+    else:
+        more = emitter.emit(f"icmp ult {kind} {done}, {count}")
+    emitter.line(f"br i1 {more}, label %{inside}, label %{after}")
     emitter.start(inside)
     yielded = _region(emitter, op.body)
-    following = _following(emitter, op, kind, number, stop, step)
+    following = (
+        _following(emitter, op, kind, number, stop, step)
+        if count is None
+        else emitter.emit(f"add {kind} {number}, {step}")
+    )
+    counted = emitter.emit(f"add nuw {kind} {done}, 1") if count is not None else ""
     back = emitter.label
     emitter.line(f"br label %{head}")
     phis = _phis(index.type, number, [(start, before), (following, back)])
+    if count is not None:
+        phis += _phis(index.type, done, [("0", before), (counted, back)])
     for parameter, initial, value in zip(carried, op.initial, yielded, strict=True):
         phis += _phis(parameter.type, emitter.values[parameter], [(emitter.values[initial], before), (value, back)])
     emitter.lines[place:place] = phis
     emitter.start(after)
     return _packed([emitter.values[parameter] for parameter in carried])
+
+
+def _count(emitter: Emitter, op: scf.For, kind: str, start: str, stop: str) -> str | None:
+    """How often a loop runs its body; None where it may as well compare its index.
+
+    An index that goes up by more than 1 could wrap around before it is compared. A comparison that minds that is not
+    one by which assemblers see that a loop counts, and only of such loops do they let iterations overlap.
+    """
+    step = _constant(op.step)
+    if step is None or -1 <= step <= 1:
+        return None
+    less = "slt" if getattr(op.start.type, "signed", True) else "ult"
+    first, last = (start, stop) if step > 0 else (stop, start)
+    some = emitter.emit(f"icmp {less} {kind} {first}, {last}")
+    left = emitter.emit(f"sub {kind} {last}, {first}")
+    left = emitter.emit(f"add {kind} {left}, -1")
+    rounds = emitter.emit(f"udiv {kind} {left}, {abs(step)}")
+    rounds = emitter.emit(f"add {kind} {rounds}, 1")
+    return emitter.emit(f"select i1 {some}, {kind} {rounds}, {kind} 0")
 
 
 def _goes_on(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
@@ -115,20 +146,17 @@ def _goes_on(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, s
 def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
     """The next index. Where adding the step could wrap around, it is the stop itself when less than a step is left."""
     following = emitter.emit(f"add {kind} {number}, {step}")
-    known = _constant(op.step)
-    if known in (1, -1):
+    if _constant(op.step) in (1, -1):
         return following
-    up = emitter.emit(f"sub {kind} {stop}, {number}")
-    down = emitter.emit(f"sub {kind} {number}, {stop}")
-    size = emitter.emit(f"sub {kind} 0, {step}")
-    if known is not None:
-        left, by = (up, step) if known > 0 else (down, size)
-    elif not getattr(op.start.type, "signed", True):
-        left, by = up, step
-    else:
+    if getattr(op.start.type, "signed", True):
+        up = emitter.emit(f"sub {kind} {stop}, {number}")
+        down = emitter.emit(f"sub {kind} {number}, {stop}")
+        size = emitter.emit(f"sub {kind} 0, {step}")
         negative = emitter.emit(f"icmp slt {kind} {step}, 0")
         left = emitter.emit(f"select i1 {negative}, {kind} {down}, {kind} {up}")
         by = emitter.emit(f"select i1 {negative}, {kind} {size}, {kind} {step}")
+    else:
+        left, by = emitter.emit(f"sub {kind} {stop}, {number}"), step
     more = emitter.emit(f"icmp ugt {kind} {left}, {by}")
     return emitter.emit(f"select i1 {more}, {kind} {following}, {kind} {stop}")
 

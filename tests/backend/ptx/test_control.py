@@ -1,0 +1,62 @@
+"""Loops as emitted: right where an index could wrap around, and such that an assembler sees that they count."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.ptx.simulate import simulate
+
+LARGEST = 2**31 - 1
+
+
+@zg.kernel
+def visited(out_ptr, start, stop, STEP: zg.constexpr):
+    """How often the body is run, and the sum of the indices modulo 2^32."""
+    count = 0
+    total = start - start
+    for index in range(start, stop, STEP):
+        count += 1
+        total += index
+    zg.store(out_ptr, count)
+    zg.store(out_ptr + 1, total)
+
+
+@zg.kernel
+def row_sum(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    total = zg.zeros((BLOCK,), zg.f32)
+    for start in range(0, n, BLOCK):
+        at = zg.add(start, zg.arange(0, BLOCK))
+        total = zg.add(total, zg.load(zg.add(x_ptr, at), zg.compare(at, n, zg.CompareKind.LESS_THAN), other=0.0))
+    zg.store(out_ptr, zg.sum(total, axis=0))
+
+
+BOUNDS = [
+    (0, 10), (0, 12), (0, 0), (5, -5), (-5, 5), (-7, -6), (LARGEST - 10, LARGEST), (LARGEST - 1, LARGEST),
+    (LARGEST, -LARGEST - 1), (-LARGEST - 1, -LARGEST + 8), (-LARGEST + 8, -LARGEST - 1), (-LARGEST - 1, -LARGEST - 1),
+]  # fmt: skip
+STEPS = (1, 2, 3, 4, 7, -1, -2, -3, 2**30, LARGEST, -(2**30))
+SHORT = [(start, stop, step) for start, stop in BOUNDS for step in STEPS if len(range(start, stop, step)) <= 100]
+
+
+@pytest.mark.parametrize(("start", "stop", "step"), SHORT)
+def test_every_index_is_visited_once(start: int, stop: int, step: int) -> None:
+    expected = range(start, stop, step)
+    compiled = visited.compile(zg.ptr(zg.i32), zg.i32, zg.i32, step, num_warps=1)
+    out = np.zeros(2, np.int32)
+    simulate(compiled.stages["llvm"], num_warps=1, shared=compiled.shared, arguments=[out.view(np.uint8), start, stop])
+    assert out[0] == len(expected) and int(out[1]) & 0xFFFFFFFF == sum(expected) & 0xFFFFFFFF
+
+
+def test_a_loop_in_large_steps_counts() -> None:
+    """Nothing in the loop but the counters and one comparison: no selection of the next index."""
+    pointer = zg.divisible(zg.ptr(zg.f32))
+    ptx = row_sum.compile(pointer, pointer, zg.divisible(zg.i32), 1024).ptx
+    (label,) = re.findall(r"bra \t?(\$L__BB0_\d+);", ptx[ptx.index("ld.global") :])[:1]
+    loop = ptx[ptx.index(f"{label}:") :]
+    loop = loop[: loop.index(f"bra \t{label}" if f"bra \t{label}" in loop else f"bra {label}")]
+    assert "ld.global.v4.b32" in loop
+    assert "selp.b32" not in loop and loop.count("setp.") <= 3, loop
