@@ -145,7 +145,17 @@ def narrow(
         return [_cut(emitter, value, source, target) for value in given]
     if target == bf16 and source == f64:
         given, before = [small_floats.to_odd(emitter, value) for value in given], "float"
-    return [emitter.emit(f"fptrunc {before} {value} to {after}") for value in given]
+    if before != "float":
+        return [emitter.emit(f"fptrunc {before} {value} to {after}") for value in given]
+    # Two at once, packed: one at a time is a conversion of its own each, at a quarter of the speed, and the packing.
+    made: list[str] = []
+    for at in range(0, len(given) - 1, 2):
+        pair = "poison"
+        for index, value in enumerate(given[at : at + 2]):
+            pair = emitter.emit(f"insertelement <2 x float> {pair}, float {value}, i32 {index}")
+        pair = emitter.emit(f"fptrunc <2 x float> {pair} to <2 x {after}>")
+        made += [emitter.emit(f"extractelement <2 x {after}> {pair}, i32 {index}") for index in range(2)]
+    return made + [emitter.emit(f"fptrunc float {value} to {after}") for value in given[len(made) :]]
 
 
 def rounded(emitter: Emitter, value: str, target: ScalarType) -> str:
