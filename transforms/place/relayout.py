@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import cf, core, gpu, scf, tt
+from ziggurat.codemodel.dialects import arith, cf, core, gpu, scf, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.traits import Terminator
 from ziggurat.codemodel.transform import rebuilt
 from ziggurat.codemodel.types import TensorType, TupleType, Type, void
+from ziggurat.transforms.place.inference import is_shaping
 from ziggurat.transforms.place.plan import Plan
 from ziggurat.transforms.place.slots import Slot, component_types, slot_of, slots_of, tensor_type
 
@@ -143,7 +144,19 @@ class _Rebuilding:
             if isinstance(op, tt.Load)
             else rebuilt(op, operands, (), (), type_)
         )
-        self.made.setdefault((op.result, 0), {})[layout] = builder.add(made, op.location)
+        self.made.setdefault((op.result, 0), {})[layout] = self._in_runs(builder, op, builder.add(made, op.location))
+
+    def _in_runs(self, builder: Builder, op: Op, value: Value) -> Value:
+        """A comparison with what is known of its runs of equal results: a thread then computes one for all of a run.
+
+        Not of masks of accesses alone, which look at the first of their neighbours.
+        """
+        if not isinstance(op, arith.CmpI) or not isinstance(value.type, TensorType) or _only_masks(op.result):
+            return value
+        constancy = self.plan.accesses.info(op.result).constancy
+        if all(run == 1 for run in constancy):
+            return value
+        return builder.add(tt.MaxConstancy(value, tuple(constancy)), op.location)
 
     def _sized(
         self, op: tt.Load | tt.Store | tt.AtomicRMW, operands: Sequence[Value], type_: Type, layout: Layout
@@ -166,7 +179,7 @@ class _Rebuilding:
         else:
             bodies = [self._copied(builder, body) for body in op.bodies]
             made = rebuilt(op, operands, bodies, (), type_)
-        result = builder.add(made, op.location)
+        result = self._in_runs(builder, op, builder.add(made, op.location))
         self._results(builder, op, [(i, home) for i, home in enumerate(homes)], result)
 
     def _copied(self, builder: Builder, body: Body) -> Body:
@@ -249,6 +262,15 @@ class _Rebuilding:
 def with_layout(type_: Type, layout: Layout | None) -> Type:
     """The type with this layout, where it is a tensor."""
     return TensorType(type_.shape, type_.element, layout) if isinstance(type_, TensorType) else type_
+
+
+def _only_masks(value: Value) -> bool:
+    """Whether a condition decides nothing but whether elements are accessed."""
+    return all(
+        isinstance(user, tt.Load | tt.Store | tt.AtomicRMW)
+        or ((is_shaping(user) or isinstance(user, arith.AndI)) and _only_masks(user.result))
+        for user in value.uses
+    )
 
 
 def _inside(slot: Slot, op: Op) -> bool:

@@ -345,6 +345,24 @@ def test_layer_norm_has_no_conversions(numbers: Any, num_warps: int) -> None:
     Threads(module, numbers, (*BASES, 256, 240))
 
 
+@zg.kernel
+def chosen(x_ptr, y_ptr, n, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+    x = zg.load(zg.add(x_ptr, at), mask)
+    zg.store(zg.add(y_ptr, at), zg.where(mask, x, 1.0))
+
+
+@pytest.mark.parametrize(("hint", "comparisons"), [(zg.divisible, 2), (lambda type_: type_, 8)])
+def test_a_mask_is_compared_once_for_a_run(hint: Any, comparisons: int) -> None:
+    """Of 8 elements in a thread 4 in a row are masked together, where that is known."""
+    types = [*aligned(F32, F32), hint(zg.i32), 1024]
+    hints = ops_of(placed(chosen, types), tt.MaxConstancy)
+    assert [op.values for op in hints] == ([(16,)] if comparisons == 2 else [])
+    ptx = chosen.compile(*types, num_warps=4).ptx
+    assert ptx.count("setp.lt.s32") + ptx.count("setp.gt.s32") == comparisons
+
+
 def test_a_transposed_copy_converts_once(numbers: Any) -> None:
     module = placed(transposed_kernel, [*aligned(F32, F32, zg.i32, zg.i32), 32])
     (converted,) = conversions(module)
