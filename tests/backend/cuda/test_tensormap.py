@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+import ziggurat as zg
+from ziggurat.backend.cuda import cache
 from ziggurat.backend.cuda.binary import Binary, Parameter
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
 from ziggurat.backend.cuda.memory import DeviceArray
@@ -12,6 +14,7 @@ from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.backend.cuda.tensormap import TensorDescriptor, box_and_swizzle
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64, i32
+from ziggurat.launching import dispatcher_of
 
 
 def array(*shape, element=f16, pointer=0x1000):
@@ -137,3 +140,52 @@ def test_a_kernel_without_use_for_the_map(fake):
     for _ in range(2):
         kernel.at((1,))(TensorDescriptor(array(64, 64), (64, 64)))
     assert [launch["values"] for launch in fake.launches] == [[struct.pack("=Q", 0x1000)]] * 2
+
+
+@zg.kernel
+def scale(x_desc, n, out_desc, M: zg.constexpr, N: zg.constexpr):
+    at = (zg.program_id(0) * M, zg.program_id(1) * N)
+    out_desc.store(at, zg.mul(x_desc.load(at), n))
+
+
+def test_a_kernel_of_the_language_gets_the_parts_it_was_compiled_for(fake, tmp_path, monkeypatch):
+    """From the arguments of a launch to the bytes that the driver is given."""
+    kept = cache.Cache(tmp_path)
+    monkeypatch.setattr(cache, "Cache", lambda: kept)
+    binaries: list[Binary] = []
+    kernel = dispatcher_of(scale, lambda *_: None)
+    build = kernel._build
+    kernel._build = lambda spec: binaries.append(build(spec)) or sized(fake, binaries[-1])
+    x, out = array(100, 64, element=f32, pointer=0x4000), array(70, 96, element=f32, pointer=0x8000)
+
+    def launch(padding="zero", n=2.5, block=(16, 32)):
+        source, target = TensorDescriptor(x, block, padding=padding), TensorDescriptor(out, block)
+        kernel.at((7, 2))(source, n, target, M=block[0], N=block[1])
+        return source, target
+
+    descriptors = launch()
+    expected = [
+        struct.pack("=f", 2.5) if p.argument == 1 else written(p, descriptors[p.argument // 2])
+        for p in binaries[0].parameters
+    ]
+    assert fake.launches[-1]["values"] == expected and {p.argument for p in binaries[0].parameters} == {0, 1, 2}
+    launch(n=3.5)
+    assert len(binaries) == 1
+    # What the type says makes a kernel of its own; so does the block.
+    launch("nan")
+    launch(block=(8, 32))
+    assert len(binaries) == 3 and len({binary.code for binary in binaries}) == 3
+    launch()
+    assert len(binaries) == 3 and fake.launches[-1]["values"] == expected
+
+
+def sized(fake, binary):
+    """The binary, after the driver was told how large its parameters are."""
+    sizes = {"tensormap": 128, "ptr": 8, "i64": 8}
+    fake.sizes = [sizes.get(parameter.kind, 4) for parameter in binary.parameters]
+    return binary
+
+
+def written(parameter, descriptor):
+    value = descriptor.part(parameter.part, (parameter.box, parameter.swizzle))
+    return value if isinstance(value, bytes) else value.to_bytes(4 if parameter.kind == "i32" else 8, "little")
