@@ -23,8 +23,9 @@ from ziggurat.backend.cuda.specialize import (
 from ziggurat.backend.cuda.tensormap import NO_TILE, Tile, field_of
 from ziggurat.codemodel.errors import InternalError
 
-# When a table has more argument values than these, they are forgotten all at once.
-_TABLE_LIMIT = 4096
+# When a table has more argument values than these, they are forgotten all at once. With a larger table a kernel whose
+# integers are always new spends its launches on getting memory.
+_TABLE_LIMIT = 512
 # What the table gives to a launch: what the next launch is compared with; function, threads, bytes of shared memory,
 # free buffers, how to make another, and the tiles of the descriptors.
 Found = tuple[tuple[Any, ...], Any, int, int, list[Any], Callable[[], Any], tuple[Tile, ...]]
