@@ -83,7 +83,7 @@ def test_compare_and_swap(emitted, calls):
 
 
 def test_descriptors(emitted, calls):
-    block = DescriptorType((8, 16), f32)
+    block = DescriptorType((8, 16), f32, "nan")
     pair = TupleType((i32, i64))
     tile = TensorType((8, 16), f32)
 
