@@ -19,7 +19,7 @@ Copies and matrix products that are under way count as accesses until they have 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import attrs
 
@@ -222,7 +222,9 @@ class _Graph:
             return attrs.evolve(state, unfenced=0)
         if isinstance(op, gpu.MbarrierWait):
             # What the engine has brought is seen by all who have waited for it.
-            return attrs.evolve(state, flying=state.flying & ~self.fetches.get(_allocation(op.barrier), 0))
+            flying = state.flying & ~self.fetches.get(_allocation(op.barrier), 0)
+            made = sum(1 << at for at in node.accesses)
+            return attrs.evolve(state, pending=state.pending | made, flying=flying)
         if isinstance(op, _WAITS):
             over = state.flying & self.flights[_FLIGHTS[type(op)]]
             left = state.flying if op.pending else state.flying & ~over
@@ -260,6 +262,8 @@ def _bits(mask: int) -> Iterator[int]:
 
 # Accesses.
 
+_ONE = Layout((), (0,) * 5, ())  # Of what one thread of the program does.
+
 
 def _interval(buffer: Value) -> tuple[int, int, int]:
     """The bytes that a buffer may be, from and to, and how many buffers these are; all bytes where it is not known."""
@@ -272,6 +276,11 @@ def _interval(buffer: Value) -> tuple[int, int, int]:
             break
         buffer = op.buffer
     return 0, 1 << 40, 2
+
+
+def _type(buffer: Value) -> SharedType:
+    assert isinstance(buffer.type, SharedType)
+    return buffer.type
 
 
 def _allocation(buffer: Value) -> Value:
@@ -325,6 +334,11 @@ def accesses_of(op: Op) -> Iterator[Access]:
         yield _access(WRITE, op.buffer, flight="fetch", proxy=True, barrier=op.barrier)
     elif isinstance(op, gpu.TmaStore):
         yield _access(READ, op.buffer, flight="bring", proxy=True)
+    elif isinstance(op, gpu.MbarrierInit | gpu.MbarrierInval):
+        # One thread's, and always the same's.
+        yield attrs.evolve(_access(WRITE, op.buffer), holder=(-1, _type(op.buffer), _ONE))
+    elif isinstance(op, gpu.MbarrierWait):
+        yield _access(READ, op.barrier)
 
 
 # The passes.
@@ -341,7 +355,46 @@ def hazards(module: Op) -> list[Hazard]:
             first = graph.nodes[graph.owners[other]].op
             assert first is not None and node.op is not None
             found.append(Hazard(first, node.op, missing))
-    return found
+    return [*found, *_too_early(module)]
+
+
+def _too_early(module: Op) -> Iterator[Hazard]:
+    """The reads of one of several buffers for which the engine's fetch of just this one has not been waited for."""
+    fetches: dict[Value, list[gpu.TmaLoad]] = {}
+    for op in module.walk():
+        if isinstance(op, gpu.TmaLoad) and _interval(op.buffer)[2] > 1:
+            fetches.setdefault(_allocation(op.buffer), []).append(op)
+    for op in module.walk() if fetches else ():
+        if not isinstance(op, gpu.Wgmma | gpu.Mma | gpu.DotFma | gpu.LocalLoad | gpu.LocalGather | gpu.TmaStore):
+            continue
+        for buffer in op.operands:
+            mine = fetches.get(_allocation(buffer), [])
+            if mine and not _has_waited(op, {_allocation(fetch.barrier) for fetch in mine}, _number_of(buffer)):
+                yield Hazard(mine[0], op, "wait")
+
+
+def _has_waited(op: Op, mbarriers: Container[Value], number: Value | None) -> bool:
+    """Whether an mbarrier of this number has been waited for before an op, in its block or in one around it."""
+    while op.parent is not None:
+        for before in op.parent.ops:
+            if before is op:
+                break
+            if not isinstance(before, gpu.MbarrierWait) or _allocation(before.barrier) not in mbarriers:
+                continue
+            if _number_of(before.barrier) is number:
+                return True
+        owner = op.parent.parent.parent
+        if owner is None:
+            break
+        op = owner
+    return False
+
+
+def _number_of(buffer: Value) -> Value | None:
+    """Which one of several buffers a view is."""
+    while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalTrans):
+        buffer = buffer.op.buffer
+    return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
 
 
 def insert_barriers(module: Op) -> Op:

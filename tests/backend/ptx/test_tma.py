@@ -27,6 +27,7 @@ from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import arith, gpu, tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.pipeline import PlaceOptions, place
@@ -353,6 +354,26 @@ def test_everything_that_waits_is_needed() -> None:
             except SimulationError:
                 continue
             assert not np.array_equal(found, wanted), f"number {number} is not missed"
+
+
+def test_the_analysis_misses_a_wait_too() -> None:
+    """Of several buffers in turn, too: a product of one for whose fetch nobody waits."""
+    module = placed(product((64, 16, 64), (64, 16, 320))[0])
+    found = hazards(without(module, 0, (gpu.MbarrierWait,)))
+    assert {hazard.missing for hazard in found} == {"wait"}
+    assert {type(hazard.first) for hazard in found} == {gpu.TmaLoad}
+
+
+@pytest.mark.parametrize("tile", [(64, 256, 16), (64, 128, 16)])
+def test_the_memory_of_mbarriers_is_used_again(tile: tuple[int, int, int]) -> None:
+    """The block that is stored is larger than the loop's buffers, and lies where the mbarriers were."""
+    model, given, grid = product(tile, (tile[0], tile[1], 48))
+    module = placed(model, 4, 2)
+    allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
+    (stored,) = [op for op in allocs if any(isinstance(user, gpu.TmaStore) for user in op.result.uses)]
+    (phases,) = [op for op in allocs if any(isinstance(user, gpu.MbarrierInit) for user in op.result.uses)]
+    assert isinstance(stored.type, SharedType) and stored.offset <= phases.offset < stored.offset + stored.type.bytes
+    judged(model, module, given, grid, (0, 1))
 
 
 def test_the_barrier_between_a_product_and_a_fetch_is_needed() -> None:
