@@ -145,7 +145,7 @@ def field_of(part: str, rank: int) -> int:
 def _seen(array: Any) -> _Seen:
     from ziggurat.backend.cuda.arrays import reader_of, view
 
-    reader = None if isinstance(array, np.ndarray) else reader_of(array)
+    reader = reader_of(array)
     if reader is None and not is_array(array):
         raise LaunchError(
             f"a descriptor describes an array, got {type(array).__name__}",
