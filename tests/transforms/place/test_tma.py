@@ -1,0 +1,269 @@
+"""Which accesses the copy engine does, where it puts a block, and how single loads and stores are lowered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.layout import combine, inverted
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import DescriptorType, SharedType
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.pipeline import PLACE, PlaceOptions, place
+from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.place.tma import buffer_for, engine_accesses, is_filled_by_engine, lower_engine
+
+
+@zg.kernel
+def product(
+    a_desc, b_desc, c_desc, x_ptr, n,
+    M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, also: zg.constexpr, precision: zg.constexpr,
+):  # fmt: skip
+    """c = a · b for one block, and what `also` says."""
+    a, b = a_desc.load((0, 0)), b_desc.load((0, 0))
+    if also == "turned":
+        b = zg.trans(b)
+    if also == "changed":
+        a = zg.add(a, a)
+    if also == "used":
+        c_desc.store((M, 0), zg.cast(zg.broadcast(zg.expand(zg.sum(a, 1), 1), (M, N)), zg.f16))
+    if also == "barrier":
+        zg.debug_barrier()
+    if also == "atomic":
+        zg.atomic_add(x_ptr, 1.0)
+    if also == "square":
+        b = a
+    acc = zg.dot(a, b, zg.zeros((M, N), zg.f32), input_precision=precision)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+def model_of(
+    m: int = 64, n: int = 64, k: int = 64, also: str = "", element: Any = zg.f16, *, precision: str = "tf32",
+    padding: str = "zero",
+) -> Op:  # fmt: skip
+    b_block = (n, k) if also == "turned" else (k, n)
+    blocks = [zg.descriptor(block, element, padding=padding) for block in ((m, k), b_block)]
+    return product.triton(*blocks, zg.descriptor((m, n), zg.f16), zg.ptr(zg.f32), zg.i32, m, n, k, also, precision)
+
+
+def engine_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
+    """The letters of the descriptors, a, b and c, whose accesses the engine does."""
+    module = prepare(model)
+    chosen = engine_accesses(module, target, num_warps)
+    found: set[str] = set()
+    for op in module.walk():
+        if isinstance(op, tt.DescriptorLoad | tt.DescriptorStore) and op.result in chosen:
+            block = op.descriptor.block
+            assert block is not None
+            found.add("abc"[block.parameters.index(op.descriptor)])
+    return "".join(sorted(found))
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, "abc"),
+        ({"also": "turned"}, "abc"),
+        ({"num_warps": 2}, "c"),  # No warp group: no wgmma.
+        ({"target": "sm_80"}, ""),
+        ({"target": "sm_90"}, "c"),  # The engine, but not wgmma.
+        ({"m": 32}, "c"),
+        ({"n": 8}, "a"),  # A row of 16 bytes has no swizzle.
+        ({"n": 16}, "abc"),
+        ({"also": "changed"}, "bc"),
+        ({"also": "used"}, "bc"),
+        ({"also": "square"}, "c"),  # One block as both operands, each of which would lie in its own way.
+        ({"also": "barrier"}, ""),
+        ({"also": "atomic"}, ""),
+        ({"padding": "nan"}, "abc"),
+        ({"element": zg.f8e4m3}, "ac"),  # Operands of 8 bits must have their neighbours along k.
+        ({"element": zg.f8e4m3, "also": "turned"}, "abc"),
+        ({"element": zg.f8e4m3, "also": "turned", "padding": "nan"}, "c"),
+        ({"element": zg.f8e5m2, "also": "turned"}, "abc"),
+        ({"element": zg.bf16}, "abc"),
+        ({"element": zg.f32, "also": "turned", "precision": "ieee"}, "c"),  # Not by the matrix units.
+    ],
+)
+def test_what_the_engine_does(given: dict[str, Any], wanted: str) -> None:
+    options = {key: given[key] for key in ("target", "num_warps") if key in given}
+    model = model_of(**{key: value for key, value in given.items() if key not in options})
+    assert engine_does(model, **options) == wanted
+
+
+@zg.kernel
+def made_here(x_ptr, c_desc, n):
+    source = zg.make_tensor_descriptor(x_ptr, (n, n), (n, 1), (64, 64))
+    a = source.load((0, 0))
+    c_desc.store((0, 0), zg.cast(zg.dot(a, zg.trans(source.load((64, 0)))), zg.f16))
+
+
+def test_only_descriptors_that_the_kernel_was_given() -> None:
+    """A tensor map is made by the host; one that a kernel makes has none."""
+    model = made_here.triton(zg.ptr(zg.f16), zg.descriptor((64, 64), zg.f16), zg.i32)
+    module = prepare(model)
+    (chosen,) = engine_accesses(module, "sm_90a", 4)
+    assert [op.NAME for op in module.walk() if op.result is chosen] == ["tt.descriptor_store"]
+
+
+@pytest.mark.parametrize(
+    ("block", "wanted"), [((8, 16), True), ((4, 64), False), ((8, 8), False), ((64,), False), ((2, 8, 64), False)]
+)
+def test_which_blocks_are_stored(block: tuple[int, ...], wanted: bool) -> None:
+    """Two axes, 8 rows, and rows of at least 32 bytes."""
+
+    @zg.kernel
+    def filled(y_desc, BLOCK: zg.constexpr, ORIGIN: zg.constexpr):
+        y_desc.store(ORIGIN, zg.zeros(BLOCK, zg.f16))
+
+    module = prepare(filled.triton(zg.descriptor(block, zg.f16), block, (0,) * len(block)))
+    assert bool(engine_accesses(module, "sm_90a", 4)) == wanted
+
+
+# Where a block lies.
+
+
+def place_of(row: int, byte: int, rows: int, width: int) -> int:
+    """The byte in a buffer, from the PTX manual's swizzling modes: in a panel `width` bytes wide, in which chunks of 16
+    bytes are swapped within repeating patterns; panels lie side by side."""
+    panel, inside = divmod(byte, width)
+    line = row * width + inside
+    return panel * rows * width + (line ^ (line >> 7 & width // 16 - 1) << 4)
+
+
+@pytest.mark.parametrize(
+    ("block", "element", "width"),
+    [
+        ((64, 64), zg.f16, 128), ((64, 256), zg.bf16, 128), ((16, 32), zg.f16, 64), ((128, 16), zg.f16, 32),
+        ((64, 128), zg.f8e4m3, 128), ((64, 32), zg.f8e5m2, 32), ((64, 64), zg.f32, 128), ((8, 64), zg.f16, 128),
+    ],
+)  # fmt: skip
+def test_where_the_elements_are(block: tuple[int, int], element: Any, width: int) -> None:
+    """The offsets of the buffer's type against a formula of addresses; the buffer begins where the pattern does."""
+    shared, alignment = buffer_for(DescriptorType(block, element))
+    assert alignment == 8 * width and shared.shape == block
+    places = inverted(shared.offsets)
+    for row in range(block[0]):
+        for column in range(0, block[1], 4):
+            found = combine(places, row * block[1] + column)
+            assert found * element.bytes == place_of(row, column * element.bytes, block[0], width)
+
+
+def after(name: str, model: Op, num_stages: int = 3) -> Op:
+    """The model after the step of this name."""
+    options = PlaceOptions("sm_90a", 4, num_stages)
+    for step, function in PLACE:
+        model = function(model, options)
+        if step == name:
+            return model
+    raise AssertionError(name)
+
+
+def test_which_buffers_the_engine_can_fill() -> None:
+    """Those that are as it lays them, and the axes of which are turned as the block's are."""
+    before = after("pipeline_loads", model_of(also="turned"))
+    stores = [op for op in before.walk() if isinstance(op, gpu.LocalStore)]
+    assert len(stores) == 2
+    for store in stores:
+        type_ = store.buffer.type
+        assert isinstance(type_, SharedType)
+        assert is_filled_by_engine(store.value, type_)
+        plain = SharedType(type_.shape, type_.element, tuple(1 << bit for bit in range(len(type_.offsets))))
+        assert not is_filled_by_engine(store.value, plain)
+
+
+# The lowering.
+
+
+def lowered(lines: str) -> str:
+    text = f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
+        tt.func @"f" (%0 : descriptor<x8, x16, f16>, %1 : descriptor<x8, x16, f16>, %2 : i32)void -> {{
+            {lines}
+            tt.return;
+        }};
+        unreachable;
+    }};"""
+    module = parse(text)
+    verify(module)
+    made = lower_engine(module)
+    verify(made)
+    inside = [line.strip() for line in str(made).split("\n")[2:]]
+    return "\n".join(inside[: inside.index("tt.return;")])
+
+
+BLOCK = 'tensor<x8, x16, f16, "1 8 | 2 4 16 32 64 | 0 0">'
+BUFFER = 'shared<x8, x16, f16, "1 2 4 8 16 32 72">'
+
+
+def test_a_load_for_threads_is_read_from_a_buffer() -> None:
+    wanted = f"""
+        %3 : {BUFFER} = gpu.local_alloc @alignment=256;
+        %4 : i1 = arith.constant @true;
+        %5 : shared<x1, i64, ""> = gpu.local_alloc @alignment=8;
+        gpu.mbarrier_init %5 @arrivals=1;
+        gpu.barrier;
+        gpu.mbarrier_expect %5 %4 @bytes=256;
+        gpu.tma_load %0 %3 %5 %4 %2 %2;
+        %6 : i32 = arith.constant @0;
+        gpu.mbarrier_wait %5 %6;
+        gpu.barrier;
+        gpu.mbarrier_inval %5;
+        %7 : {BLOCK} = gpu.local_load %3;
+    """
+    found = lowered(f"%9 : {BLOCK} = tt.descriptor_load %0 %2 %2; %10 : {BLOCK} = arith.addf %9 %9;")
+    *first, last = found.split("\n")
+    assert "\n".join(first) == "\n".join(line.strip() for line in wanted.strip().split("\n"))
+    assert last.endswith("= arith.addf %7 %7;")
+
+
+def test_a_store_goes_through_a_buffer() -> None:
+    wanted = f"""
+        %3 : {BLOCK} = arith.constant @1.0;
+        %4 : {BUFFER} = gpu.local_alloc @alignment=256;
+        gpu.local_store %4 %3;
+        gpu.tma_store %1 %4 %2 %2;
+        gpu.tma_store_wait @0;
+    """
+    found = lowered(f"%9 : {BLOCK} = arith.constant @1.0; tt.descriptor_store %1 %9 %2 %2;")
+    assert found == "\n".join(line.strip() for line in wanted.strip().split("\n"))
+
+
+def counted(model: Op) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for op in model.walk():
+        found[op.NAME] = found.get(op.NAME, 0) + 1
+    return found
+
+
+def test_buffers_for_wgmma_are_filled_directly() -> None:
+    """No thread has the elements of the operands: they are not read from the buffers, nor stored there."""
+    for also in ("", "turned"):
+        made = counted(place(model_of(also=also), PlaceOptions("sm_90a", 4, 3)))
+        assert made["gpu.tma_load"] == 2 and made["gpu.wgmma"] == 1
+        # The only store is that of the result.
+        assert made["gpu.local_store"] == made["gpu.tma_store"] == 1 and "gpu.local_load" not in made
+        assert "tt.load" not in made and "tt.store" not in made
+
+
+def test_a_buffer_that_is_stored_twice_is_not_filled_directly() -> None:
+    """What the threads store there later must not meet the engine: the block goes through a buffer of its own."""
+    begin = f"%9 : {BLOCK} = tt.descriptor_load %0 %2 %2; %8 : {BUFFER} = gpu.local_alloc; gpu.local_store %8 %9;"
+    end = f"%10 : {BLOCK} = gpu.local_load %8;"
+    found = lowered(f"{begin} gpu.local_store %8 %9; {end}")
+    assert found.count("gpu.local_store") == 2 and found.count("gpu.local_load") == 2
+    once = lowered(f"{begin} {end}")
+    assert "gpu.local_store" not in once and once.count("gpu.local_load") == 1
+
+
+def test_a_module_without_descriptors_is_left_as_it_is() -> None:
+    module = after("pipeline_loads", made_plain.triton(zg.ptr(zg.f16)))
+    assert lower_engine(module) is module
+
+
+@zg.kernel
+def made_plain(x_ptr):
+    at = zg.arange(0, 128)
+    zg.store(zg.add(x_ptr, at), zg.load(zg.add(x_ptr, zg.add(at, 128))))
