@@ -18,7 +18,10 @@ OURS: dict[str, tuple[str, ...]] = {
     "api": ("ziggurat",),
 }
 DEPENDENCIES = {"numpy", "attrs", "attr", "ml_dtypes", "llvmlite", "cuda"}
-THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {"codemodel": {"numpy", "attrs", "attr"}}
+THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {
+    "codemodel": {"numpy", "attrs", "attr"},
+    "api": DEPENDENCIES | {"matplotlib"},  # where it is installed: plots of benchmarks
+}
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
