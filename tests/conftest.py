@@ -24,6 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("--assembled", "assembled", "as far as NVIDIA's assembler"),
     ):
         parser.addoption(option, action="store_true", dest=f"launches_{name}", help=repeats + how)
+    drawn = "and these go through random layouts, drawn by a seed (transforms/place/scatter.py)"
+    parser.addoption("--random-layouts", type=int, metavar="SEED", help=drawn)
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Kernels run through `@zg.kernel` on NumPy arrays, against what a test computed with NumPy.
 
 Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and
-after the simplifications. All ways have to give the same bits. With `--on-gpu`, each launch is repeated on the GPU; see
-`differential.py`.
+after the simplifications. All ways have to give the same bits. With `--on-gpu`, each launch is repeated on the GPU, and
+with `--random-layouts SEED` in layouts that are drawn; see `differential.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ _elsewhere: Any = None
 def pytest_configure(config: pytest.Config) -> None:
     global _elsewhere
     wanted = [name for name in ("gpu", "simulated", "assembled") if config.getoption(f"launches_{name}")]
+    seed = config.getoption("--random-layouts")
     if not wanted:
+        if seed is not None:
+            raise pytest.UsageError("--random-layouts is about --on-gpu, --simulated or --assembled")
         return
     file = Path(__file__).with_name("differential.py")
     spec = importlib.util.spec_from_file_location("differential", file)
@@ -51,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     differential = sys.modules["differential"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(differential)
     machines = {"gpu": differential.Gpu, "simulated": differential.Simulated, "assembled": differential.Assembled}
-    _elsewhere = differential.Differential(machines[wanted[0]](), same)
+    _elsewhere = differential.Differential(machines[wanted[0]](), same, seed)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,6 +2,7 @@
 
 The arrays lie there as they do here: whole, with all memory that a view is of, as well aligned, and with guards around
 them. Integers and data movement have to give the same bits; what may be off, and how far, is `backend/ptx/accuracy.py`.
+Where there is a seed, tensors go through random layouts on the way (`transforms/place/scatter.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +26,9 @@ from ziggurat.backend.ptx.accuracy import Bound, bounds
 from ziggurat.backend.ptx.sass import assembled
 from ziggurat.backend.ptx.simulate import SimulationError, simulate
 from ziggurat.compiler import Compiled, binary_of
+from ziggurat.transforms.place import pipeline
 from ziggurat.transforms.place.barriers import hazards
+from ziggurat.transforms.place.scatter import scatter
 
 Array = np.ndarray[Any, Any]
 
@@ -105,12 +109,26 @@ class Assembled:
         raise NotHere("assembled")
 
 
+@contextmanager
+def random_layouts(seed: int | None) -> Iterator[None]:
+    """What is compiled meanwhile has its tensors go through layouts that this seed draws; None: through none."""
+    before = pipeline.PLACE
+    if seed is not None:
+        after = [name for name, _ in before].index("assign") + 1
+        pipeline.PLACE = (*before[:after], ("scatter", lambda op, _: scatter(op, seed)), *before[after:])
+    try:
+        yield
+    finally:
+        pipeline.PLACE = before
+
+
 class Differential:
     """What repeats launches on a machine. `counts` tells how many were, and why others were not."""
 
-    def __init__(self, machine: Machine, same: Callable[[Array, Array], Array]) -> None:
+    def __init__(self, machine: Machine, same: Callable[[Array, Array], Array], seed: int | None = None) -> None:
         self.machine = machine
         self.same = same
+        self.seed = seed
         self.counts: Counter[str] = Counter()
         self._in_test = ("", 0)
 
@@ -119,12 +137,14 @@ class Differential:
         signature, _, values = kernel._specialized(bind(kernel, arguments, constants))
         return Launch(self, kernel, kernel.model_for(signature), values)
 
-    def warps(self) -> int:
-        """1, 4 or 8: others for each test, and for each launch of it, but always the same."""
+    def drawn(self) -> tuple[int, int | None]:
+        """How many warps, 1, 4 or 8, and the seed of the layouts, if any: others for each test, and for each launch of
+        it, but always the same."""
         test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
         count = self._in_test[1] + 1 if self._in_test[0] == test else 0
         self._in_test = (test, count)
-        return WARPS[(zlib.crc32(test.encode()) + count) % len(WARPS)]
+        number = zlib.crc32(test.encode()) + count
+        return WARPS[number % len(WARPS)], None if self.seed is None else self.seed + number
 
 
 class Launch:
@@ -157,10 +177,10 @@ class Launch:
         sizes = (grid,) if isinstance(grid, int) else tuple(grid({}) if callable(grid) else grid)
         if 0 in sizes:
             return
-        warps = self.of.warps()
-        what = f"{self.kernel.name} with {warps} warp(s)"
-        compiled = zg.compile(self.model, target=self.of.machine.target, num_warps=warps)
+        warps, seed = self.of.drawn()
+        what = f"{self.kernel.name} with {warps} warp(s)" + ("" if seed is None else f", layouts of seed {seed}")
         try:
+            compiled = self._compiled(warps, seed)
             after = self.of.machine.run(compiled, sizes, self.images, self.arguments)
         except NotHere as error:
             self.of.counts[str(error)] += 1
@@ -186,6 +206,15 @@ class Launch:
             beside = (memory != _bytes(root)) & (seen == 0)
             if beside.any() and not skipped:
                 pytest.fail(f"{what} writes beside a view: byte {np.flatnonzero(beside)[0]}", pytrace=False)
+
+    def _compiled(self, warps: int, seed: int | None) -> Compiled:
+        try:
+            with random_layouts(seed):
+                return zg.compile(self.model, target=self.of.machine.target, num_warps=warps)
+        except zg.ResourceError:
+            if seed is None:
+                raise
+            raise NotHere("the random layouts need too much shared memory") from None
 
     def _compare(self, found: Array, value: Array, bound: Bound | None, what: str, compiled: Compiled) -> None:
         __tracebackhide__ = True
