@@ -1,0 +1,252 @@
+"""Plans of pipelined loops: what is brought ahead, in which groups, and which product stays under way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import gpu, scf, tt
+from ziggurat.codemodel.op import Op
+from ziggurat.transforms.place.pipeline import PLACE, PlaceOptions
+from ziggurat.transforms.place.pipeline_plan import Plan, planned
+
+PLENTY = 200_000
+
+
+def placed(model: Op, target: str = "sm_90a", num_warps: int = 4) -> Op:
+    """The model as the pipelining sees it."""
+    options = PlaceOptions(target, num_warps)
+    for name, step in PLACE:
+        if name in ("specialize", "pipeline_loads"):
+            break
+        model = step(model, options)
+    return model
+
+
+def loops_of(module: Op) -> list[scf.For]:
+    return [op for op in module.walk() if isinstance(op, scf.For)]
+
+
+def plan_of(model: Op, stages: int = 3, limit: int = PLENTY, **options: Any) -> Plan | None:
+    """The plan of the only loop."""
+    module = placed(model, **options)
+    (loop,) = loops_of(module)
+    return planned(loop, stages, module.use_map(), limit)
+
+
+def sure(plan: Plan | None) -> Plan:
+    assert plan is not None
+    return plan
+
+
+@zg.kernel
+def product(a_desc, b_desc, c_desc, out_ptr, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, also: zg.constexpr):
+    """c = a · b, with `also` in the loop."""
+    acc = zg.zeros((M, N), zg.f32)
+    for start in range(0, k, K):
+        if also == "barrier":
+            zg.debug_barrier()
+        if also == "stores":
+            zg.store(zg.add(out_ptr, start), 1.0)
+        if also == "divides":
+            a = a_desc.load((0, 4096 // k))
+        else:
+            a = a_desc.load((0, start))
+        if also == "scales before":
+            acc = zg.mul(acc, 2.0)
+        if also == "changes":
+            a = zg.mul(a, a)
+        acc = zg.dot(a, b_desc.load((start, 0)), acc)
+        if also == "scales after":
+            acc = zg.mul(acc, 2.0)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+def product_of(also: str = "", m: int = 64, n: int = 64, k: int = 64) -> Op:
+    blocks = [zg.descriptor(block, zg.f16) for block in ((m, k), (k, n), (m, n))]
+    return product.triton(*blocks, zg.ptr(zg.f32), zg.i32, m, n, k, also)
+
+
+def test_a_product_that_adds_to_its_own_sum_stays_under_way() -> None:
+    plan = sure(plan_of(product_of()))
+    assert [copy.by_engine for copy in plan.copies] == [True, True]
+    assert (plan.stages, plan.distance, plan.step) == (3, 2, 64)
+    assert plan.late is not None and plan.late.chained
+    assert isinstance(plan.late.covered, gpu.Wgmma) and plan.late.wait.value is plan.late.covered.result
+    # The addresses follow from the index alone.
+    assert plan.carried == () and plan.late.position == 0
+    # Both blocks are for one product: one mbarrier a stage.
+    ((reader, group),) = plan.groups().items()
+    assert reader is plan.late.covered.result and group == list(plan.copies)
+
+
+@pytest.mark.parametrize(
+    ("also", "copies", "why"),
+    [
+        ("scales before", 2, "the sum is needed before the product"),
+        ("scales after", 2, "the sum is needed behind it"),
+        ("changes", 1, "its operand is stored by the threads, in a single buffer"),
+    ],
+)
+def test_no_product_stays_under_way(also: str, copies: int, why: str) -> None:
+    plan = sure(plan_of(product_of(also)))
+    assert plan.late is None, why
+    assert len(plan.copies) == copies
+
+
+@pytest.mark.parametrize(
+    ("also", "copies"), [("barrier", None), ("stores", None), ("divides", 1), ("changes", 1), ("", 2)]
+)
+def test_what_is_brought_ahead(also: str, copies: int | None) -> None:
+    """Nothing where memory has an order in the loop; no block at a place that may trap, or that the threads change."""
+    plan = plan_of(product_of(also))
+    assert (None if plan is None else len(plan.copies)) == copies
+
+
+@pytest.mark.parametrize(
+    ("stages", "limit", "wanted"),
+    [
+        (1, PLENTY, None),
+        (2, PLENTY, 2),
+        (5, PLENTY, 5),
+        (5, 2 * 16384, 3),  # Further buffers, beside the first.
+        (5, 2 * 16384 - 1, 2),
+        (5, 16383, None),
+    ],
+)
+def test_as_many_stages_as_there_is_memory_for(stages: int, limit: int, wanted: int | None) -> None:
+    plan = plan_of(product_of(), stages, limit)
+    assert (None if plan is None else plan.stages) == wanted
+
+
+@zg.kernel
+def attention(
+    q_desc, k_desc, v_desc, out_desc, n, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr, rescaled: zg.constexpr
+):
+    """Two products in a loop, of which the second takes what the first has given."""
+    q = q_desc.load((0, 0))
+    total = zg.zeros((M,), zg.f32)
+    acc = zg.zeros((M, D), zg.f32)
+    for start in range(0, n, N):
+        if rescaled == "first":
+            acc = zg.mul(acc, 0.5)
+        scores = zg.dot(q, zg.trans(k_desc.load((start, 0))))
+        p = zg.exp2(scores)
+        if rescaled == "between":
+            acc = zg.mul(acc, 0.5)
+        acc = zg.dot(zg.cast(p, zg.f16), v_desc.load((start, 0)), acc)
+        total = zg.add(total, zg.sum(p, axis=1))
+    out_desc.store((0, 0), zg.cast(zg.div(acc, zg.expand(total, 1)), zg.f16))
+
+
+def attention_of(rescaled: str) -> Op:
+    m, n, d = 64, 32, 32
+    blocks = [zg.descriptor(block, zg.f16) for block in ((m, d), (n, d), (n, d), (m, d))]
+    return attention.triton(*blocks, zg.i32, m, n, d, rescaled)
+
+
+@pytest.mark.parametrize("rescaled", ["", "between"])
+def test_the_wait_for_another_product_covers_the_last(rescaled: str) -> None:
+    """That of queries and keys: behind it the sum of the iteration before is complete, and may be scaled."""
+    plan = sure(plan_of(attention_of(rescaled)))
+    late = plan.late
+    assert late is not None and not late.chained and isinstance(late.covered, gpu.WgmmaWait)
+    assert late.covered is not late.wait
+    # Keys and values have their own readers, and so mbarriers of their own: scores need not wait for values.
+    first, second = plan.groups().items()
+    assert [len(copies) for _, copies in (first, second)] == [1, 1]
+    assert isinstance(late.covered.value, type(first[0])) and late.covered.value is first[0]
+    assert late.wait.value is second[0]
+
+
+def test_a_sum_that_is_needed_before_is_waited_for() -> None:
+    plan = sure(plan_of(attention_of("first")))
+    assert plan.late is None and len(plan.copies) == 2
+
+
+@zg.kernel
+def pointed(a_ptr, b_desc, c_desc, k, N: zg.constexpr, stride: zg.constexpr):
+    """One operand by pointers, that the loop carries; the other by the engine."""
+    rows, along = zg.expand(zg.arange(0, N), 1), zg.expand(zg.arange(0, N), 0)
+    pointers = zg.add(a_ptr, zg.add(zg.mul(rows, stride), along))
+    acc = zg.zeros((N, N), zg.f32)
+    for start in range(0, k, N):
+        acc = zg.dot(zg.load(pointers), b_desc.load((start, 0)), acc)
+        pointers = zg.add(pointers, N)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+def pointed_of() -> Op:
+    block = zg.descriptor((64, 64), zg.f16)
+    return pointed.triton(zg.divisible(zg.ptr(zg.f16)), block, block, zg.i32, 64, 512)
+
+
+def test_copies_of_threads_beside_the_engine() -> None:
+    """Copies of the threads are waited for by groups, at the beginning of an iteration: no product stays under way."""
+    plan = sure(plan_of(pointed_of()))
+    assert [copy.by_engine for copy in plan.copies] in ([True, False], [False, True])
+    assert plan.late is None
+    (load,) = [copy.load for copy in plan.copies if not copy.by_engine]
+    assert isinstance(load, tt.Load) and {copy.width for copy in plan.copies} == {0, 8}
+    # The pointers are carried, and computed ahead.
+    assert len(plan.carried) == 1 and len(plan.ahead) >= 1
+    assert [len(copies) for copies in plan.groups().values()] == [1]
+
+
+@zg.kernel
+def shared_block(a_desc, c_desc, d_desc, k, N: zg.constexpr):
+    """Two products of one loop: the first reads both blocks, the second the second one again."""
+    first, second = zg.zeros((N, N), zg.f32), zg.zeros((N, N), zg.f32)
+    for start in range(0, k, N):
+        a = a_desc.load((0, start))
+        b = a_desc.load((start, 0))
+        first = zg.dot(a, b, first)
+        second = zg.dot(zg.cast(zg.mul(first, 0.5), zg.f16), b, second)
+    c_desc.store((0, 0), zg.cast(first, zg.f16))
+    d_desc.store((0, 0), zg.cast(second, zg.f16))
+
+
+def test_blocks_are_grouped_by_their_first_reader() -> None:
+    block = zg.descriptor((64, 64), zg.f16)
+    plan = sure(plan_of(shared_block.triton(block, block, block, zg.i32, 64)))
+    groups = plan.groups()
+    assert len(groups) == 2 and sum(map(len, groups.values())) == len(plan.copies)
+    order = [op.result for op in plan.copies[0].reader.parent.ops] if plan.copies[0].reader.parent is not None else []
+    for copy in plan.copies:
+        readers = [user for user in copy.buffer.result.uses if isinstance(user, gpu.Wgmma)]
+        assert copy.reader is min(readers, key=lambda op: order.index(op.result))
+        assert copy in groups[copy.reader.result]
+
+
+@zg.kernel
+def stepped(a_desc, c_desc, first, last, STEP: zg.constexpr):
+    acc = zg.zeros((64, 64), zg.f32)
+    for start in zg.range(first, last, STEP):
+        at = zg.cast(start, zg.i32)
+        acc = zg.dot(a_desc.load((0, at)), a_desc.load((at, 0)), acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize("index", [zg.i32, zg.i64])
+@pytest.mark.parametrize(("step", "wanted"), [(-64, 3), (1, 3), (1 << 28, 3), (1 << 29, None)])
+def test_steps(index: Any, step: int, wanted: int | None) -> None:
+    """Down as well as up; not by so much that the index of an iteration ahead could not be compared."""
+    block = zg.descriptor((64, 64), zg.f16)
+    plan = plan_of(stepped.triton(block, block, index, index, step))
+    assert (None if plan is None else plan.stages) == wanted
+    assert plan is None or plan.step == step
+
+
+@zg.kernel
+def unknown_step(a_desc, c_desc, last, step):
+    acc = zg.zeros((64, 64), zg.f32)
+    for start in range(0, last, step):
+        acc = zg.dot(a_desc.load((0, start)), a_desc.load((start, 0)), acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+def test_a_step_that_is_not_known() -> None:
+    block = zg.descriptor((64, 64), zg.f16)
+    assert plan_of(unknown_step.triton(block, block, zg.i32, zg.i32)) is None
