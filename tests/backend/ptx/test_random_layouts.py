@@ -135,7 +135,9 @@ def test_counting(num_warps, seed, monkeypatch):
     check(counted, [x, np.zeros(32, np.int32), np.zeros(16, np.int32)], SIZE, num_warps, seed, monkeypatch)
 
 
-@pytest.mark.parametrize(("dtype", "size", "num_warps"), [("f16", 16, 1), ("f32", 16, 1), ("f16", 16, 4), ("i8", 32, 4)])
+@pytest.mark.parametrize(
+    ("dtype", "size", "num_warps"), [("f16", 16, 1), ("f32", 16, 1), ("f16", 16, 4), ("i8", 32, 4)]
+)
 def test_products(dtype, size, num_warps, monkeypatch):
     a, b = numbers(DTYPES[dtype], 2, size, size) % 5
     total = np.int32 if dtype == "i8" else np.float32
