@@ -19,7 +19,7 @@ import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -59,7 +59,7 @@ class Benchmark:
 
     def arguments(self, x: Any, line: Any) -> dict[str, Any]:
         """What the function is called with for a point of a line."""
-        values: Sequence[Any] = x if isinstance(x, tuple) else [x] * len(self.x_names)
+        values = _each(x, len(self.x_names))
         return {**dict(zip(self.x_names, values, strict=True)), self.line_arg: line, **self.args}
 
 
@@ -99,7 +99,7 @@ class Table:
             return f"no plot of '{self.benchmark.plot_name}': matplotlib is not installed (pip install matplotlib)"
         bench = self.benchmark
         figure, axes = plt.subplots()
-        positions = [x[0] if isinstance(x, tuple) else x for x, _ in self.rows]
+        positions = [_each(x, 1)[0] for x, _ in self.rows]
         for number, name in enumerate(bench.line_names):
             triples = [values[number] for _, values in self.rows]
             style = {} if bench.styles is None else dict(zip(("color", "linestyle"), bench.styles[number], strict=True))
@@ -121,8 +121,7 @@ class Table:
         return None
 
     def _x(self, x: Any) -> list[str]:
-        values: Sequence[Any] = x if isinstance(x, tuple) else [x] * len(self.benchmark.x_names)
-        return [str(value) for value in values]
+        return [str(value) for value in _each(x, len(self.benchmark.x_names))]
 
 
 class Report:
@@ -177,3 +176,8 @@ def _triple(result: Any) -> tuple[float, float, float]:
         middle, low, high = map(float, result)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         return middle, low, high
     return float(result), float(result), float(result)
+
+
+def _each(x: Any, count: int) -> tuple[Any, ...]:
+    """The values of a point: its own, or the same for each name."""
+    return cast("tuple[Any, ...]", x) if isinstance(x, tuple) else (x,) * count

@@ -44,15 +44,17 @@ class Config:
     num_stages: int = attrs.field(default=3, kw_only=True)
     pre_hook: Callable[[dict[str, Any]], None] | None = attrs.field(default=None, kw_only=True, eq=False)
 
-    keywords: dict[str, Any] = attrs.field(init=False, eq=False, repr=False)
+    keywords: dict[str, Any] = attrs.field(
+        init=False, eq=False, repr=False, default=attrs.Factory(lambda self: _keywords(self), takes_self=True)
+    )
     """What a launch with this configuration is given."""
-
-    @keywords.default
-    def _keywords(self) -> dict[str, Any]:
-        return {**self.values, "num_warps": self.num_warps, "num_stages": self.num_stages}
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.keywords.items())
+
+
+def _keywords(config: Config) -> dict[str, Any]:
+    return {**config.values, "num_warps": config.num_warps, "num_stages": config.num_stages}
 
 
 @attrs.frozen
