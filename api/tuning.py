@@ -94,7 +94,7 @@ class TunedKernel(Kernel):
         given = dict(zip(self._names, arguments, strict=False))
         given.update(keywords)
         arrays = [value for value in given.values() if type(value) not in _NUMBERS and hasattr(value, "dtype")]
-        where = tuple([*map(given.get, self.tuning.key), *map(_element, arrays), *map(type, arrays[:1])])
+        where = (*map(given.get, self.tuning.key), *map(_element, arrays), *map(type, arrays[:1]))
         config = self.choices.get(where) or self._choose(where, grid, arguments, keywords, arrays)
         if config.pre_hook is not None:
             config.pre_hook({**given, **config.values})
