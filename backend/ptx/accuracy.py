@@ -2,8 +2,8 @@
 
 Integers, data movement, comparisons, casts, and sums, differences and products of floats are the same to the last bit.
 What is not (docs/accuracy.md): the machine's fast functions, routines that are accurate without being rounded
-correctly, and what is summed in another order. `bounds` finds those in a model, for each of its arrays; what one loop
-carries counts together.
+correctly, and what is summed in another order: by threads, or by programs that take turns by a lock. `bounds` finds
+those in a model, for each of its arrays; what one loop carries counts together.
 """
 
 from __future__ import annotations
@@ -57,11 +57,17 @@ LOOPED = 8
 
 @attrs.frozen
 class Bound:
-    """An error `relative` to the number (of a sum, `summed`, to the largest of the array), and an `absolute` one."""
+    """An error `relative` to the number (of a sum, `summed`, to the largest of the array), and an `absolute` one.
+
+    `rooted` is the absolute error of what a square root was taken of. That of the root is as large as the root of it
+    where the number is nearly 0, and of a larger root √x only `rooted` / 2√x. (A product with the root, such as a
+    normal random number, is mostly less than the root, so that its own size may stand for √x; in a sum it may not.)
+    """
 
     relative: float = 0.0
     absolute: float = 0.0
     summed: bool = False
+    rooted: float = 0.0
 
     def near(self, actual: Array, expected: Array) -> Array:
         """Where an array of floats is as near to another as it should be; NaN only where the other is."""
@@ -72,6 +78,9 @@ class Bound:
             size = np.abs(b) + (finite.max(initial=0.0) if self.summed else 0.0)
             # Near a tie, a small error is one of a whole last place of a short type.
             allowed = max(self.relative, float(info.eps)) * size + self.absolute + float(info.smallest_subnormal)
+            if self.rooted:
+                root = self.rooted**0.5
+                allowed = allowed + (root if self.summed else np.minimum(root, self.rooted / (2 * np.abs(b))))
             close = np.abs(a - b) <= allowed
         return (a == b) | (np.isnan(a) & np.isnan(b)) | (np.isfinite(a) & np.isfinite(b) & close)
 
@@ -99,16 +108,39 @@ def bounds(model: Op) -> dict[int, Bound]:
 def _bound(stored: list[Op], stores: list[tuple[set[BlockParameter], Op]]) -> Bound | None:
     """The bound of what some ops store: that of all ops that it is computed by."""
     ops = _computing(stored, stores)
-    relative, absolute, ordered, added, looped = 0.0, 0.0, False, False, False
+    relative, absolute, rooted, ordered, added, looped = 0.0, 0.0, 0.0, False, False, False
     for op in ops:
         error, more, order = _error(op)
         relative, absolute, ordered = relative + error, absolute + more, ordered or order
         added = added or isinstance(op, arith.AddF | arith.SubF | math.Fma)
         looped = looped or isinstance(op, Loop)
+        if isinstance(op, math.Sqrt):
+            rooted += sum(_error(inner)[1] for inner in _computing([op], stores) if inner is not op)
+    turns = _in_turns(stored, ops)
+    relative, ordered = relative + turns, ordered or turns > 0
     if not relative and not absolute:
         return None
     factor = LOOPED if looped else 1
-    return Bound(relative * factor, absolute * factor, ordered or added)
+    return Bound(relative * factor, absolute * factor, ordered or added, rooted * factor)
+
+
+def _in_turns(stored: list[Op], ops: list[Op]) -> float:
+    """The error of what programs add to an array in turns, under a lock: which comes first is not said.
+
+    Without a lock, that a program adds to what it has read is a sum like any other.
+    """
+    kernel = stored[0].root() if stored else None
+    if kernel is None or not any(_locks(op) for op in kernel.walk()):
+        return 0.0
+    arrays = {root for op in stored for root in _roots(op.operands[0])}
+    read = any(isinstance(op, tt.Load | tt.DescriptorLoad) and arrays & _roots(op.operands[0]) for op in ops)
+    sums = [element_of(op.result.type) for op in ops if isinstance(op, arith.AddF | arith.SubF | math.Fma)]
+    return SUMMED * max(map(_digit, sums), default=0.0) if read else 0.0
+
+
+def _locks(op: Op) -> bool:
+    """Whether an op may be one that takes or gives a lock."""
+    return isinstance(op, tt.AtomicCAS) or (isinstance(op, tt.AtomicRMW) and op.kind is tt.AtomicKind.XCHG)
 
 
 def _error(op: Op) -> tuple[float, float, bool]:

@@ -47,6 +47,54 @@ def test_errors_add_up_in_loops_and_only_where_they_are():
     assert found[1].summed and found[1].relative > bounds(several.triton(*[POINTER] * 6, 64))[3].relative
 
 
+@zg.kernel
+def radius_and_angle(u_ptr, normal_ptr, twice_ptr, SIZE: zg.constexpr):
+    at = zg.arange(0, SIZE)
+    u = zg.load(zg.add(u_ptr, at))
+    normal = zg.mul(zg.sqrt(zg.mul(-2.0, zg.log(u))), zg.cos(u))
+    zg.store(zg.add(normal_ptr, at), normal)
+    zg.store(zg.add(twice_ptr, at), zg.add(normal, normal))
+
+
+def test_the_root_of_what_has_an_absolute_error():
+    """The logarithm of a number next to 1 is off by as much as any other, and its root by much more."""
+    found = bounds(radius_and_angle.triton(*[POINTER] * 3, 64))
+    normal, twice = found[1], found[2]
+    assert normal.rooted == twice.rooted > 0 and (normal.summed, twice.summed) == (False, True)
+
+    k = np.arange(1, 2000)
+    u = np.concatenate([1 - k * 2.0**-24, np.linspace(0.001, 0.999, 2000)])
+    true, angle = -2 * np.log(u), np.cos(u)
+    for error in (-(2.0**-22), 2.0**-22):  # lg2.approx, by the PTX manual.
+        off = np.sqrt(np.maximum(true + 2 * np.log(2) * error, 0)) * angle
+        actual, expected = off.astype(np.float32), (np.sqrt(true) * angle).astype(np.float32)
+        assert normal.near(actual, expected).all()
+        assert not Bound(normal.relative, normal.absolute).near(actual, expected).all()
+    # It allows that where the root is small, and not elsewhere.
+    assert normal.near(np.array([5e-4], np.float32), np.array([0], np.float32)).all()
+    assert not normal.near(np.array([1 + 1e-5], np.float32), np.array([1], np.float32)).any()
+
+
+@zg.kernel
+def in_turns(x_ptr, total_ptr, alone_ptr, lock_ptr, LOCKED: zg.constexpr):
+    if LOCKED:
+        while zg.atomic_cas(lock_ptr, 0, 1) == 1:
+            pass
+    zg.store(total_ptr, zg.load(total_ptr) + zg.load(x_ptr + zg.program_id(0)))
+    zg.store(alone_ptr + zg.program_id(0), zg.load(x_ptr + zg.program_id(0)))
+    if LOCKED:
+        zg.debug_barrier()
+        zg.atomic_xchg(lock_ptr, 0)
+
+
+def test_programs_that_take_turns():
+    """Which of them adds first is not known; without a lock only one can be meant."""
+    types = [POINTER] * 3 + [zg.ptr(zg.i32)]
+    assert bounds(in_turns.triton(*types, False)) == {}
+    found = bounds(in_turns.triton(*types, True))
+    assert list(found) == [1] and found[1].summed and 0 < found[1].relative < 1e-5
+
+
 def test_what_is_near():
     x = np.array([1.0, 0.0, np.nan, np.inf, -np.inf, 1e30], np.float32)
     assert Bound(1e-6).near(x, x).all()
