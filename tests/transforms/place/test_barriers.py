@@ -178,6 +178,99 @@ def test_copies_that_are_waited_for() -> None:
     assert [h.missing for h in hazards(kernel(early))] == ["wait"]
 
 
+# The copy engine.
+
+ACC = 'tensor<x64, x64, f32, "1 512 8 16 32 | 2 4 64 128 256 | 1024 2048">'
+PART = 'tensor<x64, x64, f16, "1 2 4 512 1024 | 8 16 32 64 128 | 256 2048">'
+PHASES = 'shared<x1, i64, "">'
+NUMBERS = f"""%zero : i32 = arith.constant @0; %one : i32 = arith.constant @1; %yes : i1 = arith.constant @true;
+    %z : {ACC} = arith.constant @0.0; %v : {PART} = arith.constant @1.0;"""
+PHASE = f"%m : {PHASES} = gpu.local_alloc; gpu.mbarrier_init %m @arrivals=1;"
+BLOCK = f"{NUMBERS} %a : {HALF} = gpu.local_alloc;"
+MADE = f"{BLOCK} {PHASE} gpu.barrier;"
+FETCH = "gpu.mbarrier_expect %m %yes @bytes=8192; gpu.tma_load %t %a %m %yes %zero %zero;"
+WAIT = "gpu.mbarrier_wait %m %zero;"
+
+
+def engine_kernel(lines: str) -> gpu.Module:
+    text = f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
+        tt.func @"f" (%t : descriptor<x64, x64, f16>, %n : i32)void -> {{
+            {lines}
+            tt.return;
+        }};
+        unreachable;
+    }};"""
+    model = allocate(parse(text))
+    assert isinstance(model, gpu.Module)
+    verify(model)
+    return model
+
+
+def missing(model: Op) -> set[tuple[str, type[Op], type[Op]]]:
+    return {(hazard.missing, type(hazard.first), type(hazard.second)) for hazard in hazards(model)}
+
+
+def test_a_fetch_is_waited_for_by_its_mbarrier() -> None:
+    read = f"%1 : {PART} = gpu.local_load %a;"
+    assert hazards(engine_kernel(f"{MADE} {FETCH} {WAIT} {read}")) == []
+    assert missing(engine_kernel(f"{MADE} {FETCH} gpu.barrier; {read}")) == {("wait", gpu.TmaLoad, gpu.LocalLoad)}
+    other = f"%o : {PHASES} = gpu.local_alloc; gpu.mbarrier_init %o @arrivals=1; gpu.barrier;"
+    wrong = engine_kernel(f"{MADE} {other} {FETCH} gpu.mbarrier_wait %o %zero; {read}")
+    assert missing(wrong) == {("wait", gpu.TmaLoad, gpu.LocalLoad)}
+
+
+@pytest.mark.parametrize(
+    ("waited", "wanted"),
+    [("%one", set[str]()), ("%zero", {"wait"}), ("", {"wait"})],
+)
+def test_a_fetch_of_one_of_several_buffers(waited: str, wanted: set[str]) -> None:
+    """Only the wait for the mbarrier of the same number is for the buffer that is read."""
+    both = HALF.replace("shared<", "shared<n2, ")
+    phases = PHASES.replace("shared<", "shared<n2, ")
+    lines = f"""%as : {both} = gpu.local_alloc; %ms : {phases} = gpu.local_alloc; gpu.mbarrier_init %ms @arrivals=1;
+        gpu.barrier; %a : {HALF} = gpu.local_view %as %one; %m : {PHASES} = gpu.local_view %ms %one; {FETCH}"""
+    if waited:
+        lines += f"%w : {PHASES} = gpu.local_view %ms {waited}; gpu.mbarrier_wait %w %zero;"
+    model = engine_kernel(f"{NUMBERS} {lines} %1 : {ACC} = gpu.wgmma %a %a %z; %2 : {ACC} = gpu.wgmma_wait %1 @0;")
+    assert {hazard.missing for hazard in hazards(model)} == wanted
+
+
+def test_mbarriers_are_made_before_a_barrier() -> None:
+    """Another thread must not look at one before, nor store where one was before it has been forgotten."""
+    early = f"{BLOCK} {PHASE}"
+    assert missing(engine_kernel(f"{early} {WAIT}")) == {("barrier", gpu.MbarrierInit, gpu.MbarrierWait)}
+    placed_exactly(engine_kernel(f"{early} {WAIT} gpu.mbarrier_inval %m;"), 2)
+
+
+def test_a_product_is_over_before_a_fetch_into_its_operand() -> None:
+    """For all threads: a barrier between the wait and the fetch, in every round."""
+    product = f"{WAIT} %1 : {ACC} = gpu.wgmma %a %a %z; %2 : {ACC} = gpu.wgmma_wait %1 @0;"
+    lines = f"{MADE} {FETCH} scf.for %zero %n %one (%i : i32)void -> {{ {product} {FETCH} scf.yield; }}; {WAIT}"
+    model = engine_kernel(lines)
+    assert missing(model) == {("barrier", gpu.Wgmma, gpu.TmaLoad)}
+    made = insert_barriers(model)
+    assert hazards(made) == [] and sum(isinstance(op, gpu.Barrier) for op in made.walk()) == 2
+    late = engine_kernel(lines.replace("gpu.wgmma_wait %1 @0;", "gpu.wgmma_wait %1 @1;"))
+    assert ("wait", gpu.Wgmma, gpu.TmaLoad) in missing(late)
+
+
+def test_a_store_by_the_engine() -> None:
+    """A fence and a barrier before it; a wait and a barrier before its buffer is written again."""
+    store = "gpu.local_store %a %v; gpu.tma_store %t %a %zero %zero; gpu.tma_store_wait @0;"
+    placed_exactly(engine_kernel(f"{BLOCK} {store}"), 1, 1)
+    placed_exactly(engine_kernel(f"{BLOCK} {store} {store}"), 3, 2)
+    placed_exactly(engine_kernel(f"{BLOCK} scf.for %zero %n %one (%i : i32)void -> {{ {store} scf.yield; }};"), 2, 1)
+    without_wait = f"{BLOCK} {store} {store}".replace("gpu.tma_store_wait @0;", "", 1)
+    made = insert_barriers(engine_kernel(without_wait))
+    assert missing(made) == {("wait", gpu.TmaStore, gpu.LocalStore)}
+
+
+def test_what_threads_have_written_is_fenced_before_a_fetch() -> None:
+    """Else the engine's bytes could be overwritten by what came before them. The barrier is for the mbarrier, too."""
+    lines = f"{BLOCK} {PHASE} gpu.local_store %a %v; {FETCH} {WAIT} %1 : {PART} = gpu.local_load %a;"
+    placed_exactly(engine_kernel(lines), 1, 1)
+
+
 # Generated programs, run along random paths by a judge that knows only which thread touches which byte.
 
 
