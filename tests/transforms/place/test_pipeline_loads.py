@@ -20,6 +20,7 @@ from ziggurat.backend.ptx.simulate import SimulationError, simulate
 from ziggurat.codemodel.dialects import gpu, scf, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.transform import DROP, transform
+from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.pipeline import PlaceOptions, place
@@ -264,6 +265,53 @@ def test_what_is_left_alone(kernel: Any) -> None:
     """A loop that writes memory; loads with values for false masks, or with other uses."""
     module = placed(kernel.triton(F16, F16, F32, zg.i32, 32), "sm_80", 4, 3)
     assert not kinds(module, gpu.AsyncCopy)
+
+
+# The copy engine. What its loops compute is tested with the emission (tests/backend/ptx/test_tma.py).
+
+
+@zg.kernel
+def two_loops(a_desc, b_desc, c_desc, middle, last, N: zg.constexpr):
+    """One sum by two loops in sequence."""
+    total = zg.zeros((N, N), zg.f32)
+    for at in range(0, middle, N):
+        total = zg.dot(a_desc.load((0, at)), b_desc.load((at, 0)), total)
+    for at in range(middle, last, N):
+        total = zg.dot(a_desc.load((0, at)), b_desc.load((at, 0)), total)
+    c_desc.store((0, 0), zg.cast(total, zg.f16))
+
+
+@pytest.mark.parametrize(("n", "stages", "wanted"), [(64, 2, 2), (64, 4, 4), (128, 3, 3), (128, 8, 3)])
+def test_loops_in_sequence_have_the_same_memory(n: int, stages: int, wanted: int) -> None:
+    """As many buffers for each loop as if it were alone; mbarriers are made and forgotten by each."""
+    block = zg.descriptor((n, n), zg.f16)
+    module = placed(two_loops.triton(block, block, block, zg.i32, zg.i32, n), "sm_90a", 4, stages)
+    verify(module)
+    assert hazards(module) == []
+    loops = kinds(module, scf.For)
+    assert len(loops) == 2 and all(len(kinds(loop, gpu.TmaLoad)) == 2 for loop in loops)
+    assert len(kinds(module, gpu.TmaLoad)) == 2 * 2 * wanted
+    assert len(kinds(module, gpu.MbarrierInit)) == len(kinds(module, gpu.MbarrierInval)) == 2
+    # The second loop's mbarriers may not lie where the first's are still in use, but the blocks are in one place.
+    assert wanted * 2 * 2 * n * n <= module.shared <= wanted * 2 * 2 * n * n + 1024
+
+
+@pytest.mark.parametrize(("stages", "wanted"), [(2, 2), (3, 3), (6, 6)])
+def test_one_mbarrier_for_each_stage(stages: int, wanted: int) -> None:
+    """The bytes that it counts are those of both blocks; who waits carries its number and its phase."""
+    block = zg.descriptor((64, 64), zg.f16)
+    module = placed(two_loops.triton(block, block, block, zg.i32, zg.i32, 64), "sm_90a", 4, stages)
+    for op in kinds(module, gpu.MbarrierInit):
+        assert isinstance(op, gpu.MbarrierInit)
+        assert isinstance(op.buffer.type, SharedType) and op.buffer.type.count == wanted and op.arrivals == 1
+    for op in kinds(module, gpu.MbarrierExpect):
+        assert isinstance(op, gpu.MbarrierExpect) and op.bytes == 2 * 64 * 64 * 2
+    for loop in kinds(module, scf.For):
+        # One barrier a round, between the product of the round before and the fetch into its buffers.
+        assert len(kinds(loop, gpu.Barrier)) == len(kinds(loop, gpu.MbarrierWait)) == 1
+        assert not kinds(loop, gpu.FenceAsync) and not kinds(loop, gpu.LocalStore)
+        waits = kinds(loop, gpu.WgmmaWait)
+        assert [op.pending for op in waits if isinstance(op, gpu.WgmmaWait)] == [1]
 
 
 @pytest.mark.parametrize(
