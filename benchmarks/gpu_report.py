@@ -1,6 +1,7 @@
 """The tests and benchmarks that need a GPU, run in one go, and their results in one JSON file.
 
-    benchmarks/on_device.sh python3 benchmarks/gpu_report.py report.json [--only NAME] [--skip-tests] [-- options]
+    benchmarks/on_device.sh python3 benchmarks/gpu_report.py report.json [--only NAME] [--also sanitizer]
+        [--skip-tests] [-- options]
 
 Each benchmark is a script that prints one JSON object as its last line; its exit status tells whether a bar was missed.
 The report holds the card, the driver, the versions, the date, and what came out. The status is that of the worst part.
@@ -28,6 +29,8 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "kernels": ("gpu_kernels.py",),
     "compile": ("gpu_compile.py",),
 }
+# What is run only where it is named.
+OPTIONAL: dict[str, tuple[str, ...]] = {"sanitizer": ("sanitize.py",)}
 PACKAGES = ("numpy", "attrs", "ml_dtypes", "llvmlite", "cuda-bindings", "torch", "triton", "cupy-cuda13x")
 # Longest time of one part, in seconds: the device machine gives a command ten minutes.
 LIMIT = 300
@@ -37,7 +40,8 @@ def main() -> int:
     """Run what is asked for and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="where the report goes")
-    parser.add_argument("--only", action="append", choices=BENCHMARKS, help="run these benchmarks alone")
+    parser.add_argument("--only", action="append", choices={**BENCHMARKS, **OPTIONAL}, help="run these alone")
+    parser.add_argument("--also", action="append", choices=OPTIONAL, default=[], help="run these as well")
     parser.add_argument("--skip-tests", action="store_true")
     parser.add_argument("pytest", nargs="*", help="options for pytest, after --")
     options = parser.parse_args()
@@ -46,8 +50,8 @@ def main() -> int:
         report["tests"] = tests(options.pytest)
         save(options.path, report)
     report["benchmarks"] = {}
-    for name in options.only or BENCHMARKS:
-        report["benchmarks"][name] = benchmark(BENCHMARKS[name])
+    for name in [*(options.only or BENCHMARKS), *options.also]:
+        report["benchmarks"][name] = benchmark({**BENCHMARKS, **OPTIONAL}[name])
         save(options.path, report)  # After each part: what comes later may be cut off.
     return summarise(report)
 
