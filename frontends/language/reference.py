@@ -102,6 +102,7 @@ where the document is silent:
 | `a = e`, `a, b = e`, `a += e` | assignment; a variable keeps its type for its whole life |
 | `for i in range(…)` | counted at run time; also `zg.range` with options, and `zg.static_range`, which is unrolled |
 | `for x in (1, 2)`, `for a, b in PAIRS` | over the items of a tuple, unrolled; a constant item stays one |
+| `(a, b)`, `[a, b]` | a tuple; a list is one as well, and does not change |
 | `while c` | as long as a scalar condition holds |
 | `if c: … elif d: … else: …` | on a scalar condition; of a constant one, only the branch taken is looked at |
 | `a if c else b`, `a and b`, `a or b`, `not a`, `a < b < c` | on scalars; what a constant rules out is not looked at |

@@ -195,7 +195,8 @@ class Expressions:
             return self.outside(value, node)
         return self.add(py.Attribute(self.expression(node.value), node.attr), node)
 
-    def pack(self, node: ast.Tuple) -> Value:
+    def pack(self, node: ast.Tuple | ast.List) -> Value:
+        """A tuple. A list's display is one as well: nothing in a kernel can change it."""
         return self.add(py.Pack(tuple([self.expression(item) for item in node.elts])), node)
 
     def subscript(self, node: ast.Subscript) -> Value:
@@ -373,6 +374,7 @@ class Expressions:
         ast.Constant: literal,
         ast.Attribute: attribute,
         ast.Tuple: pack,
+        ast.List: pack,
         ast.Subscript: subscript,
         ast.UnaryOp: unary,
         ast.BinOp: binary,

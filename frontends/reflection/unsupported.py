@@ -42,7 +42,6 @@ CONSTRUCTS: dict[str, tuple[str, str]] = {
     "Lambda": ("lambda", _FUNCTION),
     "Dict": ("a dictionary", "use variables, or a tuple"),
     "Set": ("a set", _TUPLE),
-    "List": ("a list", _TUPLE),
     "ListComp": ("a comprehension", _LOOP),
     "SetComp": ("a comprehension", _LOOP),
     "DictComp": ("a comprehension", _LOOP),

@@ -34,6 +34,7 @@ from ziggurat.transforms.attribution.function_name import FunctionName, function
 from ziggurat.transforms.attribution.lattice import (
     ERROR,
     ErrorType,
+    components,
     join,
 )
 from ziggurat.transforms.attribution.promotion import (
@@ -123,7 +124,8 @@ class Calls(Expressions):
             if isinstance(receiver, PtrType) and name in ("load", "store"):
                 hint += "; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)"
             raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
-        raise KernelTypeError(f"{describe(receiver)} has no method '{name}'")
+        hint = "tuples and lists in a kernel do not change: make another" if components(receiver) is not None else None
+        raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
 
     def language_call(self, op: py.Invoke, name: str) -> Type:
         signature = SIGNATURES[name]

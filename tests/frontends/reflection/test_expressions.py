@@ -42,6 +42,12 @@ def test_literals(lines, literal, text):
     assert lines(f"a = {literal}")[0] == f"%6 : object = constant @{text};"
 
 
+@pytest.mark.parametrize("suite", ["return x.load({})", "a, b = {}", "for i in {}:\n    pass", "a = {}[0]"])
+def test_a_display_of_a_list_is_that_of_a_tuple(lines, suite):
+    assert lines(suite.format("[x, [n, 3]]")) == lines(suite.format("(x, (n, 3))"))
+    assert lines(suite.format("[]")) == lines(suite.format("()"))
+
+
 def test_tuple_attribute_and_subscript(lines):
     assert lines("return (x.shape[0], ())") == [
         "%6 : object = var.load %3;",

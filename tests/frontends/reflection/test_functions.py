@@ -127,7 +127,7 @@ def test_all_errors_are_reported_in_the_order_of_the_source():
         for i in range(n):
             if also_undefined:  # noqa: F821
                 break
-            z = [y]
+            z = {y}
         return z + y @ x
 
     with pytest.raises(KernelErrors) as caught:
@@ -137,7 +137,7 @@ def test_all_errors_are_reported_in_the_order_of_the_source():
         "name 'undefined_name' is not defined",
         "name 'also_undefined' is not defined",
         "a kernel cannot use break",
-        "a kernel cannot use a list",
+        "a kernel cannot use a set",
         "a kernel cannot use the operator @",
     ]
     lines = [error.location.line for error in caught.value.errors]

@@ -108,11 +108,11 @@ def test_errors_in_heads_and_suites_are_all_found(fail):
                 a = bad3
                 b = a
         if bad4 and x:
-            b = [1]
+            b = {1}
         return b
         """
     )
-    assert [f.marked for f in failures] == ["bad1", "bad2", "bad3", "bad4", "[1]"]
+    assert [f.marked for f in failures] == ["bad1", "bad2", "bad3", "bad4", "{1}"]
 
 
 names = st.sampled_from(["x", "y", "n", "a", "b", "i", "j"])

@@ -202,7 +202,7 @@ def outer(a):
 @zg.function
 def broken(a):
     b = zg.add(a, something)
-    return [b]
+    return {b}
 
 """
 
@@ -238,9 +238,9 @@ def test_errors_in_the_source_of_a_helper_say_where_it_is_called(error_of: Calla
         "  at helpers.py:16:9\n"
         "        a = broken(n)\n"
         "            ^^^^^^^^^\n\n"
-        "a kernel cannot use a list\n"
+        "a kernel cannot use a set\n"
         "  at helpers.py:12:12\n"
-        "        return [b]\n"
+        "        return {b}\n"
         "               ^^^\n"
         "  called from\n"
         "  at helpers.py:16:9\n"
