@@ -14,8 +14,9 @@ Reshaping does not change a layout; transposing permutes the bits of its bases; 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import attrs
@@ -72,6 +73,25 @@ def inverted(bases: Sequence[int]) -> tuple[int, ...]:
     if any(image != 1 << bit for bit, (image, _) in enumerate(rows)):
         raise ValueError(f"not a basis: {list(bases)}")
     return tuple(source for _, source in rows)
+
+
+def composed(outer: Sequence[int], inner: Sequence[int]) -> tuple[int, ...]:
+    """The bases of the map that applies `inner` first, then `outer`."""
+    return tuple(combine(outer, basis) for basis in inner)
+
+
+def product(inner: Sequence[int], outer: Sequence[int], bits: int) -> tuple[int, ...]:
+    """The bases of two maps side by side: the low inputs go by `inner` to the low `bits` bits, the others by `outer`
+    to those above. It is a tile, and where the tiles are."""
+    return (*inner, *(basis << bits for basis in outer))
+
+
+def divided(whole: Sequence[int], inner: Sequence[int], bits: int) -> tuple[int, ...] | None:
+    """The `outer` of which `whole` is the product with `inner`; None where there is none."""
+    rest = whole[len(inner) :]
+    if tuple(whole[: len(inner)]) != tuple(inner) or any(basis & ((1 << bits) - 1) for basis in rest):
+        return None
+    return tuple(basis >> bits for basis in rest) if all(basis < 1 << bits for basis in inner) else None
 
 
 @attrs.frozen(cache_hash=True)
@@ -206,14 +226,40 @@ class Layout:
         return 1 << count
 
     def picture(self, shape: Sequence[int]) -> str:
-        """Who holds what, as a table: `w0 l3 r1` for each element of a tensor of one or two axes."""
-        rows, columns = (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
-        cells = [
-            ["w{2} l{1} r{0}".format(*self.locate(i * columns + j, rows * columns)) for j in range(columns)]
-            for i in range(rows)
-        ]
-        width = max(len(cell) for row in cells for cell in row)
-        return "\n".join("  ".join(cell.ljust(width) for cell in row).rstrip() for row in cells)
+        """Who holds what, as a table: `w0 l3 r1` for each element of a tensor. Of more than two axes, a table for each
+        index of the others. Of copies it is the one with the lowest numbers."""
+        tables: list[str] = []
+        for index, rows in self._tables(shape):
+            cells = [["w{2} l{1} r{0}".format(*place) for place in row] for row in rows]
+            width = max(len(cell) for row in cells for cell in row)
+            lines = ["  ".join(cell.ljust(width) for cell in row).rstrip() for row in cells]
+            tables.append("\n".join([f"[{', '.join(map(str, index))}, :, :]", *lines] if index else lines))
+        return "\n".join(tables)
+
+    def html(self, shape: Sequence[int]) -> str:
+        """The picture in HTML, each warp in a colour of its own; for notebooks."""
+        parts: list[str] = []
+        for index, rows in self._tables(shape):
+            caption = f"<caption>[{', '.join(map(str, index))}, :, :]</caption>" if index else ""
+            body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+            parts.append(f"<table>{caption}{body}</table>")
+        return "".join(parts)
+
+    def _tables(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], list[list[tuple[int, int, int]]]]]:
+        """For each index of all axes but two, the places of the elements by row and column."""
+        rows, columns = (1, 1, *shape)[-2:]
+        inverse = self.inverse(math.prod(shape))
+
+        def place(element: int) -> tuple[int, int, int]:
+            found = (0, 0, 0)
+            for bit, (register, lane, warp) in enumerate(inverse):
+                if element >> bit & 1:
+                    found = found[0] ^ register, found[1] ^ lane, found[2] ^ warp
+            return found
+
+        for number, index in enumerate(itertools.product(*map(range, shape[:-2]))):
+            first = number * rows * columns
+            yield index, [[place(first + i * columns + j) for j in range(columns)] for i in range(rows)]
 
     def __str__(self) -> str:
         return " | ".join(" ".join(map(str, bases)) for bases in (self.registers, self.lanes, self.warps))
@@ -254,6 +300,13 @@ def moved(source: Layout, target: Layout, numel: int) -> tuple[int, ...] | None:
             return None
         result.append(register)
     return tuple(result)
+
+
+def _cell(place: tuple[int, int, int]) -> str:
+    """A cell of a table in HTML."""
+    register, lane, warp = place
+    # Neighbours in number lie far apart on the circle of colours.
+    return f'<td style="background: hsl({warp * 137 % 360} 70% 85%)">w{warp} l{lane} r{register}</td>'
 
 
 def parse_layout(text: str) -> Layout:

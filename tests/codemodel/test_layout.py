@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -14,10 +15,13 @@ from ziggurat.codemodel.layout import (
     bits_of,
     blocked,
     combine,
+    composed,
+    divided,
     independent,
     inverted,
     moved,
     parse_layout,
+    product,
     replicated,
 )  # fmt: skip
 
@@ -113,6 +117,45 @@ def test_the_inverse_of_a_basis(bases, mixes):
         inverted([*bases[:4], 0])
 
 
+MAPS = st.lists(st.integers(0, 63), max_size=6)
+
+
+@given(MAPS, st.lists(st.integers(0, 63), min_size=6, max_size=6), st.integers(0, 63))
+def test_one_map_after_another(inner, outer, at):
+    assert combine(composed(outer, inner), at) == combine(outer, combine(inner, at))
+    assert composed([1, 2, 4, 8, 16, 32], inner) == tuple(inner) == composed(inner, [1 << i for i in range(len(inner))])
+
+
+@settings(max_examples=15)
+@given(layouts())
+def test_a_basis_after_its_inverse_changes_nothing(layout: Layout):
+    bases = [basis for basis in layout.bases if basis]
+    assert composed(bases, inverted(bases)) == composed(inverted(bases), bases) == tuple(1 << bit for bit in range(8))
+
+
+@given(MAPS, MAPS, st.integers(0, 2**12 - 1))
+def test_a_tile_and_where_the_tiles_are(inner, outer, at):
+    whole = product(inner, outer, 6)
+    low, high = at & ((1 << len(inner)) - 1), at >> len(inner) & ((1 << len(outer)) - 1)
+    assert combine(whole, low | high << len(inner)) == combine(inner, low) | combine(outer, high) << 6
+    assert divided(whole, inner, 6) == tuple(outer)
+
+
+@given(MAPS, MAPS, st.integers(0, 6))
+def test_what_is_divided_is_the_product(whole, inner, bits):
+    outer = divided(whole, inner, bits)
+    if outer is not None:
+        assert product(inner, outer, bits) == tuple(whole)
+
+
+def test_what_cannot_be_divided():
+    assert divided([1, 2, 4], [1, 2], 2) == (1,)
+    assert divided([1, 2, 5], [1, 2], 2) is None, "the tiles overlap"
+    assert divided([2, 1, 4], [1, 2], 2) is None, "another tile"
+    assert divided([1, 4, 8], [1, 4], 2) is None, "the tile is larger"
+    assert divided([1], [1, 2], 2) is None, "there is less than a tile"
+
+
 SHAPE = (4, 8, 8)
 NUMBERS = np.arange(256).reshape(SHAPE)
 
@@ -173,3 +216,20 @@ def test_a_layout_has_five_lane_bits_and_independent_bases():
 
 def test_a_picture():
     assert blocked((2, 2), (1, 0), 2, 1).picture((2, 2)) == "w0 l0 r0  w0 l0 r1\nw0 l1 r0  w0 l1 r1"
+    assert blocked((2,), (0,), 1, 1).picture((2,)) == "w0 l0 r0  w0 l1 r0"
+    assert replicated(1, 1).picture(()) == "w0 l0 r0"
+    assert replicated(4, 1).picture((2, 1, 2)) == "[0, :, :]\nw0 l0 r0  w0 l0 r1\n[1, :, :]\nw0 l0 r2  w0 l0 r3"
+
+
+@settings(max_examples=15)
+@given(layouts(), st.sampled_from([(256,), (16, 16), (4, 8, 8), (1, 2, 4, 32)]))
+def test_a_picture_says_who_holds_what(layout: Layout, shape):
+    lines = [line for line in layout.picture(shape).splitlines() if "[" not in line]
+    cells = [cell for line in lines for cell in line.split("  ") if cell]
+    for element, cell in enumerate(cells):
+        warp, lane, register = (int(word[1:]) for word in cell.split())
+        assert layout.element(register, lane, warp) == element
+    assert element == 255
+    html = layout.html(shape)
+    assert [cell.strip() for cell in cells] == re.findall(r"<td[^>]*>([^<]*)</td>", html)
+    assert len(set(re.findall("hsl[^)]*", html))) == 1 << sum(map(bool, layout.warps))
