@@ -1,0 +1,89 @@
+"""Which unit computes a product, and what of the model it becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.layout import blocked
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.targets import TARGETS
+from ziggurat.transforms.place.dots import anchors, place_dots, way_of
+
+
+def model(element: str, shape: tuple[int, int, int], target: str, num_warps: int, sum_: str = "f32") -> gpu.Module:
+    """A product of two tensors, all three in coalesced layouts."""
+    m, n, k = shape
+
+    def tensor(rows: int, columns: int, kind: str) -> str:
+        return f'tensor<x{rows}, x{columns}, {kind}, "{blocked((rows, columns), (1, 0), 2, num_warps)}">'
+
+    a, b, c = tensor(m, k, element), tensor(k, n, element), tensor(m, n, sum_)
+    made = zg.parse(f"""gpu.module @target="{target}" @num_warps={num_warps} ()void -> {{
+        tt.func @"f" (%a : {a}, %b : {b}, %c : {c}, %p : tensor<x{m}, x{n}, ptr<{sum_}>, "{
+        blocked((m, n), (1, 0), 2, num_warps)
+    }">)void -> {{
+            %d : {c} = tt.dot %a %b %c;
+            tt.store %p %d;
+            tt.return;
+        }};
+        unreachable;
+    }};""")
+    zg.verify(made)
+    assert isinstance(made, gpu.Module)
+    return made
+
+
+def the_dot(made: Op) -> tt.Dot:
+    (dot,) = [op for op in made.walk() if isinstance(op, tt.Dot)]
+    return dot
+
+
+def names(made: Op) -> list[str]:
+    return [op.NAME for op in made.bodies[0].entry.ops[0].bodies[0].entry.ops]
+
+
+CASES = [
+    ("f16", (64, 32, 32), "sm_90a", 4, "wgmma"),
+    ("bf16", (128, 64, 32), "sm_90a", 8, "wgmma"),
+    ("f16", (64, 32, 32), "sm_90a", 1, "mma"),  # Less than a warpgroup.
+    ("f16", (32, 32, 32), "sm_90a", 4, "mma"),  # Too few rows.
+    ("f16", (64, 32, 32), "sm_90", 4, "mma"),  # wgmma is of sm_90a alone.
+    ("f16", (64, 32, 32), "sm_100a", 4, "mma"),
+    ("f16", (64, 32, 32), "sm_80", 4, "mma"),
+    ("f64", (16, 16, 16), "sm_80", 1, "mma"),
+    ("f16", (8, 8, 8), "sm_90a", 4, "fma"),
+    ("f32", (4, 4, 4), "sm_80", 1, "fma"),
+]
+
+
+@pytest.mark.parametrize(("element", "shape", "target", "num_warps", "kind"), CASES)
+def test_before_and_after(element, shape, target, num_warps, kind):
+    sum_ = "f64" if element == "f64" else "f32"
+    before = model(element, shape, target, num_warps, sum_)
+    way = way_of(the_dot(before), target, num_warps)
+    assert way.kind == kind and way.layout.covers(shape[0] * shape[1])
+    assert anchors(before, target, num_warps)(the_dot(before)) == way.layout
+    after = place_dots(before)
+    zg.verify(after)
+    found = names(after)
+    assert names(before) == ["tt.dot", "tt.store", "tt.return"] and found[-2:] == ["tt.store", "tt.return"]
+    if kind == "wgmma":
+        assert found.count("gpu.local_alloc") == found.count("gpu.local_store") == 2 and "tt.dot" not in found
+        assert found.index("gpu.fence_async") < found.index("gpu.wgmma") < found.index("gpu.wgmma_wait")
+    elif kind == "fma":
+        assert "gpu.dot_fma" in found and "tt.dot" not in found
+    elif element == "f64":
+        assert the_dot(after).a.type != the_dot(before).a.type, "its operands are fragments"
+    else:
+        assert found.count("gpu.local_store") == 2 and "gpu.mma" in found and "tt.dot" not in found
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_factors_of_8_bits(target):
+    """Since sm_89 there are products of them; before, they are multiplied as f16."""
+    made = model("f8e4m3", (64, 32, 64), target, 4)
+    way = way_of(the_dot(made), target, 4)
+    assert str(way.element) == ("f16" if target in ("sm_80", "sm_86", "sm_87") else "f8e4m3")
+    zg.verify(place_dots(made))

@@ -1,0 +1,121 @@
+"""Before and after each step: small kernels as they come to it and as they leave it, as golden files.
+
+`golden/steps/KERNEL.STEP.txt` is the model that a step of `PLACE` leaves, where it is another than it came to
+(`dce_2` where `dce` comes for the second time); what it came to is the file of the step before. So what a step does to
+a kernel is the difference of two files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.op import Op
+from ziggurat.transforms.place.pipeline import PLACE, PlaceOptions, place
+
+F16, F32 = zg.divisible(zg.ptr(zg.f16), 16), zg.divisible(zg.ptr(zg.f32), 16)
+N = zg.divisible(zg.i32, 16)
+
+
+@zg.function
+def squared(x):
+    return zg.mul(x, x)
+
+
+@zg.kernel
+def transposed_sums(x, y, sums, ROWS: zg.constexpr, COLUMNS: zg.constexpr):
+    """A call, a conversion, a reduction over warps, and buffers that follow each other."""
+    rows, columns = zg.arange(0, ROWS), zg.arange(0, COLUMNS)
+    at = zg.add(zg.mul(zg.expand(rows, 1), COLUMNS), zg.expand(columns, 0))
+    v = squared(zg.load(zg.add(x, at)))
+    turned = zg.add(zg.mul(zg.expand(columns, 1), ROWS), zg.expand(rows, 0))
+    zg.store(zg.add(y, turned), zg.trans(v))
+    zg.store(zg.add(sums, columns), zg.sum(v, axis=0))
+
+
+@zg.kernel
+def products(a, b, c, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    """A loop with a product that is added up, through pointers."""
+    rows, columns, steps = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, N), 0), zg.arange(0, K)
+    a_at = zg.add(a, zg.add(zg.mul(rows, k), zg.expand(steps, 0)))
+    b_at = zg.add(b, zg.add(zg.mul(zg.expand(steps, 1), N), columns))
+    total = zg.zeros((M, N), zg.f32)
+    for _ in range(0, k, K):
+        total = zg.add(total, zg.dot(zg.load(a_at), zg.load(b_at)))
+        a_at = zg.add(a_at, K)
+        b_at = zg.add(b_at, K * N)
+    zg.store(zg.add(c, zg.add(zg.mul(rows, N), columns)), total)
+
+
+@zg.kernel
+def by_descriptors(a, b, c, k, ACROSS: zg.constexpr, DEPTH: zg.constexpr):
+    """The same through descriptors: two that the kernel was given, one that it makes."""
+    total = zg.zeros((64, ACROSS), zg.f32)
+    for at in range(0, k, DEPTH):
+        total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
+    out = zg.make_tensor_descriptor(c, (64, ACROSS), (ACROSS, 1), (64, ACROSS))
+    out.store((0, 0), zg.cast(total, zg.f16))
+
+
+# Kernel, types, target, warps; and the steps that have to do something to it.
+A, B = zg.descriptor((64, 64), zg.f16), zg.descriptor((64, 64), zg.f16)
+KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
+    "transposed_sums": (
+        transposed_sums,
+        [F32, F32, F32, 16, 32],
+        "sm_80",
+        2,
+        {"prepare", "assign", "lower", "allocate", "barriers"},
+    ),
+    "products_by_wgmma": (
+        products,
+        [F16, F16, F32, N, 64, 64, 32],
+        "sm_90a",
+        4,
+        {"prepare", "assign", "dots", "pipeline_loads", "allocate", "barriers"},
+    ),
+    "products_by_mma": (
+        products,
+        [F16, F16, F32, N, 16, 16, 16],
+        "sm_80",
+        1,
+        {"prepare", "assign", "dots", "pipeline_loads", "allocate", "barriers"},
+    ),
+    "products_by_fma": (products, [F32, F32, F32, N, 4, 4, 4], "sm_80", 1, {"prepare", "assign", "dots"}),
+    "by_descriptors": (
+        by_descriptors,
+        [A, B, F16, N, 64, 64],
+        "sm_90a",
+        4,
+        {"descriptors", "assign", "dots", "pipeline_loads", "allocate"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_what_each_step_does(name: str, golden: Any) -> None:
+    kernel, types, target, num_warps, needed = KERNELS[name]
+    model = kernel.triton(*types)
+    golden(f"steps/{name}.triton", model)
+    before: Op = model
+    come: list[str] = []
+    changing = ["triton"]
+
+    def watch(step: str, after: Op) -> None:
+        nonlocal before
+        come.append(step)
+        zg.verify(after)
+        if after != before:
+            count = come.count(step)
+            changing.append(step if count == 1 else f"{step}_{count}")
+            golden(f"steps/{name}.{changing[-1]}", after)
+        before = after
+
+    place(model, PlaceOptions(target, num_warps, num_stages=2), watch)
+    assert come == [step for step, _ in PLACE]
+    assert needed <= set(changing), f"nothing is done by {sorted(needed - set(changing))}"
+    files = Path(__file__).parent.glob(f"golden/steps/{name}.*.txt")
+    assert {file.name.split(".")[1] for file in files} == set(changing), "a golden file of a step that does nothing"
