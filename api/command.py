@@ -18,6 +18,8 @@ from ziggurat.codemodel.text.writer import to_text
 from ziggurat.kernels import Kernel
 
 STAGES = ("python", "triton", "gpu", "llvm", "ptx", "sass", "mlir")
+_HTML = ("python", "triton", "gpu")
+_LOCATIONS = (*_HTML, "mlir")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _show(options: argparse.Namespace) -> str:
+    _check_forms(options)
     kernel = _find(options.kernel)
     arguments = parse_values(options.types, "argument types")
     if options.stage == "python" and options.attributed:
@@ -72,8 +75,19 @@ def _show(options: argparse.Namespace) -> str:
     if options.stage == "mlir":
         from ziggurat.backend.mlir import to_mlir
 
-        return to_mlir(model) + "\n"
+        return to_mlir(model, locations=options.locations) + "\n"
     return to_html(model) + "\n" if options.html else to_text(model, locations=options.locations)
+
+
+def _check_forms(options: argparse.Namespace) -> None:
+    """Raises `LaunchError` for a form that the stage cannot be printed in."""
+    if options.attributed and (options.stage != "python" or options.html or options.locations):
+        raise LaunchError("--types is of the Python model alone, as text", hint="write --stage python --types")
+    for form, stages in (("html", _HTML), ("locations", _LOCATIONS)):
+        if getattr(options, form) and options.stage not in stages:
+            raise LaunchError(f"--{form} is of the stages {', '.join(stages)}; {options.stage} has none")
+    if options.html and options.locations:
+        raise LaunchError("--html shows no locations", hint="leave out one of --html and --locations")
 
 
 def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> str:
@@ -106,6 +120,8 @@ def _choices(options: argparse.Namespace) -> str:
     from ziggurat.backend.cuda.records import Records
 
     records = Records()
+    if options.file is not None and options.what in ("list", "clear"):
+        raise LaunchError(f"choices {options.what} takes no file; got '{options.file}'")
     if options.what == "clear":
         return f"removed {records.clear()} choice(s) from {records.directory}\n"
     if options.what != "list":

@@ -30,6 +30,7 @@ def file(tmp_path):
         (["ptr<f32>, i32, 64", "--stage", "mlir"], ["tt.func public", "tensor<64xf32>"]),
         (["ptr<f32>, i32, 64", "--locations"], ["@loc=", "kernels.py"]),
         (["ptr<f32>, i32, 64", "--stage", "python", "--types"], ["-> tensor<x64, i32>", "-> constant<i32, c64>"]),
+        (["ptr<f32>, i32, 64", "--stage", "mlir", "--locations"], ["tt.func public", "loc(", "kernels.py"]),
         (["ptr<f32>, i32, 64", "--html"], ["<pre", "tt.make_range"]),
     ],
 )
@@ -45,6 +46,21 @@ def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
     shown = capsys.readouterr().err
     assert shown.startswith("LaunchError: 'add_one' needs 'B'")
     assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--types"], "--types is of the Python model alone, as text\n  hint: write --stage python --types"),
+        (["--stage", "python", "--types", "--html"], "--types is of the Python model alone"),
+        (["--stage", "ptx", "--html"], "--html is of the stages python, triton, gpu; ptx has none"),
+        (["--stage", "llvm", "--locations"], "--locations is of the stages python, triton, gpu, mlir; llvm has none"),
+        (["--html", "--locations"], "--html shows no locations"),
+    ],
+)
+def test_options_that_a_stage_does_not_have_are_not_passed_over(file, capsys, options, words):
+    assert main(["show", file, "ptr<f32>, i32, 64", *options]) == 1
+    assert words in capsys.readouterr().err
 
 
 def test_docs(capsys):
@@ -97,3 +113,5 @@ def test_choices_of_tuning_are_listed_shared_and_cleared(tmp_path, monkeypatch, 
         assert words in capsys.readouterr().out
     assert main(["choices", "import"]) == 1
     assert "a file is missing" in capsys.readouterr().err
+    assert main(["choices", "clear", file]) == 1
+    assert "choices clear takes no file" in capsys.readouterr().err

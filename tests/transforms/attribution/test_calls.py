@@ -107,7 +107,7 @@ ERRORS = {
     "print(n)": ("print() is not for kernels", "zg.device_print or zg.static_print"),
     "t.sum()": ("tensor<x16, i32> has no method 'sum'", "call zg.sum(…) instead"),
     "t.frobnicate()": ("tensor<x16, i32> has no method 'frobnicate'", None),
-    "[n, 1].append(2)": ("the tuple (i32, 1) has no method 'append'", "tuples and lists in a kernel do not change: make another"),
+    "[n, 1].append(2)": ("the tuple (i32, 1) has no method 'append'", "tuples and lists in a kernel do not change"),
     "p.load((0,))": (
         "ptr<f32> has no method 'load'",
         "call zg.load(…) instead; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)",
