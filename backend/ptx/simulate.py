@@ -307,7 +307,8 @@ class _Program:
             able &= at == current
             first = int(line[able].min())
             self.active = able & (line == first)
-            sources = [labels[n] for n in np.unique(before[self.active]) if n >= 0]
+            came: Array = np.unique(before[self.active])
+            sources = [labels[int(number)] for number in came if number >= 0]
             try:
                 following = self._block(labels[current], sources, before, first)
             except Blocked as blocked:

@@ -61,7 +61,8 @@ def _part(argument: Any, part: str) -> Any:
         return argument
     host, field = argument.host, part.partition(".")[2]
     assert host is not None
-    whole: Array = host if host.flags.c_contiguous else host.base
+    whole = host if host.flags.c_contiguous else host.base
+    assert isinstance(whole, np.ndarray)
     assert whole.flags.c_contiguous and whole.ctypes.data == host.ctypes.data, "a view from its array's beginning"
     if field == "base":
         return whole
@@ -290,10 +291,15 @@ class _Engine:
             raise SimulationError(
                 f"the engine cannot move boxes of {rows} × {columns} with a swizzle of {map_.swizzle}"
             )
-        i, j, byte = np.meshgrid(np.arange(rows), np.arange(columns), np.arange(size), indexing="ij")
+        if column * size % 16:
+            raise SimulationError("a box begins at a column that is not at a multiple of 16 bytes")
+        i: Array = np.arange(rows)[:, None, None]
+        j: Array = np.arange(columns)[:, None]
+        byte: Array = np.arange(size)
         inside = (i + row >= 0) & (i + row < map_.extent[0]) & (j + column >= 0) & (j + column < map_.extent[1])
         there = ((i + row) * map_.array.shape[1] + j + column) * size + byte
-        return ((i * columns + j) * size + byte).reshape(-1), there.reshape(-1), inside.reshape(-1)
+        within = (i * columns + j) * size + byte
+        return within.reshape(-1), there.reshape(-1), np.broadcast_to(inside, within.shape).reshape(-1)
 
     def _places(self, map_: TensorMap, address: int, offsets: Array) -> Array:
         if address % 128:
@@ -336,6 +342,8 @@ class _Engine:
 
     def bring(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:
         described, shared = self.program.maps[map_], self.program.shared
+        if described.extent[1] * described.array.dtype.itemsize % 16:
+            raise SimulationError("a store to rows that are not whole 16 bytes writes behind them")
         offsets, there, inside = self._box(described, *at)
         places = self._places(described, address, offsets)
         if shared.foreign(shared.writer[places], np.full(len(places), thread)).any():
