@@ -285,7 +285,7 @@ def two_loops(a_desc, b_desc, c_desc, middle, last, N: zg.constexpr):
 def test_loops_in_sequence_have_the_same_memory(n: int, stages: int, wanted: int) -> None:
     """As many buffers for each loop as if it were alone; mbarriers are made and forgotten by each."""
     block = zg.descriptor((n, n), zg.f16)
-    module = placed(two_loops.triton(block, block, block, zg.i32, zg.i32, n), "sm_90a", 4, stages)
+    module = placed(two_loops.triton(block, block, block, zg.divisible(zg.i32), zg.i32, n), "sm_90a", 4, stages)
     verify(module)
     assert hazards(module) == []
     loops = kinds(module, scf.For)
@@ -300,7 +300,7 @@ def test_loops_in_sequence_have_the_same_memory(n: int, stages: int, wanted: int
 def test_one_mbarrier_for_each_stage(stages: int, wanted: int) -> None:
     """The bytes that it counts are those of both blocks; who waits carries its number and its phase."""
     block = zg.descriptor((64, 64), zg.f16)
-    module = placed(two_loops.triton(block, block, block, zg.i32, zg.i32, 64), "sm_90a", 4, stages)
+    module = placed(two_loops.triton(block, block, block, zg.divisible(zg.i32), zg.i32, 64), "sm_90a", 4, stages)
     for op in kinds(module, gpu.MbarrierInit):
         assert isinstance(op, gpu.MbarrierInit)
         assert isinstance(op.buffer.type, SharedType) and op.buffer.type.count == wanted and op.arrivals == 1
