@@ -26,16 +26,24 @@ from ziggurat.transforms.attribution import constant, function_name
 
 @attrs.frozen
 class Divisible:
-    """An argument of a type whose value (of a pointer: the address in bytes) is known to be divisible by a number."""
+    """An argument of a type whose value is known to be divisible by a number.
+
+    Of a pointer that is the address in bytes; of a descriptor, the bytes of a row of the tensor.
+    """
 
     type: Type
     by: int = 16
 
 
 def divisible(type_: Type, by: int = 16) -> Divisible:
-    """`type_` for an argument that is known to be divisible: `zg.divisible(zg.ptr(zg.f32), 16)`."""
-    if not isinstance(type_, ScalarType | PtrType) or (isinstance(type_, ScalarType) and not type_.is_int):
-        raise LaunchError(f"zg.divisible speaks of integers and pointers, not of {type_}")
+    """`type_` for an argument that is known to be divisible: `zg.divisible(zg.ptr(zg.f32), 16)`.
+
+    Of a pointer that is the address in bytes; of a descriptor, the bytes of a row of the tensor: the copy engine stores
+    only to rows of whole 16 bytes.
+    """
+    known = isinstance(type_, PtrType | DescriptorType) or (isinstance(type_, ScalarType) and type_.is_int)
+    if not known:
+        raise LaunchError(f"zg.divisible speaks of integers, pointers and descriptors, not of {type_}")
     if type(by) is not int or by < 1 or by & (by - 1):
         raise LaunchError(f"zg.divisible: a power of two, got {by!r}")
     return Divisible(type_, by)

@@ -164,7 +164,7 @@ class Kernel(Function):
             value: Any
             type_: Type
             if isinstance(given, TensorDescriptor):
-                value, type_, number = given, given.type, 1
+                value, type_, number = given, given.type, given.row_bytes
             elif is_array(given):
                 value = as_array(given, name)
                 type_ = PtrType(ELEMENTS[value.dtype])

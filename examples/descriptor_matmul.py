@@ -88,7 +88,8 @@ def main():
     except zg.LaunchError as error:
         print(f"What a descriptor cannot describe, it says:\n  {error.summary}")
 
-    tiles = [zg.descriptor((128, 64), zg.f16)] * 2 + [zg.descriptor((128, 128), zg.f16)]
+    # The rows of what is stored to are whole 16 bytes, or else the copy engine of the GPU does not store.
+    tiles = [zg.descriptor((128, 64), zg.f16)] * 2 + [zg.divisible(zg.descriptor((128, 128), zg.f16))]
     kernel = matmul_kernel.compile(*tiles, zg.i32, zg.i32, zg.i32, 128, 128, 64, 4, num_warps=8)
     print(f"Compiled for {kernel.target}, it takes the parts {', '.join(kernel.parts)}")
 

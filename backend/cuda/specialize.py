@@ -145,7 +145,8 @@ def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | C
     if kind.way == "constant":
         return Constant(name, value)
     if kind.way == "descriptor":
-        return RunTime(name, value.type)
+        divisible = parameter.specialize and value.row_bytes % DIVISOR == 0
+        return RunTime(name, value.type, DIVISOR if divisible else 1)
     if kind.way == "array":
         seen = view(value, name)
         divisible = parameter.specialize and seen.address % DIVISOR == 0

@@ -114,8 +114,10 @@ class TensorDescriptor:
         self.block = self.type.block
         self.padding = padding
         _demand(self)
+        self.row_bytes = self.shape[-1] * self.element.bytes
         # Launches on a GPU that look alike have equal keys; none has that of a tensor in memory.
-        self.key = str(self.type) if self.host is None else f"{self.type} in memory"
+        whole = "" if self.row_bytes % _UNIT else " in whole rows"
+        self.key = f"{self.type}{whole}" if self.host is None else f"{self.type} in memory"
         self.numbers = (self.address, *self.shape, *self.strides)
         self.maps: dict[Tile, bytes] = _Maps(self)
 

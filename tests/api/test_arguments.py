@@ -30,7 +30,7 @@ def test_pointers():
 def test_divisibility():
     assert zg.divisible(F32) == Divisible(F32, 16) and zg.divisible(i32, 4) == Divisible(i32, 4)
     for type_ in (f32, TensorType((4,), i32), 16):
-        with pytest.raises(zg.LaunchError, match="speaks of integers and pointers"):
+        with pytest.raises(zg.LaunchError, match="speaks of integers, pointers and descriptors"):
             zg.divisible(type_)
     for by in (0, 3, -16, 1.0, True):
         with pytest.raises(zg.LaunchError, match="a power of two, got"):

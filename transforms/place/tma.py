@@ -12,13 +12,15 @@
 
 and a store goes through a buffer as well, which the engine then reads. A load in a loop is `pipeline_loads`' affair.
 The engine moves blocks of two axes between descriptors that the kernel was given and buffers in its own swizzled form,
-which is also wgmma's: so it does the loads that only feed wgmma, and stores. Whatever else goes through a descriptor is
-done with pointers (`descriptors.py`).
+which is also wgmma's: so it does the loads that only feed wgmma, and stores. It writes 16 bytes at a time: a store's
+first column is at a multiple of them, and a row of the tensor is some of them (an H200 wrote zeros behind rows that are
+not, and took other columns for an illegal instruction). Whatever else goes through a descriptor is done with pointers
+(`descriptors.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, gpu, tt
@@ -26,10 +28,13 @@ from ziggurat.codemodel.fragments import Panels, box_and_swizzle
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, SharedType, i1, i32, i64
+from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.dots import block_axis, is_chained, way_of
+from ziggurat.transforms.place.slots import Slot, slot_of
 
 # Targets whose copy engine understands descriptors.
 _TARGETS = ("sm_90", "sm_90a")
+_UNIT = 16  # Bytes that the engine writes at once.
 
 
 # Which accesses the engine does.
@@ -43,16 +48,29 @@ def engine_accesses(module: core.Module, target: str, num_warps: int) -> set[Val
     if target not in _TARGETS or any(isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS) for op in module.walk()):
         return set()
     rows_first = is_chained(module)
-    return {
-        op.result
-        for op in module.walk()
-        if (isinstance(op, tt.DescriptorStore) and _is_movable(op.descriptor))
-        or (
-            isinstance(op, tt.DescriptorLoad)
-            and _is_movable(op.descriptor)
-            and _feeds_wgmma(op, op.result, (0, 1), target, num_warps, rows_first)
-        )
-    }
+    loads = [op for op in module.walk() if isinstance(op, tt.DescriptorLoad) and _is_movable(op.descriptor)]
+    stores = [op for op in module.walk() if isinstance(op, tt.DescriptorStore) and _is_movable(op.descriptor)]
+    found = {op.result for op in loads if _feeds_wgmma(op, op.result, (0, 1), target, num_warps, rows_first)}
+    found |= {op.result for op in stores}
+    if not found:
+        return found
+    (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
+    infos = analyse(func)
+    return {op.result for op in (*loads, *stores) if op.result in found and _is_even(op, infos)}
+
+
+def _is_even(op: tt.DescriptorLoad | tt.DescriptorStore, infos: Mapping[Slot, AxisInfo]) -> bool:
+    """Whether the first column of the blocks is at a multiple of 16 bytes; and, of a store, whether the rows are."""
+    type_, descriptor = op.descriptor.type, op.descriptor
+    assert isinstance(type_, DescriptorType) and isinstance(descriptor, BlockParameter)
+    func = descriptor.block.parent.parent
+    assert isinstance(func, tt.Func)
+    if isinstance(op, tt.DescriptorStore):
+        known = dict(zip(func.body.parameters, func.divisibility, strict=False))
+        if known.get(descriptor, 1) % _UNIT:
+            return False
+    first = infos.get(slot_of(op.offsets[-1]))
+    return first is not None and first.everywhere * type_.element.bytes % _UNIT == 0
 
 
 def _is_movable(descriptor: Value) -> bool:

@@ -94,7 +94,7 @@ def test_nothing_in_memory_is_handed_to_a_gpu():
     interface = {"typestr": "<f4", "data": (0x1000, False), "version": 3, "strides": None, "shape": (8, 8)}
     there = TensorDescriptor(SimpleNamespace(__cuda_array_interface__=interface, shape=(8, 8)), (8, 8))
     assert (described.is_cuda, there.is_cuda) == (False, True) and there.host is None
-    assert described.key != there.key == str(there.type)
+    assert described.key != there.key == f"{there.type} in whole rows"
     assert there.part("base", NO_TILE) == 0x1000
     for part in ("map", "base", "shape0"):
         with pytest.raises(LaunchError, match="is not on a GPU"):

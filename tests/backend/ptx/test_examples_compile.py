@@ -50,7 +50,7 @@ KERNELS: dict[str, tuple[str, str, list[Any], int]] = {
     "descriptor_matmul": (
         "descriptor_matmul",
         "matmul_kernel",
-        [*(zg.descriptor(block, zg.f16) for block in ((128, 32), (64, 32), (128, 64))), N, N, N, 128, 64, 32, 8],
+        [*(zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 32), (64, 32), (128, 64))), N, N, N, 128, 64, 32, 8],
         8,
     ),
     "descriptor_matmul_small": (

@@ -47,7 +47,7 @@ def model_of(
 ) -> Op:  # fmt: skip
     b_block = (n, k) if also == "turned" else (k, n)
     blocks = [zg.descriptor(block, element, padding=padding) for block in ((m, k), b_block)]
-    return product.triton(*blocks, zg.descriptor((m, n), zg.f16), zg.ptr(zg.f32), zg.i32, m, n, k, also, precision)
+    return product.triton(*blocks, zg.divisible(zg.descriptor((m, n), zg.f16)), zg.ptr(zg.f32), zg.i32, m, n, k, also, precision)
 
 
 def engine_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
@@ -103,7 +103,7 @@ def made_here(x_ptr, c_desc, n):
 
 def test_only_descriptors_that_the_kernel_was_given() -> None:
     """A tensor map is made by the host; one that a kernel makes has none."""
-    model = made_here.triton(zg.ptr(zg.f16), zg.descriptor((64, 64), zg.f16), zg.i32)
+    model = made_here.triton(zg.ptr(zg.f16), zg.divisible(zg.descriptor((64, 64), zg.f16)), zg.i32)
     module = prepare(model)
     (chosen,) = engine_accesses(module, "sm_90a", 4)
     assert [op.NAME for op in module.walk() if op.result is chosen] == ["tt.descriptor_store"]
@@ -119,8 +119,27 @@ def test_which_blocks_are_stored(block: tuple[int, ...], wanted: bool) -> None:
     def filled(y_desc, BLOCK: zg.constexpr, ORIGIN: zg.constexpr):
         y_desc.store(ORIGIN, zg.zeros(BLOCK, zg.f16))
 
-    module = prepare(filled.triton(zg.descriptor(block, zg.f16), block, (0,) * len(block)))
+    module = prepare(filled.triton(zg.divisible(zg.descriptor(block, zg.f16)), block, (0,) * len(block)))
     assert bool(engine_accesses(module, "sm_90a", 4)) == wanted
+
+
+@zg.kernel
+def placed(a_desc, b_desc, c_desc, i, j, UNIT: zg.constexpr):
+    a, b = a_desc.load((i, j * UNIT)), b_desc.load((j, i * UNIT))
+    c_desc.store((j, i * UNIT), zg.cast(zg.dot(a, b), zg.f16))
+
+
+@pytest.mark.parametrize(("unit", "wanted"), [(1, ""), (4, ""), (8, "abc"), (24, "abc"), (12, "")])
+def test_columns_begin_at_multiples_of_16_bytes(unit: int, wanted: str) -> None:
+    block = zg.divisible(zg.descriptor((64, 64), zg.f16))
+    assert engine_does(placed.triton(block, block, block, zg.i32, zg.i32, unit)) == wanted
+
+
+def test_what_is_stored_to_has_rows_of_whole_16_bytes() -> None:
+    """Otherwise the engine writes behind them; what it reads there it replaces by the padding."""
+    block = zg.descriptor((64, 64), zg.f16)
+    assert engine_does(placed.triton(block, block, block, zg.i32, zg.i32, 64)) == "ab"
+    assert engine_does(placed.triton(block, block, zg.divisible(block, 8), zg.i32, zg.i32, 64)) == "ab"
 
 
 # Where a block lies.
