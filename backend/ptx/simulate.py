@@ -6,6 +6,9 @@ It reads the LLVM text that our emitters write (not all of LLVM), inline assembl
 threads must come to a barrier or a shuffle together, accesses must be aligned and inside the arrays, shared memory
 begins as noise, and an access that conflicts with one of another thread since the last barrier is a `SimulationError`.
 It is slow, and it is a judge: what it gives is compared with what the reference gives.
+
+Where warps part ways (`simulate_roles`), all threads are those of a role, a barrier orders what its threads have done
+and nothing else, and which role goes on is the adversary's choice.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from ziggurat.backend.ptx.simulate_shared import Array, Shared, SimulationError
 
 _DTYPES: dict[str, Any] = {
     "i1": np.bool_, "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64, "ptr": np.int64,
@@ -26,7 +29,6 @@ _DTYPES: dict[str, Any] = {
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _FLAGS = {"nuw", "nsw", "exact", "disjoint", "inbounds", "fast", "contract", "nnan", "ninf", "nsz", "tail", "nneg"}
 _SHIFT = 40  # The array of an argument is the upper bits of an address.
-FLYING = 1 << 30  # The writer of what a copy under way will write: no thread may touch it.
 
 
 # What runs a piece of assembly as a whole, by a word in it: gives what it gives. `simulate_matrix` adds to it.
@@ -34,10 +36,6 @@ UNITS: dict[str, Callable[[Any, str, list[Any]], list[Array]]] = {}
 
 # What looks at a program when all of its threads have returned.
 ENDS: list[Callable[[Any], None]] = []
-
-
-class SimulationError(Exception):
-    """The emitted text does what no program may do: a race, an access outside, a barrier for some."""
 
 
 class Blocked(Exception):
@@ -135,74 +133,6 @@ _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
 _SIGNED_FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {"smax": np.maximum, "smin": np.minimum}
 
 
-class _Shared:
-    """Shared memory, and who touched what since the last barrier: -1 nobody, -2 several, -3 atomically."""
-
-    def __init__(self, size: int, seed: int) -> None:
-        self.bytes = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
-        self.writer = np.full(size, -1)
-        self.reader = np.full(size, -1)
-        self.flying = np.zeros(size, bool)  # What copies that are under way will write.
-        self.reading = np.zeros(size, np.int32)  # How many products and copies that are under way read it.
-        self.unfenced = np.full(size, -1)  # Who wrote it without a fence since: the asynchronous proxy may not see it.
-        self.seen: dict[int, Array] = {}  # Of writers above FLYING, the threads for which what they wrote is there.
-        self.at_barrier: list[Callable[[], None]] = []
-
-    def barrier(self) -> None:
-        for act in self.at_barrier:
-            act()
-        self.writer[:] = np.where(self.flying, np.maximum(self.writer, FLYING), -1)
-        self.reader[:] = -1
-
-    def fence(self, threads: Array) -> None:
-        """Show the asynchronous proxy what these threads have written."""
-        self.unfenced[np.isin(self.unfenced, threads)] = -1
-
-    def foreign(self, touched: Array, who: Array) -> Array:
-        """Where what was touched, a part of `writer` or `reader`, is not for these threads."""
-        found = (touched != -1) & (touched != who)
-        if self.seen and found.any():
-            for code, threads in self.seen.items():
-                found &= ~((touched == code) & threads[who])
-        return found
-
-    def _places(self, addresses: Array, size: int) -> Array:
-        if len(addresses) and (addresses.min() < 0 or addresses.max() + size > len(self.bytes)):
-            raise SimulationError(f"an access outside of the {len(self.bytes)} bytes of shared memory")
-        return addresses[:, None] + np.arange(size)
-
-    def load(self, addresses: Array, threads: Array, size: int) -> Array:
-        places = self._places(addresses, size)
-        who = np.broadcast_to(threads[:, None], places.shape)
-        writer, reader = self.writer[places], self.reader[places]
-        if self.foreign(writer, who).any():
-            raise SimulationError("a thread reads what another has written since the last barrier")
-        made = np.where((reader == -1) | (reader == who), who, -2)
-        self.reader[places] = made
-        self.reader[places[self.reader[places] != made]] = -2
-        return self.bytes[places]
-
-    def store(self, addresses: Array, threads: Array, values: Array) -> None:
-        places = self._places(addresses, values.shape[1])
-        who = np.broadcast_to(threads[:, None], places.shape)
-        for touched in (self.writer[places], self.reader[places]):
-            if self.foreign(touched, who).any():
-                raise SimulationError("a thread writes what another has touched since the last barrier")
-        if self.reading[places].any():
-            raise SimulationError("a thread writes what a product or a copy under way reads")
-        if len(np.unique(places)) != places.size:
-            raise SimulationError("two threads write the same place")
-        self.writer[places] = self.unfenced[places] = who
-        self.bytes[places] = values
-
-    def add(self, addresses: Array, amount: int) -> None:
-        places = self._places(addresses, 4)
-        if (~np.isin(self.writer[places], (-1, -3)) | (self.reader[places] != -1)).any():
-            raise SimulationError("an atomic access of what was touched since the last barrier")
-        self.writer[places] = -3
-        np.add.at(self.bytes.view(np.uint32), addresses // 4, np.uint32(amount))
-
-
 class _Program:
     """One program: its threads' values, and the memory."""
 
@@ -213,8 +143,12 @@ class _Program:
         self.seed = seed
         self.maps: dict[int, Any] = {}  # Tensor maps, by what stands for their address.
         self.threads = threads
+        self.random = np.random.default_rng(seed)
+        self.roles = np.zeros(threads, np.int64)  # By number, since the program's warps parted ways.
+        self.registers: Array | None = None  # Of each thread, where the launch says how many.
+        self.pool = 0  # How many there are in all.
         self.numbers = np.arange(threads)
-        self.shared = _Shared(shared, 0)
+        self.shared = Shared(shared, 0, threads)
         self.memory: list[Array] = [np.asarray(array).reshape(-1).view(np.uint8) for array in arrays]
         self.values: dict[str, Any] = {}
         self.active = np.ones(threads, bool)
@@ -292,8 +226,8 @@ class _Program:
     # Control.
 
     def run(self) -> None:
-        """Run the threads that are in the earliest block, until all have returned. Where paths part, they meet again in
-        the first block that all come to."""
+        """Run the threads of a role that are in the earliest block, until all have returned. Where paths part, they
+        meet again in the first block that all come to."""
         labels = list(self.blocks)
         numbers = {label: number for number, label in enumerate(labels)}
         at, line = np.zeros(self.threads, np.int64), np.zeros(self.threads, np.int64)
@@ -303,6 +237,7 @@ class _Program:
             able = (at < len(labels)) & ~stuck
             if not able.any():
                 raise SimulationError(reason)
+            able &= self.roles == self._turn(np.unique(self.roles[able]))
             current = int(at[able].min())
             able &= at == current
             first = int(line[able].min())
@@ -321,6 +256,10 @@ class _Program:
             at, line = np.where(self.active, following(numbers), at), np.where(self.active, 0, line)
         for end in ENDS:
             end(self)
+
+    def _turn(self, roles: Array) -> int:
+        """Which of these roles goes on: the first, the last, or any, by the seed."""
+        return int(roles[0] if self.seed == 0 else roles[-1] if self.seed == 1 else self.random.choice(roles))
 
     def _block(self, label: str, sources: list[str], before: Array, first: int) -> Callable[[dict[str, int]], Array]:
         """Run a block from its line `first`. `sources` are the blocks that the active threads come from. Gives where
@@ -365,9 +304,23 @@ class _Program:
         self.values[name] = value if old is None or self.active.all() else _chosen(self.active, value, old)
 
     def together(self, what: str) -> None:
-        """Raise unless all threads are here."""
-        if not self.active.all():
+        """Raise unless all threads of the role that is here are here."""
+        if not np.array_equal(self.active, np.isin(self.roles, self.roles[self.active])):
             raise SimulationError(f"not all threads come to {what}")
+
+    def warps(self) -> list[int]:
+        """The first threads of the warps that are here."""
+        return [32 * int(warp) for warp in np.flatnonzero(self.active.reshape(-1, 32).any(1))]
+
+    def _barrier(self, count: int | None) -> None:
+        """The active threads come to a barrier: of so many threads, or of all."""
+        here = int(self.active.sum())
+        wanted = self.threads if count is None else count
+        if here > wanted or wanted % 32 or self.active.reshape(-1, 32).any(1).sum() * 32 != here:
+            raise SimulationError(f"{here} threads come to a barrier for {wanted}")
+        if here < wanted:
+            raise Blocked(self.active, "not all threads come to a barrier")
+        self.shared.barrier(self.active)
 
     def _instruction(self, line: str) -> None:
         name, _, text = line.partition(" = ") if line.startswith("%") else ("", "", line)
@@ -540,9 +493,9 @@ class _Program:
         offset = re.search(r"\$\d+ \+ (\d+) \]", rest)
         shift = int(offset[1]) if offset else 0
         if part[0] == "bar":
-            if not self.active.all():
-                raise Blocked(self.active, "not all threads come to a barrier")
-            self.shared.barrier()
+            match = re.fullmatch(r"bar\.sync (\d+)(?:, (\d+))?", text)
+            assert match is not None, text
+            self._barrier(int(match[2]) if match[2] else None)
         elif part[0] == "mov":
             operands[numbers[0]] = operands[numbers[1]]
         elif part[0] == "div":
@@ -569,7 +522,7 @@ class _Program:
                 values = [value.astype(np.uint8) for value in values]
             self.store(space, operands[pointer].astype(np.int64) + shift, values, mask)
         elif opcode == "red.shared.add.u32":
-            self.shared.add(operands[numbers[0]].astype(np.int64)[mask], 1)
+            self.shared.add(operands[numbers[0]].astype(np.int64)[mask], self.numbers[mask], 1)
         else:
             raise NotImplementedError(text)
 
@@ -600,16 +553,22 @@ def simulate(
     What is asynchronous happens as late as it may with the seed 0, as early as it may with 1, and anywhere between with
     others. An argument may be a `simulate_engine.TensorMap`.
 
+    There are more warps than `num_warps` where the text says so: those that only fetch.
+
     Raises `SimulationError` for what no program may do, `NotImplementedError` for text that is not known here.
     """
     parameters, blocks = _parsed(llvm)
+    said = {key: int(value) for key, value in re.findall(r'"nvvm\.(reqntid|maxnreg)"="(\d+)"', llvm)}
+    threads = max(32 * num_warps, said.get("reqntid", 0))
     # The array that a tensor map describes is memory as well.
     given = [getattr(argument, "array", argument) for argument in arguments]
     arrays: list[Array] = [argument for argument in given if isinstance(argument, np.ndarray)]
     sizes = (*grid, 1, 1)[:3]
     with np.errstate(all="ignore"):
         for index in np.ndindex(*sizes[::-1]):
-            program = _Program(blocks, 32 * num_warps, -(-shared // 8) * 8, arrays, seed)
+            program = _Program(blocks, threads, -(-shared // 8) * 8, arrays, seed)
+            if "maxnreg" in said:
+                program.registers, program.pool = np.full(threads, said["maxnreg"]), threads * said["maxnreg"]
             program.program, program.grid = index[::-1], sizes
             count = 0
             for (kind, name), argument, array in zip(parameters, arguments, given, strict=True):

@@ -11,7 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ziggurat.backend.ptx.simulate import UNITS, Array, SimulationError
+from ziggurat.backend.ptx.simulate import UNITS
+from ziggurat.backend.ptx.simulate_shared import Array, SimulationError
 
 _ELEMENTS: dict[str, Any] = {
     "u32": np.uint32, "u64": np.uint64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32,

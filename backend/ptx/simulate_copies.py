@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ziggurat.backend.ptx.simulate import FLYING, UNITS, Array, SimulationError
+from ziggurat.backend.ptx.simulate import UNITS
+from ziggurat.backend.ptx.simulate_shared import FLYING, Array, SimulationError
 
 Copy = tuple[Array, Array, Array]  # Places in shared memory, the threads that write there, and the bytes.
 
@@ -39,7 +40,7 @@ def _begin(program: Any, text: str, operands: list[Any]) -> list[Array]:
     size = int(match[4])
     assert size == 16 or (match[2] == "ca" and size in (4, 8)), text
     program.together("a copy")
-    threads = np.flatnonzero(operands[int(match[1])]) if match[1] else program.numbers
+    threads = np.flatnonzero(program.active & operands[int(match[1])] if match[1] else program.active)
     targets = (operands[0].astype(np.int64) + int(match[3]))[threads]
     sources = operands[1][threads]
     counts = operands[2][threads] if match[5] else np.full(len(threads), size)
@@ -58,7 +59,7 @@ def _begin(program: Any, text: str, operands: list[Any]) -> list[Array]:
         raise SimulationError("a copy to outside of shared memory")
     who = np.broadcast_to(threads[:, None], places.shape)
     for touched in (shared.writer[places], shared.reader[places]):
-        if shared.foreign(touched, who).any() or shared.reading[places].any():
+        if shared.foreign(touched, who).any() or shared.read_by_products(places, who):
             raise SimulationError("a copy goes where another thread, or a copy, is")
     if len(np.unique(places)) != places.size:
         raise SimulationError("two threads copy to the same place")

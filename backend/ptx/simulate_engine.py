@@ -23,7 +23,8 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.launch.descriptors import TensorDescriptor
-from ziggurat.backend.ptx.simulate import ENDS, FLYING, UNITS, Array, Blocked, SimulationError
+from ziggurat.backend.ptx.simulate import ENDS, UNITS, Blocked
+from ziggurat.backend.ptx.simulate_shared import FLYING, Array, SimulationError
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.fragments import box_and_swizzle
 
@@ -87,6 +88,10 @@ class _Mbarrier:
     bytes: int = 0
     told: bool = False  # The engine has been told of it, by a fence.
     fetched: list[_Fetch] = attrs.field(factory=list)  # What its phases have brought.
+    users: set[int] = attrs.field(factory=set)  # The threads that have used it since a barrier of theirs.
+    # What those who have arrived knew: of ended phases, which is known to all who have waited, and of this phase.
+    known: _Knowledge | None = None
+    coming: _Knowledge | None = None
 
     def step(self) -> None:
         """End the phase if all have arrived and all bytes are there."""
@@ -95,6 +100,21 @@ class _Mbarrier:
             self.missing = self.arrivals
             for fetch in self.fetched:
                 fetch.over = True
+            self.known, self.coming = self.coming.joined(self.known) if self.coming else self.known, None
+
+
+@attrs.frozen(eq=False)
+class _Knowledge:
+    """What a thread knows to be over: products of warp groups, by their number, and the fetches that it may touch."""
+
+    products: Array
+    fetches: frozenset[int]
+
+    def joined(self, other: _Knowledge | None) -> _Knowledge:
+        """What is known to the one or the other."""
+        if other is None:
+            return self
+        return _Knowledge(np.maximum(self.products, other.products), self.fetches | other.fetches)
 
 
 @attrs.define(eq=False)
@@ -187,12 +207,27 @@ class _Engine:
         del shared.seen[fetch.code]
         self.landed.remove(fetch)
 
-    def barrier(self) -> None:
+    def barrier(self, threads: Array) -> None:
         """What one thread has seen all see, behind a barrier."""
+        gone = set(np.flatnonzero(threads).tolist())
+        for made in self.barriers.values():
+            made.users -= gone
         for fetch in list(self.landed):
-            if self.program.shared.seen[fetch.code].any():
+            seen = self.program.shared.seen[fetch.code]
+            seen |= threads & seen[threads].any()
+            if seen.all():
                 fetch.barrier.fetched.remove(fetch)
                 self.shown(fetch)
+
+    def replaced(self, codes: Array) -> None:
+        """Forget the fetches of these codes of which nothing is left, as others have come to their places."""
+        shared = self.program.shared
+        for fetch in [fetch for fetch in self.landed if fetch.code in codes]:
+            if not (shared.writer[fetch.places] == fetch.code).any():
+                if fetch in fetch.barrier.fetched:
+                    fetch.barrier.fetched.remove(fetch)
+                del shared.seen[fetch.code]
+                self.landed.remove(fetch)
 
     def write(self, stores: list[_Store]) -> None:
         for store in stores:
@@ -217,9 +252,7 @@ class _Engine:
             raise SimulationError("an access of an mbarrier where there is none")
         if ((shared.writer[places] != FLYING)[:, None] & (shared.writer[places][:, None] != threads)).any():
             raise SimulationError("a thread uses an mbarrier that another has made since the last barrier")
-        touched = shared.reader[places]
-        who = threads[0] if len(threads) == 1 else -2
-        shared.reader[places] = np.where((touched == -1) | (touched == who), who, -2)
+        made.users.update(threads.tolist())
         return made
 
     def init(self, address: int, thread: int, arrivals: int) -> None:
@@ -233,6 +266,8 @@ class _Engine:
         made = self.mbarrier(address, np.array([thread]))
         if made.bytes or made.missing != made.arrivals:
             raise SimulationError("an mbarrier is forgotten in the middle of a phase")
+        if made.users - {thread}:
+            raise SimulationError("an mbarrier is made or forgotten where another thread was since the last barrier")
         self._written(address, thread, free=True)
         del self.barriers[address]
         self.program.shared.flying[address : address + 8] = False
@@ -256,6 +291,9 @@ class _Engine:
         made = self.mbarrier(address, np.array([thread]))
         if made.missing == 0:
             raise SimulationError("more arrivals at an mbarrier than a phase has")
+        shared = self.program.shared
+        seen = frozenset(code for code, threads in shared.seen.items() if threads[thread])
+        made.coming = _Knowledge(shared.knowledge(thread), seen).joined(made.coming)
         made.bytes += expected
         made.missing -= 1
         made.step()
@@ -277,8 +315,17 @@ class _Engine:
                 held |= threads
             else:
                 self.see(threads, made)
+                self.learn(threads, made)
         if held.any():
             raise Blocked(held, "threads wait for the phase of an mbarrier that never ends")
+
+    def learn(self, threads: Array, made: _Mbarrier) -> None:
+        """Who has waited knows what those knew that had arrived."""
+        if made.known is not None:
+            shared = self.program.shared
+            shared.known[threads] = np.maximum(shared.known[threads], made.known.products)
+            for code in made.known.fetches & shared.seen.keys():
+                shared.seen[code] |= threads
 
     # Copies.
 
@@ -319,8 +366,8 @@ class _Engine:
         for touched in (shared.writer[places], shared.reader[places]):
             if shared.foreign(touched, np.full(len(places), thread)).any():
                 raise SimulationError("a box goes where another thread was since the last barrier, or a copy")
-        if shared.reading[places].any():
-            raise SimulationError("a box goes where a product or a copy under way reads")
+        if shared.read_by_products(places, np.full(len(places), thread)):
+            raise SimulationError("a box goes where a product or a copy under way reads, or has since a barrier")
         if (shared.unfenced[places] != -1).any():
             raise SimulationError("a box goes where a thread has written, without a fence since")
         made = self.mbarrier(barrier, np.array([thread]))
@@ -335,7 +382,9 @@ class _Engine:
         fetch = _Fetch(places, data, FLYING + self.count, made)
         made.fetched.append(fetch)
         shared.flying[places] = True
+        before = np.unique(shared.writer[places])
         shared.writer[places] = fetch.code
+        self.replaced(before)
         shared.seen[fetch.code] = np.zeros(self.program.threads, bool)
         self.flying.append(fetch)
         self.some_land()

@@ -14,10 +14,11 @@ from weakref import WeakKeyDictionary
 import ml_dtypes
 import numpy as np
 
-from ziggurat.backend.ptx import simulate_atomics, simulate_copies, simulate_engine
-from ziggurat.backend.ptx.simulate import UNITS, Array, SimulationError
+from ziggurat.backend.ptx import simulate_atomics, simulate_copies, simulate_engine, simulate_roles
+from ziggurat.backend.ptx.simulate import UNITS
+from ziggurat.backend.ptx.simulate_shared import Array, SimulationError
 
-PARTS = (simulate_atomics, simulate_copies, simulate_engine)  # They fill the simulator's table, too.
+PARTS = (simulate_atomics, simulate_copies, simulate_engine, simulate_roles)  # They fill the simulator's table, too.
 
 _ELEMENTS: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8,
@@ -137,7 +138,6 @@ class _Matrix:
                 raise SimulationError("a wgmma reads what was written since the last barrier, or is on its way")
         if (shared.unfenced[places] != -1).any():
             raise SimulationError("a wgmma reads what a thread has written without a fence since")
-        shared.reader[places] = -2
         return np.ascontiguousarray(shared.bytes[places]).view(dtype)[..., 0], places.reshape(-1)
 
 
@@ -213,8 +213,10 @@ def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
     marked = [products.marked(value) for value in registers]
     numbers = set(range(first, first + len(marked)))
     for group, places in read.items():
+        program.shared.begun[group] += 1
         for one in places:
             program.shared.reading[one] += 1
+            program.shared.products[group][one] = program.shared.begun[group]
         products.groups.setdefault(group, []).append((numbers, places))
         products.under_way.setdefault(group, set()).update(numbers)
     return marked
@@ -286,7 +288,7 @@ def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
     count, trans = int(match[1]), bool(match[2])
     addresses = operands[-1].astype(np.int64) + int(match[3])
     result = [np.zeros(program.threads, np.uint32) for _ in range(count)]
-    for warp in range(0, program.threads, 32):
+    for warp in program.warps():
         for j in range(count):
             rows = addresses[warp + 8 * j : warp + 8 * j + 8]
             if (rows % 16).any():
@@ -297,6 +299,7 @@ def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
                 if not np.isin(program.shared.writer[places], readers).all():
                     raise SimulationError("ldmatrix reads what another warp has written since the last barrier")
             program.shared.reader[places] = -2
+            program.shared.several[warp : warp + 32] = True
             matrix = np.ascontiguousarray(program.shared.bytes[places]).view(np.uint16)
             if trans:
                 matrix = matrix.T
@@ -313,7 +316,7 @@ def _stmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
     addresses = operands[0].astype(np.int64) + int(match[3])
     assert len(operands) == 1 + int(match[1]), text
     for j, words in enumerate(operands[1:]):
-        for warp in range(0, program.threads, 32):
+        for warp in program.warps():
             pairs = np.zeros((8, 4), np.uint32)
             pairs[_GROUP, _MEMBER] = words[warp : warp + 32]
             matrix = np.ascontiguousarray(pairs).view(np.uint16)
@@ -336,9 +339,9 @@ def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
         while len(groups) > int(match[1]):
             numbers, places = groups.pop(0)
             products.under_way[group] -= numbers
+            shared.over[group] += 1
             for one in places:
                 shared.reading[one] -= 1
-                shared.reader[one] = -2
         threads = slice(128 * group, 128 * group + 128)
         for value in given:
             value[threads] = products.complete(value, group)[threads]

@@ -1,0 +1,41 @@
+"""Roles in the simulation: `setmaxnreg`, by which warp groups hand registers to each other, as in the PTX manual.
+
+Importing this module teaches `simulate` the instruction. The threads that come to it together are a role from then on
+(`roles` of the program). Registers are counted: who asks for more waits until others have given enough back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ziggurat.backend.ptx.simulate import UNITS, Blocked
+from ziggurat.backend.ptx.simulate_shared import Array, SimulationError
+
+
+def _setmaxnreg(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    match = re.fullmatch(r"setmaxnreg\.(inc|dec)\.sync\.aligned\.u32 (\d+);", text)
+    assert match is not None, text
+    count, active = int(match[2]), program.active
+    registers: Array | None = program.registers
+    if registers is None:
+        raise SimulationError("setmaxnreg in a kernel whose launch does not say how many registers a thread has")
+    if count % 8 or not 24 <= count <= 256:
+        raise SimulationError(f"setmaxnreg to {count}, which is no multiple of 8 from 24 to 256")
+    groups = active.reshape(-1, 128)
+    if (groups.any(1) != groups.all(1)).any():
+        raise SimulationError("not all threads of a warp group come to setmaxnreg")
+    more = match[1] == "inc"
+    if (registers[active] > count if more else registers[active] < count).any():
+        raise SimulationError(f"setmaxnreg.{match[1]} to {count} from {sorted(set(registers[active].tolist()))}")
+    total = int(registers[~active].sum()) + count * int(active.sum())
+    if total > program.pool:
+        raise Blocked(active, "threads wait for registers that nobody gives back")
+    registers[active] = count
+    program.roles[active] = program.roles.max() + 1
+    return [np.zeros(0)]
+
+
+UNITS["setmaxnreg"] = _setmaxnreg

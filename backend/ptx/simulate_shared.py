@@ -1,0 +1,132 @@
+"""Shared memory of the simulation, and who has touched what of it: an access without an order is an error.
+
+A barrier puts what its threads have done before it in order with what they do behind it. Products of the matrix units
+and fetches by the copy engine are in order with what is done by a thread that knows of them: by a barrier, or as it has
+waited for an mbarrier at which those arrived that did know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+FLYING = 1 << 30  # The writer of what a copy under way will write: no thread may touch it.
+
+
+class SimulationError(Exception):
+    """The emitted text does what no program may do: a race, an access outside, a barrier for some."""
+
+
+class Shared:
+    """Shared memory, and who touched what since the last barrier: -1 nobody, -2 several, -3 atomically.
+
+    What products of warp groups read is kept apart, as it is ordered by arrivals at mbarriers, too: of each group and
+    place the number of the last product that has read it, and of each thread how many of each group's products it knows
+    to be over.
+    """
+
+    def __init__(self, size: int, seed: int, threads: int = 128) -> None:
+        self.bytes = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
+        self.writer = np.full(size, -1)
+        self.reader = np.full(size, -1)
+        self.flying = np.zeros(size, bool)  # What copies that are under way will write.
+        self.reading = np.zeros(size, np.int32)  # How many products and copies that are under way read it.
+        self.unfenced = np.full(size, -1)  # Who wrote it without a fence since: the asynchronous proxy may not see it.
+        self.seen: dict[int, Array] = {}  # Of writers above FLYING, the threads for which what they wrote is there.
+        self.at_barrier: list[Callable[[Array], None]] = []
+        self.several = np.zeros(threads, bool)  # Who has had a part in what is marked as touched by several.
+        groups = -(-threads // 128)
+        self.products = np.zeros((groups, size), np.int64)
+        self.begun, self.over = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
+        self.known = np.zeros((threads, groups), np.int64)
+
+    def barrier(self, threads: Array) -> None:
+        """These threads, a mask, meet."""
+        for act in self.at_barrier:
+            act(threads)
+        if threads.all():
+            self.writer[:] = np.where(self.flying, np.maximum(self.writer, FLYING), -1)
+            self.reader[:] = -1
+            self.several[:] = False
+        else:
+            alone = not (self.several & ~threads).any()
+            self.writer[:] = np.where(
+                self._of(self.writer, threads, alone), np.where(self.flying, FLYING, -1), self.writer
+            )
+            self.reader[self._of(self.reader, threads, alone)] = -1
+            self.several[threads] &= not alone
+        self.known[threads] = np.max([self.knowledge(int(thread)) for thread in np.flatnonzero(threads)[::32]], axis=0)
+
+    def _of(self, touched: Array, threads: Array, alone: bool) -> Array:
+        """Where what was touched is these threads'; `alone` says that no others have a part in what is several's."""
+        one = (touched >= 0) & (touched < len(threads))
+        return np.where(one, threads[np.where(one, touched, 0)], (touched < -1) & alone)
+
+    def knowledge(self, thread: int) -> Array:
+        """Of each warp group how many products are over, as this thread knows: of its own, those waited for."""
+        known, group = self.known[thread].copy(), thread // 128
+        known[group] = max(known[group], self.over[group])
+        return known
+
+    def read_by_products(self, places: Array, who: Array) -> bool:
+        """Whether a product reads one of these places, or has read it and that is not known to these threads."""
+        if self.reading[places].any():
+            return True
+        return any(
+            (self.products[group][places] > self.known[who, group]).any() for group in np.flatnonzero(self.begun)
+        )
+
+    def fence(self, threads: Array) -> None:
+        """Show the asynchronous proxy what these threads have written."""
+        self.unfenced[np.isin(self.unfenced, threads)] = -1
+
+    def foreign(self, touched: Array, who: Array) -> Array:
+        """Where what was touched, a part of `writer` or `reader`, is not for these threads."""
+        found = (touched != -1) & (touched != who)
+        if self.seen and found.any():
+            for code, threads in self.seen.items():
+                found &= ~((touched == code) & threads[who])
+        return found
+
+    def _places(self, addresses: Array, size: int) -> Array:
+        if len(addresses) and (addresses.min() < 0 or addresses.max() + size > len(self.bytes)):
+            raise SimulationError(f"an access outside of the {len(self.bytes)} bytes of shared memory")
+        return addresses[:, None] + np.arange(size)
+
+    def load(self, addresses: Array, threads: Array, size: int) -> Array:
+        places = self._places(addresses, size)
+        who = np.broadcast_to(threads[:, None], places.shape)
+        writer, reader = self.writer[places], self.reader[places]
+        if self.foreign(writer, who).any():
+            raise SimulationError("a thread reads what another has written since the last barrier")
+        made = np.where((reader == -1) | (reader == who), who, -2)
+        self.reader[places] = made
+        self.reader[places[self.reader[places] != made]] = -2
+        self.several[threads] = True
+        return self.bytes[places]
+
+    def store(self, addresses: Array, threads: Array, values: Array) -> None:
+        places = self._places(addresses, values.shape[1])
+        who = np.broadcast_to(threads[:, None], places.shape)
+        for touched in (self.writer[places], self.reader[places]):
+            if self.foreign(touched, who).any():
+                raise SimulationError("a thread writes what another has touched since the last barrier")
+        if self.read_by_products(places, who):
+            raise SimulationError("a thread writes what a product or a copy under way reads, or has since the barrier")
+        if len(np.unique(places)) != places.size:
+            raise SimulationError("two threads write the same place")
+        self.writer[places] = self.unfenced[places] = who
+        self.bytes[places] = values
+
+    def add(self, addresses: Array, threads: Array, amount: int) -> None:
+        places = self._places(addresses, 4)
+        touched = ~np.isin(self.writer[places], (-1, -3)) | (self.reader[places] != -1)
+        if touched.any() or self.read_by_products(places, np.broadcast_to(threads[:, None], places.shape)):
+            raise SimulationError("an atomic access of what was touched since the last barrier")
+        self.writer[places] = -3
+        self.several[threads] = True
+        np.add.at(self.bytes.view(np.uint32), addresses // 4, np.uint32(amount))
