@@ -77,6 +77,8 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
         parameters.append(f"{emitted_type(parameter.type)}{attribute} %p{index}")
         emitter.values[parameter] = f"%p{index}"
     emitter.label = "start"
+    if roles.specialization_of(module) is not None:
+        emitter.one_mask = roles.ALL_THREADS
     control.function_body(emitter, func.body)
     threads = 32 * roles.warps_of(module)
     registers = roles.registers_of(module)

@@ -74,7 +74,10 @@ class Emitter:
         self.label = "entry"
         self.labels: dict[Block, str] = {}
         self.incoming: dict[Block, list[tuple[list[Emitted], str]]] = {}
-        self.barrier_text = "bar.sync 0;"  # For the threads that run the ops that are being emitted.
+        # For the threads that run the ops that are being emitted: their barrier, and the bits of a thread's number that
+        # are 0 in the one of them that does what is to be done once.
+        self.barrier_text = "bar.sync 0;"
+        self.one_mask = 32 * self.num_warps - 1
         self._count = 0
         self._slot = 0
         self._entry: dict[Any, str] = {}
@@ -232,7 +235,7 @@ class Emitter:
         Without a layout: of a scalar, which every thread holds.
         """
         if layout is None:
-            mask = 32 * self.num_warps - 1
+            mask = self.one_mask
         else:
             _, lanes, warps = layout.free
             mask = lanes | warps << 5

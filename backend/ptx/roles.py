@@ -13,6 +13,7 @@ from ziggurat.codemodel.errors import InternalError
 _WARP_GROUP = 4
 _REGISTERS = 65536  # Of a multiprocessor.
 _COMPUTING_BARRIER = 1  # Its number; 0 is the program's.
+ALL_THREADS = 1023  # Of the threads of all roles, the first is the one whose number has none of these bits.
 
 
 def specialization_of(module: gpu.Module) -> gpu.WarpSpecialize | None:
@@ -53,6 +54,7 @@ def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
 
     emitter.start(compute)
     _registers(emitter, "inc" if op.registers[0] > start else "dec", op.registers[0])
+    outer_mask, emitter.one_mask = emitter.one_mask, 32 * emitter.num_warps - 1
     outer, emitter.barrier_text = emitter.barrier_text, f"bar.sync {_COMPUTING_BARRIER}, {32 * emitter.num_warps};"
     emitter.ops(computing.entry.ops[:-1])
     emitter.barrier_text = outer
@@ -66,6 +68,7 @@ def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
     emitter.ops(fetching.entry.ops[:-1])
     emitter.line(f"br label %{over}")
     emitter.start(over)
+    emitter.one_mask = outer_mask
 
 
 def _registers(emitter: Emitter, way: str, count: int) -> None:
