@@ -1,5 +1,13 @@
 """Analysis of integers and pointers along each axis: runs of neighbours, of equal values, and what divides them.
 
+Of a kernel whose pointer and whose number of elements are divisible by 16:
+
+    %2 : tensor<x64, i32> = tt.make_range @start=0 @end=64;      runs of 64, which begin at 0
+    %3 : tensor<x64, i32> = tt.splat %1;                         64 equal ones, divisible by 16
+    %4 : tensor<x64, i32> = arith.addi %2 %3;                    runs of 64, which begin at a multiple of 16
+    %5 : tensor<x64, i1> = arith.cmpi %4 %3 @slt;                16 equal ones each
+    %6 : tensor<x64, ptr<f32>> = tt.addptr %0 %4;                runs of 64, which begin at a multiple of 16 bytes
+
 It begins with what the function says of its parameters, ranges, constants and hints, follows arithmetic by the rules of
 `axis_rules.py`, and goes around loops until nothing changes.
 """
@@ -74,8 +82,7 @@ class _Analysis:
         divisibility = self.func.divisibility or (1,) * len(parameters)
         for parameter, divisor in zip(parameters, divisibility, strict=True):
             aligned = max(power(divisor), unit_of(parameter.type)) if divisor else 1
-            number = isinstance(parameter.type, ScalarType) and parameter.type.is_int
-            self._set((parameter, 0), known(parameter.type, (), (aligned,), nonnegative=number))
+            self._set((parameter, 0), known(parameter.type, (), (aligned,)))
 
     def _join(self, group: Group) -> bool:
         """What holds of all sources that are known so far; less than before, or the same."""

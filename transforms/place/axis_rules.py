@@ -29,7 +29,7 @@ class AxisInfo:
     * `constancy`: along the axis, the tensor consists of aligned runs, so long, of equal values.
     * `constant`: the value of every element, where known.
     * `nonnegative`: no element is negative. This takes for granted that a sum or product of such numbers does not wrap
-      around, that a divisor is positive, and that a number a kernel is called with is not negative: as of an index.
+      around, and that a divisor is positive. Of a signed number that a kernel is called with it is not known.
 
     `unit` is the distance of neighbours: 1, and of pointers the bytes of an element. A scalar has one axis of size 1.
     """

@@ -166,6 +166,29 @@ def one(text: str, divisibility: str = "") -> AxisInfo:
 RANGE = "%0 : tensor<x64, i32> = tt.make_range @start=0 @end=64; %1 : tensor<x64, i32> = tt.splat %n;"
 
 
+def test_the_example_of_the_module() -> None:
+    divisible = "@divisibility=[16, 16, 1]"
+    sums = RANGE + "%2 : tensor<x64, i32> = arith.addi %0 %1;"
+    splat, added = one(RANGE, divisible), one(sums, divisible)
+    assert (splat.constancy, splat.divisibility) == ((64,), (16,))
+    assert (added.contiguity, added.divisibility) == ((64,), (16,))
+    assert one(sums + "%3 : tensor<x64, i1> = arith.cmpi %2 %1 @slt;", divisible).constancy == (16,)
+    pointers = "%3 : tensor<x64, ptr<f32>> = tt.splat %p; %4 : tensor<x64, ptr<f32>> = tt.addptr %3 %2;"
+    assert (one(sums + pointers, divisible).contiguity, one(sums + pointers, divisible).divisibility) == ((64,), (16,))
+
+
+def test_a_number_that_a_kernel_is_called_with_may_be_negative() -> None:
+    """-32 % 16 is 0, and -31 % 16 is -15: the remainders of a range that begins at -32 are no runs."""
+    text = (
+        RANGE
+        + """%2 : tensor<x64, i32> = arith.addi %0 %1; %8 : i32 = arith.constant @16;
+        %3 : tensor<x64, i32> = tt.splat %8; %4 : tensor<x64, i32> = arith.remsi %2 %3;"""
+    )
+    assert one(text, "@divisibility=[16, 16, 1]").contiguity == (1,)
+    below = """%9 : i32 = arith.constant @0; %10 : i1 = arith.cmpi %n %9 @sge; tt.assume %10; """
+    assert one(below + text, "@divisibility=[16, 16, 1]").contiguity == (16,)
+
+
 def test_a_masked_tail_is_constant_as_far_as_the_bound_is_divisible() -> None:
     text = RANGE + "%2 : tensor<x64, i1> = arith.cmpi %0 %1 @slt;"
     assert one(text, "@divisibility=[16, 16, 1]").constancy == (16,)
