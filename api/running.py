@@ -17,7 +17,7 @@ def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = 
     `zg.run(model, (16,), x, y, n)`. `model` is a `module` with one function that no other calls, or a lone `tt.func`.
     There is one argument for each of its parameters: for a pointer an array (NumPy's, or one with the array or the
     DLPack protocol) of that element type, which is read and written in place; for a descriptor a
-    `zg.TensorDescriptor`; otherwise a number. With `strict`, what is undefined is filled with NaN or extreme numbers.
+    `zg.TensorDescriptor`; otherwise a number. With `strict`, what is undefined is filled with NaN or large numbers.
 
     Raises `LaunchError` when the grid or the arguments do not fit, `KernelRuntimeError` when a program fails.
     """

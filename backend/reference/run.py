@@ -52,7 +52,7 @@ def run(
     `TensorDescriptor` of one, or a number. The
     arrays are changed in place. What happens is what would happen if the programs ran one after the other, the first
     axis of the grid counting fastest; up to `batch` of them run together where that is the same thing. `names` are
-    those of the parameters in messages. `strict` fills what is not defined with NaN or extreme numbers and checks hints
+    those of the parameters in messages. `strict` fills what is not defined with NaN or large numbers and checks hints
     and assumptions. A loop that does not count and goes on for more than `loop_limit` rounds is an error.
 
     Raises `LaunchError` when grid or arguments do not fit, `MemoryAccessError` for an access outside of the arrays,

@@ -152,7 +152,7 @@ def same_value(first: Any, second: Any) -> bool:
 
 
 def undefined(type_: Type, strict: bool) -> Any:
-    """A value that is not defined: zeros; in strict mode NaN, or numbers so extreme that using them shows."""
+    """A value that is not defined: zeros; in strict mode NaN, or numbers so large that using them shows."""
     if isinstance(type_, TupleType):
         return tuple(undefined(component, strict) for component in type_.components)
     if isinstance(type_, DescriptorType):
@@ -176,5 +176,7 @@ def undefined_element(element: Type, strict: bool) -> Any:
     assert isinstance(element, ScalarType)
     if element.is_float:
         return dtype.type(np.nan)
+    # A large number, and odd: the sum of 2ⁿ of them is not 0, as it would be of the lowest.
+    pattern = 0xAAAA_AAAA_AAAA_AAAB & ((1 << element.bits) - 1)
     low, high = element.limits
-    return high if low == 0 else low
+    return pattern if pattern <= high else pattern - high + low - 1

@@ -32,9 +32,14 @@ from ziggurat.codemodel.types import (
     f32,
     i1,
     i8,
+    i16,
     i32,
+    i64,
     pyobject,
     u8,
+    u16,
+    u32,
+    u64,
 )  # fmt: skip
 
 
@@ -89,13 +94,21 @@ def test_equal_means_every_bit():
 
 @pytest.mark.parametrize(
     ("type_", "strict", "element"),
-    [(i32, False, 0), (f32, False, 0.0), (i1, False, False), (i32, True, -(2**31)), (u8, True, 255),
+    [(i32, False, 0), (f32, False, 0.0), (i1, False, False), (i32, True, -0x55555555), (u8, True, 171),
      (PtrType(f32), True, GARBAGE_ADDRESS), (PtrType(f32), False, 0)],
 )  # fmt: skip
-def test_what_is_undefined_is_zero_or_extreme(type_, strict, element):
+def test_what_is_undefined_is_zero_or_large(type_, strict, element):
     assert undefined_element(type_, strict) == element
     assert undefined(type_, strict).tolist() == [element]
     assert undefined(TensorType((4, 8), type_), strict).shape == (1, 1, 1)
+
+
+@pytest.mark.parametrize("type_", [i1, i8, i16, i32, i64, u8, u16, u32, u64], ids=str)
+def test_undefined_integers_show_in_sums(type_):
+    one = undefined_element(type_, True)
+    assert type_.limits[0] <= one <= type_.limits[1]
+    assert type_ is i1 or abs(one) >= 2 ** (type_.bits - 2), "it is large"
+    assert all((one << power) % 2**type_.bits for power in range(type_.bits)), "the sum of 2ⁿ of them is not 0"
 
 
 def test_undefined_floats_are_nan_and_tuples_have_undefined_parts():
