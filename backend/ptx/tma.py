@@ -54,7 +54,9 @@ def _init(emitter: Emitter, op: gpu.MbarrierInit) -> Emitted:
     lines = [f"mbarrier.init.shared::cta.b64 [$0+{8 * at}], {op.arrivals};" for at in range(count)]
     # The engine is another proxy.
     lines.append("fence.proxy.async.shared::cta;")
-    _by_one(emitter, lines, [(*_address(emitter, op.buffer), "r")])
+    # The first of all threads, of those of other roles as well.
+    first = emitter.once("first thread", lambda: emitter.emit(f"icmp eq i32 {emitter.thread()}, 0"))
+    _by_one(emitter, lines, [(*_address(emitter, op.buffer), "r")], thread=first)
 
 
 @emits(gpu.MbarrierInval)

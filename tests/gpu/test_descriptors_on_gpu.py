@@ -110,7 +110,7 @@ def test_one_axis_and_three(padding, rng):
 @zg.kernel
 def scaled(x_desc, out_desc, factor, M: zg.constexpr, N: zg.constexpr):
     at = (zg.program_id(0) * M, zg.program_id(1) * N)
-    out_desc.store(at, zg.mul(x_desc.load(at), factor))
+    out_desc.store(at, zg.cast(zg.mul(x_desc.load(at), factor), out_desc.dtype))
 
 
 def test_launches_that_have_been_seen(rng):

@@ -52,6 +52,11 @@ def engine_accesses(module: core.Module, target: str, num_warps: int) -> set[Val
     stores = [op for op in module.walk() if isinstance(op, tt.DescriptorStore) and _is_movable(op.descriptor)]
     found = {op.result for op in loads if _feeds_wgmma(op, op.result, (0, 1), target, num_warps, rows_first)}
     found |= {op.result for op in stores}
+    # The engine may still be storing a block when it, or a thread, loads it again.
+    both = {op.descriptor for op in module.walk() if isinstance(op, tt.DescriptorLoad)} & {
+        op.descriptor for op in module.walk() if isinstance(op, tt.DescriptorStore)
+    }
+    found -= {op.result for op in (*loads, *stores) if op.descriptor in both}
     if not found:
         return found
     (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
