@@ -19,7 +19,7 @@ Copies and matrix products that are under way count as accesses until they have 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -29,6 +29,7 @@ from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, SharedType, TensorType
 from ziggurat.transforms.place.matrices import matrix_view
+from ziggurat.transforms.place.turns import Hazard, allocation, in_turn
 
 READ, WRITE, COUNT = "read", "write", "count"
 
@@ -68,18 +69,6 @@ class _Node:
     depth: int
     accesses: list[int] = attrs.field(factory=list[int])
     following: list[int] = attrs.field(factory=list[int])
-
-
-@attrs.frozen
-class Hazard:
-    """Two accesses that lack something between them on some path: a "barrier", a "fence", or a "wait"."""
-
-    first: Op
-    second: Op
-    missing: str
-
-    def __str__(self) -> str:
-        return f"no {self.missing} between {self.first!r} and {self.second!r}"
 
 
 @attrs.frozen
@@ -222,7 +211,7 @@ class _Graph:
             return attrs.evolve(state, unfenced=0)
         if isinstance(op, gpu.MbarrierWait):
             # What the engine has brought is seen by all who have waited for it.
-            flying = state.flying & ~self.fetches.get(_allocation(op.barrier), 0)
+            flying = state.flying & ~self.fetches.get(allocation(op.barrier), 0)
             made = sum(1 << at for at in node.accesses)
             return attrs.evolve(state, pending=state.pending | made, flying=flying)
         if isinstance(op, _WAITS):
@@ -283,13 +272,6 @@ def _type(buffer: Value) -> SharedType:
     return buffer.type
 
 
-def _allocation(buffer: Value) -> Value:
-    """The allocation that a buffer is part of."""
-    while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView | gpu.LocalTrans):
-        buffer = buffer.op.buffer
-    return buffer
-
-
 def _access(
     kind: str,
     buffer: Value,
@@ -306,7 +288,7 @@ def _access(
         # Matrices are moved by the lanes of a warp together, so that a place has not one thread.
         if matrix_view(type_.layout, buffer.type.offsets, buffer.type.element.bytes) is None:
             who = (start, attrs.evolve(buffer.type, count=1), type_.layout)
-    return Access(kind, start, end, who, flight, proxy, count == 1, None if barrier is None else _allocation(barrier))
+    return Access(kind, start, end, who, flight, proxy, count == 1, None if barrier is None else allocation(barrier))
 
 
 def accesses_of(op: Op) -> Iterator[Access]:
@@ -345,7 +327,10 @@ def accesses_of(op: Op) -> Iterator[Access]:
 
 
 def hazards(module: Op) -> list[Hazard]:
-    """The pairs of accesses of a GPU model that no barrier, or no fence, keeps apart. None are left after the pass."""
+    """The pairs of accesses of a GPU model that no barrier, or no fence, keeps apart. None are left after the pass.
+
+    Also what lacks a wait, or an arrival, which are not this pass's affair: `turns` finds them.
+    """
     assert isinstance(module, gpu.Module)
     graph = _Graph(module)
     found: list[Hazard] = []
@@ -355,46 +340,7 @@ def hazards(module: Op) -> list[Hazard]:
             first = graph.nodes[graph.owners[other]].op
             assert first is not None and node.op is not None
             found.append(Hazard(first, node.op, missing))
-    return [*found, *_too_early(module)]
-
-
-def _too_early(module: Op) -> Iterator[Hazard]:
-    """The reads of one of several buffers for which the engine's fetch of just this one has not been waited for."""
-    fetches: dict[Value, list[gpu.TmaLoad]] = {}
-    for op in module.walk():
-        if isinstance(op, gpu.TmaLoad) and _interval(op.buffer)[2] > 1:
-            fetches.setdefault(_allocation(op.buffer), []).append(op)
-    for op in module.walk() if fetches else ():
-        if not isinstance(op, gpu.Wgmma | gpu.Mma | gpu.DotFma | gpu.LocalLoad | gpu.LocalGather | gpu.TmaStore):
-            continue
-        for buffer in op.operands:
-            mine = fetches.get(_allocation(buffer), [])
-            if mine and not _has_waited(op, {_allocation(fetch.barrier) for fetch in mine}, _number_of(buffer)):
-                yield Hazard(mine[0], op, "wait")
-
-
-def _has_waited(op: Op, mbarriers: Container[Value], number: Value | None) -> bool:
-    """Whether an mbarrier of this number has been waited for before an op, in its block or in one around it."""
-    while op.parent is not None:
-        for before in op.parent.ops:
-            if before is op:
-                break
-            if not isinstance(before, gpu.MbarrierWait) or _allocation(before.barrier) not in mbarriers:
-                continue
-            if _number_of(before.barrier) is number:
-                return True
-        owner = op.parent.parent.parent
-        if owner is None:
-            break
-        op = owner
-    return False
-
-
-def _number_of(buffer: Value) -> Value | None:
-    """Which one of several buffers a view is."""
-    while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalTrans):
-        buffer = buffer.op.buffer
-    return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
+    return [*found, *in_turn(module)]
 
 
 def insert_barriers(module: Op) -> Op:
