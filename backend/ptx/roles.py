@@ -45,6 +45,8 @@ def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
         raise InternalError(f"roles of {list(op.warps)} warps in a kernel of {emitter.num_warps}", str(op.root()))
     start = registers_of(emitter.module)
     assert start is not None
+    if sum(warps * registers for warps, registers in zip(op.warps, op.registers, strict=True)) > start * sum(op.warps):
+        raise InternalError("roles that ask for more registers than their threads begin with", str(op.root()))
     warp = emitter.emit(f"lshr i32 {emitter.thread()}, 5")
     # The same in all lanes, which the machine does not know of the thread's number.
     warp = emitter.call("i32", "llvm.nvvm.shfl.sync.idx.i32", ("i32", "-1"), ("i32", warp), ("i32", "0"), ("i32", "31"))

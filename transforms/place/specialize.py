@@ -16,7 +16,8 @@ it). Which buffer's turn it is, and the phase of its mbarriers, each role carrie
 blocks of the same shapes share a channel.
 
 A loop is specialised that asks for it (`zg.range(…, warp_specialize=True)`), where all that it fetches are blocks for
-wgmma, and whose addresses follow from scalars. Otherwise it is pipelined like any other.
+wgmma, whose addresses follow from scalars, and no more than other loops are around it. All loops of a kernel that ask
+are, or none: where one cannot be, or where the warps or shared memory would not do, they are pipelined like any other.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
 from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import SharedType, Type, i1, i32, i64, void
-from ziggurat.transforms.place.allocate import limit_of
-from ziggurat.transforms.place.pipeline_loads import lives_with, superfluous_fences, where_it_runs
+from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, void
+from ziggurat.transforms.place.allocate import intervals_of, limit_of, place
+from ziggurat.transforms.place.pipeline_loads import superfluous_fences, where_it_runs
 from ziggurat.transforms.place.pipeline_plan import Copy, Plan, planned
 from ziggurat.transforms.simplify.effects import is_pure
 
 _WARP_GROUP = 4
+_WARPS = 32  # The most that a program can have.
 _REGISTERS = 65536  # Of a multiprocessor.
 _FETCHING = 24  # Registers of a thread that only fetches.
 _MOST = 240  # The most that a thread can ask for, as setmaxnreg counts.
@@ -48,7 +50,7 @@ def specialize(module: Op, num_stages: int) -> Op:
     """The GPU model with the loops that ask for it split into roles, where that can be."""
     assert isinstance(module, gpu.Module)
     loops = [op for op in module.walk() if isinstance(op, scf.For) and op.warp_specialize]
-    if not loops or module.num_warps % _WARP_GROUP:
+    if not loops or module.num_warps % _WARP_GROUP or module.num_warps + _WARP_GROUP > _WARPS:
         return module
     plans = _plans(module, loops, num_stages)
     if plans is None:
@@ -70,24 +72,29 @@ def specialize(module: Op, num_stages: int) -> Op:
 def _plans(module: gpu.Module, loops: Sequence[scf.For], num_stages: int) -> dict[Value, Plan] | None:
     """How each loop is pipelined; None where one of them cannot be specialised."""
     uses = module.use_map()
-    ops = list(module.walk())
-    allocs = [op for op in ops if isinstance(op, gpu.LocalAlloc)]
     # What is stored, or changes its layout, goes through shared memory while blocks are already being fetched.
-    passing = [op.value for op in ops if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout)]
-    kept = _KEPT_BYTES + max((_bytes(value) for value in passing), default=0)
+    passing = [op.value for op in module.walk() if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout)]
+    limit = limit_of(module.target) - _KEPT_BYTES - max((_bytes(value) for value in passing), default=0)
     found: dict[Value, Plan] = {}
     for loop in loops:
-        others = sum(alloc.type.bytes for alloc in allocs if _is_shared(alloc.type) and lives_with(alloc, loop))
         stages = loop.num_stages if loop.num_stages is not None else num_stages
-        plan = planned(loop, stages, uses, limit_of(module.target) - kept - others)
+        plan = planned(loop, stages, uses, limit)
         if plan is None or not all(_is_for_wgmma(copy, loop) for copy in plan.copies):
             return None
         found[loop.result] = plan
-    return found
+    copied = {copy.buffer.result for plan in found.values() for copy in plan.copies}
+    limit -= place([interval for interval in intervals_of(module) if interval.op.result not in copied])
+    # Channels are there from the beginning of the kernel to its end, all of them.
+    for most in range(max(plan.stages for plan in found.values()), 1, -1):
+        fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
+        channels = {_shape_of(plan): plan for plan in fewer.values()}
+        if sum(plan.stages * _shared_bytes(plan.copies) for plan in channels.values()) <= limit:
+            return fewer
+    return None
 
 
-def _is_shared(type_: Type) -> bool:
-    return isinstance(type_, SharedType)
+def _shared_bytes(copies: Sequence[Copy]) -> int:
+    return sum(copy.buffer.type.bytes for copy in copies if isinstance(copy.buffer.type, SharedType))
 
 
 def _bytes(value: Value) -> int:
@@ -125,6 +132,7 @@ class _Needed:
             inside = loop.body.entry
             taken = [value for op in plan.ahead for value in op.operands]
             taken += [offset for copy in plan.copies for offset in copy.load.operands]
+            taken += [inside.terminator.operands[number] for number in plan.carried]
             work += [value for value in taken if value.block is not inside]
         while work:
             value = work.pop()
@@ -151,7 +159,8 @@ class _Needed:
         op = value.op
         if value in self.ops:
             return ()
-        if not is_pure(op) or op.bodies:
+        # One warp computes it again: a tensor is held by all that compute.
+        if not is_pure(op) or op.bodies or isinstance(value.type, TensorType):
             return None
         self.ops.add(value)
         return op.operands
@@ -419,8 +428,7 @@ class _Roles:
             # Before a buffer was first filled, its mbarrier is in its first phase: the one before counts as over.
             inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(empty, turn)), other))
             mbarrier = inner.add(gpu.LocalView(full, turn))
-            total = sum(copy.buffer.type.bytes for copy in copies if isinstance(copy.buffer.type, SharedType))
-            inner.add(gpu.MbarrierExpect(mbarrier, always, bytes=total))
+            inner.add(gpu.MbarrierExpect(mbarrier, always, bytes=_shared_bytes(copies)))
             for copy in copies:
                 assert isinstance(copy.load, tt.DescriptorLoad)
                 view = inner.add(gpu.LocalView(buffers[copy.buffer.result], turn))
@@ -437,10 +445,15 @@ class _Roles:
 
 def _registers(num_warps: int) -> tuple[int, int]:
     """Registers of a thread that computes, and of one that fetches: what a multiprocessor has for one program, or where
-    a program has one computing warp group, for each of two."""
+    a program has one computing warp group, for each of two.
+
+    A launch gives all threads as many, in eights: what one role takes is what the other gives back of that.
+    """
     programs = 2 if num_warps == _WARP_GROUP else 1
-    left = _REGISTERS // programs - 32 * _WARP_GROUP * _FETCHING
-    return min(_MOST, left // (32 * num_warps) // 8 * 8), _FETCHING
+    warps = num_warps + _WARP_GROUP
+    given = _REGISTERS // programs // (32 * warps) // 8 * 8
+    left = given * warps - _FETCHING * _WARP_GROUP
+    return min(_MOST, left // num_warps // 8 * 8), _FETCHING
 
 
 def _shape_of(plan: Plan) -> tuple[object, ...]:
