@@ -278,11 +278,11 @@ class _Engine:
         places = np.arange(address, address + 8)
         if address % 8 or places[-1] >= len(shared.bytes):
             raise SimulationError("an mbarrier is not aligned, or outside of shared memory")
-        writer = shared.writer[places]
-        good = np.isin(shared.reader[places], (-1, thread)) & np.isin(
-            writer, (-1, thread, FLYING) if free else (-1, thread)
+        who = np.full(8, thread)
+        foreign = shared.foreign(shared.reader[places], who) | (
+            shared.foreign(shared.writer[places], who) & ~(free & (shared.writer[places] == FLYING))
         )
-        if not good.all() or shared.reading[places].any():
+        if foreign.any() or shared.read_by_products(places, who):
             raise SimulationError("an mbarrier is made or forgotten where another thread was since the last barrier")
         shared.bytes[places] = self.random.integers(0, 256, 8, dtype=np.uint8)
         shared.writer[places] = shared.unfenced[places] = thread

@@ -121,6 +121,7 @@ class Shared:
             raise SimulationError("two threads write the same place")
         self.writer[places] = self.unfenced[places] = who
         self.bytes[places] = values
+        self.flying[places] = False  # A fetch that was there is over, for those who write.
 
     def add(self, addresses: Array, threads: Array, amount: int) -> None:
         places = self._places(addresses, 4)

@@ -1,0 +1,531 @@
+"""Warps that part ways: emitted text as ptxas takes it, and simulated against the interpreter of Triton models.
+
+The simulation lets the role that computes go first with the seed 0, the one that fetches with 1, and either with
+others; what is not in order by a barrier or an mbarrier is an error at any of them. Inputs are small integers, of which
+all sums are exact, but for attention.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sysconfig
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
+from ziggurat.backend.ptx.assemble import assemble, to_llvm
+from ziggurat.backend.ptx.emitter import kernel_of
+from ziggurat.backend.ptx.roles import registers_of, specialization_of, warps_of
+from ziggurat.backend.ptx.simulate import SimulationError, simulate
+from ziggurat.backend.ptx.simulate_engine import in_parts
+from ziggurat.backend.reference.run import run
+from ziggurat.codemodel.dialects import arith, gpu, tt
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.barriers import hazards
+from ziggurat.transforms.place.pipeline import PlaceOptions, place
+
+PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
+I32 = zg.divisible(zg.i32)
+GE = zg.CompareKind.GREATER_THAN_OR_EQUAL
+Given = Callable[[], tuple[np.ndarray, list[Any]]]
+
+
+def placed(model: Op, num_warps: int = 4, num_stages: int = 3, roles: bool = True) -> gpu.Module:
+    module = place(model, PlaceOptions("sm_90a", num_warps, num_stages))
+    verify(module)
+    assert hazards(module) == []
+    assert (specialization_of(module) is not None) == roles
+    return module
+
+
+def count(module: Op, *classes: type[Op]) -> int:
+    return sum(isinstance(op, classes) for op in module.walk())
+
+
+def simulated(module: gpu.Module, arguments: Sequence[Any], grid: tuple[int, ...] = (1,), seed: int = 0) -> None:
+    given = in_parts(kernel_of(module), arguments)
+    simulate(to_llvm(module), num_warps=module.num_warps, shared=module.shared, grid=grid, arguments=given, seed=seed)
+
+
+def judged(
+    model: Op, module: gpu.Module, given: Given, grid: tuple[int, ...], seeds: Sequence[int] = (0, 1, 2), **close: float
+) -> None:
+    """The simulation writes to the first array that `given` makes what the interpreter does."""
+    wanted, arguments = given()
+    before = wanted.copy()
+    run(model, None, grid, arguments)
+    assert not np.array_equal(before, wanted)
+    for seed in seeds:
+        found, arguments = given()
+        simulated(module, arguments, grid, seed)
+        if close:
+            np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), **close)
+        else:
+            np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
+
+
+def random(shape: tuple[int, int], dtype: Any = np.float16, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
+
+
+def descriptors(*blocks: tuple[int, int], element: Any = zg.f16) -> list[Any]:
+    """The types of descriptors of arrays with rows of whole 16 bytes; the last one is of f16."""
+    *first, last = blocks
+    return [
+        *(zg.divisible(zg.descriptor(block, element)) for block in first),
+        zg.divisible(zg.descriptor(last, zg.f16)),
+    ]
+
+
+def described(arrays: Sequence[np.ndarray], blocks: Sequence[tuple[int, int]]) -> list[Any]:
+    return [zg.TensorDescriptor(array, block) for array, block in zip(arrays, blocks, strict=True)]
+
+
+# Products, tile by tile.
+
+
+@zg.kernel
+def tiles(
+    a_desc, b_desc, c_desc, count, across, k,
+    M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, turned: zg.constexpr,
+):  # fmt: skip
+    """Tiles of c = a · b, every so manyth by each program; `turned`: b is n × k in memory."""
+    for tile in range(zg.program_id(0), count, zg.num_programs(0)):
+        row, column = tile // across * M, tile % across * N
+        acc = zg.zeros((M, N), zg.f32)
+        for start in zg.range(0, k, K, warp_specialize=True):
+            b = zg.trans(b_desc.load((column, start))) if turned else b_desc.load((start, column))
+            acc = zg.dot(a_desc.load((row, start)), b, acc)
+        c_desc.store((row, column), zg.cast(acc, zg.f16))
+
+
+ELEMENTS: dict[str, tuple[Any, Any]] = {
+    "f16": (zg.f16, np.float16),
+    "bf16": (zg.bf16, ml_dtypes.bfloat16),
+    "e4m3": (zg.f8e4m3, ml_dtypes.float8_e4m3fn),
+}
+
+
+def tiles_of(
+    tile: tuple[int, int, int], sizes: tuple[int, int, int], name: str = "f16", turned: bool = True
+) -> tuple[Op, Given]:
+    (m, n, k), (rows, columns, depth) = tile, sizes
+    element, dtype = ELEMENTS[name]
+    blocks = [(m, k), (n, k) if turned else (k, n), (m, n)]
+    model = tiles.triton(*descriptors(*blocks, element=element), zg.i32, zg.i32, I32, m, n, k, turned)
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        long = max(depth, k)
+        b = random((columns, long) if turned else (long, columns), dtype, 2)
+        arrays = [random((rows, long), dtype, 1), b, np.full((rows, columns), 7, np.float16)]
+        across = -(-columns // n)
+        return arrays[2], [*described(arrays, blocks), -(-rows // m) * across, across, depth]
+
+    return model, given
+
+
+@pytest.mark.parametrize(
+    ("tile", "sizes", "name", "turned", "warps", "stages", "grid"),
+    [
+        ((64, 16, 64), (192, 48, 320), "f16", True, 4, 3, 2),  # Tiles in turn, more iterations than buffers.
+        ((64, 64, 32), (128, 64, 96), "f16", False, 4, 2, 2),  # One tile for each program.
+        ((64, 16, 64), (192, 32, 128), "f16", True, 4, 5, 2),  # More buffers than iterations.
+        ((128, 16, 64), (256, 32, 192), "f16", True, 8, 2, 1),  # Two warp groups give buffers back.
+        ((128, 64, 64), (128, 72, 128), "bf16", False, 8, 3, 1),
+        ((64, 16, 128), (128, 32, 384), "e4m3", True, 4, 3, 1),
+        ((64, 16, 64), (192, 16, 64), "f16", True, 4, 3, 1),  # One iteration a tile.
+        ((64, 16, 64), (128, 16, 0), "f16", True, 4, 3, 1),  # None.
+        ((64, 16, 64), (70, 24, 200), "f16", True, 4, 3, 2),  # Blocks that are half outside.
+    ],
+)
+def test_products(
+    tile: tuple[int, int, int], sizes: tuple[int, int, int], name: str, turned: bool, warps: int, stages: int, grid: int
+) -> None:
+    model, given = tiles_of(tile, sizes, name, turned)
+    module = placed(model, warps, stages)
+    assert count(module, gpu.TmaLoad) == 2
+    judged(model, module, given, (grid,))
+
+
+# Attention: two loops one behind the other, which share their channel.
+
+
+@zg.function
+def step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, MASKED: zg.constexpr, N: zg.constexpr):
+    scores = zg.mul(zg.dot(q, zg.trans(k_desc.load((at + start, 0)))), scale)
+    if MASKED:
+        columns = zg.add(start, zg.arange(0, N))
+        scores = zg.where(zg.compare(zg.expand(rows, 1), zg.expand(columns, 0), GE), scores, -1.0e6)
+    higher = zg.maximum(top, zg.max(scores, axis=1))
+    p = zg.exp2(zg.sub(scores, zg.expand(higher, 1)))
+    shrink = zg.exp2(zg.sub(top, higher))
+    acc = zg.mul(acc, zg.expand(shrink, 1))
+    acc = zg.dot(zg.cast(p, zg.f16), v_desc.load((at + start, 0)), acc)
+    return acc, zg.add(zg.mul(total, shrink), zg.sum(p, axis=1)), higher
+
+
+@zg.kernel
+def attention(
+    q_desc, k_desc, v_desc, out_desc, n, scale,
+    CAUSAL: zg.constexpr, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr,
+):  # fmt: skip
+    block = zg.program_id(0)
+    at = zg.program_id(1) * n
+    rows = zg.add(block * M, zg.arange(0, M))
+    q = q_desc.load((at + block * M, 0))
+    top = zg.full((M,), -1.0e30, zg.f32)
+    total = zg.zeros((M,), zg.f32)
+    acc = zg.zeros((M, D), zg.f32)
+    for start in zg.range(0, block * M if CAUSAL else n, N, warp_specialize=True):
+        acc, total, top = step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, False, N)
+    if CAUSAL:
+        for start in zg.range(block * M, (block + 1) * M, N, warp_specialize=True):
+            acc, total, top = step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, True, N)
+    out_desc.store((at + block * M, 0), zg.cast(zg.div(acc, zg.expand(total, 1)), zg.f16))
+
+
+def attention_of(causal: bool, m: int, n: int, d: int) -> Op:
+    return attention.triton(*descriptors((m, d), (n, d), (n, d), (m, d)), I32, zg.f32, causal, m, n, d)
+
+
+@pytest.mark.parametrize(
+    ("causal", "m", "warps", "stages"), [(False, 64, 4, 2), (True, 64, 4, 2), (True, 64, 4, 3), (True, 128, 8, 2)]
+)
+def test_attention(causal: bool, m: int, warps: int, stages: int) -> None:
+    """Of the first program, the first of two loops has no iteration."""
+    n, d, length = 32, 32, 2 * m
+    model = attention_of(causal, m, n, d)
+    module = placed(model, warps, stages)
+    # Keys and values have an mbarrier each, for full and for empty buffers, in one channel.
+    assert sum(op.arrivals == warps // 4 for op in module.walk() if isinstance(op, gpu.MbarrierInit)) >= 2
+    assert count(module, gpu.TmaLoad) == (5 if causal else 3)
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        rng = np.random.default_rng(4)
+        q, k, v = (rng.standard_normal((2 * length, d)).astype(np.float16) for _ in range(3))
+        out = np.zeros((2 * length, d), np.float16)
+        blocks = [(m, d), (n, d), (n, d), (m, d)]
+        return out, [*described((q, k, v, out), blocks), length, 0.25]
+
+    judged(model, module, given, (length // m, 2), (0, 1) if warps == 8 else (0, 1, 2), rtol=4e-3, atol=4e-3)
+
+
+# Loops of other kinds.
+
+
+@zg.kernel
+def backwards(a_desc, b_desc, c_desc, first, last, K: zg.constexpr, WIDE: zg.constexpr):
+    """Blocks along k from the last to the first, by an index of 32 or 64 bits."""
+    acc = zg.zeros((64, 16), zg.f32)
+    for start in zg.range(zg.cast(first, zg.i64) if WIDE else first, last, -K, warp_specialize=True):
+        at = zg.cast(start, zg.i32)
+        acc = zg.dot(a_desc.load((0, at)), zg.trans(b_desc.load((0, at))), acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+def arguments_of(*more: Any) -> Given:
+    """Of a kernel that multiplies blocks of 64 × 64 with such of 16 × 64."""
+    blocks = [(64, 64), (16, 64), (64, 16)]
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        arrays = random((64, 256), seed=5), random((16, 256), seed=6), np.full((64, 16), 7, np.float16)
+        return arrays[2], [*described(arrays, blocks), *more]
+
+    return given
+
+
+BLOCKS = descriptors((64, 64), (16, 64), (64, 16))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("first", "last"), [(192, -1), (0, -1), (0, 0)])
+def test_backwards(wide: bool, first: int, last: int) -> None:
+    model = backwards.triton(*BLOCKS, I32, zg.i32, 64, wide)
+    judged(model, placed(model), arguments_of(first, last), (1,), (0, 1))
+
+
+@zg.kernel
+def carried(a_desc, b_desc, c_desc, rounds, K: zg.constexpr, JUMP: zg.constexpr):
+    """Where blocks are the loop carries; `JUMP`: the next one after the first is another's, and stays."""
+    acc = zg.zeros((64, 16), zg.f32)
+    at = 0
+    behind = rounds * K
+    for _ in zg.range(0, rounds, warp_specialize=True):
+        acc = zg.dot(a_desc.load((0, at)), zg.trans(b_desc.load((0, at))), acc)
+        at = behind if JUMP else at + K
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize("jump", [False, True])
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_carried_addresses(jump: bool, rounds: int) -> None:
+    model = carried.triton(*BLOCKS, zg.i32, 64, jump)
+    module = placed(model)
+    judged(model, module, arguments_of(rounds), (1,), (0, 1))
+
+
+@zg.kernel
+def conditional(a_desc, b_desc, c_desc, k, some, K: zg.constexpr):
+    """One of the loads of the loop stands under an if: the other is fetched ahead, this one is the computing warps'."""
+    acc = zg.zeros((64, 16), zg.f32)
+    for start in zg.range(0, k, K, warp_specialize=True):
+        acc = zg.dot(a_desc.load((0, start)), zg.trans(b_desc.load((0, start))), acc)
+        if start == some:
+            acc = zg.dot(a_desc.load((0, 0)), zg.trans(b_desc.load((0, start))), acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize("some", [0, 64, 192, -1])
+def test_a_load_under_an_if(some: int) -> None:
+    model = conditional.triton(*BLOCKS, I32, zg.i32, 64)
+    module = place(model, PlaceOptions("sm_90a", 4, 3))
+    verify(module)
+    assert hazards(module) == []
+    judged(model, module, arguments_of(256, some), (1,), (0, 1))
+
+
+@zg.kernel
+def afterwards(a_desc, b_desc, c_desc, out_ptr, k, K: zg.constexpr):
+    """What needs all warps of the computing role behind the loop: sums of everything, and another layout."""
+    acc = zg.zeros((64, 64), zg.f32)
+    for start in zg.range(0, k, K, warp_specialize=True):
+        acc = zg.dot(a_desc.load((0, start)), zg.trans(b_desc.load((0, start))), acc)
+    at = zg.arange(0, 64)
+    zg.store(zg.add(out_ptr, at), zg.sum(acc, axis=0))
+    zg.store(out_ptr + 64, zg.sum(zg.sum(acc, axis=1), axis=0))
+    counts = zg.histogram(zg.and_(at, 15), 16)
+    zg.store(zg.add(out_ptr + 128, zg.arange(0, 16)), zg.cast(counts, zg.f32))
+    c_desc.store((0, 0), zg.cast(zg.add(acc, zg.expand(zg.cumsum(zg.max(acc, axis=1), 0), 1)), zg.f16))
+
+
+# The emission.
+
+
+def text_of_roles(module: gpu.Module) -> tuple[str, str, str]:
+    """What is emitted before the roles, for the one that computes, and for the one that fetches."""
+    before, rest = to_llvm(module).split("br i1", 1)
+    computing, fetching = re.split(r"^others\d+:$", rest, flags=re.MULTILINE)
+    return before, computing, fetching
+
+
+@pytest.mark.parametrize(
+    ("tile", "warps", "registers"),
+    [
+        ((64, 16, 64), 4, (232, 24, 128)),
+        ((128, 16, 64), 8, (240, 24, 168)),
+        ((256, 16, 64), 16, (112, 24, 96)),
+    ],
+)
+def test_threads_and_registers(tile: tuple[int, int, int], warps: int, registers: tuple[int, int, int]) -> None:
+    """As many threads as both roles have; registers are whole eights, and not more than there are."""
+    module = placed(tiles_of(tile, tile)[0], warps)
+    computing, fetching, start = registers
+    assert warps_of(module) == warps + 4 and registers_of(module) == start
+    text = to_llvm(module)
+    assert f'"nvvm.reqntid"="{32 * (warps + 4)}" "nvvm.maxnreg"="{start}"' in text
+    assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 (\d+);", text) == [
+        ("inc", str(computing)),
+        ("dec", str(fetching)),
+    ]
+    assert all(number % 8 == 0 and 24 <= number <= 256 for number in registers)
+    programs = 2 if warps == 4 else 1
+    assert programs * 32 * (warps * computing + 4 * fetching) <= 65536
+    # What the launch gives all is enough for what the roles then take, and fits so many times as well.
+    assert warps * computing + 4 * fetching <= (warps + 4) * start
+    assert programs * 32 * (warps + 4) * start <= 65536
+
+
+def test_the_barrier_of_the_computing_warps() -> None:
+    """Everything in the role that computes meets at barrier 1, of its threads; the program meets once, before."""
+    blocks = descriptors((64, 64), (64, 64), (64, 64))
+    module = placed(afterwards.triton(*blocks, zg.ptr(zg.f32), I32, 64))
+    before, computing, fetching = text_of_roles(module)
+    assert re.findall(r"bar\.sync[^;]*", before) == ["bar.sync 0"]
+    met = re.findall(r"bar\.sync[^;]*", computing)
+    assert len(met) > 3 and set(met) == {"bar.sync 1, 128"}
+    assert "bar." not in fetching and "barrier.sync" not in computing
+    assert "zg_slot" not in fetching
+
+
+def test_code_behind_the_loop_that_meets() -> None:
+    blocks = [(64, 64), (64, 64), (64, 64)]
+    model = afterwards.triton(*descriptors(*blocks), zg.ptr(zg.f32), I32, 64)
+    module = placed(model)
+
+    def given(which: int) -> Given:
+        def made() -> tuple[np.ndarray, list[Any]]:
+            arrays = random((64, 128), seed=5), random((64, 128), seed=6), np.full((64, 64), 7, np.float16)
+            out = np.full(144, 7, np.float32)
+            return (arrays[2], out)[which], [*described(arrays, blocks), out, 128]
+
+        return made
+
+    judged(model, module, given(0), (1,))
+    judged(model, module, given(1), (1,), (0, 1))
+
+
+@zg.kernel
+def talkative(a_desc, b_desc, c_desc, k, K: zg.constexpr):
+    acc = zg.zeros((64, 16), zg.f32)
+    zg.device_assert(k > 0, "k is positive")
+    zg.device_print("k", k)
+    for start in zg.range(0, k, K, warp_specialize=True):
+        acc = zg.dot(a_desc.load((0, start)), zg.trans(b_desc.load((0, start))), acc)
+    zg.device_print("acc", acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+def test_prints_and_assertions(tmp_path: Path) -> None:
+    """They are the computing role's: no line comes twice."""
+    module = placed(talkative.triton(*BLOCKS, I32, 64))
+    before, computing, fetching = text_of_roles(module)
+    assert "vprintf" in computing and "__assertfail" in computing
+    outside = before + fetching.split("\n}\n")[0]
+    assert "call i32 @vprintf" not in outside and "call void @__assertfail" not in outside
+    assert "spill" in assembled(assemble(module).ptx, tmp_path)
+
+
+# What keeps the roles apart: nothing of it may be missing.
+
+
+ORDER = (
+    gpu.MbarrierInit, gpu.MbarrierExpect, gpu.MbarrierWait, gpu.MbarrierArrive,
+    gpu.TmaLoad, gpu.TmaStoreWait, gpu.FenceAsync, gpu.WgmmaWait, gpu.Barrier,
+)  # fmt: skip
+
+
+def changed(module: gpu.Module, op: Op, change: Callable[[Rewriter, Op, tuple[Value, ...]], Outcome]) -> gpu.Module:
+    made = transform(module, lambda builder, old, values: change(builder, old, values) if old is op else None)
+    assert isinstance(made, gpu.Module)
+    return made
+
+
+def dropped(_builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    return operands[0] if isinstance(op, gpu.WgmmaWait) else DROP
+
+
+def flipped(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    one = builder.add(arith.ConstantOp(1, zg.i32))
+    return builder.add(gpu.MbarrierWait(operands[0], builder.add(arith.XOrI(operands[1], one))))
+
+
+def is_missed(model: Op, module: gpu.Module, given: Given, grid: tuple[int, ...], **close: float) -> str:
+    """What the simulation says of a module in which something is wrong; a wrong result where it says nothing."""
+    for seed in (0, 1, 2):
+        try:
+            judged(model, module, given, grid, (seed,), **close)
+        except SimulationError as error:
+            return str(error)
+        except AssertionError:
+            return "a wrong result"
+    return ""
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_everything_that_waits_is_needed(warps: int) -> None:
+    """Two tiles for each of two programs, of more iterations than buffers."""
+    tile = (64 * warps // 4, 16, 64)
+    model, given = tiles_of(tile, (2 * tile[0], 32, 192))
+    module = placed(model, warps, 2)
+    judged(model, module, given, (2,), (0,))
+    found = {
+        op: is_missed(model, changed(module, op, dropped), given, (2,)) for op in module.walk() if isinstance(op, ORDER)
+    }
+    said = {type(op): message for op, message in found.items()}
+    assert len(found) > 12 and said.keys() >= {gpu.MbarrierWait, gpu.MbarrierArrive, gpu.TmaLoad, gpu.Barrier}
+    # The last wait for a store's reads is needed, as another tile is written to the same buffer.
+    assert [op for op, message in found.items() if not message] == []
+    assert "never ends" in said[gpu.MbarrierArrive]
+
+
+def test_a_phase_taken_for_another() -> None:
+    """Of full buffers: read before they are. Of empty ones: nobody begins."""
+    model, given = tiles_of((64, 16, 64), (128, 32, 192))
+    module = placed(model, 4, 2)
+    full, empty = (op for op in module.walk() if isinstance(op, gpu.MbarrierWait))
+    assert is_missed(model, changed(module, full, flipped), given, (2,))
+    assert "never ends" in is_missed(model, changed(module, empty, flipped), given, (2,))
+
+
+@pytest.mark.parametrize("arrivals", [1, 3])
+def test_how_many_arrive(arrivals: int) -> None:
+    """Two warp groups read a buffer: one of them does not speak for the other, and there is no third."""
+    model, given = tiles_of((128, 16, 64), (128, 32, 320))
+    module = placed(model, 8, 2)
+    (empty,) = (op for op in module.walk() if isinstance(op, gpu.MbarrierInit) and op.arrivals == 2)
+    other = changed(module, empty, lambda builder, _, values: builder.add(gpu.MbarrierInit(*values, arrivals=arrivals)))
+    assert is_missed(model, other, given, (1,))
+
+
+def test_nothing_of_attention_may_be_missing() -> None:
+    """Of the waits for the scores and for the sum before them, one may: both wait for all products."""
+    m, n, d, length = 64, 16, 32, 128
+    model = attention_of(True, m, n, d)
+    module = placed(model, 4, 2)
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        rng = np.random.default_rng(4)
+        q, k, v = (rng.standard_normal((length, d)).astype(np.float16) for _ in range(3))
+        out = np.zeros((length, d), np.float16)
+        return out, [*described((q, k, v, out), [(m, d), (n, d), (n, d), (m, d)]), length, 0.25]
+
+    kinds = (gpu.MbarrierWait, gpu.MbarrierArrive, gpu.MbarrierExpect)
+    for op in [op for op in module.walk() if isinstance(op, kinds)]:
+        said = is_missed(model, changed(module, op, dropped), given, (2, 1), rtol=4e-3, atol=4e-3)
+        if not said:
+            # The last release of all: nobody fetches after it.
+            assert isinstance(op, gpu.MbarrierArrive)
+            later = [other for other in module.walk() if isinstance(other, gpu.MbarrierArrive)]
+            assert op is later[-1]
+
+
+# As far as the assembler.
+
+
+def assembled(ptx: str, folder: Path) -> str:
+    """What ptxas says."""
+    if not PTXAS.exists():
+        pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
+    (folder / "kernel.ptx").write_text(ptx)
+    command = [str(PTXAS), "-v", "-arch=sm_90a", str(folder / "kernel.ptx"), "-o", str(folder / "kernel.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("tile", "turned", "warps"), [((128, 256, 64), True, 8), ((128, 256, 64), False, 8), ((128, 128, 64), True, 4)]
+)
+def test_assembled_products(tile: tuple[int, int, int], turned: bool, warps: int, tmp_path: Path) -> None:
+    """No spills, and no wait after each product (ptxas' warnings C75…)."""
+    module = placed(tiles_of(tile, tile, turned=turned)[0], warps, 3)
+    ptx = assemble(module).ptx
+    said = assembled(ptx, tmp_path)
+    assert "0 bytes spill stores, 0 bytes spill loads" in said and "C75" not in said, said
+    assert f".reqntid {32 * (warps + 4)}" in ptx and f".maxnreg {registers_of(module)}" in ptx
+    registers = re.search(r"Used (\d+) registers", said)
+    assert registers is not None and int(registers[1]) <= (registers_of(module) or 0)
+
+
+@pytest.mark.parametrize(("n", "d"), [(64, 64), (128, 128)])
+def test_assembled_attention(n: int, d: int, tmp_path: Path) -> None:
+    said = assembled(assemble(placed(attention_of(False, 128, n, d), 8, 2)).ptx, tmp_path)
+    assert "0 bytes spill stores, 0 bytes spill loads" in said and "C75" not in said, said
+
+
+def test_kernels_without_roles_are_as_they_were() -> None:
+    model, _ = tiles_of((64, 16, 64), (64, 16, 64))
+    plain = place(model, PlaceOptions("sm_90a", 4, 1))
+    assert specialization_of(plain) is None and warps_of(plain) == 4 and registers_of(plain) is None
+    text = to_llvm(plain)
+    assert '"nvvm.reqntid"="128" }' in text and "setmaxnreg" not in text and "bar.sync 1" not in text
+    assert count(plain, tt.Load) == 0
