@@ -363,7 +363,8 @@ class Expressions:
             hint = hint or f"of Python's builtins a kernel can call {', '.join(BUILTINS)}"
         elif isinstance(target, types.FunctionType) and not (target.__module__ or "").startswith("ziggurat"):
             what = f"'{shown}', which is a plain Python function,"
-            hint += f"decorate {target.__name__} with @zg.function"
+            named = target.__name__ if target.__name__.isidentifier() else "what it does as a def"
+            hint += f"decorate {named} with @zg.function"
         else:
             what = f"'{shown}'"
             hint = hint or f"{_CALLABLE}; what is known beforehand can be computed outside and used by its name"

@@ -11,6 +11,7 @@ from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
 from ziggurat.frontends.language.constants import is_enum
 from ziggurat.frontends.language.function import suggest
 from ziggurat.frontends.language.signature import SIGNATURES, Call
+from ziggurat.frontends.language.spellings import of_member
 from ziggurat.frontends.reflection.source import Source
 
 # Stands for the meaning of an expression that is known only when the kernel runs.
@@ -90,13 +91,14 @@ class Names:
 
     def unknown_member(self, node: ast.Attribute, owner: Any) -> KernelNameError:
         prefix = ast.unparse(node.value)
-        public = [name for name in dir(owner) if not name.startswith("_")]
-        what = "module" if isinstance(owner, types.ModuleType) else "enum"
-        return KernelNameError(
-            f"the {what} '{prefix}' has no '{node.attr}'",
-            self.source.span(node),
-            suggest(node.attr, public, f"{prefix}."),
-        )
+        if isinstance(owner, types.ModuleType):
+            what, ours = "module", owner.__name__.partition(".")[0] == "ziggurat"
+            public = getattr(owner, "__all__", None) or [name for name in dir(owner) if not name.startswith("_")]
+            hint = (of_member(node.attr, prefix) if ours else None) or suggest(node.attr, public, f"{prefix}.")
+        else:
+            what, public = "enum", list(getattr(owner, "__members__", ()))
+            hint = suggest(node.attr, public, f"{prefix}.") or f"it has {', '.join(public)}"
+        return KernelNameError(f"the {what} '{prefix}' has no '{node.attr}'", self.source.span(node), hint)
 
     def prefix(self) -> str:
         """What this function's module calls ziggurat."""

@@ -9,6 +9,7 @@ from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language.signature import SIGNATURES
+from ziggurat.frontends.language.spellings import of_attribute
 
 
 class Tape(Protocol):
@@ -122,7 +123,8 @@ class Symbol:
         if name.startswith("__"):
             raise AttributeError(name)
         try:
-            hint = f"call zg.{name}(…) instead" if name in SIGNATURES else "values have .shape and .dtype"
+            hint = f"call zg.{name}(…) instead" if name in SIGNATURES else of_attribute(name)
+            hint = hint or "values have .shape and .dtype"
             self.tape.fail(f"a value of the kernel has no '{name}'", hint)
         except KernelTypeError as error:
             raise _NoAttribute(error.summary, error.location, error.hint) from None

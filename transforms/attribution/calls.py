@@ -27,6 +27,7 @@ from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.library import COMBINE, LIBRARY
 from ziggurat.frontends.language.signature import Parameter
+from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.constants import check_kind
 from ziggurat.transforms.attribution.expressions import Expressions
@@ -124,7 +125,9 @@ class Calls(Expressions):
             if isinstance(receiver, PtrType) and name in ("load", "store"):
                 hint += "; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)"
             raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
-        hint = "tuples and lists in a kernel do not change: make another" if components(receiver) is not None else None
+        hint = of_attribute(name)
+        if components(receiver) is not None:
+            hint = "tuples and lists in a kernel do not change: make another"
         raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
 
     def language_call(self, op: py.Invoke, name: str) -> Type:

@@ -22,6 +22,7 @@ from ziggurat.codemodel.types import (
     shape_of,
     shaped,
 )
+from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.transforms.attribution.lattice import RangeType, components
 from ziggurat.transforms.attribution.promotion import (
     NONE,
@@ -257,5 +258,6 @@ class BuiltinTypes(ProgramTypes):
             return constant(getattr(x.value, name))
         raise KernelTypeError(
             f"{describe(x)} has no property '{name}' in a kernel",
-            hint="values have .shape and .dtype, dtypes of pointers have .element_ty; calls are zg.<name>(x)",
+            hint=of_attribute(name)
+            or "values have .shape and .dtype, dtypes of pointers have .element_ty; calls are zg.<name>(x)",
         )

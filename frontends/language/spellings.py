@@ -1,0 +1,62 @@
+"""What Triton's programs write, and what is written here instead: hints for names that are not found.
+
+Names that differ little from ours are found by their likeness (`suggest` in function.py); these are not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Calls, dtypes and other members of `triton.language`.
+_MEMBERS: Final[dict[str, str]] = {
+    "expand_dims": "zg.expand(x, axis)",
+    "broadcast_to": "zg.broadcast(x, shape)",
+    "view": "zg.reshape(x, shape)",
+    "zeros_like": "zg.zeros(x.shape, x.dtype)",
+    "interleave": "zg.reshape(zg.join(a, b), shape)",
+    "fdiv": "zg.div(a, b)",
+    "div_rn": "zg.div(a, b)",
+    "sqrt_rn": "zg.sqrt(x)",
+    "pow": "zg.exp2(zg.mul(y, zg.log2(x)))",
+    "isnan": "zg.compare(x, x, zg.CompareKind.NOT_EQUAL)",
+    "logical_and": "zg.and_(a, b)",
+    "logical_or": "zg.or_(a, b)",
+    "logical_not": "zg.invert(x)",
+    "make_block_ptr": "zg.make_tensor_descriptor(base, shape, strides, block_shape)",
+    "load_block_ptr": "the method load of a tensor descriptor",
+    "advance": "other offsets at each load of a tensor descriptor",
+    "pointer_type": "zg.ptr(dtype)",
+    "float64": "zg.f64",
+    "float32": "zg.f32",
+    "float16": "zg.f16",
+    "bfloat16": "zg.bf16",
+    "float8e5": "zg.f8e5m2",
+    "float8e4nv": "zg.f8e4m3",
+    **{f"{kind}{bits}": f"zg.{kind[0]}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    "int1": "zg.i1",
+}
+# Methods and properties of its tensors and dtypes.
+_ATTRIBUTES: Final[dict[str, str]] = {
+    "to": "zg.cast(x, dtype)",
+    "T": "zg.trans(x)",
+    "type": "x.dtype",
+    "primitive_bitwidth": "x.dtype.bits",
+    "expand_dims": "zg.expand(x, axis)",
+    "broadcast_to": "zg.broadcast(x, shape)",
+    "view": "zg.reshape(x, shape)",
+    "item": "zg.reshape(x, ())",
+}
+
+
+def of_member(name: str, prefix: str = "zg") -> str | None:
+    """What to write for `tl.name`, where the language is called `prefix`; None of a name that Triton has not."""
+    return _hint(_MEMBERS.get(name), prefix)
+
+
+def of_attribute(name: str, prefix: str = "zg") -> str | None:
+    """What to write for `x.name` or `x.name(…)`, where `x` is a tensor of Triton's or its dtype."""
+    return _hint(_ATTRIBUTES.get(name), prefix)
+
+
+def _hint(instead: str | None, prefix: str) -> str | None:
+    return f"write {instead.replace('zg.', f'{prefix}.')}" if instead else None
