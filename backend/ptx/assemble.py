@@ -102,6 +102,8 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
         "attributes #1 = { convergent nounwind }",
         "attributes #2 = { convergent nounwind memory(none) }",
         "attributes #3 = { convergent nounwind memory(read) }",
+        "attributes #4 = { nounwind }",
+        *emitter.metadata,
         *(emitter.places.metadata() if emitter.places is not None else ()),
     ]
     return "\n".join(lines) + "\n"

@@ -9,6 +9,9 @@ from ziggurat.backend.ptx.emitter import emitted_type as text_of
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.types import Type
+from ziggurat.transforms.simplify.effects import is_pure
+
+_FIRST_NODE = 1 << 20  # Numbers of metadata that line information does not come to.
 
 
 def function_body(emitter: Emitter, body: Body) -> None:
@@ -98,7 +101,7 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
     )
     counted = emitter.emit(f"add nuw {kind} {done}, 1") if count is not None else ""
     back = emitter.label
-    emitter.line(f"br label %{head}")
+    emitter.line(f"br label %{head}{_overlapped(emitter) if count is not None and _only_reads(op) else ''}")
     phis = _phis(index.type, number, [(start, before), (following, back)])
     if count is not None:
         phis += _phis(index.type, done, [("0", before), (counted, back)])
@@ -107,6 +110,25 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
     emitter.lines[place:place] = phis
     emitter.start(after)
     return _packed([emitter.values[parameter] for parameter in carried])
+
+
+def _only_reads(op: scf.For) -> bool:
+    """Whether each iteration loads and computes, and nothing else: then the loads of two can be under way at once."""
+    ops = op.body.entry.ops[:-1]
+    tensors = any(isinstance(inner, tt.Load) and is_tensor(inner.result.type) for inner in ops)
+    return tensors and all(
+        isinstance(inner, tt.Load) or (is_pure(inner) and not inner.bodies and not isinstance(inner, tt.Dot))
+        for inner in ops
+    )
+
+
+def _overlapped(emitter: Emitter) -> str:
+    """What a loop's way back says for LLVM to do two iterations at once."""
+    number = _FIRST_NODE + 2 * len(emitter.metadata)
+    emitter.metadata += [
+        f"!{number} = distinct !{{!{number}, !{number + 1}}}", f'!{number + 1} = !{{!"llvm.loop.unroll.count", i32 2}}'
+    ]  # fmt: skip
+    return f", !llvm.loop !{number}"
 
 
 def _count(emitter: Emitter, op: scf.For, kind: str, start: str, stop: str) -> str | None:

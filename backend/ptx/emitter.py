@@ -69,6 +69,7 @@ class Emitter:
         self.declarations: dict[str, None] = {}
         # What the module holds besides the kernel: routines by their name, and variables by theirs.
         self.definitions: dict[str, str] = {}
+        self.metadata: list[str] = []
         self.variables: dict[str, str] = {}
         # The block that lines go to, and of a function with several: labels, and what comes from which predecessor.
         self.label = "entry"
@@ -140,15 +141,23 @@ class Emitter:
             return ""
         return self.emit(text)
 
-    def asm(self, result: str, text: str, constraints: str, *arguments: tuple[str, str], effect: bool = False) -> str:
-        """Inline assembly; `effect` keeps it in place."""
+    def asm(
+        self,
+        result: str,
+        text: str,
+        constraints: str,
+        *arguments: tuple[str, str],
+        effect: bool = False,
+        convergent: bool = True,
+    ) -> str:
+        """Inline assembly; `effect` keeps it in place, `convergent` with the same threads as it stands."""
         # In LLVM's inline assembly, "$" begins an operand.
         text = text.replace("\n", "\\0A").replace('"', '\\"').replace("\t", "\\09")
         side = " sideeffect" if effect else ""
         given = ", ".join(f"{kind} {value}" for kind, value in arguments)
         line = f'call {result} asm{side} "{text}", "{constraints}"({given})'
         if effect:
-            line += " #1"
+            line += " #1" if convergent else " #4"
         if result == "void":
             self.line(line)
             return ""
