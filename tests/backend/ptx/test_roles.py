@@ -284,12 +284,35 @@ def conditional(a_desc, b_desc, c_desc, k, some, K: zg.constexpr):
     c_desc.store((0, 0), zg.cast(acc, zg.f16))
 
 
+@zg.kernel
+def looked_up(a_desc, b_desc, c_desc, table_ptr, k, K: zg.constexpr):
+    """Where one of two blocks is stands in memory: it is fetched when it is needed."""
+    acc = zg.zeros((64, 16), zg.f32)
+    for start in zg.range(0, k, K, warp_specialize=True):
+        at = zg.multiple_of(zg.load(table_ptr + start // K), 16)
+        acc = zg.dot(a_desc.load((0, at)), zg.trans(b_desc.load((0, start))), acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+def test_a_load_whose_address_is_loaded() -> None:
+    model = looked_up.triton(*BLOCKS, zg.ptr(zg.i32), I32, 64)
+    module = placed(model)
+    split = specialization_of(module)
+    assert split is not None and count(module, gpu.TmaLoad) == 2
+    assert sum(isinstance(op, gpu.TmaLoad) for top in split.roles[1].entry.ops for op in top.walk()) == 1
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        found, arguments = arguments_of(np.array([128, 0, 64, 64], np.int32), 256)()
+        return found, arguments
+
+    judged(model, module, given, (1,))
+
+
 @pytest.mark.parametrize("some", [0, 64, 192, -1])
 def test_a_load_under_an_if(some: int) -> None:
     model = conditional.triton(*BLOCKS, I32, zg.i32, 64)
-    module = place(model, PlaceOptions("sm_90a", 4, 3))
-    verify(module)
-    assert hazards(module) == []
+    module = placed(model)
+    assert count(module, gpu.TmaLoad) == 4  # Two of them in each role.
     judged(model, module, arguments_of(256, some), (1,), (0, 1))
 
 
