@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 else:
 
     class constexpr:
-        """Annotation of a parameter that takes a value known at compile time: `BLOCK: zg.constexpr`."""
+        """Annotation of a parameter that takes a value known at compile time: `BLOCK: zg.constexpr`.
+
+        `zg.constexpr(16)` is 16: Triton's programs mark so the values of a module that kernels use.
+        """
+
+        def __new__(cls, value: Any) -> Any:
+            return value
 
 
 T = TypeVar("T")

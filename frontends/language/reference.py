@@ -115,7 +115,7 @@ a parameter, a variable or an item of a tuple that holds a function known at com
 
 A variable that is assigned on one path only is not known after it. Global names are looked up when the function
 is read: numbers, strings, None, dtypes, members of enums, functions under `@zg.function`, and tuples of these are
-constants. A parameter annotated `zg.constexpr` takes these as well.
+constants. A parameter annotated `zg.constexpr` takes these as well. (`N = zg.constexpr(16)` in a module is `N = 16`.)
 
 What is wrong under an `if` or a `while`, or in a part of an expression that may not be needed, is reported when the
 kernel is compiled for arguments with which it is run; until then it is an op `error` of `kernel.model`.

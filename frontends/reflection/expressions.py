@@ -19,7 +19,7 @@ from ziggurat.codemodel.errors import (
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import pyobject
 from ziggurat.frontends.language.constants import as_constant
-from ziggurat.frontends.language.function import Default, Function, usable
+from ziggurat.frontends.language.function import Default, Function, constexpr, usable
 from ziggurat.frontends.language.signature import SIGNATURES, Call
 from ziggurat.frontends.reflection.calls import bind_function, check_builtin, check_call, check_form
 from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name
@@ -367,6 +367,8 @@ class Expressions:
             hint += f"decorate {named} with @zg.function"
         else:
             what = f"'{shown}'"
+            if target is constexpr:
+                hint = "leave it out: numbers, strings and dtypes in a kernel are constants"
             hint = hint or f"{_CALLABLE}; what is known beforehand can be computed outside and used by its name"
         return KernelSyntaxError(f"a kernel cannot call {what}".rstrip(","), self.source.span(node.func), hint.strip())
 

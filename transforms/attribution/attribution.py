@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import ZigguratError
@@ -62,7 +62,7 @@ def _symbol_part(value: Any) -> str:
     if isinstance(value, FunctionName):
         return value.symbol.rsplit(".", 1)[-1]
     if isinstance(value, tuple):
-        parts: tuple[Any, ...] = value
+        parts = cast(tuple[Any, ...], value)
         items = [_symbol_part(item) if isinstance(item, FunctionName | tuple) else repr(item) for item in parts]
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
     return str(value)
@@ -78,7 +78,6 @@ class Attribution:
         self.symbol = ""
         self.scope = Scope()
         # The types that the `return`s give must be brought to `result`; False when some path falls off the end.
-        self.always_returns = False
         # What is wrong with the function, and with what it calls, at these types.
         self.errors: tuple[ZigguratError, ...] = ()
 

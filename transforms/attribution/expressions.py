@@ -186,6 +186,8 @@ class Expressions(Walk):
         parts = components(value)
         if parts is None:
             hint = "zg.expand adds an axis, zg.gather picks elements" if isinstance(value, TensorType) else None
+            if isinstance(value, PtrType):
+                hint = "zg.load(p + i) reads an element, zg.store(p + i, x) writes one"
             raise KernelTypeError(f"{describe(value)} cannot be indexed in a kernel", hint=hint)
         if not isinstance(index, ConstantType) or not isinstance(index.value, int):
             raise KernelTypeError(f"a tuple is indexed by a constant integer, got {describe(index)}")

@@ -78,7 +78,7 @@ class Walk:
     def run(self) -> Attribution:
         body = self.func.bodies[0]
         self.scope.types.update(zip(body.parameters, self.found.parameter_types, strict=True))
-        self.found.always_returns = not self.ops(body.entry.ops)
+        self.ops(body.entry.ops)
         result: Type | None = None
         for type_, op in self.returns:
             joined = type_ if result is None else join(result, type_)

@@ -31,3 +31,8 @@ def test_it_may_have_a_name_of_its_own():
     assert named.name == named.__qualname__ == named.fn.__qualname__ == "sum"
     assert named.fn.__name__ == "_sum"
     assert named(1, 2) == 3
+
+
+def test_constexpr_marks_a_value_of_a_module():
+    size = constexpr(16)
+    assert type(size) is int and size == 16 and constexpr(("relu", None)) == ("relu", None)

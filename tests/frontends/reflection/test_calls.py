@@ -166,6 +166,11 @@ def test_range_that_does_not_fit(fail):
         ("sum(x)", "a kernel cannot call the builtin 'sum'", "did you mean zg.sum?"),
         ("sorted(x)", "a kernel cannot call the builtin 'sorted'", "of Python's builtins a kernel can call range, min"),
         ("five(x)", "a kernel cannot call 'five'", "functions decorated with @zg.function"),
+        (
+            "zg.constexpr(4)",
+            "a kernel cannot call 'zg.constexpr'",
+            "numbers, strings and dtypes in a kernel are constants",
+        ),
         ("zip(x, y)", "a kernel cannot call the builtin 'zip'", "for i in zg.static_range(len(a))"),
         ("enumerate(x)", "a kernel cannot call the builtin 'enumerate'", "take the items as a[i]"),
         ("reversed(x)", "a kernel cannot call the builtin 'reversed'", "a[len(a) - 1 - i]"),

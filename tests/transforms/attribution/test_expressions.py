@@ -111,8 +111,9 @@ def test_subscripts():
         (T, constant(0), KernelTypeError, "cannot be indexed in a kernel"),
         (PtrType(f32), constant(0), KernelTypeError, "cannot be indexed in a kernel"),
     ):
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=words) as caught:
             result_of(at, value, index)
+    assert caught.value.hint == "zg.load(p + i) reads an element, zg.store(p + i, x) writes one"
 
 
 def test_variables_hold_what_was_stored_last():

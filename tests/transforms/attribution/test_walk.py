@@ -28,7 +28,7 @@ def walk(caller=None) -> FunctionAttributor:
 def test_it_gives_types_and_the_result():
     found = walk().run()
     add = next(op for op in MODEL.walk() if isinstance(op, py.Add))
-    assert found.scope.types[add.result] == i32 == found.result and found.always_returns
+    assert found.scope.types[add.result] == i32 == found.result
     assert found.parameter_types == (i32,) and found.func is MODEL
 
 
