@@ -28,7 +28,11 @@ def range(
     - `loop_unroll_factor`: how many iterations to unroll.
     - `disallow_acc_multi_buffer`: keep one buffer for the accumulator of a dot.
     - `flatten`: make one loop of this and the loop inside it.
-    - `warp_specialize`: give loading and computing to different warps.
+    - `warp_specialize`: give fetching and computing to different warps, on targets with a copy engine (sm_90a): four
+      more warps, of few registers, run ahead of those that compute, through the ends of loops around as well. It is for
+      loops that `dot` blocks of descriptors that the kernel was given, at offsets that follow from scalars without a
+      load; with 4, 8 or 16 warps, two stages or more, and in no `if` or `while`. Unless all loops of a kernel that ask
+      for it are such, they are loops like others.
     - `disable_licm`: move nothing out of the loop.
 
     Result: integers in the promoted dtype of the bounds and the step, i32 for literals.
