@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -115,8 +115,7 @@ def _run_time(function: Function, name: str, given: Type) -> Type:
 
 def constant_of(function: Function, name: str, given: Any) -> ConstantType:
     """The attributed type of an argument that is compiled in."""
-    if isinstance(given, list):
-        given = tuple(given)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    given = _without_lists(given)
     if not usable(given):
         hint = "give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument"
         if isinstance(given, FunctionType):
@@ -131,6 +130,13 @@ def constant_of(function: Function, name: str, given: Any) -> ConstantType:
         return constant(_compiled_in(given))
     except KernelValueError as error:
         raise LaunchError(f"'{name}' of '{function.name}': {error.summary}") from None
+
+
+def _without_lists(given: Any) -> Any:
+    """A list as a tuple, inside of tuples and lists as well."""
+    if isinstance(given, list) or type(given) is tuple:
+        return tuple(map(_without_lists, cast(Sequence[Any], given)))
+    return given
 
 
 def _compiled_in(given: Any) -> Any:

@@ -98,3 +98,4 @@ def test_arguments_that_a_kernel_is_not_compiled_for(arguments, words):
 
 def test_a_list_is_compiled_in_as_a_tuple():
     assert constant_of(kernel, "BLOCK", [1, 2]) == constant((1, 2)) == constant_of(kernel, "BLOCK", (1, 2))
+    assert constant_of(kernel, "BLOCK", [[1, 2], (3, [4])]) == constant(((1, 2), (3, (4,))))
