@@ -147,7 +147,6 @@ class _Engine:
         self.barriers: dict[int, _Mbarrier] = {}
         self.flying: list[_Fetch] = []
         self.landed: list[_Fetch] = []  # Not yet seen by all threads.
-        self.count = 0
         self.groups: dict[int, list[list[_Store]]] = {}  # Of each thread, oldest first; the last is not committed.
         self.written: list[_Store] = []  # Stores that have been read, but are not yet in global memory.
         program.shared.at_barrier.append(self.barrier)
@@ -378,14 +377,12 @@ class _Engine:
             outside[:] = np.nan
         data = np.ascontiguousarray(outside).reshape(-1).view(np.uint8).copy()
         data[inside] = self._memory(map_)[there[inside]]
-        self.count += 1
-        fetch = _Fetch(places, data, FLYING + self.count, made)
+        fetch = _Fetch(places, data, shared.new_code(np.zeros(self.program.threads, bool)), made)
         made.fetched.append(fetch)
         shared.flying[places] = True
         before = np.unique(shared.writer[places])
         shared.writer[places] = fetch.code
         self.replaced(before)
-        shared.seen[fetch.code] = np.zeros(self.program.threads, bool)
         self.flying.append(fetch)
         self.some_land()
 
@@ -412,7 +409,10 @@ class _Engine:
             for store in groups.pop(0):
                 shared.reading[store.places] -= 1
                 touched = shared.reader[store.places]
-                shared.reader[store.places] = np.where((touched == -1) | (touched == thread), thread, -2)
+                shared.reader[store.places] = np.where(
+                    shared.foreign(touched, np.full(len(touched), thread)), -2, thread
+                )
+                shared.several[thread] = True
                 self.written.append(store)
         if not read and pending == 0:
             self.write([self.written[at] for at in self.random.permutation(len(self.written))])

@@ -294,10 +294,9 @@ def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
             if (rows % 16).any():
                 raise SimulationError("a row of ldmatrix is not aligned")
             places = rows[:, None] + np.arange(16)
-            if (program.shared.writer[places] >= 0).any():
-                readers = np.arange(warp, warp + 32)
-                if not np.isin(program.shared.writer[places], readers).all():
-                    raise SimulationError("ldmatrix reads what another warp has written since the last barrier")
+            lanes, writer = np.arange(warp, warp + 32), program.shared.writer[places]
+            if (program.shared.foreign(writer, np.full(places.shape, warp)) & ~np.isin(writer, lanes)).any():
+                raise SimulationError("ldmatrix reads what another warp has written since the last barrier")
             program.shared.reader[places] = -2
             program.shared.several[warp : warp + 32] = True
             matrix = np.ascontiguousarray(program.shared.bytes[places]).view(np.uint16)

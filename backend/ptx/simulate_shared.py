@@ -36,7 +36,10 @@ class Shared:
         self.flying = np.zeros(size, bool)  # What copies that are under way will write.
         self.reading = np.zeros(size, np.int32)  # How many products and copies that are under way read it.
         self.unfenced = np.full(size, -1)  # Who wrote it without a fence since: the asynchronous proxy may not see it.
-        self.seen: dict[int, Array] = {}  # Of writers above FLYING, the threads for which what they wrote is there.
+        # Codes above FLYING, with who knows that it is over: a fetch, or what threads did before a barrier of theirs.
+        self.seen: dict[int, Array] = {}
+        self.met: set[int] = set()  # The latter.
+        self.codes = FLYING
         self.at_barrier: list[Callable[[Array], None]] = []
         self.several = np.zeros(threads, bool)  # Who has had a part in what is marked as touched by several.
         groups = -(-threads // 128)
@@ -54,12 +57,31 @@ class Shared:
             self.several[:] = False
         else:
             alone = not (self.several & ~threads).any()
+            self._forget_codes()
+            code = self.new_code(threads)
+            self.met.add(code)
             self.writer[:] = np.where(
-                self._of(self.writer, threads, alone), np.where(self.flying, FLYING, -1), self.writer
+                self._of(self.writer, threads, alone), np.where(self.flying, FLYING, code), self.writer
             )
-            self.reader[self._of(self.reader, threads, alone)] = -1
+            self.reader[self._of(self.reader, threads, alone)] = code
             self.several[threads] &= not alone
+            for seen in self.seen.values():
+                seen |= threads & seen[threads].any()
         self.known[threads] = np.max([self.knowledge(int(thread)) for thread in np.flatnonzero(threads)[::32]], axis=0)
+
+    def new_code(self, threads: Array) -> int:
+        """What stands for something in `writer` or `reader` that these threads know to be over."""
+        self.codes += 1
+        self.seen[self.codes] = threads.copy()
+        return self.codes
+
+    def _forget_codes(self) -> None:
+        """Forget the codes of barriers that stand nowhere any more."""
+        if len(self.met) > 100:
+            gone = self.met - {*np.unique(self.writer).tolist(), *np.unique(self.reader).tolist()}
+            self.met -= gone
+            for code in gone:
+                del self.seen[code]
 
     def _of(self, touched: Array, threads: Array, alone: bool) -> Array:
         """Where what was touched is these threads'; `alone` says that no others have a part in what is several's."""
@@ -87,9 +109,8 @@ class Shared:
     def foreign(self, touched: Array, who: Array) -> Array:
         """Where what was touched, a part of `writer` or `reader`, is not for these threads."""
         found = (touched != -1) & (touched != who)
-        if self.seen and found.any():
-            for code, threads in self.seen.items():
-                found &= ~((touched == code) & threads[who])
+        for code in np.unique(touched[found & (touched > FLYING)]).tolist():
+            found &= ~((touched == code) & self.seen[code][who])
         return found
 
     def _places(self, addresses: Array, size: int) -> Array:
@@ -103,7 +124,7 @@ class Shared:
         writer, reader = self.writer[places], self.reader[places]
         if self.foreign(writer, who).any():
             raise SimulationError("a thread reads what another has written since the last barrier")
-        made = np.where((reader == -1) | (reader == who), who, -2)
+        made = np.where(self.foreign(reader, who), -2, who)
         self.reader[places] = made
         self.reader[places[self.reader[places] != made]] = -2
         self.several[threads] = True
@@ -125,8 +146,10 @@ class Shared:
 
     def add(self, addresses: Array, threads: Array, amount: int) -> None:
         places = self._places(addresses, 4)
-        touched = ~np.isin(self.writer[places], (-1, -3)) | (self.reader[places] != -1)
-        if touched.any() or self.read_by_products(places, np.broadcast_to(threads[:, None], places.shape)):
+        who = np.broadcast_to(threads[:, None], places.shape)
+        writer = self.writer[places]
+        plain = ((writer >= 0) & (writer < FLYING)) | ((writer != -3) & self.foreign(writer, who))
+        if (plain | self.foreign(self.reader[places], who)).any() or self.read_by_products(places, who):
             raise SimulationError("an atomic access of what was touched since the last barrier")
         self.writer[places] = -3
         self.several[threads] = True

@@ -1,0 +1,125 @@
+"""Who may touch what in the simulation's shared memory: by barriers of all and of some, by products that are over."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ziggurat.backend.ptx.simulate_shared import Array, Shared, SimulationError
+
+ALL = np.ones(256, bool)
+FIRST = np.arange(256) < 128
+
+
+def memory() -> Shared:
+    return Shared(64, 0, 256)
+
+
+def write(shared: Shared, thread: int, place: int = 0) -> None:
+    shared.store(np.array([place]), np.array([thread]), np.zeros((1, 4), np.uint8))
+
+
+def read(shared: Shared, thread: int, place: int = 0) -> Array:
+    return shared.load(np.array([place]), np.array([thread]), 4)
+
+
+def test_a_barrier_of_all_ends_everything() -> None:
+    shared = memory()
+    write(shared, 3)
+    with pytest.raises(SimulationError, match="another has written"):
+        read(shared, 200)
+    shared.barrier(ALL)
+    read(shared, 200)
+    with pytest.raises(SimulationError, match="another has touched"):
+        write(shared, 3)
+
+
+def test_a_barrier_of_some_ends_what_they_did() -> None:
+    """For them; nobody else knows of it."""
+    shared = memory()
+    write(shared, 3)
+    write(shared, 200, 8)
+    read(shared, 3, 16)
+    shared.barrier(FIRST)
+    read(shared, 4)
+    write(shared, 4, 16)
+    for thread, place in ((4, 8), (3, 8), (201, 0)):
+        with pytest.raises(SimulationError, match="another has written"):
+            read(shared, thread, place)
+    shared.barrier(ALL)
+    read(shared, 201)
+
+
+def test_only_those_who_met_may_write_what_was_read() -> None:
+    shared = memory()
+    read(shared, 3)
+    read(shared, 4)
+    shared.barrier(FIRST)
+    with pytest.raises(SimulationError, match="another has touched"):
+        write(shared, 200)
+    write(shared, 5)
+
+
+def test_barriers_of_some_are_forgotten() -> None:
+    shared = memory()
+    for _ in range(1000):
+        write(shared, 3)
+        shared.barrier(FIRST)
+    assert len(shared.seen) < 200
+    with pytest.raises(SimulationError, match="another has written"):
+        read(shared, 200)
+
+
+@pytest.mark.parametrize("other", [4, 200])
+def test_what_several_have_read(other: int) -> None:
+    """A barrier of some ends it only where they were the only ones."""
+    shared = memory()
+    read(shared, 3)
+    read(shared, other)
+    shared.barrier(FIRST)
+    if other < 128:
+        write(shared, 5)
+    else:
+        with pytest.raises(SimulationError, match="another has touched"):
+            write(shared, 5)
+    shared.barrier(ALL)
+    write(shared, 5)
+
+
+def begin(shared: Shared, group: int, places: Array) -> None:
+    shared.begun[group] += 1
+    shared.reading[places] += 1
+    shared.products[group][places] = shared.begun[group]
+
+
+def finish(shared: Shared, group: int, places: Array) -> None:
+    shared.over[group] += 1
+    shared.reading[places] -= 1
+
+
+def test_who_knows_that_a_product_is_over() -> None:
+    """Until it is, nobody; then who has met its warp group at a barrier since."""
+    shared, places = memory(), np.arange(8)
+    begin(shared, 0, places)
+    shared.barrier(ALL)
+    with pytest.raises(SimulationError, match="product or a copy under way"):
+        write(shared, 3)
+    finish(shared, 0, places)
+    with pytest.raises(SimulationError, match="product"):
+        write(shared, 200)
+    shared.barrier(FIRST)
+    assert not shared.read_by_products(places, np.full(8, 3))
+    assert shared.read_by_products(places, np.full(8, 200))
+    write(shared, 3)
+
+
+def test_what_a_thread_can_tell() -> None:
+    """The products of its own warp group that are over; of the other's, what it was told."""
+    shared, places = memory(), np.arange(8)
+    for group in (0, 1):
+        begin(shared, group, places)
+        finish(shared, group, places)
+    begin(shared, 0, places)
+    assert shared.knowledge(5).tolist() == [1, 0] and shared.knowledge(200).tolist() == [0, 1]
+    shared.barrier(ALL)
+    assert shared.knowledge(5).tolist() == [1, 1] == shared.knowledge(200).tolist()
