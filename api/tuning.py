@@ -95,7 +95,12 @@ class TunedKernel(Kernel):
         given.update(keywords)
         arrays = [value for value in given.values() if type(value) not in _NUMBERS and hasattr(value, "dtype")]
         where = (*map(given.get, self.tuning.key), *map(_element, arrays), *map(type, arrays[:1]))
-        config = self.choices.get(where) or self._choose(where, grid, arguments, keywords, arrays)
+        try:
+            config = self.choices.get(where)
+        except TypeError:  # A list among the values of the key, for one.
+            where = repr(where)
+            config = self.choices.get(where)
+        config = config or self._choose(where, grid, arguments, keywords, arrays)
         if config.pre_hook is not None:
             config.pre_hook({**given, **config.values})
         Kernel.__getitem__(self, grid)(*arguments, **keywords, **config.keywords)

@@ -91,6 +91,18 @@ def test_each_key_and_each_dtype_is_tuned(gpu):
     assert len(gpu.measured) == 9 and len(kernel.choices) == 3
 
 
+def test_a_list_may_be_a_value_of_the_key(gpu):
+    def shaped(x_ptr, out_ptr, n, SHAPE: zg.constexpr, BLOCK: zg.constexpr):
+        at = zg.add(zg.program_id(0) * BLOCK, zg.ravel(zg.broadcast(zg.arange(0, BLOCK), SHAPE)))
+        mask = zg.compare(at, n, LESS)
+        zg.store(zg.add(out_ptr, at), zg.load(zg.add(x_ptr, at), mask), mask)
+
+    kernel = tuned(gpu, [zg.Config({"BLOCK": 64}, num_warps=2), zg.Config({"BLOCK": 64})], ["SHAPE"], shaped)
+    for shape in ([1, 64], [1, 64], [2, 64]):
+        kernel[grid](*arrays(), 1000, shape)
+    assert len(gpu.measured) == 4 and len(kernel.choices) == 2
+
+
 def test_the_choice_is_read_from_disk(gpu):
     tuned(gpu)[grid](*arrays(), 1000)
     other = tuned(gpu)
