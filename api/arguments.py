@@ -52,7 +52,8 @@ def divisible(type_: Type, by: int = 16) -> Divisible:
 def ptr(pointee: ScalarType) -> PtrType:
     """The type of a pointer: `zg.ptr(zg.f32)`."""
     if not isinstance(pointee, ScalarType):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise LaunchError(f"zg.ptr takes a dtype such as zg.f32, got {pointee!r}")
+        got = str(pointee) if isinstance(pointee, Type) else repr(pointee)
+        raise LaunchError(f"zg.ptr takes a dtype such as zg.f32, got {got}")
     return PtrType(pointee)
 
 

@@ -37,7 +37,7 @@ class Kernel(Function):
         super().__init__(fn)
         names = [do_not_specialize] if isinstance(do_not_specialize, str) else do_not_specialize
         self.do_not_specialize = frozenset(names)
-        unknown = self.do_not_specialize - set(self.signature.parameters)
+        unknown = self.do_not_specialize and self.do_not_specialize - set(self.signature.parameters)
         if unknown:
             raise LaunchError(f"'{self.name}' has no parameter '{min(unknown)}' (in do_not_specialize)")
         self._models: dict[Signature, core.Module] = {}

@@ -207,7 +207,7 @@ NO_DTYPES = [None, "f32", 1, P32, [zg.f32], float, np.float32, np.dtype("f4"), z
 def test_types_are_made_of_dtypes(thing: Any):
     assert "zg.ptr takes a dtype such as zg.f32" in failure_of_any(lambda: zg.ptr(thing)).summary
     if thing is not P32:
-        assert "zg.divisible speaks of integers and pointers" in failure_of_any(lambda: zg.divisible(thing)).summary
+        assert "zg.divisible speaks of integers, pointers" in failure_of_any(lambda: zg.divisible(thing)).summary
 
 
 @pytest.mark.parametrize("by", [0, -16, 3, 1.0, "16", None, True, zg.i32], ids=str)
@@ -216,7 +216,8 @@ def test_divisibility_is_a_power_of_two(by: Any):
 
 
 def test_floats_are_not_divisible():
-    assert failure(lambda: zg.divisible(zg.f32)).summary == "zg.divisible speaks of integers and pointers, not of f32"
+    words = "zg.divisible speaks of integers, pointers and descriptors, not of f32"
+    assert failure(lambda: zg.divisible(zg.f32)).summary == words
 
 
 def failure_of_any(run: Callable[[], object]) -> zg.ZigguratError:
@@ -258,7 +259,7 @@ def test_only_functions_are_kernels(thing: Any):
 
 
 def test_what_is_called_but_has_no_source_is_no_kernel():
-    for thing in (len, np.float32, zg.add, print, type("C", (), {})):
+    for thing in (len, np.float32, zg.add, print, type("C", (), {}), dict, min):
         assert "not a function defined by def" in failure(lambda t=thing: zg.kernel(t).model).summary
 
 

@@ -21,7 +21,8 @@ def as_constant(value: Any) -> tuple[bool, Any]:
     if isinstance(value, tuple):
         items = [as_constant(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
         return all(good for good, _ in items), tuple(item for _, item in items)
-    if hasattr(value, "dtype") and not hasattr(value, "__setitem__"):  # A number of NumPy; an array has items.
+    # A number of NumPy; an array has items, and a class of numbers is none.
+    if hasattr(value, "dtype") and not hasattr(value, "__setitem__") and not isinstance(value, type):
         number: Any = getattr(value, "item", lambda: None)()  # pyright: ignore[reportUnknownArgumentType]
         return type(number) in (bool, int, float), number
     return False, None

@@ -62,7 +62,10 @@ class Function:
     @functools.cached_property
     def signature(self) -> inspect.Signature:
         """The Python signature."""
-        return inspect.signature(self.fn)
+        try:
+            return inspect.signature(self.fn)
+        except (TypeError, ValueError):
+            raise KernelSyntaxError(f"'{self.name}' is not a function defined by def") from None
 
     @property
     def written(self) -> str:

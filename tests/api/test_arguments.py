@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import ziggurat as zg
@@ -89,6 +90,7 @@ def test_values_may_stand_for_run_time_arguments_and_types_for_constants():
         ((F32, 2**70, 2), "'n' of 'kernel': the integer .* does not fit in 64 bits"),
         ((F32, 1, {1: 2}), "'BLOCK' of 'kernel' is compiled in, so it is a number.*got dict"),
         ((F32, 1, print), "got builtin_function"),
+        ((np.float32, 1, 2), "'x_ptr' of 'kernel' is compiled in, so it is a number.*got type"),
     ],
 )
 def test_arguments_that_a_kernel_is_not_compiled_for(arguments, words):
