@@ -87,8 +87,8 @@ class _Mbarrier:
     phase: int = 0
     bytes: int = 0
     told: bool = False  # The engine has been told of it, by a fence.
-    fetched: list[_Fetch] = attrs.field(factory=list)  # What its phases have brought.
-    users: set[int] = attrs.field(factory=set)  # The threads that have used it since a barrier of theirs.
+    fetched: list[_Fetch] = attrs.field(factory=list["_Fetch"])  # What its phases have brought.
+    users: set[int] = attrs.field(factory=set[int])  # The threads that have used it since a barrier of theirs.
     # What those who have arrived knew: of ended phases, which is known to all who have waited, and of this phase.
     known: _Knowledge | None = None
     coming: _Knowledge | None = None
@@ -331,7 +331,7 @@ class _Engine:
     def _box(self, map_: TensorMap, row: int, column: int) -> tuple[Array, Array, Array]:
         """Of each byte of a box where it is in the buffer, but for the swizzle; where in the array; and whether it is
         inside of the tensor."""
-        size = map_.array.dtype.itemsize
+        size = int(map_.array.dtype.itemsize)
         rows, columns = map_.box
         if rows > 256 or columns > 256 or columns * size % 16 or (map_.swizzle and columns * size > map_.swizzle):
             raise SimulationError(

@@ -294,7 +294,8 @@ def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
             if (rows % 16).any():
                 raise SimulationError("a row of ldmatrix is not aligned")
             places = rows[:, None] + np.arange(16)
-            lanes, writer = np.arange(warp, warp + 32), program.shared.writer[places]
+            lanes = _LANES + int(warp)
+            writer: Array = program.shared.writer[places]
             if (program.shared.foreign(writer, np.full(places.shape, warp)) & ~np.isin(writer, lanes)).any():
                 raise SimulationError("ldmatrix reads what another warp has written since the last barrier")
             program.shared.reader[places] = -2

@@ -278,7 +278,8 @@ class _Roles:
         *ops, end = loop.body.entry.ops
         inner.rewrite_ops(ops)
         inner.add(scf.Yield([*(inner[value] for value in end.operands), *_flat(self.turns)]), end.location)
-        made = builder.add(scf.For(*operands[:3], initial, inner.finish(), **dict(loop.attributes)), loop.location)
+        start, stop, step = operands[:3]
+        made = builder.add(scf.For(start, stop, step, initial, inner.finish(), **dict(loop.attributes)), loop.location)
         self.turns = _paired([builder.add(core.TupleLoad(made, at)) for at in range(count, len(initial))])
         return builder.add(core.TupleLoad(made, 0)) if count == 1 else made
 
@@ -373,7 +374,7 @@ class _Roles:
     def _producer(self) -> Body:
         inner = self.outer.nested([], void)
         inner.location = self.func.location
-        known = {old: self.outer[old] for old in self.func.body.parameters}
+        known: dict[Value, Value] = {old: self.outer[old] for old in self.func.body.parameters}
         self._fetch(inner, self.func.body.entry.ops, known, self._fresh_turns(inner))
         inner.add(scf.Yield([]))
         return inner.finish()
@@ -403,8 +404,8 @@ class _Roles:
         after = self._fetch(inner, loop.body.entry.ops, inside, _paired(carried[len(numbers) :]))
         end = loop.body.entry.terminator.operands
         inner.add(scf.Yield([*(inside[end[number]] for number in numbers), *_flat(after)]))
-        bounds = [known[value] for value in loop.operands[:3]]
-        made = builder.add(scf.For(*bounds, initial, inner.finish()), loop.location)
+        start, stop, step = (known[value] for value in loop.operands[:3])
+        made = builder.add(scf.For(start, stop, step, initial, inner.finish()), loop.location)
         return _paired([builder.add(core.TupleLoad(made, at)) for at in range(len(numbers), len(initial))])
 
     def _fetching(
@@ -437,8 +438,8 @@ class _Roles:
         end = loop.body.entry.terminator.operands
         following = _following(inner, turn, phase, plan.stages)
         inner.add(scf.Yield([*(inside[end[number]] for number in plan.carried), *following]))
-        bounds = [known[value] for value in loop.operands[:3]]
-        made = builder.add(scf.For(*bounds, initial, inner.finish()), loop.location)
+        start, stop, step = (known[value] for value in loop.operands[:3])
+        made = builder.add(scf.For(start, stop, step, initial, inner.finish()), loop.location)
         last = len(initial)
         return builder.add(core.TupleLoad(made, last - 2)), builder.add(core.TupleLoad(made, last - 1))
 

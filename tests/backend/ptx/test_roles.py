@@ -274,6 +274,40 @@ def test_carried_addresses(jump: bool, rounds: int) -> None:
 
 
 @zg.kernel
+def in_sequence(
+    a_desc, b_desc, e_desc, f_desc, c_desc, tiles, k, k2, SECOND: zg.constexpr, STAGES: zg.constexpr
+):  # fmt: skip
+    """Two loops in a loop; `SECOND`: the second one asks, too."""
+    for tile in range(zg.program_id(0), tiles, zg.num_programs(0)):
+        acc = zg.zeros((64, 16), zg.f32)
+        for start in zg.range(0, k, 64, warp_specialize=True):
+            acc = zg.dot(a_desc.load((tile * 64, start)), zg.trans(b_desc.load((0, start))), acc)
+        for start in zg.range(0, k2, 32, warp_specialize=SECOND, num_stages=STAGES):
+            acc = zg.dot(e_desc.load((tile * 64, start)), zg.trans(f_desc.load((0, start))), acc)
+        c_desc.store((tile * 64, 0), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize(("k", "k2"), [(256, 64), (64, 160), (0, 32), (64, 0)])
+def test_loops_in_sequence(second: bool, k: int, k2: int) -> None:
+    """Two channels; or one, and a loop that the computing warps fetch for, with mbarriers of their own."""
+    blocks = [(64, 64), (16, 64), (64, 32), (16, 32), (64, 16)]
+    model = in_sequence.triton(*descriptors(*blocks), zg.i32, I32, I32, second, 2)
+    module = placed(model)
+    split = specialization_of(module)
+    assert split is not None
+    fetched = [sum(isinstance(op, gpu.TmaLoad) for top in role.entry.ops for op in top.walk()) for role in split.roles]
+    assert fetched == ([0, 4] if second else [4, 2])
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        arrays = [random(shape, seed=at) for at, shape in enumerate([(192, 256), (16, 256), (192, 160), (16, 160)])]
+        arrays.append(np.full((192, 16), 7, np.float16))
+        return arrays[-1], [*described(arrays, blocks), 3, k, k2]
+
+    judged(model, module, given, (2,))
+
+
+@zg.kernel
 def conditional(a_desc, b_desc, c_desc, k, some, K: zg.constexpr):
     """One of the loads of the loop stands under an if: the other is fetched ahead, this one is the computing warps'."""
     acc = zg.zeros((64, 16), zg.f32)
