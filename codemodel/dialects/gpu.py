@@ -310,11 +310,12 @@ class TmaStore(Op, MemoryRead, MemoryWrite):
 def _boxed(op: Op, descriptor: Value, buffer: Value) -> None:
     """Check that a buffer is for the blocks of a descriptor, maybe with their axes in another order."""
     type_, shared = descriptor.type, buffer_of(op, buffer)
-    good = isinstance(type_, DescriptorType) and shared.element == type_.element and shared.count == 1
-    require(
-        good and sorted(shared.shape) == sorted(type_.block),
-        f"{op.NAME} moves blocks of a descriptor to a buffer of their size; got {type_} and {shared}",
+    good = (
+        isinstance(type_, DescriptorType)
+        and (shared.element, shared.count) == (type_.element, 1)
+        and sorted(shared.shape) == sorted(type_.block)
     )
+    require(good, f"{op.NAME} moves blocks of a descriptor to a buffer of their size; got {type_} and {shared}")
 
 
 @operation("gpu.tma_store_wait")
@@ -421,8 +422,8 @@ class WarpId(Op, Pure):
 class WarpSpecialize(Op):
     """Each role is run by warps of its own: `warps[i]` of them, with `registers[i]` registers a thread.
 
-    The first role's are those that compute; the barriers in it are theirs alone. Of other roles only the first warp goes
-    on, with all of its warp group's registers given back. A kernel has at most one such op, before its return.
+    The first role's are those that compute; the barriers in it are theirs alone. Of other roles only the first warp
+    goes on, with all of its warp group's registers given back. A kernel has at most one such op, before its return.
     """
 
     roles: Sequence[Body] = bodies()

@@ -170,7 +170,7 @@ def _copy_of(op: Op, uses: Uses) -> Copy | None:
     if not isinstance(op, gpu.LocalStore) or not isinstance(op.buffer, OpResult):
         return None
     alloc, block = op.buffer.op, op.parent
-    if not isinstance(alloc, gpu.LocalAlloc) or alloc.parent is not block or _shared(alloc).count != 1:
+    if block is None or not isinstance(alloc, gpu.LocalAlloc) or alloc.parent is not block or _shared(alloc).count != 1:
         return None
     users = [user for user in uses[op.buffer] if user is not op]
     if not all(isinstance(user, _READERS) and user.parent is block for user in users):

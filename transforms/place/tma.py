@@ -50,13 +50,12 @@ def engine_accesses(module: core.Module, target: str, num_warps: int) -> set[Val
     rows_first = is_chained(module)
     loads = [op for op in module.walk() if isinstance(op, tt.DescriptorLoad) and _is_movable(op.descriptor)]
     stores = [op for op in module.walk() if isinstance(op, tt.DescriptorStore) and _is_movable(op.descriptor)]
-    found = {op.result for op in loads if _feeds_wgmma(op, op.result, (0, 1), target, num_warps, rows_first)}
-    found |= {op.result for op in stores}
+    moved = [op for op in loads if _feeds_wgmma(op, op.result, (0, 1), target, num_warps, rows_first)]
     # The engine may still be storing a block when it, or a thread, loads it again.
     both = {op.descriptor for op in module.walk() if isinstance(op, tt.DescriptorLoad)} & {
         op.descriptor for op in module.walk() if isinstance(op, tt.DescriptorStore)
     }
-    found -= {op.result for op in (*loads, *stores) if op.descriptor in both}
+    found: set[Value] = {op.result for op in (*moved, *stores) if op.descriptor not in both}
     if not found:
         return found
     (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
@@ -239,7 +238,8 @@ def _fetch(builder: Builder, descriptor: Value, offsets: Sequence[Value], buffer
 
 def mbarriers(builder: Builder, groups: int, stages: int) -> list[Value]:
     """`groups` buffers of `stages` mbarriers each, made and seen by all threads."""
-    made = [builder.add(gpu.LocalAlloc(SharedType((1,), i64, (), stages), alignment=8)) for _ in range(groups)]
+    type_ = SharedType((1,), i64, (), stages)
+    made: list[Value] = [builder.add(gpu.LocalAlloc(type_, alignment=8)) for _ in range(groups)]
     for buffer in made:
         builder.add(gpu.MbarrierInit(buffer, arrivals=1))
     builder.add(gpu.Barrier())

@@ -30,6 +30,11 @@ def aligned(element: Any) -> Any:
     return zg.divisible(zg.ptr(element), 16)
 
 
+def block_of(*shape: int) -> Any:
+    """A descriptor of a matrix whose rows are whole 16 bytes."""
+    return zg.divisible(zg.descriptor(shape, zg.f16))
+
+
 N = zg.divisible(zg.i32, 16)
 F16, F32, I32 = aligned(zg.f16), aligned(zg.f32), aligned(zg.i32)
 MATMUL = [F16] * 3 + [N, N, N, N, 1, N, 1, N, 1]
@@ -50,7 +55,7 @@ KERNELS: dict[str, tuple[str, str, list[Any], int]] = {
     "descriptor_matmul": (
         "descriptor_matmul",
         "matmul_kernel",
-        [*(zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 32), (64, 32), (128, 64))), N, N, N, 128, 64, 32, 8],
+        [*(block_of(*shape) for shape in ((128, 32), (64, 32), (128, 64))), N, N, N, 128, 64, 32, 8],
         8,
     ),
     "descriptor_matmul_small": (

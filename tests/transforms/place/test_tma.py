@@ -47,7 +47,9 @@ def model_of(
 ) -> Op:  # fmt: skip
     b_block = (n, k) if also == "turned" else (k, n)
     blocks = [zg.descriptor(block, element, padding=padding) for block in ((m, k), b_block)]
-    return product.triton(*blocks, zg.divisible(zg.descriptor((m, n), zg.f16)), zg.ptr(zg.f32), zg.i32, m, n, k, also, precision)
+    return product.triton(
+        *blocks, zg.divisible(zg.descriptor((m, n), zg.f16)), zg.ptr(zg.f32), zg.i32, m, n, k, also, precision
+    )
 
 
 def engine_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
