@@ -139,7 +139,9 @@ def _masked_load(
     arguments = [(kind, other) for other in others] + [("ptr addrspace(1)", address)]
     if mask is not None:
         arguments.append(("i1", mask))
-    made = emitter.asm(result, " ".join(text), ",".join([*constraints, "~{memory}"]), *arguments, effect=True, convergent=False)
+    made = emitter.asm(
+        result, " ".join(text), ",".join([*constraints, "~{memory}"]), *arguments, effect=True, convergent=False
+    )
     words = [made] if count == 1 else [emitter.emit(f"extractvalue {result} {made}, {i}") for i in range(count)]
     return [emitter.emit(f"trunc i16 {item} to i8") for item in words] if word == 1 else words
 
