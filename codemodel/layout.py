@@ -94,6 +94,15 @@ def divided(whole: Sequence[int], inner: Sequence[int], bits: int) -> tuple[int,
     return tuple(basis >> bits for basis in rest) if all(basis < 1 << bits for basis in inner) else None
 
 
+def transposed(bases: Sequence[int], shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Bases of elements of a tensor of this shape, as those of the tensor whose axis i is axis `order[i]` of it."""
+    return tuple(map(_transposition(shape, order), bases))
+
+
+def _transposition(shape: Sequence[int], order: Sequence[int]) -> Callable[[int], int]:
+    return _bit_map(shape, [shape[axis] for axis in order], {axis: at for at, axis in enumerate(order)})
+
+
 @attrs.frozen(cache_hash=True)
 class Layout:
     """The bases of the register bits, of the five lane bits, and of the warp bits, each list from the lowest bit."""
@@ -188,7 +197,7 @@ class Layout:
 
     def transposed(self, shape: Sequence[int], order: Sequence[int]) -> Layout:
         """Of the tensor whose axis i is axis `order[i]` of one of this shape."""
-        return self.map(_bit_map(shape, [shape[axis] for axis in order], {axis: at for at, axis in enumerate(order)}))
+        return self.map(_transposition(shape, order))
 
     def dropped(self, shape: Sequence[int], axis: int) -> Layout:
         """Of the tensor without an axis: what differed along it are copies."""

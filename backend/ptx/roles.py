@@ -38,6 +38,17 @@ def registers_of(module: gpu.Module) -> int | None:
     return _REGISTERS // programs // (32 * sum(split.warps)) // 8 * 8
 
 
+@emits(gpu.WarpId)
+def _warp_id(emitter: Emitter, op: gpu.WarpId) -> Emitted:
+    return _warp(emitter)
+
+
+def _warp(emitter: Emitter) -> str:
+    """The number of the warp, the same in all lanes: which the machine does not know of the thread's number."""
+    warp = emitter.emit(f"lshr i32 {emitter.thread()}, 5")
+    return emitter.call("i32", "llvm.nvvm.shfl.sync.idx.i32", ("i32", "-1"), ("i32", warp), ("i32", "0"), ("i32", "31"))
+
+
 @emits(gpu.WarpSpecialize)
 def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
     computing, fetching = op.roles
@@ -47,9 +58,7 @@ def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
     assert start is not None
     if sum(warps * registers for warps, registers in zip(op.warps, op.registers, strict=True)) > start * sum(op.warps):
         raise InternalError("roles that ask for more registers than their threads begin with", str(op.root()))
-    warp = emitter.emit(f"lshr i32 {emitter.thread()}, 5")
-    # The same in all lanes, which the machine does not know of the thread's number.
-    warp = emitter.call("i32", "llvm.nvvm.shfl.sync.idx.i32", ("i32", "-1"), ("i32", warp), ("i32", "0"), ("i32", "31"))
+    warp = _warp(emitter)
     compute, others, fetch, over = (emitter.name(hint) for hint in ("compute", "others", "fetch", "over"))
     computes = emitter.emit(f"icmp ult i32 {warp}, {emitter.num_warps}")
     emitter.line(f"br i1 {computes}, label %{compute}, label %{others}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, result_type
+from ziggurat.codemodel.layout import transposed
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, Symbol
 from ziggurat.codemodel.types import (
@@ -101,15 +102,19 @@ class LocalView(Op, Pure):
 
 @operation("gpu.local_trans")
 class LocalTrans(Op, Pure):
-    """The same buffer with its axes permuted; only the map of offsets changes."""
+    """The same buffer with its axes permuted: nothing moves, only the map of offsets changes."""
 
     buffer: Value = operand()
     order: Sequence[int] = attribute([int])
-    type: Type = result_type()
 
-    def check(self) -> None:
+    def infer_type(self) -> Type:
         source = buffer_of(self, self.buffer)
-        require(sorted(self.order) == list(range(len(source.shape))), f"gpu.local_trans by {list(self.order)}")
+        require(
+            sorted(self.order) == list(range(len(source.shape))),
+            f"gpu.local_trans: {list(self.order)} does not permute {len(source.shape)} axes",
+        )
+        offsets = transposed(source.offsets, source.shape, self.order)
+        return SharedType(tuple(source.shape[axis] for axis in self.order), source.element, offsets, source.count)
 
 
 @operation("gpu.local_load")
