@@ -529,7 +529,7 @@ class _Program:
 
 def _parsed(llvm: str) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
     """The parameters (type, name) and the blocks of the one function of a text."""
-    lines = re.sub(r", !dbg !\d+", "", llvm).split("\n")
+    lines = re.sub(r", !(dbg|llvm\.loop) !\d+", "", llvm).split("\n")
     start = next(at for at, line in enumerate(lines) if line.startswith("define "))
     inside = lines[start][lines[start].index("(") + 1 : lines[start].rindex(")")]
     parameters = [_typed(re.sub(r" align \d+", "", part)) for part in _split(inside)]

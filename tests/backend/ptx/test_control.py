@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,5 +59,31 @@ def test_a_loop_in_large_steps_counts() -> None:
     (label,) = re.findall(r"bra \t?(\$L__BB0_\d+);", ptx[ptx.index("ld.global") :])[:1]
     loop = ptx[ptx.index(f"{label}:") :]
     loop = loop[: loop.index(f"bra \t{label}" if f"bra \t{label}" in loop else f"bra {label}")]
-    assert "ld.global.v4.b32" in loop
-    assert "selp.b32" not in loop and loop.count("setp.") <= 3, loop
+    # Two iterations, each with the comparison of its mask, and the way back.
+    assert loop.count("ld.global.v4.b32") == 4
+    assert "selp.b32" not in loop and loop.count("setp.") <= 5, loop
+
+
+@zg.kernel
+def shifted(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    """Writes what it read: the next iteration may read it."""
+    for start in range(0, n, BLOCK):
+        at = zg.add(start, zg.arange(0, BLOCK))
+        zg.store(zg.add(out_ptr, at), zg.load(zg.add(x_ptr, at)))
+
+
+@pytest.mark.parametrize(("kernel", "overlapped"), [(row_sum, True), (shifted, False)])
+def test_loops_that_only_load_do_two_iterations_at_once(kernel: Any, overlapped: bool) -> None:
+    pointer = zg.divisible(zg.ptr(zg.f32))
+    llvm = kernel.compile(pointer, pointer, zg.divisible(zg.i32), 128, num_warps=1).stages["llvm"]
+    assert ("llvm.loop.unroll.count" in llvm) == overlapped
+
+
+@pytest.mark.parametrize("n", [0, 1, 128, 200, 256, 300, 640])
+def test_two_iterations_at_once_are_those_of_one_after_another(n: int) -> None:
+    """What LLVM makes of the loop is not simulated; that its text says the same for any number of iterations is."""
+    x = np.arange(1024, dtype=np.float32)
+    out = np.zeros(1, np.float32)
+    compiled = row_sum.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 128, num_warps=1)
+    simulate(compiled.stages["llvm"], num_warps=1, shared=compiled.shared, arguments=[x, out, n])
+    assert out[0] == x[:n].sum()
