@@ -25,14 +25,15 @@ class Span:
     """A subspace of F2^n, grown vector by vector."""
 
     def __init__(self, vectors: Iterable[int] = ()) -> None:
-        self._rows: list[int] = []  # Each has a leading bit that no other row has.
+        self._rows: list[int] = []  # Each has a leading bit that later ones do not have.
         for vector in vectors:
             self.add(vector)
 
     def reduced(self, vector: int) -> int:
         """The vector without what the subspace has of it; 0 exactly for its members."""
         for row in self._rows:
-            vector = min(vector, vector ^ row)
+            if vector ^ row < vector:
+                vector ^= row
         return vector
 
     def add(self, vector: int) -> bool:
@@ -40,15 +41,11 @@ class Span:
         vector = self.reduced(vector)
         if not vector:
             return False
-        self._rows = [min(row, row ^ vector) if row >> (vector.bit_length() - 1) & 1 else row for row in self._rows]
         self._rows.append(vector)
         return True
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def __iter__(self) -> Iterable[int]:
-        return iter(self._rows)
 
 
 def extended(basis: Iterable[int], candidates: Iterable[int]) -> list[int]:
