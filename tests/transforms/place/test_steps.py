@@ -60,8 +60,24 @@ def by_descriptors(a, b, c, k, ACROSS: zg.constexpr, DEPTH: zg.constexpr):
     out.store((0, 0), zg.cast(total, zg.f16))
 
 
+@zg.kernel
+def by_engine(a, b, c):
+    """One product, whose blocks the copy engine brings and takes."""
+    c.store((0, 0), zg.cast(zg.dot(a.load((0, 0)), b.load((0, 0))), zg.f16))
+
+
+@zg.kernel
+def by_roles(a, b, c, k, ACROSS: zg.constexpr, DEPTH: zg.constexpr):
+    """Products in a loop of warps with roles."""
+    total = zg.zeros((64, ACROSS), zg.f32)
+    for at in zg.range(0, k, DEPTH, warp_specialize=True):
+        total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
+    c.store((0, 0), zg.cast(total, zg.f16))
+
+
 # Kernel, types, target, warps; and the steps that have to do something to it.
 A, B = zg.descriptor((64, 64), zg.f16), zg.descriptor((64, 64), zg.f16)
+C = zg.divisible(zg.descriptor((64, 64), zg.f16))
 KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
     "transposed_sums": (
         transposed_sums,
@@ -92,6 +108,8 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
         4,
         {"descriptors", "assign", "dots", "pipeline_loads", "allocate"},
     ),
+    "by_engine": (by_engine, [A, B, C], "sm_90a", 4, {"assign", "dots", "tma", "allocate", "barriers"}),
+    "by_roles": (by_roles, [A, B, C, N, 64, 64], "sm_90a", 4, {"assign", "dots", "specialize", "tma", "allocate"}),
 }
 
 
