@@ -44,10 +44,11 @@ def aligned(element: Any) -> Any:
 
 N = zg.divisible(zg.i32, 16)
 F16, F32, I32, I64 = (aligned(element) for element in (zg.f16, zg.f32, zg.i32, zg.i64))
-BLOCK = zg.divisible(zg.descriptor((64, 64), zg.f16))
+BLOCK, QUERIES, KEYS = (zg.divisible(zg.descriptor(shape, zg.f16)) for shape in ((64, 64), (64, 32), (32, 32)))
 
 # Of each kernel: the types of its arguments, and how many warps run a program.
 KERNELS: dict[tuple[str, str], tuple[list[Any], int]] = {
+    ("attention", "attention_kernel"): ([QUERIES, KEYS, KEYS, QUERIES, N, zg.f32, True, 64, 32, 32], 4),
     ("descriptor_matmul", "matmul_kernel"): ([*[BLOCK] * 3, N, N, N, 64, 64, 64, 4], 4),
     ("fused_softmax", "softmax_kernel"): ([F32, F32, N, N, N, 512], 4),
     ("grouped_matmul", "matmul_kernel"): ([F16] * 3 + [N, N, N, N, 1, N, 1, N, 1, 64, 32, 32, 8, "leaky_relu"], 4),

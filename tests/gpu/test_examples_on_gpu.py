@@ -126,6 +126,25 @@ def test_descriptor_matmul(shape, blocks, warps, rng):
     np.testing.assert_allclose(zg.to_host(c), example_of.reference(a, b), rtol=2e-3, atol=5e-3)
 
 
+@pytest.mark.parametrize("roles", [False, True])
+@pytest.mark.parametrize(("blocks", "warps"), [((64, 64), 4), ((64, 32), 4), ((128, 64), 8), ((128, 128), 8)])
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal, d, blocks, warps, roles, rng):
+    example_of = example("attention")
+    heads, n = 3, 640
+    # Queries of every other head are large: one key has nearly all of the weight, and maxima change by much.
+    large = np.where(np.arange(heads) % 2, 8, 1).repeat(n)[:, None]
+    q, k, v = rng.standard_normal((3, heads * n, d))
+    q, k, v = (x.astype(np.float16) for x in (q * large, k, v))
+    out = zg.to_device(np.full((heads * n, d), np.nan, np.float16))
+    given = [zg.to_device(x) for x in (q, k, v)]
+    stages = 2 if d == 128 and blocks[1] == 128 else 3  # the buffers of three do not fit
+    options = {"num_warps": warps, "num_stages": stages, "WARP_SPECIALIZE": roles}
+    example_of.attention(*given, out, n, causal, *blocks, **options)
+    np.testing.assert_allclose(zg.to_host(out), example_of.reference(q, k, v, n, causal), rtol=4e-3, atol=4e-3)
+
+
 def test_histogram(rng):
     n, bins = 5000, 16
     values = rng.binomial(bins - 1, 0.4, n).astype(np.int32)

@@ -11,6 +11,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.sass import sass, tool
+from ziggurat.codemodel.dialects import gpu, scf
 from ziggurat.codemodel.targets import TARGETS
 from ziggurat.transforms.place.barriers import hazards
 
@@ -39,6 +40,12 @@ N = zg.divisible(zg.i32, 16)
 F16, F32, I32 = aligned(zg.f16), aligned(zg.f32), aligned(zg.i32)
 MATMUL = [F16] * 3 + [N, N, N, N, 1, N, 1, N, 1]
 
+
+def attention(causal: bool, m: int, n: int, d: int, roles: bool = False) -> list[Any]:
+    """What the example's attention is compiled for."""
+    return [*(block_of(rows, d) for rows in (m, n, n, m)), N, zg.f32, causal, m, n, d, roles]
+
+
 # File, kernel, what it is compiled for, and warps.
 KERNELS: dict[str, tuple[str, str, list[Any], int]] = {
     "vector_add": ("vector_add", "add_kernel", [F32, F32, F32, N, 1024], 4),
@@ -64,6 +71,8 @@ KERNELS: dict[str, tuple[str, str, list[Any], int]] = {
         [*[zg.descriptor((64, 32), zg.f16)] * 2, zg.descriptor((64, 64), zg.f16), *[zg.i32] * 3, 64, 64, 32, 4],
         4,
     ),
+    "attention": ("attention", "attention_kernel", attention(False, 64, 32, 64), 8),
+    "attention_causal": ("attention", "attention_kernel", attention(True, 64, 32, 64), 8),
     "matmul_small": ("grouped_matmul", "matmul_kernel", [*MATMUL, 32, 64, 32, 4, "leaky_relu"], 4),
 }
 # Whose loads are of 128 bits.
@@ -106,6 +115,23 @@ def test_products_without_wgmma_run_on_the_warps_matrix_unit():
     for target, instruction in (("sm_90a", "wgmma"), ("sm_90", "mma.sync"), ("sm_100a", "mma.sync")):
         made = compiled("matmul", target)
         assert f"{instruction}." in made.ptx and ("wgmma" in made.ptx) == (instruction == "wgmma")
+
+
+@pytest.mark.parametrize("roles", [False, True])
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_in_registers_and_under_way(causal, d, roles, ptxas):
+    """At the size it is fast at: no spills, no wait after each wgmma (ptxas' warnings C75…), and a product that is
+    handed on to the next iteration."""
+    kernel = loaded("examples/attention.py").attention_kernel
+    made = kernel.compile(*attention(causal, 128, 64, d, roles), target="sm_90a", num_warps=8)
+    assert "C75" not in checked(made, ptxas)
+    assert any(isinstance(op, gpu.WarpSpecialize) for op in made.stages["gpu"].walk()) == roles
+    loops = [op for op in made.stages["gpu"].walk() if isinstance(op, scf.For)]
+    fed = [op for loop in loops for op in loop.walk() if isinstance(op, gpu.Wgmma)]
+    assert len(fed) == (4 if causal else 2)
+    handed_on = [value.op for loop in loops for value in loop.bodies[0].entry.terminator.operands]
+    assert sum(isinstance(op, gpu.Wgmma) for op in handed_on) == (2 if causal else 1)
 
 
 @pytest.mark.parametrize("name", ["vector_add", "softmax_1024", "layer_norm"])
