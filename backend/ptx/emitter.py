@@ -37,6 +37,7 @@ def emits(*classes: type[Op]) -> Callable[[Emission], Emission]:
 
     def register(function: Emission) -> Emission:
         for cls in classes:
+            assert cls not in EMITTERS, f"{cls.NAME} has an emitter"
             EMITTERS[cls] = function
         return function
 
