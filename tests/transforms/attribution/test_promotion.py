@@ -35,7 +35,7 @@ DTYPES = [type_ for type_ in SCALARS.values() if isinstance(type_, ScalarType)]
 KINDS = ["bool", "int", "float"]
 
 
-@pytest.mark.parametrize(("a", "b"), itertools.product(DTYPES, repeat=2), ids=str)
+@pytest.mark.parametrize(("a", "b"), list(itertools.product(DTYPES, repeat=2)), ids=str)
 def test_every_pair_of_dtypes(a: ScalarType, b: ScalarType):
     found = promote_types(a, b)
     assert found == promote_types(b, a)
