@@ -285,3 +285,25 @@ def test_a_function_given_at_a_launch():
         with pytest.raises(zg.LaunchError, match="'g' of 'made' is compiled in") as caught:
             made.triton(P, given)
         assert hint in (caught.value.hint or "")
+
+
+@zg.function
+def biased(x, bias):
+    if bias is not None:
+        x = zg.add(x, bias)
+    return x if bias is not None else zg.neg(x)
+
+
+@zg.kernel
+def with_and_without(x_ptr, y_ptr, N: zg.constexpr):
+    at = zg.arange(0, N)
+    x = zg.load(zg.add(x_ptr, at))
+    zg.store(zg.add(y_ptr, at), zg.add(biased(x, None), biased(x, zg.cast(at, zg.f32))))
+
+
+def test_a_tensor_may_be_left_out(launch):
+    """`is None` is known at compile time of what is computed, too."""
+    x = np.arange(8, dtype=np.float32) ** 2
+    y = np.zeros(8, np.float32)
+    launch(with_and_without, (1,), [x, y], N=8)
+    np.testing.assert_array_equal(y, np.arange(8))

@@ -110,8 +110,10 @@ class Expressions(Walk):
 
     def operator(self, op: Op) -> Type:
         types = [self.scope.type_of(operand) for operand in op.operands]
+        is_known = isinstance(op, py.Is | py.IsNot) and any(isinstance(t, ConstantType) for t in types)
         for type_ in types:
-            if isinstance(type_, TensorType):
+            # What is computed is nothing that is known: `bias is not None` asks whether there is one.
+            if isinstance(type_, TensorType) and not is_known:
                 raise operator_error(op, type_)
         if isinstance(op, py.Is | py.IsNot):
             same = types[0] == types[1] if all(isinstance(t, ConstantType) for t in types) else False
