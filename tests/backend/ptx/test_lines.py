@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 
+import pytest
+
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble
 from ziggurat.backend.ptx.emitter import Options
 from ziggurat.backend.ptx.lines import LineInfo
+from ziggurat.backend.ptx.sass import sass, tool
 from ziggurat.codemodel.location import Location
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.prepare import prepare
@@ -87,9 +90,8 @@ def test_names_are_quoted() -> None:
     assert 'name: "a\\22b\\5Cc"' in text and 'filename: "\\C3\\A4.py", directory: "Ordner"' in text
 
 
-def test_the_machine_s_code_stands_under_the_lines_of_the_source(ptxas) -> None:
-    from ziggurat.backend.ptx.sass import sass
-
+@pytest.mark.skipif(tool("ptxas") is None or tool("nvdisasm") is None, reason="ptxas or nvdisasm is not installed")
+def test_the_machine_s_code_stands_under_the_lines_of_the_source() -> None:
     ptx = emitted().ptx
     here = ""
     found: dict[str, set[str]] = {}
