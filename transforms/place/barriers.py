@@ -30,6 +30,7 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, SharedType, TensorType
 from ziggurat.transforms.place.matrices import matrix_view
 from ziggurat.transforms.place.turns import Hazard, allocation, in_turn
+from ziggurat.transforms.place.under_way import not_waited_for
 
 READ, WRITE, COUNT = "read", "write", "count"
 
@@ -329,7 +330,7 @@ def accesses_of(op: Op) -> Iterator[Access]:
 def hazards(module: Op) -> list[Hazard]:
     """The pairs of accesses of a GPU model that no barrier, or no fence, keeps apart. None are left after the pass.
 
-    Also what lacks a wait, or an arrival, which are not this pass's affair: `turns` finds them.
+    Also what lacks a wait, or an arrival, which are not this pass's affair: `turns` and `under_way` find them.
     """
     assert isinstance(module, gpu.Module)
     graph = _Graph(module)
@@ -340,7 +341,7 @@ def hazards(module: Op) -> list[Hazard]:
             first = graph.nodes[graph.owners[other]].op
             assert first is not None and node.op is not None
             found.append(Hazard(first, node.op, missing))
-    return [*found, *in_turn(module)]
+    return [*found, *in_turn(module), *not_waited_for(module)]
 
 
 def insert_barriers(module: Op) -> Op:

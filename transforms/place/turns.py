@@ -22,7 +22,8 @@ from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType
 
-_READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
+# What reads buffers in shared memory.
+READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
 
 
 @attrs.frozen
@@ -58,10 +59,10 @@ def _too_early(module: Op) -> Iterator[Hazard]:
     """The reads of one of several buffers for which the engine's fetch of just this one has not been waited for."""
     fetches: dict[Value, list[gpu.TmaLoad]] = {}
     for op in module.walk():
-        if isinstance(op, gpu.TmaLoad) and _count(op.buffer) > 1:
+        if isinstance(op, gpu.TmaLoad) and buffers_in_turn(op.buffer) > 1:
             fetches.setdefault(allocation(op.buffer), []).append(op)
     for op in module.walk() if fetches else ():
-        if not isinstance(op, _READERS):
+        if not isinstance(op, READERS):
             continue
         for buffer in op.operands:
             mine = fetches.get(allocation(buffer), [])
@@ -74,7 +75,7 @@ def _too_soon_again(computing: Body, fetching: Body) -> Iterator[Hazard]:
     arrivals = [op for op in _walk(computing) if isinstance(op, gpu.MbarrierArrive)]
     readers: dict[Value, list[Op]] = {}
     for op in _walk(computing):
-        for buffer in op.operands if isinstance(op, _READERS) else ():
+        for buffer in op.operands if isinstance(op, READERS) else ():
             readers.setdefault(allocation(buffer), []).append(op)
     for fetch in _walk(fetching):
         if not isinstance(fetch, gpu.TmaLoad):
@@ -158,7 +159,7 @@ def _number_of(buffer: Value) -> Value | None:
     return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
 
 
-def _count(buffer: Value) -> int:
+def buffers_in_turn(buffer: Value) -> int:
     """How many buffers an allocation has that a buffer is one of."""
     type_ = allocation(buffer).type
     return type_.count if isinstance(type_, SharedType) else 1

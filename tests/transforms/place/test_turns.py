@@ -11,7 +11,6 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.pipeline import PlaceOptions, place
 from ziggurat.transforms.place.turns import Hazard, in_turn
 
@@ -49,7 +48,7 @@ def changed(module: gpu.Module, op: Op, change: Callable[[Rewriter, tuple[Value,
     def rewrite(builder: Rewriter, old: Op, operands: tuple[Value, ...]) -> Outcome:
         return change(builder, operands) if old is op else None
 
-    return hazards(transform(module, rewrite))
+    return list(in_turn(transform(module, rewrite)))
 
 
 def without(module: gpu.Module, kind: type[Op], number: int) -> list[Hazard]:
