@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ziggurat.codemodel.dialects import arith, core, tt
-from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.errors import InternalError, KernelTypeError, LaunchError
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, element_of, f32, f64, i32
+from ziggurat.codemodel.types import ScalarType, TupleType, element_of, f32, f64, i32
 from ziggurat.transforms.simplify import dce, inline, lower_structured, simplify
 
 _FUSED: tuple[ScalarType, ...] = (f32, f64, i32)  # An f16 sum would be rounded once less.
@@ -20,7 +20,8 @@ def prepare(module: Op) -> core.Module:
         %5 : tensor<x16, x16, f32> = arith.addf %3 %4;
 
     Loops and branches that are left by a `return`, or that call a function of several blocks, become blocks; all others
-    stay structured. Raises `InternalError` naming the callee where a call cannot be inlined: it is recursive.
+    stay structured. Raises `InternalError` naming the callee where a call cannot be inlined: it is recursive; and
+    `KernelTypeError` or `LaunchError` for models that no kernel gives, but that may be written by hand.
     """
     op = simplify(lower_structured(_inlinable(module), _returns_early))
     while calls := [inner for inner in op.walk() if isinstance(inner, tt.Call)]:
@@ -32,6 +33,7 @@ def prepare(module: Op) -> core.Module:
         op = simplify(made)
     op = dce(fuse_dots(op))
     assert isinstance(op, core.Module)
+    _no_tuple_handed_on(op)
     return _only_kernel(op)
 
 
@@ -81,9 +83,23 @@ def _holds_call(op: Op) -> bool:
     return any(isinstance(inner, tt.Call) for body in op.bodies for inner in body.walk())
 
 
+def _no_tuple_handed_on(module: core.Module) -> None:
+    """Loops, branches and blocks hand on numbers, pointers and tensors: Tuples one by one component."""
+    for op in module.walk():
+        if op.NAME.startswith(("scf.", "cf.")) and any(isinstance(v.type, TupleType) for v in op.all_operands()):
+            raise KernelTypeError(
+                f"{op.NAME} hands on a Tuple as one value, which is not compiled",
+                op.location,
+                hint="hand on its components",
+            )
+
+
 def _only_kernel(module: core.Module) -> core.Module:
     """The module, in which after inlining there is nothing but one kernel."""
     functions = list(module.functions())
     if len(functions) != 1:
-        raise InternalError(f"a module to compile has one kernel, not {len(functions)}: {functions}", str(module))
+        raise LaunchError(
+            f"a module to compile has one kernel, not {len(functions)}: {', '.join(functions)}",
+            hint="make a module of the one that is meant",
+        )
     return module

@@ -6,7 +6,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import core, scf, tt
-from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.errors import InternalError, KernelTypeError, LaunchError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.prepare import fuse_dots, prepare
@@ -72,8 +72,34 @@ def test_two_kernels_are_one_too_many() -> None:
     kernels = "".join(
         f'tt.func @"{name}" (%p : ptr<i32>, %n : i32)void -> {{ tt.store %p %n; tt.return; }};' for name in "fg"
     )
-    with pytest.raises(InternalError, match="has one kernel"):
+    with pytest.raises(LaunchError, match="has one kernel, not 2: f, g"):
         prepared(f"module ()void -> {{ {kernels} unreachable; }};")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        """%u : Tuple<i32, i32> = scf.for %zero %n %one %t (%i : i32, %c : Tuple<i32, i32>)Tuple<i32, i32> -> {
+            %w : Tuple<i32, i32> = tuple.with %c %i @0; scf.yield %w; };
+        %x : i32 = tuple.load %u @0;""",
+        """%c : i1 = arith.cmpi %n %one @slt;
+        %w : Tuple<i32, i32> = tuple %n %n;
+        %u : Tuple<i32, i32> = scf.if %c ()Tuple<i32, i32> -> { scf.yield %t; } ()Tuple<i32, i32> -> { scf.yield %w; };
+        %x : i32 = tuple.load %u @0;""",
+    ],
+)
+def test_a_tuple_is_handed_on_by_its_components(lines: str) -> None:
+    """The interpreter runs such models, which no kernel gives."""
+    text = f"""module ()void -> {{ tt.func @"k" (%p : ptr<i32>, %n : i32)void -> {{
+        %one : i32 = arith.constant @1;
+        %zero : i32 = arith.constant @0;
+        %t : Tuple<i32, i32> = tuple %one %zero;
+        {lines}
+        tt.store %p %x; tt.return; }}; unreachable; }};"""
+    zg.verify(zg.parse(text))
+    with pytest.raises(KernelTypeError, match=r"scf\.\w+ hands on a Tuple as one value") as caught:
+        zg.compile(zg.parse(text))
+    assert caught.value.hint == "hand on its components"
 
 
 M, A = "tensor<x16, x16, f32>", "tensor<x16, x16, f16>"
