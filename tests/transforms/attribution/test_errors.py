@@ -93,8 +93,6 @@ HINTS = {
     "+t": ("+", "leave it out"),
     "~t": ("~", "use zg.invert(x)"),
     "not t": ("not", "use zg.invert(x)"),
-    "t is None": ("is", "it is for what is known at compile time; use zg.compare"),
-    "t is not None": ("is not", "it is for what is known at compile time; use zg.compare"),
     "t in (1, 2)": ("in", "it is for what is known at compile time; use zg.compare"),
     "t not in (1, 2)": ("not in", "it is for what is known at compile time; use zg.compare"),
 }
