@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Any, cast
@@ -11,6 +12,7 @@ import attrs
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import KernelValueError, LaunchError
 from ziggurat.codemodel.types import (
+    SCALARS,
     ConstantType,
     DescriptorType,
     PtrType,
@@ -95,8 +97,19 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
             types.append(_run_time(function, name, given))
             divisibility.append(1)
         else:
+            if isinstance(given, str) and name not in constexprs:
+                _no_name_of_a_type(function, name, given)
             types.append(constant_of(function, name, given))
     return Signature(tuple(types), tuple(divisibility))
+
+
+def _no_name_of_a_type(function: Function, name: str, given: str) -> None:
+    """Raise `LaunchError` for "f32", "ptr<f32>" and the like, as a shell has them; other strings are compiled in."""
+    if given in SCALARS or re.fullmatch(r"(ptr|descriptor|tensor)<.*>", given):
+        raise LaunchError(
+            f"'{name}' of '{function.name}' takes a type, and \"{given}\" is a string",
+            hint="zg.f32, zg.ptr(zg.f32), zg.descriptor((64, 64), zg.f16): names of types are for the command line",
+        )
 
 
 def _run_time(function: Function, name: str, given: Type) -> Type:

@@ -101,3 +101,11 @@ def test_arguments_that_a_kernel_is_not_compiled_for(arguments, words):
 def test_a_list_is_compiled_in_as_a_tuple():
     assert constant_of(kernel, "BLOCK", [1, 2]) == constant((1, 2)) == constant_of(kernel, "BLOCK", (1, 2))
     assert constant_of(kernel, "BLOCK", [[1, 2], (3, [4])]) == constant(((1, 2), (3, (4,))))
+
+
+@pytest.mark.parametrize("given", ["f32", "ptr<f32>", "descriptor<x16, x16, f16>", "tensor<x4, f32>"])
+def test_the_name_of_a_type_is_a_string(given):
+    """A shell has types as text; Python has them as values."""
+    with pytest.raises(zg.LaunchError, match=r"takes a type, and .* is a string") as error:
+        kernel.triton(given, zg.i32, 16)
+    assert "zg.ptr(zg.f32)" in str(error.value)
