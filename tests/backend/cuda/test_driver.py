@@ -7,8 +7,7 @@ import pytest
 from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.binary import Binary, Parameter
 from ziggurat.backend.cuda.driver import Device, current_context, current_device, load, on_device, synchronize
-from ziggurat.backend.cuda.failures import failure, out_of_resources
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, TargetError
+from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, TargetError
 
 BINARY = Binary("entry", "// PTX", 4, 0, (Parameter("ptr"),), "sm_90a", "add")
 
@@ -84,46 +83,6 @@ def test_waiting_shows_faults(fake, failed):
     fake.launch_status = [failed("CUDA_ERROR_MISALIGNED_ADDRESS")]
     with pytest.raises(MemoryAccessError, match="a kernel launched before touched memory at an address"):
         synchronize()
-
-
-def test_words_for_statuses():
-    certain = failure("CUDA_ERROR_ILLEGAL_ADDRESS", "waiting", "add", certain=True)
-    assert isinstance(certain, KernelRuntimeError) and "the kernel 'add' touched" in str(certain)
-    assert "check=True" not in str(certain) and "mask" in str(certain)
-    other = failure("CUDA_ERROR_SYSTEM_NOT_READY", "launching", "add")
-    assert isinstance(other, LaunchError) and "launching of 'add' failed" in str(other)
-
-
-@pytest.mark.parametrize(
-    ("status", "what", "advice"),
-    [
-        ("ILLEGAL_ADDRESS", "touched memory outside of its arrays", "a missing mask"),
-        ("MISALIGNED_ADDRESS", "not aligned to", "zg.multiple_of"),
-        ("ASSERT", "stopped at a device assertion", "on standard output"),
-        ("ILLEGAL_INSTRUCTION", "met an instruction", "inline_asm_elementwise"),
-        ("LAUNCH_FAILED", "failed while it ran", "compute-sanitizer"),
-        ("LAUNCH_TIMEOUT", "watchdog", "a loop may not end"),
-    ],
-)
-def test_faults_say_what_to_do(status, what, advice):
-    for kernel, certain, subject in (
-        ("add", True, "the kernel 'add' "),
-        ("add", False, "'add', or a kernel launched before it, "),
-        (None, False, "a kernel launched before "),
-    ):
-        error = failure(f"CUDA_ERROR_{status}", "waiting", kernel, certain)
-        assert isinstance(error, KernelRuntimeError)
-        assert error.summary.startswith(subject) and what in error.summary and status in error.summary
-        assert error.hint is not None and advice in error.hint and "start the process again" in error.hint
-        assert ("check=True" in error.hint) != certain
-
-
-def test_too_many_threads_are_told_from_too_many_registers():
-    limits = {"register_file": 65536, "max_shared": 1000}
-    few = out_of_resources("k", threads=1024, registers=64, shared=0, max_threads=512, **limits)
-    assert "1024 threads, where it can have 512" in str(few)
-    many = out_of_resources("k", threads=512, registers=168, shared=0, max_threads=384, **limits)
-    assert "168 registers for each of 512 threads" in str(many)
 
 
 def test_without_a_driver_or_its_bindings(fake, monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,72 @@
+"""Addresses and element types out of DLPack capsules, made here as other libraries make them."""
+
+import ctypes
+from types import SimpleNamespace
+
+import pytest
+
+from ziggurat.backend.cuda import arrays, dlpack
+from ziggurat.backend.cuda.arrays import View, reader_of
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import SCALARS, bf16, f8e4m3, f8e5m2, f16, f32, i1
+
+
+def dlpack_array(code, bits, *, kind=2, versioned=False, lanes=1, data=0x3000, offset=0x10):
+    """An array on device 1."""
+    tensor = dlpack._Tensor(data, kind, 1, 1, code, bits, lanes, None, None, offset)
+    held, name = tensor, b"dltensor"
+    if versioned:
+        held, name = dlpack._Versioned(1, 0, None, None, 0, tensor), b"dltensor_versioned"
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule = new(ctypes.addressof(held), name, None)
+    return SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (kind, 1), kept=(held, name))
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+@pytest.mark.parametrize(
+    ("code", "bits", "element"),
+    [
+        *((code, bits, SCALARS[f"{'iu'[code]}{bits}"]) for code in (0, 1) for bits in (8, 16, 32, 64)),
+        *((2, bits, SCALARS[f"f{bits}"]) for bits in (16, 32, 64)),
+        (4, 16, bf16),
+        (6, 8, i1),
+        (10, 8, f8e4m3),
+        (12, 8, f8e5m2),
+    ],
+)
+def test_element_types(code, bits, element, versioned):
+    """The address is that of the first element: the memory's, and the offset. Both forms of the structure are read."""
+    array = dlpack_array(code, bits, versioned=versioned)
+    assert dlpack.view(array) == View(0x3010, element, 1)
+    assert arrays.view(array, "x") == View(0x3010, element, 1)
+
+
+@pytest.mark.parametrize(("kind", "seen"), [(2, True), (13, True), (1, False), (10, False)])
+def test_only_the_memory_of_gpus_is_seen(kind, seen):
+    """CUDA's memory, and what it manages; not the host's, nor another maker's."""
+    array = dlpack_array(2, 16, kind=kind)
+    assert dlpack.view(array) == (View(0x3010, f16, 1) if seen else None)
+    assert (reader_of(array) is not None) == seen
+
+
+@pytest.mark.parametrize(("code", "bits", "lanes"), [(5, 64, 1), (2, 8, 1), (0, 4, 1), (11, 8, 1), (2, 32, 4)])
+def test_elements_that_kernels_lack(code, bits, lanes):
+    """Complex numbers, floats and integers of other widths, the other floats of 8 bits, and vectors."""
+    array = dlpack_array(code, bits, lanes=lanes)
+    assert dlpack.view(array) is None
+    with pytest.raises(LaunchError, match=r"'x' is an array of .*, which kernels do not have"):
+        arrays.view(array, "x")
+
+
+def test_an_array_without_elements_has_no_address():
+    array = dlpack_array(2, 32, data=None, offset=0)
+    assert dlpack.view(array) == View(0, f32, 1)
+
+
+def test_an_array_is_asked_anew_each_time():
+    """Nothing is kept of the capsule."""
+    array, other = dlpack_array(2, 32), dlpack_array(2, 32, data=0x5000)
+    assert dlpack.view(array) == View(0x3010, f32, 1)
+    array.__dlpack__ = other.__dlpack__
+    assert dlpack.view(array) == View(0x5010, f32, 1)

@@ -1,0 +1,125 @@
+"""Arrays in the memory of a GPU, for people who have NumPy only."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ziggurat.backend.cuda.driver import using_stream
+from ziggurat.backend.cuda.memory import DeviceArray, element_type, empty, to_device, to_host
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
+from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, i1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, np.uint64])
+def test_there_and_back(fake, dtype):
+    array = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    there = to_device(array)
+    assert (there.shape, there.dtype, there.nbytes, there.device) == (array.shape, array.dtype, array.nbytes, 0)
+    assert there.strides == array.strides and there.stride(0) == 12 and len(there) == 2
+    back = to_host(there)
+    assert back.dtype == array.dtype and back.tobytes() == array.tobytes()
+    assert there.reshape(4, 6).numpy().shape == (4, 6)
+    with pytest.raises(LaunchError, match="cannot have the shape"):
+        there.reshape(5)
+
+
+def test_arrays_that_are_not_contiguous_are_copied_in_order(fake):
+    array = np.arange(12, dtype=np.int32).reshape(3, 4).T
+    assert np.array_equal(to_host(to_device(array)), array)
+    assert to_host(to_device(np.float32(3))).shape == ()
+
+
+def test_memory_is_freed_with_the_array_and_its_views(fake):
+    array = empty((4, 4), f32)
+    half = array.reshape(16)
+    pointer = array.pointer
+    del array
+    assert fake.freed == []
+    del half
+    assert fake.freed == [pointer]
+
+
+def test_the_array_interface(fake):
+    array = empty(8, bf16, device=1)
+    assert array.device == 1 and fake.context == 100
+    interface = array.__cuda_array_interface__
+    assert (interface["data"], interface["shape"], interface["stream"]) == ((array.pointer, False), (8,), 1)
+    with using_stream(9):
+        assert array.__cuda_array_interface__["stream"] == 9
+
+
+def test_unknown_elements_and_devices(fake):
+    with pytest.raises(LaunchError, match="kernels have no arrays of complex64"):
+        empty(3, np.complex64)
+    with pytest.raises(LaunchError, match="there is no device 7: there are 2"):
+        empty(3, device=7)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [(f16, f16), (np.float16, f16), ("float32", f32), (bool, i1), (ml_dtypes.float8_e4m3fn, f8e4m3)],
+)
+def test_element_types_have_several_names(dtype, expected):
+    assert element_type(dtype) is expected
+
+
+def test_what_an_array_says_of_itself():
+    array = DeviceArray(0x1000, (2, 3, 4), f16, 1)
+    assert (array.size, array.nbytes, array.ndim) == (24, 48, 3)
+    assert array.strides == (24, 8, 2) and [array.stride(axis) for axis in range(3)] == [12, 4, 1]
+    assert array.dtype == np.float16 and repr(array) == "<DeviceArray of f16 [2, 3, 4] on device 1>"
+    scalar = DeviceArray(0x1000, (), f32, 0)
+    assert (scalar.size, scalar.strides) == (1, ())
+    with pytest.raises(TypeError, match="has no length"):
+        len(scalar)
+
+
+def test_the_key_tells_what_kernels_tell_apart():
+    def key(pointer=0x1000, element=f32, device=0):
+        return DeviceArray(pointer, (4,), element, device).key
+
+    assert key() is key(0x2010)
+    assert len({key(), key(0x1008), key(element=f16), key(device=1)}) == 4
+
+
+def test_arrays_without_elements(fake):
+    array = to_device(np.zeros((0, 3), np.float32))
+    assert (array.shape, array.size, len(array)) == ((0, 3), 0, 0) and not hasattr(fake, "copied")
+    assert to_host(array).shape == (0, 3)
+    assert array.reshape(3, 0).shape == (3, 0)
+
+
+def test_copies_are_made_on_the_current_stream(fake, monkeypatch: pytest.MonkeyPatch):
+    streams = []
+    to, back = fake.cuMemcpyHtoDAsync, fake.cuMemcpyDtoHAsync
+    monkeypatch.setattr(fake, "cuMemcpyHtoDAsync", lambda *given: streams.append(given[-1]) or to(*given))
+    monkeypatch.setattr(fake, "cuMemcpyDtoHAsync", lambda *given: streams.append(given[-1]) or back(*given))
+    with using_stream(9):
+        to_host(to_device(np.ones(3)))
+    to_host(to_device(np.ones(3)))
+    assert [address for _, address in streams] == [9, 9, 0, 0]
+
+
+def test_what_ran_before_fails_at_the_copy_back(fake, failed, monkeypatch: pytest.MonkeyPatch):
+    array = to_device(np.ones(3))
+    monkeypatch.setattr(fake, "cuStreamSynchronize", lambda stream: (failed("CUDA_ERROR_ASSERT", 710),))
+    with pytest.raises(KernelRuntimeError, match="a kernel launched before stopped at a device assertion"):
+        array.numpy()
+
+
+def test_no_room(fake, failed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fake, "cuMemAlloc", lambda size: (failed("CUDA_ERROR_OUT_OF_MEMORY", 2), None))
+    with pytest.raises(LaunchError, match="getting 4000 bytes for an array: the device is out of memory"):
+        empty(1000)
+
+
+def test_freeing_after_the_context_is_gone_is_no_error(fake, monkeypatch: pytest.MonkeyPatch, capsys):
+    def gone(pointer):
+        freed.append(pointer)
+        raise RuntimeError("no context")
+
+    array, freed = empty(3), []
+    pointer = array.pointer
+    monkeypatch.setattr(fake, "cuMemFree", gone)
+    del array
+    assert freed == [pointer] and capsys.readouterr().err == ""
