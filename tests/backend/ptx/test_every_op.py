@@ -193,33 +193,6 @@ def test_results_reach_all_copies(element: str, layout: str, ptxas) -> None:
     assert ptx.count("bar.sync") == (2 if "zg_slot" in ptx else 0)
 
 
-def scalar_atomic(op: str, uses: str = "") -> str:
-    module = parse(f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
-        tt.func @"k" (%p : ptr<f32>, %n : ptr<i32>, %x : f32, %i : i32)void -> {{ {op} {uses} tt.return; }};
-        unreachable; }};""")
-    assert isinstance(module, gpu.Module)
-    return assemble(module).ptx
-
-
-def test_without_a_result_the_access_is_a_reduction() -> None:
-    ptx = scalar_atomic("%r : i32 = tt.atomic_rmw %n %i @add;")
-    assert "red.release.gpu.global.add.u32" in ptx and "atom" not in ptx
-    assert ptx.count("bar.sync") == 1 and "setp.eq.b32" in ptx  # By one thread, after what all of them wrote.
-
-
-def test_a_scalar_is_given_to_all_threads() -> None:
-    ptx = scalar_atomic("%r : i32 = tt.atomic_rmw %n %i @add;", "tt.store %n %r;")
-    before, after = ptx.split("atom.acq_rel.gpu.global.add.u32")
-    assert before.count("bar.sync") == 1 and after.count("bar.sync") == 2
-    assert after.index("st.shared") < after.index("bar.sync") < after.index("ld.shared")
-
-
-def test_the_larger_float_is_found_by_its_bits() -> None:
-    ptx = scalar_atomic("%r : f32 = tt.atomic_rmw %p %x @fmax @sem=relaxed @scope=cta;")
-    assert "red.relaxed.cta.global.max.s32" in ptx and "red.relaxed.cta.global.min.u32" in ptx
-    assert "0fFF800000" in ptx  # A NaN changes nothing.
-
-
 def test_fast_and_exact_functions() -> None:
     kernel = Kernel("sm_90a")
     x = kernel.load("f32")

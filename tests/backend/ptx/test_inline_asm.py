@@ -1,8 +1,6 @@
-"""Prints, assertions and inline assembly as PTX."""
+"""Inline assembly: what a thread holds is packed, handed to the author's PTX, and taken apart again."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 
@@ -28,44 +26,6 @@ def emitted(body: str) -> tuple[str, str]:
 
 
 RANGE = f"%0 : {tensor('i32')} = tt.make_range @start=0 @end=512;"
-
-
-def test_prints_name_the_program_the_index_and_the_value(ptxas) -> None:
-    llvm, ptx = emitted(f"""{RANGE} %1 : {tensor("i32", "x16, x32")} = tt.reshape %0;
-        %2 : {tensor("f16", "x16, x32")} = arith.sitofp %1; tt.print %2 %n @"100%" @hex=false; tt.print @"here";""")
-    assert 'c"pid (%u, %u, %u) idx (%u, %u) 100%% (operand 0): %.5g\\0A\\00"' in llvm
-    assert 'c"pid (%u, %u, %u) idx () 100%% (operand 1): %d\\0A\\00"' in llvm
-    assert 'c"pid (%u, %u, %u) here\\0A\\00"' in llvm
-    assert ptx.count("vprintf, ") + len(re.findall(r"call\.uni[^;]*vprintf|vprintf,\s*\(", ptx)) >= 1
-    assert llvm.count("@vprintf(ptr") == 4 + 1 + 1 + 1  # Each register, the scalar, the bare one; the declaration.
-    ptxas(ptx, "sm_90a", stack=True)
-
-
-def test_scalars_are_printed_by_one_thread() -> None:
-    llvm, _ = emitted('tt.print %n @"n" @hex=true;')
-    assert "0x%x" in llvm and re.search(r"and i32 %v\d+, 127\n\s+%v\d+ = icmp eq i32 %v\d+, 0", llvm)
-
-
-def test_an_assertion_calls_cudas_handler_with_message_and_place(ptxas) -> None:
-    llvm, ptx = emitted(f"""{RANGE} %1 : {tensor("i32")} = tt.splat %n; %2 : {tensor("i1")} = arith.cmpi %0 %1 @slt;
-        tt.assert %2 @"too \\"small\\"";""")
-    assert 'c"too \\22small\\22' in llvm and "__assertfail" in ptx
-    assert llvm.count("call void @__assertfail") == 1  # Of all registers at once.
-    ptxas(ptx, "sm_90a")
-
-
-@zg.kernel
-def asserting(n):
-    zg.device_assert(zg.compare(n, 3, zg.CompareKind.LESS_THAN), "n is small")
-
-
-def test_an_assertion_shows_the_source_line() -> None:
-    from ziggurat.transforms.place.assign import assign
-    from ziggurat.transforms.place.prepare import prepare
-
-    llvm = assemble(assign(prepare(asserting.triton(zg.i32)))).llvm
-    assert 'c"n is small; zg.device_assert(zg.compare(n, 3, zg.CompareKind.LESS_THAN), \\22n is small\\22)' in llvm
-    assert "test_debugging.py" in llvm
 
 
 def test_inline_assembly_packs_small_elements(ptxas) -> None:

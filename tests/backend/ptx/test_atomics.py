@@ -1,0 +1,155 @@
+"""Atomic accesses as instructions: which there are, in which order with other accesses, and the loops around the rest."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from ziggurat.backend.ptx import simulate_atomics  # noqa: F401  (teaches the simulation)
+from ziggurat.backend.ptx.assemble import assemble, to_llvm
+from ziggurat.backend.ptx.simulate import simulate
+from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.text.parser import parse
+
+OWNED = '"1 | 2 4 8 16 32 | 64 128"'
+LANES = '"| 1 2 4 0 0 |"'
+
+
+def kernel(parameters: str, body: str, target: str = "sm_90a", num_warps: int = 4) -> gpu.Module:
+    module = parse(f"""gpu.module @target="{target}" @num_warps={num_warps} ()void -> {{
+        tt.func @"k" ({parameters})void -> {{ {body} tt.return; }}; unreachable; }};""")
+    assert isinstance(module, gpu.Module)
+    return module
+
+
+def scalar(element: str, op: str, uses: str = "", target: str = "sm_90a") -> str:
+    """The LLVM text of one access of a scalar, `%r`; `%p` points to what it changes."""
+    parameters = f"%p : ptr<{element}>, %x : {element}, %y : {element}, %m : i1"
+    return to_llvm(kernel(parameters, f"%r : {element} = {op}; {uses}", target))
+
+
+def accesses(llvm: str) -> list[str]:
+    """The instructions of atomic accesses, without their operands."""
+    return re.findall(r"\b(?:atom|red)\.[\w.]+", llvm)
+
+
+@pytest.mark.parametrize(("element", "kind", "expected"), [
+    ("i32", "add", "red.relaxed.gpu.global.add.u32"), ("i64", "add", "red.relaxed.gpu.global.add.u64"),
+    ("i32", "max", "red.relaxed.gpu.global.max.s32"), ("u32", "umax", "red.relaxed.gpu.global.max.u32"),
+    ("i64", "min", "red.relaxed.gpu.global.min.s64"), ("u64", "umin", "red.relaxed.gpu.global.min.u64"),
+    ("i32", "and", "red.relaxed.gpu.global.and.b32"), ("i64", "or", "red.relaxed.gpu.global.or.b64"),
+    ("u32", "xor", "red.relaxed.gpu.global.xor.b32"), ("f16", "fadd", "red.relaxed.gpu.global.add.noftz.f16"),
+    ("f32", "fadd", "red.relaxed.gpu.global.add.f32"), ("f64", "fadd", "red.relaxed.gpu.global.add.f64"),
+    ("bf16", "fadd", "red.relaxed.gpu.global.add.noftz.bf16"), ("f32", "xchg", "atom.relaxed.gpu.global.exch.b32"),
+])  # fmt: skip
+def test_what_has_an_instruction_is_that_instruction(element: str, kind: str, expected: str) -> None:
+    """There is no `red` that exchanges."""
+    assert accesses(scalar(element, f"tt.atomic_rmw %p %x @{kind} @sem=relaxed")) == [expected]
+
+
+@pytest.mark.parametrize(("element", "kind", "target", "word"), [
+    ("i8", "add", "sm_90a", "b32"), ("i16", "max", "sm_90a", "b16"), ("f16", "fmax", "sm_90a", "b16"),
+    ("bf16", "fadd", "sm_80", "b16"), ("f8e4m3", "fadd", "sm_90a", "b32"), ("i1", "xor", "sm_90a", "b32"),
+    ("u16", "xchg", "sm_90a", "b16"),
+])  # fmt: skip
+def test_the_rest_is_a_loop_around_compare_and_swap(element: str, kind: str, target: str, word: str) -> None:
+    llvm = scalar(element, f"tt.atomic_rmw %p %x @{kind} @sem=relaxed", target=target)
+    assert accesses(llvm) == [f"atom.relaxed.gpu.global.cas.{word}"]
+    # Read once before the loop; then what the swap found is what is tried next.
+    assert llvm.count(f"ld.relaxed.gpu.global.{word}") == 1
+    found = re.search(r"(%v\d+) = phi (i16|i32) \[ %v\d+, %swap\d+ \], \[ (%v\d+), %again\d+ \]", llvm)
+    assert found is not None
+    assert f"icmp eq {found[2]} {found[3]}, {found[1]}\n" in llvm
+
+
+def test_a_byte_is_swapped_in_the_aligned_word_around_it() -> None:
+    llvm = scalar("u8", "tt.atomic_rmw %p %x @add @sem=relaxed")
+    assert re.search(r"and i64 %v\d+, -4", llvm) and re.search(r"and i64 %v\d+, 3", llvm)
+    shift = re.search(r"(%v\d+) = shl i32 %v\d+, 3", llvm)
+    assert shift is not None
+    mask = re.search(rf"(%v\d+) = shl i32 255, {shift[1]}", llvm)
+    assert mask is not None and f"xor i32 {mask[1]}, -1" in llvm
+
+
+def test_a_compare_and_swap_of_a_byte_stops_where_another_value_is() -> None:
+    llvm = scalar("u8", "tt.atomic_cas %p %x %y @sem=relaxed")
+    stop = re.search(r"(%v\d+) = icmp ne i8 %v\d+, %p1", llvm)
+    assert stop is not None
+    assert re.search(rf"br i1 {stop[1]}, label %done\d+, label %again\d+", llvm)
+
+
+@pytest.mark.parametrize(("element", "bits"), [("i16", 16), ("f16", 16), ("f32", 32), ("i64", 64), ("f64", 64)])
+def test_a_wider_compare_and_swap_is_one_instruction(element: str, bits: int) -> None:
+    llvm = scalar(element, "tt.atomic_cas %p %x %y @sem=acq_rel @scope=sys")
+    assert accesses(llvm) == [f"atom.release.sys.global.cas.b{bits}"]
+    assert "phi" not in llvm
+
+
+@pytest.mark.parametrize(("sem", "used", "unused", "barriers"), [
+    ("relaxed", "relaxed", "relaxed", (2, 0)), ("acquire", "acquire", "relaxed", (2, 0)),
+    ("release", "release", "release", (3, 1)), ("acq_rel", "acq_rel", "release", (3, 1)),
+])  # fmt: skip
+def test_what_is_not_used_needs_no_acquire(sem: str, used: str, unused: str, barriers: tuple[int, int]) -> None:
+    """One barrier before a release; two more to hand a result to all threads."""
+    op = f"tt.atomic_rmw %p %x @add @sem={sem} @scope=cta"
+    with_result, without = scalar("i32", op, "tt.store %p %r;"), scalar("i32", op)
+    assert accesses(with_result) == [f"atom.{used}.cta.global.add.u32"]
+    assert accesses(without) == [f"red.{unused}.cta.global.add.u32"]
+    assert (with_result.count("bar.sync"), without.count("bar.sync")) == barriers
+
+
+def test_a_mask_is_a_predicate_together_with_that_of_the_owner() -> None:
+    llvm = scalar("i32", "tt.atomic_rmw %p %x %m @add @sem=relaxed")
+    owner = re.search(r"(%v\d+) = icmp eq i32 %v\d+, 0", llvm)
+    assert owner is not None
+    both = re.search(rf"(%v\d+) = and i1 {owner[1]}, %p3", llvm)
+    assert both is not None
+    assert re.search(rf'"@\$2 red\.[^"]*", "[^"]*"\(ptr addrspace\(1\) %p0, i32 %p1, i1 {both[1]}\)', llvm)
+
+
+def test_the_larger_float_is_found_by_its_bits() -> None:
+    op = "tt.atomic_rmw %p %x @fmax @sem=relaxed @scope=cta"
+    llvm = scalar("f32", op)
+    assert accesses(llvm) == ["red.relaxed.cta.global.max.s32", "red.relaxed.cta.global.min.u32"]
+    assert re.search(r"fcmp ord float %p1, %p1", llvm) and "0xFFF0000000000000" in llvm  # A NaN changes nothing.
+    smaller = scalar("f64", op.replace("fmax", "fmin"))
+    assert accesses(smaller) == ["red.relaxed.cta.global.min.s64", "red.relaxed.cta.global.max.u64"]
+    assert "0x7FF0000000000000" in smaller
+
+
+def test_a_scalar_is_given_to_all_threads() -> None:
+    parameters = "%n : ptr<i32>, %i : i32"
+    ptx = assemble(kernel(parameters, "%r : i32 = tt.atomic_rmw %n %i @add; tt.store %n %r;")).ptx
+    before, after = ptx.split("atom.acq_rel.gpu.global.add.u32")
+    assert before.count("bar.sync") == 1 and after.count("bar.sync") == 2
+    assert after.index("st.shared") < after.index("bar.sync") < after.index("ld.shared")
+
+
+def tensor_kernel(layout: str, numel: int, num_warps: int, uses: bool) -> str:
+    """Each of the elements of an i32 tensor is added to memory; what was there goes to `%o`."""
+
+    def of(element: str) -> str:
+        return f"tensor<x{numel}, {element}, {layout}>"
+
+    stored = f"%6 : {of('ptr<i32>')} = tt.splat %o; %7 : {of('ptr<i32>')} = tt.addptr %6 %0; tt.store %7 %5;"
+    body = f"""%0 : {of("i32")} = tt.make_range @start=0 @end={numel};
+        %1 : {of("ptr<i32>")} = tt.splat %p; %2 : {of("ptr<i32>")} = tt.addptr %1 %0;
+        %3 : {of("i32")} = tt.splat %n; %4 : {of("i32")} = arith.addi %0 %3;
+        %5 : {of("i32")} = tt.atomic_rmw %2 %4 @add; {stored if uses else ""}"""
+    return to_llvm(kernel("%p : ptr<i32>, %o : ptr<i32>, %n : i32", body, num_warps=num_warps))
+
+
+@pytest.mark.parametrize(("layout", "numel", "num_warps"), [(OWNED, 256, 4), (LANES, 8, 1)])
+@pytest.mark.parametrize("uses", [False, True])
+def test_each_element_is_added_once(layout: str, numel: int, num_warps: int, uses: bool) -> None:
+    """Where lanes hold copies, one of them adds, and the others are told."""
+    llvm = tensor_kernel(layout, numel, num_warps, uses)
+    assert ("shfl.sync.idx" in llvm) == (uses and numel == 8)
+    memory, old = np.arange(numel, dtype=np.int32) * 3, np.full(numel, -1, np.int32)
+    arguments = [memory.view(np.uint8), old.view(np.uint8), 5]
+    simulate(llvm, num_warps=num_warps, shared=0, arguments=arguments)
+    number = np.arange(numel)
+    np.testing.assert_array_equal(memory, number * 4 + 5)
+    np.testing.assert_array_equal(old, number * 3 if uses else np.full(numel, -1))
