@@ -26,6 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addoption(option, action="store_true", dest=f"launches_{name}", help=repeats + how)
     drawn = "and these go through random layouts, drawn by a seed (transforms/place/scatter.py)"
     parser.addoption("--random-layouts", type=int, metavar="SEED", help=drawn)
+    parser.addoption(
+        "--every-warps", action="store_true", help="and each with 1, 4 and 8 warps, instead of one of these"
+    )
 
 
 @pytest.fixture

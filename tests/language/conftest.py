@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     differential = sys.modules["differential"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(differential)
     machines = {"gpu": differential.Gpu, "simulated": differential.Simulated, "assembled": differential.Assembled}
-    _elsewhere = differential.Differential(machines[wanted[0]](), same, seed)
+    _elsewhere = differential.Differential(machines[wanted[0]](), same, seed, config.getoption("--every-warps"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -125,10 +125,13 @@ def random_layouts(seed: int | None) -> Iterator[None]:
 class Differential:
     """What repeats launches on a machine. `counts` tells how many were, and why others were not."""
 
-    def __init__(self, machine: Machine, same: Callable[[Array, Array], Array], seed: int | None = None) -> None:
+    def __init__(
+        self, machine: Machine, same: Callable[[Array, Array], Array], seed: int | None = None, every: bool = False
+    ) -> None:
         self.machine = machine
         self.same = same
         self.seed = seed
+        self.every = every
         self.counts: Counter[str] = Counter()
         self._in_test = ("", 0)
 
@@ -137,14 +140,15 @@ class Differential:
         signature, _, values = kernel._specialized(bind(kernel, arguments, constants))
         return Launch(self, kernel, kernel.model_for(signature), values)
 
-    def drawn(self) -> tuple[int, int | None]:
+    def drawn(self) -> list[tuple[int, int | None]]:
         """How many warps, 1, 4 or 8, and the seed of the layouts, if any: others for each test, and for each launch of
-        it, but always the same."""
+        it, but always the same. With `every`, all counts of warps."""
         test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
         count = self._in_test[1] + 1 if self._in_test[0] == test else 0
         self._in_test = (test, count)
         number = zlib.crc32(test.encode()) + count
-        return WARPS[number % len(WARPS)], None if self.seed is None else self.seed + number
+        seed = None if self.seed is None else self.seed + number
+        return [(warps, seed) for warps in (WARPS if self.every else (WARPS[number % len(WARPS)],))]
 
 
 class Launch:
@@ -177,7 +181,11 @@ class Launch:
         sizes = (grid,) if isinstance(grid, int) else tuple(grid({}) if callable(grid) else grid)
         if 0 in sizes:
             return
-        warps, seed = self.of.drawn()
+        for warps, seed in self.of.drawn():
+            self._check(sizes, unordered, warps, seed)
+
+    def _check(self, sizes: tuple[int, ...], unordered: Sequence[int], warps: int, seed: int | None) -> None:
+        __tracebackhide__ = True
         what = f"{self.kernel.name} with {warps} warp(s)" + ("" if seed is None else f", layouts of seed {seed}")
         try:
             compiled = self._compiled(warps, seed)

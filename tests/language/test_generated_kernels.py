@@ -100,7 +100,7 @@ class Generator:
             return self.variable(scalar)
         make = self.random.choice(
             [self.binary, self.binary, self.literal, self.choice, self.cast, self.divided, self.conditional]
-            + ([] if scalar else [self.reduced, self.reshaped, self.scanned])
+            + ([] if scalar else [self.reduced, self.reshaped, self.scanned, self.product])
         )
         return make(depth - 1, scalar)
 
@@ -229,6 +229,28 @@ class Generator:
             f"zg.cumsum({a.text}, {axis})", dtype, a.shape,
             lambda env: np.cumsum(a.value(env), axis, DTYPES[dtype]),
         )  # fmt: skip
+
+    def product(self, depth: int, scalar: bool) -> Expression:
+        """A product of matrices of 8-bit integers, which is exact: 16 × 32 by 32 × 16, large enough for the units."""
+        a = self.tensor(depth)
+        # Of other kinds of values, whether they are positive: what casts of floats out of range give is nobody's rule.
+        line = a.text if a.dtype == "i8" else f"zg.cast(zg.compare({a.text}, 0, K.GREATER_THAN), zg.i8)"
+        count = 32 // int(np.prod(a.shape))
+        line = f"zg.reshape(zg.broadcast(zg.expand(zg.ravel({line}), 1), ({32 // count}, {count})), (32,))"
+        rows = "zg.cast(zg.arange(0, 16), zg.i8)"
+        left = f"zg.broadcast(zg.add(zg.expand({rows}, 1), zg.expand({line}, 0)), (16, 32))"
+        right = f"zg.broadcast(zg.expand({line}, 1), (32, 16))"
+
+        def value(env: Env) -> Any:
+            given = np.asarray(a.value(env))
+            given = given if a.dtype == "i8" else (given > 0).astype(np.int8)
+            repeated = np.repeat(given.ravel(), count)
+            left = (np.arange(16, dtype=np.int8)[:, None] + repeated[None, :]).astype(np.int32)
+            sums = left @ np.broadcast_to(repeated[:, None], (32, 16)).astype(np.int32)
+            return sums.reshape(2, 4, 2, 16).sum((2, 3), dtype=np.int32)
+
+        text = f"zg.sum(zg.reshape(zg.sum(zg.dot({left}, {right}), 1), (2, 4, 2)), 2)"
+        return Expression(text, "i32", (2, 4), value)
 
     def reshaped(self, depth: int, scalar: bool) -> Expression:
         a = self.tensor(depth)
