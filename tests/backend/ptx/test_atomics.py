@@ -1,4 +1,4 @@
-"""Atomic accesses as instructions: which there are, in which order with other accesses, and the loops around the rest."""
+"""Atomic accesses as instructions: which there are, in which order with others, and the loops around the rest."""
 
 from __future__ import annotations
 

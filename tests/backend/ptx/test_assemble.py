@@ -1,0 +1,98 @@
+"""The texts of a kernel as a whole: its signature, its attributes, the modules that fill the table, LLVM's target."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+import ziggurat.backend.ptx as package
+from ziggurat.backend.ptx.assemble import PARTS, Assembly, to_llvm, to_ptx
+from ziggurat.backend.ptx.assemble import assemble as texts_of
+from ziggurat.backend.ptx.emitter import EMITTERS, Options
+from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.targets import TARGETS
+from ziggurat.codemodel.text.parser import parse
+
+
+def kernel(
+    parameters: str = "%p : ptr<f32>, %x : f32", body: str = "tt.store %p %x;", name: str = "k", more: str = "",
+    target: str = "sm_90a", num_warps: int = 4,
+) -> gpu.Module:  # fmt: skip
+    module = parse(f"""gpu.module @target="{target}" @num_warps={num_warps} ()void -> {{
+        tt.func @"{name}" {more} ({parameters})void -> {{ {body} tt.return; }}; unreachable; }};""")
+    assert isinstance(module, gpu.Module)
+    return module
+
+
+def test_all_modules_with_emitters_are_parts() -> None:
+    """Else an op would have an emitter or not by what else was imported."""
+    parts = {part.__name__ for part in PARTS}
+    names = [info.name for info in pkgutil.iter_modules(package.__path__)]
+    found = {name for name in names if "@emits(" in _source(name)}
+    assert {name.rsplit(".", 1)[1] for name in parts} >= found and len(found) > 10
+    assert {function.__module__ for function in EMITTERS.values()} <= parts
+
+
+def _source(name: str) -> str:
+    module = importlib.import_module(f"{package.__name__}.{name}")
+    assert module.__file__ is not None
+    with open(module.__file__, encoding="utf-8") as file:
+        return file.read()
+
+
+def test_the_signature_says_what_pointers_are_divisible_by() -> None:
+    parameters = "%a : ptr<f32>, %b : ptr<i8>, %c : i64, %d : f16, %e : i1, %f : u8"
+    llvm = to_llvm(kernel(parameters, "", more="@divisibility=[16, 1, 16, 1, 1, 1]"))
+    given = "ptr addrspace(1) align 16 %p0, ptr addrspace(1) %p1, i64 %p2, half %p3, i1 %p4, i8 %p5"
+    assert f"define ptx_kernel void @k({given}) #0" in llvm
+    assert "align 16 %p" not in to_llvm(kernel(parameters, ""))
+
+
+@pytest.mark.parametrize(("num_warps", "threads"), [(1, 32), (4, 128), (8, 256)])
+def test_the_number_of_threads_is_required(num_warps: int, threads: int) -> None:
+    made = texts_of(kernel(num_warps=num_warps))
+    assert f'"nvvm.reqntid"="{threads}" }}' in made.llvm and "maxnreg" not in made.llvm
+    assert f".reqntid {threads}" in made.ptx
+
+
+def test_a_name_is_made_one_of_ptx() -> None:
+    made = texts_of(kernel(name="größe.of-all[3]"))
+    assert made.symbol == "gr__e_of_all_3_"
+    assert f".visible .entry {made.symbol}(" in made.ptx
+    assert isinstance(made, Assembly) and made.ptx == to_ptx(made.llvm, "sm_90a")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_target_has_its_version_of_ptx(target: str) -> None:
+    ptx = texts_of(kernel(target=target)).ptx
+    assert f".version {TARGETS[target].ptx}\n" in ptx and f".target {target}" in ptx
+
+
+def test_options_reach_the_emission() -> None:
+    module = kernel(body="%0 : f32 = arith.divf %x %x; tt.store %p %0;")
+    fast, exact = texts_of(module), texts_of(module, Options(exact_math=True))
+    assert "div.full.f32" in fast.ptx and "div.rn.f32" in exact.ptx and "div.full.f32" not in exact.ptx
+    assert "!dbg" in fast.llvm and "!dbg" not in to_llvm(module, Options(line_info=False))
+
+
+def test_an_op_without_an_emitter_is_an_internal_error() -> None:
+    index = 'tensor<x32, i32, "| 1 2 4 8 16 |">'
+    body = f"%0 : {index} = tt.make_range @start=0 @end=32; %1 : {index} = tt.gather %0 %0 @axis=0;"
+    with pytest.raises(InternalError, match=r"nothing is registered to emit tt\.gather"):
+        to_llvm(kernel(body=body, num_warps=1))
+
+
+@pytest.mark.parametrize("text", ["define void @f() { ret i32 0 }", "no LLVM at all"])
+def test_text_that_llvm_rejects_is_shown(text: str) -> None:
+    with pytest.raises(InternalError, match="LLVM rejects the emitted text") as caught:
+        to_ptx(text, "sm_80")
+    assert text in str(caught.value)
+
+
+def test_text_that_llvm_cannot_verify_is_rejected() -> None:
+    text = "define i32 @f(i1 %c) {\n  br i1 %c, label %a, label %b\na:\n  %x = add i32 1, 1\n  br label %b\nb:\n  ret i32 %x\n}"
+    with pytest.raises(InternalError, match="LLVM rejects the emitted text: .*dominate"):
+        to_ptx(text, "sm_80")
