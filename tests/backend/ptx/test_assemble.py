@@ -93,6 +93,13 @@ def test_text_that_llvm_rejects_is_shown(text: str) -> None:
 
 
 def test_text_that_llvm_cannot_verify_is_rejected() -> None:
-    text = "define i32 @f(i1 %c) {\n  br i1 %c, label %a, label %b\na:\n  %x = add i32 1, 1\n  br label %b\nb:\n  ret i32 %x\n}"
-    with pytest.raises(InternalError, match="LLVM rejects the emitted text: .*dominate"):
+    text = """define i32 @f(i1 %c) {
+          br i1 %c, label %a, label %b
+        a:
+          %x = add i32 1, 1
+          br label %b
+        b:
+          ret i32 %x
+        }"""
+    with pytest.raises(InternalError, match=r"LLVM rejects the emitted text: .*dominate"):
         to_ptx(text, "sm_80")

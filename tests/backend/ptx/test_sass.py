@@ -1,4 +1,4 @@
-"""NVIDIA's assembler and disassembler: what is asked of them, what they say, and what is told where they are missing."""
+"""NVIDIA's assembler and disassembler: what is asked of them, what they say, and what is told without them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_the_assembler_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_assembler_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
     Tools(monkeypatch, err="ptxas kernel.ptx, line 3; fatal\n", code=255)
-    with pytest.raises(LaunchError, match="ptxas failed: ptxas kernel.ptx, line 3; fatal"):
+    with pytest.raises(LaunchError, match=r"ptxas failed: ptxas kernel\.ptx, line 3; fatal"):
         assembled("text", "sm_90a")
 
 
@@ -116,7 +116,7 @@ def test_tools_of_packages_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     program.write_text("")
 
     class Spec:
-        submodule_search_locations = [str(tmp_path / "nowhere"), str(tmp_path / "nvidia")]
+        submodule_search_locations = (str(tmp_path / "nowhere"), str(tmp_path / "nvidia"))
 
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: Spec() if name == "nvidia" else None)
     assert tool("nvdisasm") == program
