@@ -15,11 +15,14 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+import ziggurat.backend.ptx.assemble  # noqa: F401  (fills the table of emitters)
 from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, Options, kernel_of
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.routines import Routine
+from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import TensorType, f8e4m3, f8e5m2
 
 _NUMPY: dict[str, Any] = {
     "float": np.float32, "double": np.float64, "half": np.float16, "i1": np.bool_,
@@ -131,3 +134,75 @@ def emission_on_host() -> Callable[..., Callable[..., Any]]:
         return emitted_routine(op, operands, result, target, options or Options())
 
     return make
+
+
+def _ulps(found: Any, true: Any, dtype: Any) -> Any:
+    """The error in units of the last place of the rounded true value; where that is not finite, 0 if it is the same."""
+    rounded = true.astype(dtype)
+    finite = np.isfinite(rounded) & np.isfinite(found)
+    same = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
+    unit = np.spacing(np.abs(np.where(finite, rounded, dtype(1)))).astype(true.dtype)
+    error = np.abs(np.where(finite, found, 0).astype(true.dtype) - np.where(finite, true, 0)) / unit
+    return np.where(finite, error, np.where(same, 0, np.inf))
+
+
+@pytest.fixture(scope="session")
+def ulps() -> Callable[..., Any]:
+    """`ulps(found, true, dtype)`: errors in units of the last place."""
+    return _ulps
+
+
+def _numbers(count: int = 40_000) -> Any:
+    """f32 of all sizes, more of them where 8-bit floats are, and ties."""
+    random = np.random.default_rng(5)
+    codes = np.arange(256, dtype=np.uint8)
+    small = np.concatenate([codes.view(DTYPES[scalar]).astype(np.float32) for scalar in (f8e4m3, f8e5m2)])
+    with np.errstate(all="ignore"):
+        between = np.concatenate([(small[1:] + small[:-1]) / 2, np.nextafter(small, np.float32(0))])
+    bits = random.integers(0, 1 << 32, count, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    scaled = random.standard_normal(count).astype(np.float32) * np.exp2(random.integers(-20, 18, count))
+    return np.concatenate([bits, scaled.astype(np.float32), small, between]).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def numbers() -> Callable[..., Any]:
+    """`numbers(count)`: f32 of all sizes."""
+    return _numbers
+
+
+def _same(found: Any, true: Any) -> None:
+    """Equal to the bit, but that one NaN is as good as another."""
+    nan = np.isnan(true.astype(np.float32))
+    assert (np.isnan(found.astype(np.float32)) == nan).all()
+    kind = f"u{true.dtype.itemsize}"
+    wrong = (found.view(kind) != true.view(kind)) & ~nan
+    assert not wrong.any(), np.flatnonzero(wrong)[:5]
+
+
+@pytest.fixture(scope="session")
+def same() -> Callable[..., Any]:
+    """`same(found, true)`: assert that floats are equal to the bit."""
+    return _same
+
+
+def _emission(lines: str, parameters: str, target: str = "sm_80", num_warps: int = 1) -> tuple[Emitter, list[Any]]:
+    module = parse(f"""gpu.module @target="{target}" @num_warps={num_warps} ()void -> {{
+        tt.func @"k" ({parameters})void -> {{ {lines} tt.return; }}; unreachable; }};""")
+    assert isinstance(module, gpu.Module)
+    body = kernel_of(module).body
+    emitter = Emitter(module, Options(line_info=False))
+    for index, parameter in enumerate(body.parameters):
+        type_ = parameter.type
+        layout = type_.layout if isinstance(type_, TensorType) else None
+        names = [f"%p{index}.{register}" for register in range(layout.num_registers)] if layout else []
+        emitter.values[parameter] = names or f"%p{index}"
+    ops = body.entry.ops[:-1]
+    emitter.ops(ops)
+    return emitter, [emitter.values.get(op.result) if op.result is not None else None for op in ops]
+
+
+@pytest.fixture(scope="session")
+def emission() -> Callable[..., tuple[Emitter, list[Any]]]:
+    """`emission(lines, parameters, target, num_warps)`: ops in a kernel as they are emitted, the emitter and what each
+    op gives. Parameter 1 is `%p1`, or where it is a tensor, `%p1.0`, `%p1.1` and so on."""
+    return _emission

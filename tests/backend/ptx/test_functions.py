@@ -1,0 +1,128 @@
+"""Functions as they are emitted: exact ones run on this machine, the machine's own by their instructions."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ziggurat.backend.ptx.emitter import Options
+from ziggurat.backend.reference.functions import erf
+from ziggurat.backend.reference.values import DTYPES
+from ziggurat.codemodel.types import SCALARS
+
+# What overflows or is NaN is compared, too.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+EXACT = Options(exact_math=True)
+REFERENCES = {
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "erf": erf,
+}  # fmt: skip
+INSTRUCTIONS = {
+    "exp": "ex2.approx.ftz.f32", "exp2": "ex2.approx.ftz.f32", "log": "lg2.approx.f32", "log2": "lg2.approx.f32",
+    "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32",
+}  # fmt: skip
+
+
+def given(element: str) -> np.ndarray:
+    """Positive and negative numbers of a type, zeros, infinities, NaN."""
+    x = np.concatenate([np.random.default_rng(1).uniform(-4, 4, 500), [0, -0.0, np.inf, -np.inf, np.nan, 1, -1]])
+    return x.astype(DTYPES[SCALARS[element]])
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("element", ["f16", "f32", "f64"])
+def test_exact_functions(name: str, element: str, emission_on_host, ulps) -> None:
+    x = given(element)
+    wide = np.float64 if element != "f64" else np.longdouble
+    true = erf(x.astype(np.float64)) if name == "erf" else REFERENCES[name](x.astype(wide))
+    found = emission_on_host(f"math.{name}", [element], element, options=EXACT)(x)
+    assert ulps(found, true, x.dtype.type).max() <= {"f16": 0.502, "f32": 2.1, "f64": 2.1}[element]
+
+
+@pytest.mark.parametrize("name", ["sqrt", "rsqrt"])
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_exact_roots_are_rounded_once_and_inverses_twice(name: str, element: str, emission_on_host) -> None:
+    x = np.random.default_rng(2).uniform(0, 1e6, 1000).astype(DTYPES[SCALARS[element]])
+    root = np.sqrt(x)
+    found = emission_on_host(f"math.{name}", [element], element, options=EXACT)(x)
+    np.testing.assert_array_equal(found, root if name == "sqrt" else 1 / root)
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_the_machine_s_own_instructions_of_f32(name: str, emission) -> None:
+    """Where there are any that are good enough; of f64 there are none."""
+    emitter, _ = emission(f"%y : f32 = math.{name} %x;", "%x : f32")
+    text = "\n".join(emitter.lines)
+    if name in INSTRUCTIONS:
+        assert INSTRUCTIONS[name] in text and not emitter.definitions
+    else:
+        assert "asm" not in text and list(emitter.definitions) == [f"zg.{name}.f32"]
+    wide, _ = emission(f"%y : f64 = math.{name} %x;", "%x : f64")
+    assert "asm" not in "\n".join(wide.lines)
+    assert list(wide.definitions) == ([] if "sqrt" in name else [f"zg.{name}.f64"])
+
+
+def test_small_floats_are_computed_with_in_f32(emission) -> None:
+    emitter, _ = emission("%y : f16 = math.exp %x;", "%x : f16")
+    text = "\n".join(emitter.lines)
+    assert text.index("fpext half %p0 to float") < text.index("ex2.approx.ftz.f32") < text.index("fptrunc float")
+
+
+def test_a_routine_is_defined_once(emission) -> None:
+    emitter, _ = emission("%y : f32 = math.sin %x; %z : f32 = math.sin %y;", "%x : f32")
+    assert len(emitter.definitions) == 1
+    assert [line.split(" = ")[1] for line in emitter.lines] == [
+        "call float @zg.sin.f32(float %p0)",
+        "call float @zg.sin.f32(float %v1)",
+    ]
+
+
+@pytest.mark.parametrize("name, reference", [("floor", np.floor), ("ceil", np.ceil)])
+@pytest.mark.parametrize("element", ["f8e4m3", "f8e5m2", "f16", "f32", "f64"])
+def test_whole_numbers(name: str, reference, element: str, emission_on_host, same) -> None:
+    """Infinities and NaN stay what they are, of 8-bit floats, too, although those saturate."""
+    small = SCALARS[element].bits == 8
+    x = np.arange(256, dtype=np.uint8).view(DTYPES[SCALARS[element]]) if small else given(element)
+    true = reference(x.astype(np.float64)).astype(x.dtype)
+    found = emission_on_host(f"math.{name}", [element], element)(x.view(np.uint8) if small else x).view(x.dtype)
+    same(found, true)
+
+
+@pytest.mark.parametrize("element", ["f8e4m3", "f8e5m2", "f16", "f32", "f64"])
+def test_magnitudes_of_floats_have_no_sign(element: str, emission_on_host) -> None:
+    small = SCALARS[element].bits == 8
+    x = np.arange(256, dtype=np.uint8).view(DTYPES[SCALARS[element]]) if small else given(element)
+    found = emission_on_host("math.absf", [element], element)(x.view(np.uint8) if small else x).view(x.dtype)
+    kind = f"u{x.dtype.itemsize}"
+    top = np.dtype(kind).type(1 << (8 * x.dtype.itemsize - 1))
+    np.testing.assert_array_equal(found.view(kind), x.view(kind) & ~top)
+
+
+def test_magnitudes_of_integers(emission, emission_on_host) -> None:
+    """The smallest number has none, and stays."""
+    x = np.array([-128, -127, -1, 0, 127], np.int8)
+    found = emission_on_host("math.absi", ["i8"], "i8")(x.view(np.uint8)).view(np.int8)
+    assert found.tolist() == [-128, 127, 1, 0, 127]
+    emitter, (made,) = emission("%y : u8 = math.absi %x;", "%x : u8")
+    assert made == "%p0" and not emitter.lines
+
+
+def test_fma_rounds_once(emission_on_host) -> None:
+    """Of 1 + 2⁻²³ squared less its rounded value, what rounding took is left."""
+    x = np.array([1 + 2.0**-23], np.float32)
+    rounded = x * x
+    found = emission_on_host("math.fma", ["f32"] * 3, "f32")(x, x, -rounded)
+    assert found.tolist() == [2.0**-46]
+
+
+def test_fma_of_8_bit_floats_rounds_once(emission_on_host, same) -> None:
+    random = np.random.default_rng(3)
+    codes = [random.integers(0, 256, 5000).astype(np.uint8) for _ in range(3)]
+    a, b, c = (code.view(ml_dtypes.float8_e4m3fn).astype(np.float64) for code in codes)
+    true = a * b + c  # Exact.
+    limit = np.float64(448)
+    true = np.clip(true, -limit, limit).astype(ml_dtypes.float8_e4m3fn)
+    found = emission_on_host("math.fma", ["f8e4m3"] * 3, "f8e4m3")(*codes)
+    same(found.view(true.dtype), true)

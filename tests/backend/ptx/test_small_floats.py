@@ -1,0 +1,38 @@
+"""8-bit floats by integer arithmetic, and rounding to odd, run on this machine."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ziggurat.backend.ptx.small_floats import _narrow, _to_odd, _widen_e4m3
+from ziggurat.backend.reference.rounding import converted, to_odd_f32
+from ziggurat.backend.reference.values import DTYPES
+from ziggurat.codemodel.dialects.arith import Rounding
+from ziggurat.codemodel.types import f8e4m3, f8e5m2, f32
+
+# What overflows or is NaN is compared, too.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize("target", [f8e4m3, f8e5m2], ids=str)
+def test_narrowing_to_8_bits(target, rounding: Rounding, on_host, numbers, same) -> None:
+    x = numbers()
+    found = on_host(_narrow("zg.narrow", target, rounding))(x).view(DTYPES[target])
+    with np.errstate(all="ignore"):
+        same(found, converted(x, f32, target, toward_zero=rounding is Rounding.ZERO))
+
+
+def test_widening_from_8_bits(on_host, same) -> None:
+    codes = np.arange(256, dtype=np.uint8)
+    same(on_host(_widen_e4m3())(codes), codes.view(ml_dtypes.float8_e4m3fn).astype(np.float16))
+
+
+def test_rounding_to_odd(on_host, numbers, same) -> None:
+    random = np.random.default_rng(6)
+    bits = random.integers(0, 1 << 64, 50_000, dtype=np.uint64).view(np.float64)
+    x = np.concatenate([bits, random.standard_normal(50_000), numbers(1000).astype(np.float64), [np.inf, -np.inf]])
+    with np.errstate(all="ignore"):
+        same(on_host(_to_odd())(x), to_odd_f32(x))
