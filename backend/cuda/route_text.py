@@ -8,6 +8,9 @@ There are two steps, each of which leaves to the next what it does not know.
 * `seek` finds the kernel in a table. The key holds integers by value; a second key, in which integers count only by
   what kernels tell apart, finds the kernel for new values.
 
+Beside the parameters' names, those in the text begin with `_z_` or `_protocol_`, for builtins, too: a parameter may
+have the name `type`.
+
 Threads do not share buffers: each launch takes one from a list and puts it back, which Python does in one step each.
 """
 
@@ -37,7 +40,7 @@ def bound(_z_x, _z_y, _z_w, /):
                     _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
                 try:
                     _z_slot = _z_free.pop()
-                except IndexError:
+                except _z_IndexError:
                     _z_slot = _z_fresh()
                 _z_buffer, _z_pointers, _z_was{were} = _z_slot
                 _z_now = ({whole})
@@ -54,7 +57,7 @@ def bound(_z_x, _z_y, _z_w, /):
                 _z_free.append(_z_slot)
                 if not _z_status:
                     return
-        except (_z_struct_error, AttributeError, OverflowError, TypeError, ValueError):
+        except (_z_struct_error, _z_AttributeError, _z_OverflowError, _z_TypeError, _z_ValueError):
             pass
         return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain})
     return launch
@@ -70,7 +73,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
             _z_entry = _z_find(_z_key)
             if _z_entry is None:
                 _z_entry = _z_known(_z_key, ({loose},), _z_options, ({values}))
-    except (AttributeError, TypeError):
+    except (_z_AttributeError, _z_TypeError):
         _z_entry = None
     if _z_entry is None:
         return _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
@@ -82,7 +85,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
             _z_gx, _z_gy, _z_gz = _z_sizes(_z_x, ({values}))
         try:
             _z_slot = _z_free.pop()
-        except IndexError:
+        except _z_IndexError:
             _z_slot = _z_fresh()
         _z_slot[2] = None
         _z_pack(_z_slot[0], 0{moving})
@@ -93,7 +96,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
         _z_free.append(_z_slot)
         if not _z_status:
             return
-    except (_z_struct_error, OverflowError, TypeError):
+    except (_z_struct_error, _z_OverflowError, _z_TypeError):
         pass
     _z_again(_z_x, _z_y, _z_w, ({values}), _z_options, _z_on, _z_route)
 
@@ -103,7 +106,7 @@ def keys(_z_options{plain}):
 
 def known(_z_options{plain}):
     {read}; _z_device = {device}
-    return ({known}_z_device, dict(_z_options))
+    return ({known}_z_device, _z_dict(_z_options))
 
 def moving(_z_tiles{plain}):
     {read}
@@ -161,7 +164,7 @@ class Writer:
         elif kind.way == "descriptor":
             self._descriptor(name, kind)
         elif kind.way == "integer":
-            self.expect(name, f"({name} is {{0}} or type({name}) is {self.type_of(kind)} and {name} == {{0}})")
+            self.expect(name, f"({name} is {{0}} or _z_type({name}) is {self.type_of(kind)} and {name} == {{0}})")
             self.exact.append(name)
             self.loose.append(_INTEGER.format(name) if kind.type is int else f"_z_integer({name})")
             self.move(name)
@@ -171,14 +174,14 @@ class Writer:
             self._number(name, kind)
         else:
             plain = kind.type in _PLAIN
-            other = f" or type({name}) is {self.type_of(kind)} and {name} == {{0}}" if plain else ""
+            other = f" or _z_type({name}) is {self.type_of(kind)} and {name} == {{0}}" if plain else ""
             self.expect(name, f"({name} is {{0}}{other})")
             self.both(name if plain else f"_z_constant({name})")
         self.places.append((count, len(self.fields) - count))
 
     def _number(self, name: str, kind: Kind) -> None:
         """A number of which only the type counts."""
-        self.conditions.append(f"type({name}) is {self.type_of(kind)}")
+        self.conditions.append(f"_z_type({name}) is {self.type_of(kind)}")
         if kind.type is int:
             self.both(_WIDTH.format(name))
             self.expect(_WIDTH.format(name), f"{_WIDTH.format(name)} == {{0}}")
@@ -228,10 +231,10 @@ class Writer:
             placed.append(f"({alignment}) == _z_e{len(self.known)}")
             self.known.append(alignment)
         self.both("_z_device")
-        self.both("tuple(_z_options.items()) if _z_options else ()")
+        self.both("_z_tuple(_z_options.items()) if _z_options else ()")
         guard = ""
         for number, arguments in enumerate(self.types.values()):
-            guard += f" and _z_type{number} is " + " is ".join(f"type({name})" for name in arguments)
+            guard += f" and _z_type{number} is " + " is ".join(f"_z_type({name})" for name in arguments)
         unchanged = ["_z_now == _z_was", *(f"{name} is _z_w{i}" for i, name in enumerate(self.identical))]
         # What a descriptor writes is not compared.
         same = "False" if self.descriptors else " and ".join(unchanged)

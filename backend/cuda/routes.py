@@ -26,6 +26,8 @@ from ziggurat.codemodel.errors import InternalError
 # When a table has more argument values than these, they are forgotten all at once. With a larger table a kernel whose
 # integers are always new spends its launches on getting memory.
 _TABLE_LIMIT = 512
+# What the text uses of Python; parameters may have these names.
+_BUILTINS = (type, dict, tuple, AttributeError, IndexError, OverflowError, TypeError, ValueError)
 # What the table gives to a launch: what the next launch is compared with; function, threads, bytes of shared memory,
 # free buffers, how to make another, and the tiles of the descriptors.
 Found = tuple[tuple[Any, ...], Any, int, int, list[Any], Callable[[], Any], tuple[Tile, ...]]
@@ -81,6 +83,7 @@ class Route:
             "_z_pack": self._pack,
             "_z_driver": cuda().cuLaunchKernel,
             "_z_struct_error": struct.error,
+            **{f"_z_{builtin.__name__}": builtin for builtin in _BUILTINS},
             "_z_integer": integer_class,
             "_z_constant": constant_class,
             "_z_fitted": fitted,

@@ -1,0 +1,212 @@
+"""A route by itself: what it launches without asking, and what it hands to those who know more."""
+
+import struct
+
+import pytest
+
+from ziggurat.backend.cuda import routes
+from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.driver import load
+from ziggurat.backend.cuda.memory import DeviceArray
+from ziggurat.backend.cuda.routes import Route, arranged
+from ziggurat.backend.cuda.specialize import (
+    Constant,
+    KernelParameter,
+    RunTime,
+    Specialization,
+    described,
+    kind_of,
+)
+from ziggurat.backend.cuda.tensormap import NO_TILE
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.types import DescriptorType, PtrType, f32, i32
+
+
+def array(pointer=0x1000):
+    return DeviceArray(pointer, (64,), f32, 0)
+
+
+class Kernel:
+    """A route for arguments like these, which writes down what it hands on in `handed`."""
+
+    def __init__(self, fake, *values, names=None):
+        self.fake, self.handed = fake, []
+        names = names or [f"a{i}" for i in range(len(values))]
+        self.parameters = [KernelParameter(name) for name in names]
+        self.kinds = [kind_of(value, p, "k") for value, p in zip(values, self.parameters, strict=True)]
+        self.route = Route(
+            self.parameters,
+            self.kinds,
+            generic=lambda *given: self.handed.append(("generic", *given)),
+            again=lambda *given: self.handed.append(("again", *given)),
+            sizes=lambda grid, values: grid(*values),
+            given=lambda stream: ("given", stream),
+        )
+
+    def learn(self, *values, **options):
+        arguments = tuple(map(described, values, self.kinds, self.parameters))
+        spec = Specialization(arguments, "sm_90a", tuple(options.items()))
+        passed = tuple(Parameter(argument.field) for argument in spec.run_time)
+        self.fake.parameters = len(passed)
+        return self.route.learn(values, options, load(Binary("entry", "ptx", 2, 48, passed, "sm_90a")), spec)
+
+    def __call__(self, *values, **options):
+        return self.route.bound(3, 2, 1)(*values, **options)
+
+
+def test_what_it_never_saw_is_handed_on(fake):
+    kernel = Kernel(fake, array(), 5)
+    x = array()
+    kernel(x, 5)
+    kernel(x, 5, 6, num_warps=8)
+    assert kernel.handed == [
+        ("generic", 3, 2, 1, (x, 5), (), {}, None, kernel.route),
+        ("generic", 3, 2, 1, (x, 5), (6,), {"num_warps": 8}, None, kernel.route),
+    ]
+    assert fake.launches == []
+
+
+def test_what_it_learned_is_launched_and_what_kernels_do_not_tell_from_it(fake):
+    kernel = Kernel(fake, array(), 5, 0.5)
+    kernel.learn(array(), 5, 0.5)
+    kernel(array(), 5, 0.5)
+    kernel(array(0x2000), 7, -0.0)
+    kernel(array(0x2000), 7, 0.0)
+    assert kernel.handed == []
+    assert [launch["values"] for launch in fake.launches] == [
+        [struct.pack("=Q", 0x1000), struct.pack("=q", 5), struct.pack("=f4x", 0.5)],
+        [struct.pack("=Q", 0x2000), struct.pack("=q", 7), struct.pack("=f4x", -0.0)],
+        [struct.pack("=Q", 0x2000), struct.pack("=q", 7), struct.pack("=f4x", 0.0)],
+    ]
+    launch = fake.launches[0]
+    assert (launch["grid"], launch["threads"], launch["shared"]) == ((3, 2, 1), 64, 48)
+
+
+@pytest.mark.parametrize(
+    "values", [(array(0x1004), 5), (array(), 16), (array(), 1), (array(), 2**40), (array(), 5.0), (None, 5)]
+)
+def test_what_kernels_tell_apart_is_handed_on(fake, values):
+    kernel = Kernel(fake, array(), 5)
+    kernel.learn(array(), 5)
+    kernel(array(), 5)
+    kernel(*values)
+    (handed,) = kernel.handed
+    assert handed[0] == "generic" and handed[4] == values and len(fake.launches) == 1
+
+
+def test_options_are_told_apart(fake):
+    kernel = Kernel(fake, 5)
+    kernel.learn(5, num_warps=8)
+    kernel(5, num_warps=8)
+    kernel(5)
+    assert len(fake.launches) == 1 and [handed[0] for handed in kernel.handed] == ["generic"]
+
+
+def test_a_grid_that_is_a_function_gets_the_arguments(fake):
+    kernel = Kernel(fake, array(), 5)
+    kernel.learn(array(), 5)
+    for n in (5, 5, 7):
+        kernel.route.bound(lambda x, n: (n, x.pointer >> 12, 1), None, None)(array(), n)
+    assert [launch["grid"] for launch in fake.launches] == [(5, 1, 1), (5, 1, 1), (7, 1, 1)]
+
+
+def test_a_stream_that_the_caller_names(fake):
+    kernel = Kernel(fake, 5)
+    kernel.learn(5)
+    kernel(5, stream=9)
+    kernel(5)
+    assert [launch["stream"] for launch in fake.launches] == [("given", 9), ("stream", 0)]
+
+
+def test_what_the_driver_refuses_is_handed_on(fake, failed):
+    kernel = Kernel(fake, 5)
+    kernel.learn(5)
+    # The hot path does not know why, and asks the table once more.
+    fake.launch_status = [failed("CUDA_ERROR_INVALID_CONTEXT", 201) for _ in range(2)]
+    kernel(5)
+    assert kernel.handed == [("again", 3, 2, 1, (5,), {}, None, kernel.route)] and fake.launches == []
+
+
+def test_buffers_are_put_back(fake):
+    kernel = Kernel(fake, array(), 5)
+    free = kernel.learn(array(), 5)[4]
+    for n in (5, 5, 7, 9):
+        kernel(array(), n)
+    assert len(free) == 1 and len(fake.launches) == 4
+
+
+def test_the_table_does_not_grow_without_end(fake, monkeypatch):
+    monkeypatch.setattr(routes, "_TABLE_LIMIT", 8)
+    kernel = Kernel(fake, 3)
+    kernel.learn(3)
+    for n in range(3, 103, 4):
+        kernel(n)
+    assert kernel.handed == [] and len(fake.launches) == 25 and len(kernel.route._table) <= 8
+
+
+def test_a_slot_is_written_carefully(fake):
+    kernel = Kernel(fake, 0.5)
+    buffer, *_ = kernel.route.slot(kernel.learn(0.5), (1e300,))
+    assert bytes(buffer)[:4] == struct.pack("=f", float("inf"))
+
+
+@pytest.mark.parametrize("name", ["type", "dict", "tuple", "TypeError", "IndexError", "launch", "keys", "_z"])
+def test_a_parameter_may_have_any_name(fake, name):
+    """Each launch is answered by the route; a name of the text's own made it crash, or ask at every launch."""
+    kernel = Kernel(fake, array(), 5, names=["x", name])
+    kernel.learn(array(), 5, num_warps=8)
+    for n in (5, 5, 7):
+        kernel(array(), n, num_warps=8)
+    kernel(array(), **{name: 9}, num_warps=8)
+    assert kernel.handed == [] and len(fake.launches) == 4
+
+
+DESCRIBED = DescriptorType((16, 32), f32)
+SPEC = Specialization(
+    (RunTime("x", PtrType(f32)), Constant("n", 1, i32), RunTime("d", DESCRIBED), RunTime("m", i32)), "sm_90a"
+)
+PLACES = [(0,), (8,), (64, 192, 200, 208, 216, 224), (232,)]
+
+
+def binary(*parameters):
+    return Binary("entry", "ptx", 4, 0, parameters, "sm_90a", "add")
+
+
+def test_parameters_are_found_by_argument_and_part():
+    order, tiles = arranged(
+        binary(
+            Parameter("ptr"),
+            Parameter("tensormap", (16, 32), 64, "map"),
+            Parameter("ptr", part="base", argument=1),
+            Parameter("i64", part="shape1", argument=1),
+            Parameter("i64", part="stride0", argument=1),
+            Parameter("i32", argument=2),
+        ),
+        SPEC,
+        PLACES,
+    )
+    assert order == [0, 64, 192, 208, 216, 232]  # without the constant
+    assert tiles == (((16, 32), 64),)
+
+
+def test_a_descriptor_whose_map_is_not_taken_has_no_tile():
+    order, tiles = arranged(
+        binary(Parameter("ptr"), Parameter("ptr", part="base"), Parameter("i32", argument=2)), SPEC, PLACES
+    )
+    assert order == [0, 192, 232] and tiles == (NO_TILE,)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        (),
+        (Parameter("ptr"), Parameter("tensormap", (16, 32), 64, "map")),  # `m` is not taken
+        (Parameter("i64"), Parameter("tensormap", (16, 32), 64, "map"), Parameter("i32")),
+        (Parameter("ptr"), Parameter("ptr", part="base"), Parameter("i32"), Parameter("i32")),
+        (Parameter("ptr"), Parameter("ptr", part="base"), Parameter("i32", argument=-1)),
+    ],
+)
+def test_parameters_that_do_not_agree_with_the_arguments(parameters):
+    message = r"kernel of 'add' takes \(.*\), and the arguments are \(x: ptr<f32>, d: .*, m: i32\)"
+    with pytest.raises(InternalError, match=message):
+        arranged(binary(*parameters), SPEC, PLACES)
