@@ -37,7 +37,6 @@ MISSING: dict[str, tuple[str, ...]] = {
         "backend/ptx/simulate_matrix.py",
         "backend/ptx/tensors.py",
         "backend/ptx/tiles.py",
-        "api/progress.py",
         "api/tuner.py",
     ),
 }

@@ -1,6 +1,5 @@
 """Tuning, with times that are made up and a driver that writes down what it is asked."""
 
-import io
 import json
 import re
 
@@ -9,7 +8,6 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cuda.records import Records
-from ziggurat.progress import Progress
 
 LESS = zg.CompareKind.LESS_THAN
 
@@ -294,20 +292,6 @@ def test_a_parameter_is_given_once(gpu):
     for extra in ({"BLOCK": 64}, {"num_warps": 4}):
         with pytest.raises(zg.LaunchError, match=r"is chosen by zg\.autotune"):
             tuned(gpu)[grid](*arrays(), 1000, **extra)
-
-
-def test_progress_is_shown_on_a_terminal_only():
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
-        progress = Progress("scale: compiling", 4, stream)
-        for _ in range(2):
-            progress.advance()
-        assert ("[###############...............] 2/4" in stream.getvalue()) == shown
-        progress.close()
-        assert stream.getvalue().endswith("\r\x1b[K") == shown
 
 
 def test_a_keyword_that_nothing_knows_is_named(gpu):
