@@ -23,9 +23,7 @@ MISSING: dict[str, tuple[str, ...]] = {
     LATER: (
         "transforms/place/accesses.py",
         "transforms/place/axis_rules.py",
-        "transforms/place/combining.py",
         "transforms/place/homes.py",
-        "transforms/place/inference.py",
         "transforms/place/plan.py",
         "transforms/place/relayout.py",
         "transforms/place/slots.py",
@@ -37,7 +35,6 @@ MISSING: dict[str, tuple[str, ...]] = {
         "backend/ptx/simulate_matrix.py",
         "backend/ptx/tensors.py",
         "backend/ptx/tiles.py",
-        "api/tuner.py",
     ),
 }
 

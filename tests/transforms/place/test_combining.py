@@ -1,0 +1,137 @@
+"""Reductions and scans within warps: the stages combine everything once, and the layouts are such that they can run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ziggurat.codemodel.layout import Layout, bits_of, blocked
+from ziggurat.transforms.place.combining import (
+    Stage,
+    reduction_stages,
+    scan_layout,
+    scans_within_warps,
+)
+
+
+def along(layout_bases: Sequence[int], shape: Sequence[int], axis: int) -> list[int]:
+    """The bases that have something of the axis."""
+    low = math.prod(shape[axis + 1 :])
+    return [basis for basis in layout_bases if basis // low % shape[axis]]
+
+
+@st.composite
+def layouts(draw: Any, apart: bool = False) -> tuple[Layout, tuple[int, ...], int]:
+    """A layout of a tensor, with copies here and there, and one of the tensor's axes."""
+    shape = tuple(draw(st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=3)))
+    axis = draw(st.integers(0, len(shape) - 1))
+    warp_bits = draw(st.integers(0, 3))
+    bases = draw(st.permutations([1 << bit for bit in range(bits_of(math.prod(shape)))]))
+    if not apart and len(bases) > 1 and draw(st.booleans()):
+        bases[0] ^= bases[1]  # Bits of two axes, or two of one, move together.
+    places = [draw(st.integers(0, 2)) for _ in bases]
+    held: list[list[int]] = [[b for b, p in zip(bases, places, strict=True) if p == place] for place in range(3)]
+    for place, room in ((1, 5), (2, warp_bits)):
+        held[0] += held[place][room:]
+        held[place] = draw(st.permutations(held[place][:room] + [0] * (room - len(held[place]))))
+    return Layout(tuple(held[0]), tuple(held[1]), tuple(held[2])), shape, axis
+
+
+def reduced(values: Any, stages: Sequence[Stage]) -> Any:
+    """What the stages compute of an array."""
+    for stage in stages:
+        for shape, order in stage.moves:
+            values = values.reshape(shape).transpose(order)
+        values = values.reshape(stage.shape).sum(axis=stage.axis)
+    return values
+
+
+@settings(max_examples=50)
+@given(layouts())
+def test_reductions_combine_all_of_the_axis_within_warps(case: tuple[Layout, tuple[int, ...], int]) -> None:
+    layout, shape, axis = case
+    began, stages = reduction_stages(layout, shape, axis, layout.num_warps)
+    assert began.covers(math.prod(shape)) and began.num_warps == layout.num_warps
+    values = np.random.default_rng(0).integers(0, 1 << 40, shape)
+    np.testing.assert_array_equal(reduced(values, stages), values.sum(axis=axis))
+    current = began
+    for stage in stages:
+        for given_, order in stage.moves:
+            current = current.transposed(given_, order)
+        current = stage.layout or current
+        assert current.covers(math.prod(stage.shape))
+        assert not along(current.warps, stage.shape, stage.axis)
+        current = current.dropped(stage.shape, stage.axis)
+    # The result is where a reduction in one step would have left it: the same elements in each lane and warp.
+    expected = began.dropped(shape, axis)
+    assert (current.lanes, current.warps) == (expected.lanes, expected.warps)
+
+
+def test_a_reduction_within_warps_stays_where_it_is() -> None:
+    layout = blocked((8, 64), (1, 0), 2, 4)
+    assert reduction_stages(layout, (8, 64), 1, 4) == (layout, (Stage((), (8, 64), 1),))
+
+
+def test_a_reduction_across_warps_is_of_two_stages() -> None:
+    """First of what each warp holds, then of one number of each warp."""
+    layout = blocked((1024,), (0,), 4, 4)
+    began, (first, last) = reduction_stages(layout, (1024,), 0, 4)
+    assert began == layout
+    assert (first.shape, first.axis, first.layout) == ((4, 256), 1, None)
+    # Bits 7 and 8 are those of the warps; bit 9 is held in registers.
+    assert first.moves == (((2, 4, 128), (1, 0, 2)),)
+    assert (last.shape, last.axis, last.moves) == ((4,), 0, ())
+    assert last.layout is not None and not any(last.layout.registers)
+    assert (last.layout.lanes, last.layout.warps) == ((1, 2, 0, 0, 0), (0, 0))
+
+
+def test_an_axis_that_only_warps_hold_is_of_one_stage() -> None:
+    layout = Layout((), (4, 8, 16, 32, 64), (1, 2))
+    _, (only,) = reduction_stages(layout, (32, 4), 1, 4)
+    assert (only.shape, only.axis, only.moves) == ((32, 4), 1, ())
+    assert only.layout is not None and only.layout.warps == (0, 0)
+
+
+def test_bases_of_two_axes_are_taken_apart_first() -> None:
+    layout = Layout((), (1 | 32, 2, 4, 8, 16), (32,))  # Lane 1 is in the next row, and in the next column.
+    began, (only,) = reduction_stages(layout, (2, 32), 1, 2)
+    assert began == Layout((), (1, 2, 4, 8, 16), (32,)) and only.layout is None
+
+
+@settings(max_examples=50)
+@given(layouts())
+def test_scans_can_run_in_the_layout_that_is_given_for_them(case: tuple[Layout, tuple[int, ...], int]) -> None:
+    layout, shape, axis = case
+    found = scan_layout(layout, shape, axis)
+    assert scans_within_warps(found, shape, axis)
+    assert found.covers(math.prod(shape)) and found.num_warps == layout.num_warps
+    if scans_within_warps(layout, shape, axis):
+        assert found == layout
+
+
+@pytest.mark.parametrize(("layout", "runs"), [
+    (Layout((1,), (2, 4, 8, 16, 32), (64, 128)), True),  # Rows of 64: registers, then lanes; warps by rows.
+    (Layout((1, 64, 32), (2, 4, 8, 16, 128), (0, 0)), True),  # The highest bit of a row in registers again.
+    (Layout((1, 4), (2, 8, 16, 32, 64), (128, 0)), False),  # A register between two lanes.
+    (Layout((1,), (2, 8, 4, 16, 32), (64, 128)), False),  # Lanes out of order.
+    (Layout((1,), (2, 4, 8, 16, 64), (32, 128)), False),  # Warps hold parts of a row.
+    (Layout((1 | 2,), (2, 4, 8, 16, 32), (64, 128)), False),  # Two bits of the row move together.
+    (Layout((128, 64, 1), (2, 4, 8, 16, 32), (0, 0)), True),  # Copies in warps, other rows in registers.
+])  # fmt: skip
+def test_where_a_scan_runs(layout: Layout, runs: bool) -> None:
+    assert layout.covers(256)
+    assert scans_within_warps(layout, (4, 64), 1) is runs
+
+
+def test_a_scan_is_near_to_what_it_scans() -> None:
+    """Warps that hold parts of a row exchange them for registers with other rows; lanes stay as they are."""
+    layout = Layout((1, 64, 128), (2, 4, 8, 16, 0), (32, 256))
+    assert scan_layout(layout, (8, 64), 1) == Layout((1, 64, 32), (2, 4, 8, 16, 0), (128, 256))
+    alone = Layout((1,), (2, 4, 8, 16, 0), (32,))
+    assert scan_layout(alone, (64,), 0) == Layout((1, 32), (2, 4, 8, 16, 0), (0,))
