@@ -3,6 +3,8 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 _spec = importlib.util.spec_from_file_location(
     "recorded_driver", Path(__file__).parents[1] / "backend" / "cuda" / "conftest.py"
 )
@@ -11,3 +13,23 @@ _module = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_module)
 
 fake, failed = _module.fake, _module.failed
+
+
+@pytest.fixture
+def gpu(fake, tmp_path, monkeypatch):
+    """The recorded driver for kernels of three parameters, with a home of its own. `measure(times)` is a measure for
+    `zg.autotune` that runs a launch, and says the time for its number of threads; `measured` has these numbers."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    fake.parameters = 3
+    fake.measured = []
+
+    def measure(times):
+        def run_and_tell(run):
+            run()
+            fake.measured.append(fake.launches[-1]["threads"])
+            return times[fake.launches[-1]["threads"]]
+
+        return run_and_tell
+
+    fake.measure = measure
+    return fake

@@ -1,7 +1,6 @@
 """Tuning, with times that are made up and a driver that writes down what it is asked."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -18,19 +17,6 @@ def scale(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
     zg.store(zg.add(out_ptr, at), zg.mul(zg.load(zg.add(x_ptr, at), mask), 2.0), mask)
 
 
-def tall(x_ptr, y_ptr, out_ptr, K, M: zg.constexpr, INNER: zg.constexpr):
-    """A sum of products whose accumulator grows with M squared."""
-    at, inner = zg.arange(0, M), zg.arange(0, INNER)
-    x_at = zg.add(x_ptr, zg.add(zg.mul(zg.expand(at, 1), K), zg.expand(inner, 0)))
-    y_at = zg.add(y_ptr, zg.add(zg.mul(zg.expand(inner, 1), M), zg.expand(at, 0)))
-    total = zg.zeros((M, M), zg.f32)
-    for _ in range(0, K, INNER):
-        total = zg.dot(zg.load(x_at), zg.load(y_at), total)
-        x_at, y_at = zg.add(x_at, INNER), zg.add(y_at, INNER * M)
-    out_at = zg.add(out_ptr, zg.add(zg.mul(zg.expand(at, 1), M), zg.expand(at, 0)))
-    zg.store(out_at, total)
-
-
 CONFIGS = [
     zg.Config({"BLOCK": 64}, num_warps=2),
     zg.Config({"BLOCK": 128}),
@@ -39,25 +25,8 @@ CONFIGS = [
 TIMES = {64: 3.0, 128: 1.01, 256: 1.0}  # by threads: 128 and 256 differ by less than the noise
 
 
-@pytest.fixture
-def gpu(fake, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    fake.parameters = 3
-    fake.measured = []
-    return fake
-
-
-def measure(fake, times=TIMES):
-    def run_and_tell(run):
-        run()
-        fake.measured.append(fake.launches[-1]["threads"])
-        return times[fake.launches[-1]["threads"]]
-
-    return run_and_tell
-
-
 def tuned(fake, configs=CONFIGS, key=("n",), kernel=scale, **options):
-    return zg.autotune(configs, key, measure=measure(fake), **options)(zg.kernel(kernel))
+    return zg.autotune(configs, key, measure=fake.measure(TIMES), **options)(zg.kernel(kernel))
 
 
 def grid(meta):
@@ -141,58 +110,6 @@ def test_choices_are_shared_through_a_file(gpu, tmp_path):
             Records().import_(tmp_path / name)
 
 
-def test_what_does_not_fit_is_left_out_with_the_reason(gpu, capsys):
-    configs = [zg.Config({"M": m, "INNER": inner}) for m, inner in ((16, 16), (256, 16), (64, 2048))]
-    gpu.parameters = 4
-    kernel = zg.autotune(configs, measure=measure(gpu))(zg.kernel(tall))
-    x, y, out = (zg.empty(256 * 256, dtype) for dtype in (np.float16, np.float16, np.float32))
-    kernel[(1,)](x, y, out, 64)
-    said = capsys.readouterr().err
-    assert re.search(r"tall: without M=256, .*: .*registers in each of 128 threads, which have 255", said), said
-    assert re.search(r"tall: without M=64, .*: the kernel needs \d+ bytes of shared memory", said), said
-    assert set(kernel.last.left_out) == {str(config) for config in configs[1:]}
-    assert gpu.launches[-1]["threads"] == 128
-    quiet = zg.autotune(configs, measure=measure(gpu), quiet=True, cache_results=False)(zg.kernel(tall))
-    quiet[(1,)](x, y, out, 64)
-    assert capsys.readouterr().err == ""
-    hopeless = zg.autotune(configs[1:], measure=measure(gpu), quiet=True)(zg.kernel(tall))
-    with pytest.raises(zg.LaunchError, match="no configuration of 'tall' can be launched") as caught:
-        hopeless[(1,)](x, y, out, 64)
-    assert all(str(config) in str(caught.value) for config in configs[1:]) and "smaller blocks" in str(caught.value)
-
-
-def test_what_the_driver_refuses_is_left_out(gpu, failed):
-    kernel = tuned(gpu, quiet=True)
-    gpu.attributes["CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK"] = 128
-    kernel[grid](*arrays(), 1000)
-    (reason,) = kernel.last.left_out.values()
-    assert "256 threads, where it can have 128" in reason
-    assert gpu.measured == [64, 128]
-
-
-def test_an_error_of_the_kernel_itself_is_raised_as_it_is(gpu):
-    @zg.autotune(CONFIGS)
-    @zg.kernel
-    def wrong(x_ptr, BLOCK: zg.constexpr):
-        zg.store(x_ptr, zg.arange(0, BLOCK) + "a")
-
-    with pytest.raises(zg.ZigguratError) as caught:
-        wrong[(1,)](zg.empty(4))
-    assert "no configuration" not in str(caught.value) and "wrong" not in wrong.choices
-
-
-def test_arrays_are_set_back_before_each_run_and_at_the_end(gpu):
-    kernel = tuned(gpu, restore_value=["x_ptr"], reset_to_zero=["out_ptr"])
-    x, out = arrays()
-    kernel[grid](x, out, 1000)
-    before, *rest = gpu.done
-    copy = before[1]
-    assert before == ("copy", copy, x.pointer, 4000)
-    reset = [("set", out.pointer, 0, 4000), ("copy", x.pointer, copy, 4000)]
-    runs = [[*reset, ("launch", threads)] for threads in (64, 128, 256)]
-    assert rest == [*runs[0], *runs[1], *runs[2], *reset, ("launch", 128)]
-
-
 def test_pruning_by_the_user(gpu):
     seen = {}
 
@@ -218,7 +135,7 @@ def test_pruning_by_the_user(gpu):
 def test_hooks_see_all_arguments(gpu):
     seen = []
     configs = [zg.Config({"BLOCK": 64}, pre_hook=seen.append), zg.Config({"BLOCK": 128}, num_warps=8)]
-    kernel = zg.autotune(configs, measure=measure(gpu, {128: 1.0, 256: 2.0}))(zg.kernel(scale))
+    kernel = zg.autotune(configs, measure=gpu.measure({128: 1.0, 256: 2.0}))(zg.kernel(scale))
     x, out = arrays()
     kernel[grid](x, out, 1000)
     assert len(seen) == 2  # measured once, launched once
@@ -226,7 +143,7 @@ def test_hooks_see_all_arguments(gpu):
 
 
 def test_below_the_kernel_as_well(gpu):
-    kernel = zg.kernel(zg.autotune(CONFIGS, "n", measure=measure(gpu))(scale))
+    kernel = zg.kernel(zg.autotune(CONFIGS, "n", measure=gpu.measure(TIMES))(scale))
     try:
         kernel[grid](*arrays(), 1000)
         assert isinstance(kernel, zg.TunedKernel) and isinstance(kernel, zg.Kernel)
@@ -255,19 +172,6 @@ def test_arrays_in_memory_take_the_first(tmp_path, monkeypatch):
     grids = []
     kernel[lambda meta: grids.append(meta["BLOCK"]) or grid(meta)](x, out, 1000)
     assert np.array_equal(out, 2 * x) and grids == [64] and kernel.choices == {}
-
-
-def test_a_fault_names_the_configuration(gpu, failed):
-    def fails(run):
-        gpu.launch_status = [failed("CUDA_ERROR_ILLEGAL_ADDRESS", 700)] * 3
-        try:
-            run()
-        finally:
-            gpu.launch_status = []
-
-    kernel = zg.autotune(CONFIGS, measure=fails)(zg.kernel(scale))
-    with pytest.raises(zg.MemoryAccessError, match=r"tuning, with BLOCK=64, num_warps=2"):
-        kernel[grid](*arrays(), 1000)
 
 
 @pytest.mark.parametrize(

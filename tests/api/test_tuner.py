@@ -1,0 +1,245 @@
+"""One tuning: what is compiled, measured, left out and written down."""
+
+import re
+
+import attrs
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat import tuner as module
+from ziggurat.backend.cuda.records import Records
+from ziggurat.codemodel.errors import KernelErrors, ResourceError
+from ziggurat.tuner import Tuner, _reason
+
+LESS = zg.CompareKind.LESS_THAN
+
+
+def copy(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    mask = zg.compare(at, n, LESS)
+    zg.store(zg.add(out_ptr, at), zg.load(zg.add(x_ptr, at), mask), mask)
+
+
+def tall(x_ptr, y_ptr, out_ptr, K, M: zg.constexpr, INNER: zg.constexpr):
+    """A sum of products whose accumulator grows with M squared."""
+    at, inner = zg.arange(0, M), zg.arange(0, INNER)
+    x_at = zg.add(x_ptr, zg.add(zg.mul(zg.expand(at, 1), K), zg.expand(inner, 0)))
+    y_at = zg.add(y_ptr, zg.add(zg.mul(zg.expand(inner, 1), M), zg.expand(at, 0)))
+    total = zg.zeros((M, M), zg.f32)
+    for _ in range(0, K, INNER):
+        total = zg.dot(zg.load(x_at), zg.load(y_at), total)
+        x_at, y_at = zg.add(x_at, INNER), zg.add(y_at, INNER * M)
+    out_at = zg.add(out_ptr, zg.add(zg.mul(zg.expand(at, 1), M), zg.expand(at, 0)))
+    zg.store(out_at, total)
+
+
+CONFIGS = [
+    zg.Config({"BLOCK": 64}, num_warps=2),
+    zg.Config({"BLOCK": 128}),
+    zg.Config({"BLOCK": 256}, num_warps=8),
+]
+NAMES = [str(config) for config in CONFIGS]
+TIMES = {64: 3.0, 128: 1.01, 256: 1.0}  # by threads: 128 and 256 differ by less than the noise
+
+
+def tuned(gpu, configs=CONFIGS, key=("n",), kernel=copy, **options):
+    return zg.autotune(configs, key, **{"measure": gpu.measure(TIMES), "quiet": True, **options})(zg.kernel(kernel))
+
+
+def grid(meta):
+    return (zg.cdiv(1000, meta["BLOCK"]),)
+
+
+def arrays(dtype=np.float32):
+    return zg.empty(1000, dtype), zg.empty(1000, dtype)
+
+
+def tuner(kernel, *arguments, **keywords):
+    return Tuner(kernel, grid, arguments or (*arrays(), 1000), keywords)
+
+
+def fails_for(gpu, threads, error):
+    """A measure that fails where a program has so many threads."""
+    measure = gpu.measure(TIMES)
+
+    def run_and_fail(run):
+        time = measure(run)
+        if gpu.measured[-1] in threads:
+            raise error
+        return time
+
+    return run_and_fail
+
+
+def test_the_choice_and_its_record(gpu):
+    record, config = tuner(tuned(gpu)).choice(CONFIGS)
+    assert config is CONFIGS[1] and record.config == NAMES[1] and record.left_out == {}
+    assert record.times == dict(zip(NAMES, [3.0, 1.01, 1.0], strict=True))
+    about = {name: record.about[name] for name in ("kernel", "key", "types", "options", "configs", "device")}
+    assert about == {
+        "kernel": "copy",
+        "key": {"n": "1000"},
+        "types": {"x_ptr": "f32", "out_ptr": "f32"},
+        "options": {},
+        "configs": NAMES,
+        "device": "FAKE GPU",
+    }
+    assert Records().get(record.about) == record
+
+
+def test_options_of_the_compilation_are_part_of_the_question(gpu):
+    """Streams and checks are not."""
+    kernel = tuned(gpu)
+    asked = tuner(kernel, exact_math=True, stream=0, check=True)
+    assert asked.options == {"exact_math": True}
+    assert asked.choice(CONFIGS)[0].about["options"] == {"exact_math": "True"}
+    assert len(gpu.measured) == 3
+    tuner(kernel, exact_math=True).choice(CONFIGS)
+    assert len(gpu.measured) == 3
+    tuner(kernel).choice(CONFIGS)
+    assert len(gpu.measured) == 6
+
+
+def test_one_configuration_is_not_measured(gpu):
+    record, config = tuner(tuned(gpu)).choice(CONFIGS[2:])
+    assert config is CONFIGS[2] and record.times == {} and gpu.measured == [] and gpu.launches == []
+    assert Records().all() == []
+
+
+def test_a_record_that_names_none_of_the_configurations_is_made_anew(gpu):
+
+    record, _ = tuner(tuned(gpu)).choice(CONFIGS)
+    Records().put(attrs.evolve(record, config="BLOCK=1"))
+    again, config = tuner(tuned(gpu)).choice(CONFIGS)
+    assert again == record and config is CONFIGS[1] and len(gpu.measured) == 6
+
+
+def test_without_the_cache_nothing_is_read_or_written(gpu):
+    for _ in range(2):
+        tuner(tuned(gpu, cache_results=False)).choice(CONFIGS)
+    assert len(gpu.measured) == 6 and Records().all() == []
+
+
+def test_what_is_compiled_already_is_not_compiled_again(gpu, monkeypatch):
+    jobs = []
+    original = module.compile_all
+    monkeypatch.setattr(module, "compile_all", lambda given, *rest: jobs.append(len(given)) or original(given, *rest))
+    tuner(tuned(gpu, cache_results=False)).choice(CONFIGS[:2])
+    tuner(tuned(gpu, cache_results=False)).choice(CONFIGS)
+    assert jobs == [2, 1]
+
+
+@pytest.mark.parametrize("error", [zg.LaunchError("too many threads\nof them"), ResourceError("too much")])
+def test_what_cannot_be_launched_is_left_out(gpu, error, capsys):
+    asked = tuner(tuned(gpu, measure=fails_for(gpu, [128], error), quiet=False))
+    record, config = asked.choice(CONFIGS)
+    assert config is CONFIGS[2] and list(record.times) == [NAMES[0], NAMES[2]]
+    reason = error.summary.partition("\n")[0]
+    assert record.left_out == {NAMES[1]: reason} and asked.left_out == {NAMES[1]: error}
+    assert capsys.readouterr().err == f"copy: without {NAMES[1]}: {reason}\n"
+
+
+def test_where_none_can_be_launched_each_reason_is_told(gpu):
+    error = zg.LaunchError("too many", hint="fewer warps")
+    asked = tuner(tuned(gpu, measure=fails_for(gpu, TIMES, error)))
+    with pytest.raises(zg.LaunchError) as caught:
+        asked.choice(CONFIGS)
+    lines = caught.value.summary.splitlines()
+    assert lines == ["no configuration of 'copy' can be launched:", *(f"  {name}: too many" for name in NAMES)]
+    assert caught.value.hint == "fewer warps" and Records().all() == []
+    asked = tuner(tuned(gpu, measure=fails_for(gpu, TIMES, ResourceError("too many"))))
+    with pytest.raises(zg.LaunchError) as caught:
+        asked.choice(CONFIGS)
+    assert caught.value.hint == "add a configuration with smaller blocks"
+
+
+def test_an_error_of_the_measure_is_its_own(gpu):
+    with pytest.raises(ZeroDivisionError):
+        tuner(tuned(gpu, measure=lambda run: 1 / 0)).choice(CONFIGS)
+    assert Records().all() == []
+
+
+def test_do_bench_measures_where_nothing_else_does(gpu, monkeypatch):
+    asked = []
+
+    def do_bench(run, **options):
+        run()
+        asked.append(options)
+        return float(len(asked))
+
+    monkeypatch.setattr("ziggurat.backend.cuda.testing.do_bench", do_bench)
+    kernel = tuned(gpu, measure=None, warmup=1.0, rep=2.0, use_cuda_graph=True)
+    record, config = tuner(kernel).choice(CONFIGS)
+    assert asked == [{"warmup": 1.0, "repeat": 2.0, "graph": True}] * 3
+    assert config is CONFIGS[0] and list(record.times.values()) == [1.0, 2.0, 3.0]
+
+
+def test_a_reason_is_a_line():
+    assert _reason(zg.LaunchError("  first\nsecond", hint="hint")) == "first"
+    assert _reason(KernelErrors([ResourceError("one\nmore"), ResourceError("two")])) == "one"
+
+
+def test_what_does_not_fit_is_left_out_with_the_reason(gpu, capsys):
+    configs = [zg.Config({"M": m, "INNER": inner}) for m, inner in ((16, 16), (256, 16), (64, 2048))]
+    gpu.parameters = 4
+    kernel = zg.autotune(configs, measure=gpu.measure(TIMES))(zg.kernel(tall))
+    x, y, out = (zg.empty(256 * 256, dtype) for dtype in (np.float16, np.float16, np.float32))
+    kernel[(1,)](x, y, out, 64)
+    said = capsys.readouterr().err
+    assert re.search(r"tall: without M=256, .*: .*registers in each of 128 threads, which have 255", said), said
+    assert re.search(r"tall: without M=64, .*: the kernel needs \d+ bytes of shared memory", said), said
+    assert set(kernel.last.left_out) == {str(config) for config in configs[1:]}
+    assert gpu.launches[-1]["threads"] == 128
+    quiet = zg.autotune(configs, measure=gpu.measure(TIMES), quiet=True, cache_results=False)(zg.kernel(tall))
+    quiet[(1,)](x, y, out, 64)
+    assert capsys.readouterr().err == ""
+    hopeless = zg.autotune(configs[1:], measure=gpu.measure(TIMES), quiet=True)(zg.kernel(tall))
+    with pytest.raises(zg.LaunchError, match="no configuration of 'tall' can be launched") as caught:
+        hopeless[(1,)](x, y, out, 64)
+    assert all(str(config) in str(caught.value) for config in configs[1:]) and "smaller blocks" in str(caught.value)
+
+
+def test_what_the_driver_refuses_is_left_out(gpu, failed):
+    kernel = tuned(gpu, quiet=True)
+    gpu.attributes["CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK"] = 128
+    kernel[grid](*arrays(), 1000)
+    (reason,) = kernel.last.left_out.values()
+    assert "256 threads, where it can have 128" in reason
+    assert gpu.measured == [64, 128]
+
+
+def test_an_error_of_the_kernel_itself_is_raised_as_it_is(gpu):
+    @zg.autotune(CONFIGS)
+    @zg.kernel
+    def wrong(x_ptr, BLOCK: zg.constexpr):
+        zg.store(x_ptr, zg.arange(0, BLOCK) + "a")
+
+    with pytest.raises(zg.ZigguratError) as caught:
+        wrong[(1,)](zg.empty(4))
+    assert "no configuration" not in str(caught.value) and "wrong" not in wrong.choices
+
+
+def test_arrays_are_set_back_before_each_run_and_at_the_end(gpu):
+    kernel = tuned(gpu, restore_value=["x_ptr"], reset_to_zero=["out_ptr"])
+    x, out = arrays()
+    kernel[grid](x, out, 1000)
+    before, *rest = gpu.done
+    copy = before[1]
+    assert before == ("copy", copy, x.pointer, 4000)
+    reset = [("set", out.pointer, 0, 4000), ("copy", x.pointer, copy, 4000)]
+    runs = [[*reset, ("launch", threads)] for threads in (64, 128, 256)]
+    assert rest == [*runs[0], *runs[1], *runs[2], *reset, ("launch", 128)]
+
+
+def test_a_fault_names_the_configuration(gpu, failed):
+    def fails(run):
+        gpu.launch_status = [failed("CUDA_ERROR_ILLEGAL_ADDRESS", 700)] * 3
+        try:
+            run()
+        finally:
+            gpu.launch_status = []
+
+    kernel = zg.autotune(CONFIGS, measure=fails)(zg.kernel(copy))
+    with pytest.raises(zg.MemoryAccessError, match=r"tuning, with BLOCK=64, num_warps=2"):
+        kernel[grid](*arrays(), 1000)
