@@ -27,14 +27,11 @@ MISSING: dict[str, tuple[str, ...]] = {
         "transforms/place/plan.py",
         "transforms/place/relayout.py",
         "transforms/place/slots.py",
-        "backend/ptx/operands.py",
         "backend/ptx/simulate.py",
         "backend/ptx/simulate_atomics.py",
         "backend/ptx/simulate_copies.py",
         "backend/ptx/simulate_engine.py",
         "backend/ptx/simulate_matrix.py",
-        "backend/ptx/tensors.py",
-        "backend/ptx/tiles.py",
     ),
 }
 

@@ -1,0 +1,180 @@
+"""Plans of matrix instructions, read on paper: fragments as the simulation has them, and each product once."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+
+from ziggurat.backend.ptx.simulate_matrix import fragment_a, fragment_b, fragment_c
+from ziggurat.backend.ptx.tiles import (
+    Tiles,
+    mma_tiles,
+    places_a,
+    places_b,
+    places_c,
+    registers_of,
+    unit_of,
+    wgmma_columns,
+    wgmma_group,
+)
+from ziggurat.codemodel.fragments import UNITS, Panels, Warps, accumulator, byte_of, operand_a, operand_b
+from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.types import SCALARS, SharedType, TensorType, f16, f32
+
+K16 = UNITS["m16n8k16"]
+
+
+def tensor(shape: tuple[int, int], layout: Layout, element: str = "f16") -> TensorType:
+    return TensorType(shape, SCALARS[element], layout)
+
+
+def buffer(
+    shape: tuple[int, int], k_axis: int, width: int, *, k_major: bool = True, element: str = "f16"
+) -> SharedType:
+    scalar = SCALARS[element]
+    return SharedType(shape, scalar, Panels(width, k_major).offsets(shape, k_axis, scalar.bytes))
+
+
+@pytest.mark.parametrize("element, name", [
+    ("f8e4m3", "m16n8k32"), ("i8", "m16n8k32"), ("u8", "m16n8k32"), ("f16", "m16n8k16"), ("bf16", "m16n8k16"),
+    ("f32", "m16n8k8"), ("f64", "m8n8k4"),
+])  # fmt: skip
+def test_the_unit_goes_by_the_size_of_elements(element: str, name: str) -> None:
+    assert unit_of(SCALARS[element]).name == name
+
+
+def test_of_copies_the_first_register_counts() -> None:
+    assert registers_of(Layout((4, 0, 1), (2, 8, 16, 32, 64), ())) == {0: 0, 4: 1, 1: 4, 5: 5}
+
+
+def first_lane(rows, columns) -> tuple[int, int]:
+    return int(rows[0]), int(columns[0])
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+def test_fragments_are_those_of_the_manual(unit) -> None:
+    """Of thread 0, in the order of an instruction's operands."""
+    lanes = 32
+    assert places_a(unit) == [
+        first_lane(*fragment_a(unit.k, unit.pack, i, unit.m)) for i in range(unit.m * unit.k // lanes)
+    ]
+    assert places_b(unit) == [first_lane(*fragment_b(unit.k, unit.pack, i)) for i in range(unit.k * unit.n // lanes)]
+    if unit.m == 16:
+        assert places_c(unit, 8) == [first_lane(*fragment_c(i)) for i in range(4)]
+        assert places_c(unit, 32) == [first_lane(*fragment_c(i)) for i in range(16)]
+    else:
+        assert places_c(unit, 8) == [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("element", ["f16", "f32", "i8", "f64"])
+@pytest.mark.parametrize("rows, columns", [(4, 1), (2, 2), (1, 4)])
+def test_tiles_of_operands_in_registers(element: str, rows: int, columns: int) -> None:
+    unit, warps = unit_of(SCALARS[element]), Warps(rows, columns, 4)
+    m, n, k = 128, 64, 2 * unit.k
+    c = tensor((m, n), accumulator(unit, (m, n), warps), "f32")
+    a = tensor((m, k), operand_a(unit, (m, k), warps), element)
+    b = tensor((k, n), operand_b(unit, (k, n), warps), element)
+    found = mma_tiles(a, b, c)
+    assert found == Tiles(unit, warps, m, n, k)
+    assert list(found.depths) == [0, unit.k]
+    assert list(found.columns) == list(range(0, n // columns, 8))
+    # All instructions of all warps make the whole tile.
+    assert len(found.rows) * len(found.columns) * warps.rows * warps.columns * unit.m * unit.n == m * n
+    assert found.rows[0] == 0 and found.rows.step == unit.m * rows
+
+
+def test_what_no_mma_takes() -> None:
+    """Layouts that are not the fragments', a k that is too short, a buffer that lies in no panels."""
+    warps, m, n, k = Warps(4, 1, 4), 64, 32, 32
+    c = tensor((m, n), accumulator(K16, (m, n), warps), "f32")
+    a, b = tensor((m, k), operand_a(K16, (m, k), warps)), tensor((k, n), operand_b(K16, (k, n), warps))
+    assert mma_tiles(a, b, c) is not None
+    other = Warps(2, 2, 4)
+    assert mma_tiles(tensor((m, k), operand_a(K16, (m, k), other)), b, c) is None
+    assert mma_tiles(a, tensor((k, n), operand_b(K16, (k, n), other)), c) is None
+    plain = Layout(tuple(1 << bit for bit in range(4)), tuple(1 << bit for bit in range(4, 9)), (512, 1024))
+    assert mma_tiles(a, b, tensor((m, n), plain, "f32")) is None
+    short = 8
+    of_a, of_b = buffer((m, short), 1, 32, k_major=False), buffer((short, n), 0, 32, k_major=False)
+    assert mma_tiles(of_a, of_b, c) is None
+    unswizzled = SharedType((m, k), f16, tuple(1 << bit for bit in range(11)))
+    assert mma_tiles(unswizzled, b, c) is None
+    assert mma_tiles(buffer((m, k), 1, 64), b, c) is not None
+
+
+@pytest.mark.parametrize("columns, wanted", [(8, 8), (256, 256), (512, 256)])
+def test_columns_of_a_wgmma(columns: int, wanted: int) -> None:
+    assert wgmma_columns(columns) == wanted
+
+
+CASES = [
+    # m, n, k, warps, the widths of a's and b's panels, and whether they go along k.
+    (64, 32, 32, Warps(4, 1, 4), (64, True), (64, True)),
+    (128, 64, 64, Warps(4, 1, 4), (128, True), (128, False)),
+    (128, 128, 32, Warps(8, 1, 8), (128, False), (64, True)),
+    (64, 128, 64, Warps(4, 2, 8), (128, True), (128, False)),
+    (64, 512, 16, Warps(4, 1, 4), (32, True), (32, True)),
+]
+
+
+@pytest.mark.parametrize("m, n, k, warps, of_a, of_b", CASES)
+@pytest.mark.parametrize("in_registers", [False, True])
+def test_a_group_multiplies_everything_once(
+    m: int, n: int, k: int, warps: Warps, of_a: tuple[int, bool], of_b: tuple[int, bool], in_registers: bool
+) -> None:
+    """By where its steps begin in the sum, and in the operands."""
+    layout_c, layout_a = accumulator(K16, (m, n), warps), operand_a(K16, (m, k), warps)
+    a = tensor((m, k), layout_a) if in_registers else buffer((m, k), 1, of_a[0], k_major=of_a[1])
+    b = buffer((k, n), 0, of_b[0], k_major=of_b[1])
+    group = wgmma_group(a, b, tensor((m, n), layout_c, "f32"))
+    assert group is not None and group.k == 16
+    assert group.b == Panels(*of_b) and group.a == (None if in_registers else Panels(*of_a))
+    starts_b = {byte_of(b, at, column): (at, column) for at, column in product(range(0, k, 16), range(0, n, 8))}
+    done: list[tuple[int, int, int]] = []
+    written: list[int] = []
+    for step in group.steps:
+        row, column = divmod(layout_c.element(step.c[0]), n)
+        at, of_column = starts_b[step.b]
+        assert of_column == column and step.first == (at == 0)
+        if isinstance(step.a, int):
+            assert isinstance(a, SharedType) and step.a == byte_of(a, row, at)
+        else:
+            assert [divmod(layout_a.element(one), k) for one in step.a] == [
+                (row + more, at + deep) for more, deep in places_a(K16)
+            ]
+        assert [divmod(layout_c.element(one), n) for one in step.c] == [
+            (row + more, column + right) for more, right in places_c(K16, group.columns)
+        ]
+        done.append((row, column, at))
+        written += step.c if step.first else ()
+    own = n // warps.columns
+    wanted = product(range(0, m, 16 * warps.rows), range(0, own, group.columns), range(0, k, 16))
+    assert done == list(wanted)
+    assert sorted(written) == list(range(layout_c.num_registers))
+    # What the bits of a warp group's number move: rows of a, columns of b.
+    bits = int(math.log2(warps.rows * warps.columns // 4))
+    assert len(group.a_bases) == len(group.b_bases) == bits
+    if bits:
+        down = warps.rows == 8
+        moves_a = byte_of(a, 64, 0) if down and isinstance(a, SharedType) else 0
+        assert group.a_bases == (moves_a,) and group.b_bases == (0 if down else byte_of(b, 0, own),)
+
+
+def test_what_no_wgmma_takes() -> None:
+    """Warps beside each other within a group, buffers in no panels, an a in other registers, too short a k."""
+    m, n, k, warps = 64, 32, 32, Warps(4, 1, 4)
+    a, b = buffer((m, k), 1, 64), buffer((k, n), 0, 64)
+    c = tensor((m, n), accumulator(K16, (m, n), warps), "f32")
+    assert wgmma_group(a, b, c) is not None
+    beside = tensor((m, n), accumulator(K16, (m, n), Warps(2, 2, 4)), "f32")
+    assert wgmma_group(a, b, beside) is None
+    plain = tuple(1 << bit for bit in range(10))
+    assert wgmma_group(a, SharedType((k, n), f16, plain), c) is None
+    assert wgmma_group(SharedType((m, k), f16, (*plain, 1024)), b, c) is None
+    assert wgmma_group(tensor((m, k), operand_a(K16, (m, k), Warps(2, 2, 4))), b, c) is None
+    assert wgmma_group(buffer((m, 8), 1, 64, k_major=False), buffer((8, n), 0, 64, k_major=False), c) is None
+    wide = SharedType((m, k), f32, Panels(128, True).offsets((m, k), 1, 4))
+    of_b = SharedType((k, n), f32, Panels(128, True).offsets((k, n), 0, 4))
+    assert wgmma_group(wide, of_b, tensor((m, n), accumulator(UNITS["m16n8k8"], (m, n), warps), "f32")) is not None
