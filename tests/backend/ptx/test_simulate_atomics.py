@@ -1,0 +1,89 @@
+"""Additions to global memory in the simulation: every thread's counts, one after the other."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ziggurat.backend.ptx import simulate_atomics
+from ziggurat.backend.ptx.simulate import UNITS, SimulationError
+
+
+def adding(text: str, arguments: str, constraints: str = "l,r,~{memory}", result: str = "void", name: str = "") -> str:
+    return f'{name}call {result} asm sideeffect "{text}", "{constraints}"(ptr addrspace(1) %p0, {arguments}) #1'
+
+
+def test_the_simulation_has_been_taught() -> None:
+    assert UNITS[".global.add"] is simulate_atomics._KNOWN[".global.add"]
+
+
+def test_all_threads_add_to_one_place(by_hand) -> None:
+    out = np.array([5], np.int32)
+    by_hand(adding("red.relaxed.gpu.global.add.u32 [ $0 + 0 ], $1;", "i32 %tid"), out, num_warps=2)
+    assert out.tolist() == [5 + 63 * 32]
+
+
+def test_each_thread_gets_what_was_there(by_hand) -> None:
+    """One after the other, by number."""
+    total, olds = np.array([7], np.int32), np.zeros(32, np.int32)
+    text = adding("atom.acq_rel.gpu.global.add.u32 $0, [ $1 + 0 ], $2;", "i32 2", "=r,l,r,~{memory}", "i32", "%old = ")
+    by_hand(
+        text + "\n%q = getelementptr i32, ptr addrspace(1) %p1, i32 %tid\nstore i32 %old, ptr addrspace(1) %q, align 4",
+        total,
+        olds,
+    )
+    assert total.tolist() == [7 + 64] and olds.tolist() == [7 + 2 * thread for thread in range(32)]
+
+
+def test_only_where_the_guard_holds(by_hand) -> None:
+    out = np.zeros(1, np.int32)
+    by_hand(
+        "%c = icmp ult i32 %tid, 5\n"
+        + adding("@$2 red.relaxed.gpu.global.add.u32 [ $0 + 0 ], $1;", "i32 1, i1 %c", "l,r,b,~{memory}"),
+        out,
+    )
+    assert out.tolist() == [5]
+
+
+@pytest.mark.parametrize("name, kind, dtype", [("f32", "float", np.float32), ("f64", "double", np.float64)])
+def test_floats(name: str, kind: str, dtype, by_hand) -> None:
+    out = np.zeros(1, dtype)
+    text = f"%x = uitofp i32 %tid to {kind}\n"
+    by_hand(text + adding(f"red.relaxed.gpu.global.add.{name} [ $0 + 0 ], $1;", f"{kind} %x"), out)
+    assert out.tolist() == [496]
+
+
+@pytest.mark.parametrize("name, dtype", [("f16x2", np.float16), ("bf16x2", ml_dtypes.bfloat16)])
+def test_a_pair_is_added_element_by_element(name: str, dtype, by_hand) -> None:
+    out = np.array([1, 2], dtype)
+    pair = int(np.array([1, 2], dtype).view(np.uint32)[0])
+    by_hand(adding(f"red.relaxed.gpu.global.add.noftz.{name} [ $0 + 0 ], $1;", f"i32 {pair}"), out)
+    assert out.astype(float).tolist() == [33, 66]
+
+
+def test_neighbours_are_added_together(by_hand) -> None:
+    out, one = np.zeros(2, np.float32), int(np.float32(1).view(np.uint32))
+    two = int(np.float32(2).view(np.uint32))
+    text = "red.relaxed.gpu.global.add.v2.f32 [ $0 + 0 ], {$1, $2};"
+    by_hand(adding(text, f"i32 {one}, i32 {two}", "l,r,r,~{memory}"), out)
+    assert out.tolist() == [32, 64]
+
+
+def test_an_access_is_aligned_as_a_whole(by_hand) -> None:
+    text = adding("red.relaxed.gpu.global.add.v2.f32 [ $0 + 0 ], {$1, $2};", "i32 0, i32 0", "l,r,r,~{memory}")
+    moved = "%at = getelementptr i32, ptr addrspace(1) %p0, i32 1\n" + text.replace(
+        "addrspace(1) %p0", "addrspace(1) %at"
+    )
+    with pytest.raises(SimulationError, match="atomic access of 8 bytes is not aligned"):
+        by_hand(moved, np.zeros(4, np.float32))
+    with pytest.raises(SimulationError, match="outside of the arrays"):
+        by_hand(moved.replace("i32 1\n", "i32 4\n"), np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize(
+    "text", ["red.global.add.u32 [ $0 + 0 ], $1;", "red.relaxed.gpu.global.add.u32 [ $0 + 4 ], $1;"]
+)
+def test_other_forms_are_not_known(text: str, by_hand) -> None:
+    with pytest.raises(NotImplementedError):
+        by_hand(adding(text, "i32 1"), np.zeros(4, np.int32))
