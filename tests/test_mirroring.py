@@ -22,11 +22,9 @@ MISSING: dict[str, tuple[str, ...]] = {
     DIALECTS: (*(f"codemodel/dialects/{name}.py" for name in "arith cf core gpu math py scf tt tt_memory".split()),),
     LATER: (
         "transforms/place/accesses.py",
-        "transforms/place/axis_rules.py",
         "transforms/place/homes.py",
         "transforms/place/plan.py",
         "transforms/place/relayout.py",
-        "transforms/place/slots.py",
         "backend/ptx/simulate_engine.py",
         "backend/ptx/simulate_matrix.py",
     ),

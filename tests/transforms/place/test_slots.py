@@ -1,0 +1,147 @@
+"""Slots and groups: what Tuples hold is seen through them, and what control flow makes one is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import cf, core, scf, tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import TensorType, TupleType, f32, i32, void
+from ziggurat.transforms.place.slots import (
+    component_types,
+    endings,
+    groups_of,
+    slot_of,
+    slots_of,
+    tensor_operands,
+    tensor_type,
+)
+
+TENSOR = TensorType((8,), f32)
+
+
+def function(body: str, parameters: str = "%n : i32, %x : tensor<x8, f32>, %c : i1") -> tt.Func:
+    func = parse(f'tt.func @"f" ({parameters})void -> {{ {body} }};')
+    assert isinstance(func, tt.Func)
+    return func
+
+
+def only(func: Op, kind: type[Op]) -> Op:
+    (found,) = [op for op in func.walk() if isinstance(op, kind)]
+    return found
+
+
+LOOP = """%zero : i32 = arith.constant @0; %one : i32 = arith.constant @1;
+    %t : Tuple<tensor<x8, f32>, i32> = scf.for %zero %n %one %x %n
+        (%i : i32, %y : tensor<x8, f32>, %m : i32)Tuple<tensor<x8, f32>, i32> -> {
+            %z : tensor<x8, f32> = arith.addf %y %y; scf.yield %z %i; };
+    %a : tensor<x8, f32> = tuple.load %t @0; %b : i32 = tuple.load %t @1; tt.print %a %b @""; tt.return;"""
+
+
+def test_types_of_components() -> None:
+    assert component_types(i32) == (i32,) and component_types(void) == ()
+    assert component_types(TupleType((TENSOR, i32))) == (TENSOR, i32)
+
+
+def test_a_component_is_the_slot_of_the_op_that_gives_it() -> None:
+    func = function(LOOP)
+    loop, printed = only(func, scf.For), only(func, tt.Print)
+    tensor, number = printed.operands
+    assert slot_of(tensor) == (loop.result, 0) and slot_of(number) == (loop.result, 1)
+    assert slots_of(loop.result) == ((loop.result, 0), (loop.result, 1))
+    assert tensor_type((loop.result, 0)) == TENSOR and tensor_type((loop.result, 1)) is None
+    # A parameter and a plain result are themselves.
+    assert slot_of(func.body.parameters[0]) == (func.body.parameters[0], 0)
+    assert slots_of(only(func, tt.Return).result) == ()
+
+
+def test_what_is_put_together_is_taken_apart() -> None:
+    func = function("""%t : Tuple<i32, tensor<x8, f32>> = tuple %n %x; %y : tensor<x8, f32> = tuple.load %t @1;
+        %u : Tuple<tensor<x8, f32>, i32> = tuple %y %n; %z : tensor<x8, f32> = tuple.load %u @0;
+        tt.print %z @""; tt.return;""")
+    (shown,) = only(func, tt.Print).operands
+    assert slot_of(shown) == (func.body.parameters[1], 0)
+
+
+@pytest.mark.parametrize("whole", ["parameter", "changed"])
+def test_a_tuple_that_is_not_of_one_op_is_an_internal_error(whole: str) -> None:
+    """Preparing leaves none."""
+    f = Builder.root([TupleType((i32, i32)), i32])
+    tuple_, number = f.parameters
+    if whole == "changed":
+        tuple_ = f.add(core.TupleWith(f.add(core.MakeTuple((number, number))), number, 1))
+    loaded = f.add(core.TupleLoad(tuple_, 0))
+    f.add(tt.Return([]))
+    tt.Func("f", f.finish())
+    with pytest.raises(InternalError, match="a Tuple that is more than the results of one op"):
+        slot_of(loaded)
+
+
+def test_operands_that_are_tensors() -> None:
+    func = function('%y : tensor<x8, f32> = arith.select %c %x %x; tt.print %n %y @""; tt.return;')
+    x = func.body.parameters[1]
+    assert tensor_operands(func.body.entry.ops[0]) == [(1, (x, 0), TENSOR), (2, (x, 0), TENSOR)]
+    chosen = func.body.entry.ops[0].result
+    assert tensor_operands(only(func, tt.Print)) == [(1, (chosen, 0), TENSOR)]
+
+
+def test_what_a_loop_carries_is_a_group() -> None:
+    func = function(LOOP)
+    loop = only(func, scf.For)
+    assert isinstance(loop, scf.For)
+    groups = groups_of(func)
+    index, tensor, number = loop.body.parameters
+    group = groups[(tensor, 0)]
+    assert group.members == ((tensor, 0), (loop.result, 0)) and groups[(loop.result, 0)] is group
+    # What comes from inside is first.
+    end = only(func, scf.Yield)
+    assert group.sources == ((end, (end.operands[0], 0)), (loop, (func.body.parameters[1], 0)))
+    assert groups[(number, 0)].sources == ((end, (index, 0)), (loop, (func.body.parameters[0], 0)))
+    assert (index, 0) not in groups and len(groups) == 4
+
+
+def test_a_while_joins_both_bodies() -> None:
+    func = function("""%w : tensor<x8, f32> = scf.while %x
+        (%y : tensor<x8, f32>)tensor<x8, f32> -> { scf.condition %c %y; }
+        (%z : tensor<x8, f32>)tensor<x8, f32> -> { %s : tensor<x8, f32> = arith.addf %z %z; scf.yield %s; };
+        tt.return;""")
+    loop = only(func, scf.While)
+    assert isinstance(loop, scf.While)
+    (before,), (after,) = loop.before.parameters, loop.after.parameters
+    groups = groups_of(func)
+    assert set(groups) == {(before, 0), (after, 0), (loop.result, 0)} and len(set(groups.values())) == 1
+    group = groups[(after, 0)]
+    end, condition = only(func, scf.Yield), only(func, scf.Condition)
+    expected = ((end, (end.operands[0], 0)), (condition, (before, 0)), (loop, (func.body.parameters[1], 0)))
+    assert group.sources == expected
+
+
+def test_the_branches_of_an_if_give_one_slot() -> None:
+    func = function("""%t : Tuple<tensor<x8, f32>, i32> = scf.if %c
+        ()Tuple<tensor<x8, f32>, i32> -> { scf.yield %x %n; }
+        ()Tuple<tensor<x8, f32>, i32> -> { %y : tensor<x8, f32> = arith.addf %x %x; scf.yield %y %n; }; tt.return;""")
+    chosen = only(func, scf.If)
+    assert isinstance(chosen, scf.If)
+    (then,), (otherwise,) = endings(chosen.then, scf.Yield), endings(chosen.otherwise, scf.Yield)
+    group = groups_of(func)[(chosen.result, 0)]
+    assert group.members == ((chosen.result, 0),)
+    assert group.sources == ((then, (func.body.parameters[1], 0)), (otherwise, (otherwise.operands[0], 0)))
+
+
+def test_parameters_of_blocks_are_groups() -> None:
+    func = function("""%y : tensor<x8, f32> = arith.addf %x %x; cf.br ^block_1(%x);
+      ^block_1(%a : tensor<x8, f32>):
+        %b : tensor<x8, f32> = arith.addf %a %y; cf.cond_br %c ^block_1(%b) ^block_2(%n);
+      ^block_2(%m : i32): tt.return;""")
+    _, head, last = func.body.blocks
+    groups = groups_of(func)
+    assert set(groups) == {(head.parameters[0], 0), (last.parameters[0], 0)}
+    group = groups[(head.parameters[0], 0)]
+    inside, outside = group.sources
+    assert inside[0] is head.terminator and inside[1] == (head.ops[0].result, 0)
+    assert outside == (func.body.entry.terminator, (func.body.parameters[1], 0))
+    assert [end for end in endings(func.body, cf.CondBr)] == [head.terminator]
+    assert len(endings(func.body, tt.Return)) == 1
