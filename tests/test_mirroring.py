@@ -25,7 +25,6 @@ MISSING: dict[str, tuple[str, ...]] = {
         "transforms/place/homes.py",
         "transforms/place/plan.py",
         "transforms/place/relayout.py",
-        "backend/ptx/simulate_engine.py",
         "backend/ptx/simulate_matrix.py",
     ),
 }
