@@ -345,24 +345,6 @@ def test_layer_norm_has_no_conversions(numbers: Any, num_warps: int) -> None:
     Threads(module, numbers, (*BASES, 256, 240))
 
 
-@zg.kernel
-def chosen(x_ptr, y_ptr, n, BLOCK: zg.constexpr):
-    at = zg.arange(0, BLOCK)
-    mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
-    x = zg.load(zg.add(x_ptr, at), mask)
-    zg.store(zg.add(y_ptr, at), zg.where(mask, x, 1.0))
-
-
-@pytest.mark.parametrize(("hint", "comparisons"), [(zg.divisible, 2), (lambda type_: type_, 8)])
-def test_a_mask_is_compared_once_for_a_run(hint: Any, comparisons: int) -> None:
-    """Of 8 elements in a thread 4 in a row are masked together, where that is known."""
-    types = [*aligned(F32, F32), hint(zg.i32), 1024]
-    hints = ops_of(placed(chosen, types), tt.MaxConstancy)
-    assert [op.values for op in hints] == ([(16,)] if comparisons == 2 else [])
-    ptx = chosen.compile(*types, num_warps=4).ptx
-    assert ptx.count("setp.lt.s32") + ptx.count("setp.gt.s32") == comparisons
-
-
 def test_a_transposed_copy_converts_once(numbers: Any) -> None:
     module = placed(transposed_kernel, [*aligned(F32, F32, zg.i32, zg.i32), 32])
     (converted,) = conversions(module)
@@ -449,66 +431,3 @@ def test_joined_split_and_concatenated_tensors_hold_what_they_should(numbers: An
     module = placed(shapes_kernel, [*aligned(F32, F32), 256], 2)
     Threads(module, numbers, BASES[:2])
     assert len(conversions(module)) == 1
-
-
-def test_a_kernel_without_tensors_and_one_of_blocks() -> None:
-    text = """module ()void -> { tt.func @"f" (%p : ptr<i32>, %c : i1)void -> {
-        %0 : tensor<x64, i32> = tt.make_range @start=0 @end=64;
-        %1 : tensor<x64, ptr<i32>> = tt.splat %p;
-        %2 : tensor<x64, ptr<i32>> = tt.addptr %1 %0;
-        cf.cond_br %c ^block_1(%0) ^block_2;
-      ^block_1(%3 : tensor<x64, i32>):
-        tt.store %2 %3;
-        tt.return;
-      ^block_2:
-        %4 : tensor<x64, i32> = tt.load %2;
-        %5 : i32 = tt.reduce %4 @axis=0 (%6 : i32, %7 : i32)i32 -> {
-            %8 : i32 = arith.addi %6 %7; tt.reduce.return %8; };
-        tt.store %p %5;
-        tt.return; }; unreachable; };"""
-    model = zg.parse(text)
-    assert isinstance(model, core.Module)
-    module = assign(model, 1)
-    verify(module)
-    assert not ops_of(module, gpu.ConvertLayout)
-
-
-ONE_RESULT_IN_TWO_LAYOUTS = {
-    "if": """%v : tensor<x2, x4, i32> = scf.if %c
-            ()tensor<x2, x4, i32> -> { scf.yield %m; }
-            ()tensor<x2, x4, i32> -> { %s : tensor<x2, x4, i32> = tt.splat %n; scf.yield %s; };""",
-    "for": """%v : tensor<x2, x4, i32> = scf.for %zero %n %one %m
-            (%i : i32, %x : tensor<x2, x4, i32>)tensor<x2, x4, i32> -> {
-                %y : tensor<x2, x4, i32> = arith.addi %x %m; scf.yield %y; };""",
-    "while": """%v : tensor<x2, x4, i32> = scf.while %m
-            (%x : tensor<x2, x4, i32>)tensor<x2, x4, i32> -> { scf.condition %c %x; }
-            (%x : tensor<x2, x4, i32>)tensor<x2, x4, i32> -> {
-                %y : tensor<x2, x4, i32> = arith.addi %x %m; scf.yield %y; };""",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", ONE_RESULT_IN_TWO_LAYOUTS)
-@pytest.mark.parametrize("num_warps", [1, 4])
-def test_one_result_of_control_flow_is_used_in_two_layouts(kind: str, num_warps: int) -> None:
-    """It is computed in both: what the op gives becomes a Tuple, although there was none."""
-    text = f"""module ()void -> {{ tt.func @"f" (%p : ptr<i32>, %c : i1, %n : i32)void -> {{
-        %zero : i32 = arith.constant @0;
-        %one : i32 = arith.constant @1;
-        %r : tensor<x8, i32> = tt.make_range @start=0 @end=8;
-        %m : tensor<x2, x4, i32> = tt.reshape %r;
-        %p0 : tensor<x2, x4, ptr<i32>> = tt.splat %p;
-        %p1 : tensor<x2, x4, ptr<i32>> = tt.addptr %p0 %m;
-        {ONE_RESULT_IN_TWO_LAYOUTS[kind]}
-        tt.store %p1 %v;
-        %t : tensor<x4, x2, i32> = tt.trans %v @order=[1, 0];
-        %w : tensor<x2, x4, i32> = tt.reshape %t;
-        tt.store %p1 %w;
-        tt.return; }}; unreachable; }};"""
-    model = zg.parse(text)
-    assert isinstance(model, core.Module)
-    module = assign(model, num_warps)
-    verify(module)
-    assert not ops_of(module, gpu.ConvertLayout)
-    (made,) = ops_of(module, {"if": scf.If, "for": scf.For, "while": scf.While}[kind])
-    parts = made.result.type.components
-    assert len(parts) == len({part.layout for part in parts}) == 2
