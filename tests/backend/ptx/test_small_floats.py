@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx.small_floats import _narrow, _to_odd, _widen_e4m3
+from ziggurat.backend.ptx.small_floats import _narrow, _to_odd, _widen_e4m3, narrow, to_odd, widen_e4m3
 from ziggurat.backend.reference.rounding import converted, to_odd_f32
 from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.dialects.arith import Rounding
@@ -36,3 +36,18 @@ def test_rounding_to_odd(on_host, numbers, same) -> None:
     x = np.concatenate([bits, random.standard_normal(50_000), numbers(1000).astype(np.float64), [np.inf, -np.inf]])
     with np.errstate(all="ignore"):
         same(on_host(_to_odd())(x), to_odd_f32(x))
+
+
+def test_a_kernel_has_each_routine_once(emission) -> None:
+    """However often it is called; one for each type and rounding."""
+    emitter, _ = emission("", "")
+    calls = [narrow(emitter, "%x", f8e4m3, Rounding.NEAREST) for _ in range(2)]
+    calls += [narrow(emitter, "%x", f8e4m3, Rounding.ZERO), narrow(emitter, "%x", f8e5m2, Rounding.NEAREST)]
+    calls += [widen_e4m3(emitter, "%y"), to_odd(emitter, "%z")]
+    assert len(set(calls)) == 6 == len(emitter.lines)
+    assert list(emitter.definitions) == [
+        *(f"zg.f32.to.{name}" for name in ("f8e4m3.rtne", "f8e4m3.rtz", "f8e5m2.rtne")),
+        "zg.f8e4m3.to.f16",
+        "zg.f64.to.odd",
+    ]
+    assert [line.split(" = ")[1].split("@")[0] for line in emitter.lines[-2:]] == ["call half ", "call float "]
