@@ -1,0 +1,102 @@
+"""The plan: what is wanted in which layouts, what is computed lazily, and what comes from a conversion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.layout import blocked
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.transforms.place.plan import Plan
+
+INDEX = """%0 : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %1 : tensor<x1024, ptr<f32>> = tt.splat %p;
+    %2 : tensor<x1024, ptr<f32>> = tt.addptr %1 %0; %3 : tensor<x1024, f32> = tt.load %2;"""
+ROWS = blocked((1024,), (0,), 4, 4)
+TRANSPOSED = """%4 : tensor<x32, x32, f32> = tt.reshape %3; %5 : tensor<x32, x32, f32> = tt.trans %4 @order=[1, 0];
+    %6 : tensor<x1024, f32> = tt.reshape %5; tt.store %2 %6;"""
+
+
+def plan(body: str) -> tuple[tt.Func, Plan]:
+    func = parse(f'tt.func @"f" @divisibility=[16, 16] (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }};')
+    assert isinstance(func, tt.Func)
+    return func, Plan(func, 4, lambda op: None)
+
+
+def ops(func: tt.Func, kind: Any) -> list[Any]:
+    return [op for op in func.walk() if isinstance(op, kind)]
+
+
+def test_indices_are_wanted_where_they_are_used() -> None:
+    func, made = plan(INDEX + "tt.store %2 %3;")
+    (ramp,), (load,), (store,) = ops(func, tt.MakeRange), ops(func, tt.Load), ops(func, tt.Store)
+    assert made.is_lazy(ramp) and not made.is_lazy(load) and not made.is_lazy(store)
+    assert made.wanted((ramp.result, 0)) == [ROWS] == made.wanted((load.result, 0))
+    assert made.reads(store) == [(0, ROWS), (1, ROWS)] and made.reads(ramp, ROWS) == []
+    assert not made.is_late((ramp.result, 0), ROWS) and not made.is_late((load.result, 0), ROWS)
+    assert made.needs[store.result] == [((ops(func, tt.AddPtr)[0].result, 0), ROWS), ((load.result, 0), ROWS)]
+    assert made.wanted((store.result, 0)) == []
+
+
+def test_what_is_not_at_home_is_late_also_through_shapes() -> None:
+    """Shapes cost nothing: they are made of what was converted, not converted themselves."""
+    func, made = plan(INDEX + TRANSPOSED)
+    (load,), (turned,), (store,) = ops(func, tt.Load), ops(func, tt.Trans), ops(func, tt.Store)
+    assert all(made.is_lazy(op) for op in (*ops(func, tt.Reshape), turned))
+    assert dict(made.reads(store))[1] == ROWS
+    (wanted,) = made.wanted((load.result, 0))
+    assert wanted == ROWS.transposed((32, 32), (1, 0)) != ROWS
+    assert made.is_late((load.result, 0), wanted) and not made.is_late((load.result, 0), ROWS)
+    assert made.is_late((turned.result, 0), ROWS)
+
+
+def test_a_widening_cast_is_after_the_conversion_and_other_arithmetic_before() -> None:
+    func, made = plan(f"""{INDEX} %h : tensor<x1024, f16> = arith.truncf %3; %w : tensor<x1024, f32> = arith.extf %h;
+        {TRANSPOSED.replace("%3", "%w")}""")
+    (narrowed,), (widened,) = ops(func, arith.TruncF), ops(func, arith.ExtF)
+    assert made.is_lazy(widened) and not made.is_lazy(narrowed)
+    (wanted,) = made.wanted((narrowed.result, 0))
+    assert made.is_late((narrowed.result, 0), wanted) and made.is_late((widened.result, 0), wanted)
+
+
+def test_what_is_in_the_threads_already_is_broadcast_as_it_is() -> None:
+    """A row's sum is in the threads that hold the row: in registers of another number, which does not matter."""
+    func, made = plan(INDEX + """%4 : tensor<x8, x128, f32> = tt.reshape %3;
+        %5 : tensor<x8, f32> = tt.reduce %4 @axis=1 (%a : f32, %b : f32)f32 -> {
+            %s : f32 = arith.addf %a %b; tt.reduce.return %s; };
+        %6 : tensor<x8, x1, f32> = tt.expand_dims %5 @axis=1; %7 : tensor<x8, x128, f32> = tt.broadcast %6;
+        %8 : tensor<x8, x128, f32> = arith.subf %4 %7;
+        %9 : tensor<x1024, f32> = tt.reshape %8; tt.store %2 %9;""")  # fmt: skip
+    (sums,), (repeated,) = ops(func, tt.Reduce), ops(func, tt.Broadcast)
+    home = made.homes.home((sums.result, 0))
+    assert home == ROWS.dropped((8, 128), 1)
+    assert made.wanted((sums.result, 0)) == [home] and not made.is_late((repeated.result, 0), ROWS)
+
+
+LOOP = """%z : i32 = arith.constant @0; %o : i32 = arith.constant @1; %f : f32 = arith.constant @0.0;
+    %t : Tuple<tensor<x1024, ptr<f32>>, tensor<x1024, f32>, i32> = scf.for %z %n %o %2 %3 %z
+        (%i : i32, %q : tensor<x1024, ptr<f32>>, %a : tensor<x1024, f32>, %k : i32)
+        Tuple<tensor<x1024, ptr<f32>>, tensor<x1024, f32>, i32> -> {
+            %x : tensor<x1024, f32> = tt.load %q; %b : tensor<x1024, f32> = arith.addf %a %x;
+            %r : tensor<x1024, ptr<f32>> = tt.addptr %q %0; scf.yield %r %b %i; };
+    %y : tensor<x1024, f32> = tuple.load %t @1;"""
+
+
+def test_control_flow_carries_each_layout_that_is_used() -> None:
+    func, made = plan(f"{INDEX} {LOOP} tt.store %2 %y;")
+    (loop,) = ops(func, scf.For)
+    pointers, total, number = (made.carried((loop.result, index)) for index in range(3))
+    assert pointers == [ROWS] and total == [ROWS] and number == [None]
+    _, q, _, k = loop.body.parameters
+    assert made.carried((q, 0)) == pointers and made.carried((k, 0)) == [None]
+    # What hands on tensors of groups reads none by itself.
+    ends: list[Op] = [loop, *ops(func, scf.Yield)]
+    assert all(made.reads(op) == [] for op in ends)
+
+
+def test_what_nobody_uses_is_not_carried() -> None:
+    func, made = plan(f"""{INDEX} %z : i32 = arith.constant @0; %o : i32 = arith.constant @1;
+        %t : tensor<x1024, i32> = scf.for %z %n %o %0 (%i : i32, %a : tensor<x1024, i32>)tensor<x1024, i32> -> {{
+            %b : tensor<x1024, i32> = arith.addi %a %a; scf.yield %b; }}; tt.store %2 %3;""")
+    (loop,) = ops(func, scf.For)
+    assert made.carried((loop.result, 0)) == []
