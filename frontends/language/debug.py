@@ -54,8 +54,10 @@ def device_assert(cond: Value, msg: ConstStr = "") -> Value:
 
 @call("Debugging", host=host.debug_barrier)
 def debug_barrier() -> Value:
-    """All threads of the program wait for each other here. The compiler does that by itself where it is needed, but for
-    what the program itself has written to global memory: it sees that for sure behind this.
+    """All threads of the program wait for each other here.
+
+    The compiler does that by itself where it is needed, but for what the program itself has written to global memory:
+    it sees that for sure behind this.
 
     Result: none.
     """
