@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import pickle
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import Any
 
 import attrs
 
 from ziggurat.backend.cuda.binary import Binary
+from ziggurat.backend.cuda.messages import receive, send
 from ziggurat.codemodel import errors
 from ziggurat.codemodel.errors import InternalError, ZigguratError
 from ziggurat.codemodel.op import Op
@@ -101,8 +101,8 @@ class _Child:
         try:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
-            _send(process.stdin, message)
-            binary, error, said = _receive(process.stdout)
+            send(process.stdin, message)
+            binary, error, said = receive(process.stdout)
         except (EOFError, OSError, pickle.PicklingError, AttributeError, TypeError):
             # There can be no such process here, or options that cannot be sent.
             self.close()
@@ -132,27 +132,13 @@ def _error(name: str, said: str) -> ZigguratError:
     return made
 
 
-def _send(stream: IO[bytes], thing: Any) -> None:
-    data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
-    stream.write(struct.pack("<Q", len(data)) + data)
-    stream.flush()
-
-
-def _receive(stream: IO[bytes]) -> Any:
-    head = stream.read(8)
-    if len(head) < 8:
-        raise EOFError
-    (size,) = struct.unpack("<Q", head)
-    return pickle.loads(stream.read(size))
-
-
 def serve() -> None:
     """The process: compiles what it is sent, until nobody is left."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What is printed meanwhile is no answer.
     while True:
         try:
-            text, target, options, name = _receive(sys.stdin.buffer)
+            text, target, options, name = receive(sys.stdin.buffer)
         except EOFError:
             return
         try:
@@ -160,7 +146,7 @@ def serve() -> None:
             answer: tuple[bytes | None, str, str] = (binary.to_bytes(), "", "")
         except ZigguratError as error:
             answer = (None, type(error).__name__, str(error))
-        _send(answers, answer)
+        send(answers, answer)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,17 @@ which is replaced. What a kernel writes just beside its arrays is found as well.
 from __future__ import annotations
 
 import os
-import pickle
 import select
-import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import attrs
 import numpy as np
 
 from ziggurat.backend.cuda.binary import Binary
+from ziggurat.backend.cuda.messages import receive, send
 from ziggurat.codemodel.errors import KernelRuntimeError
 
 Array = np.ndarray[Any, Any]
@@ -77,9 +76,9 @@ class Isolated:
         assert child.stdin is not None and child.stdout is not None
         job = (binary, grid, [image.bytes for image in images], [image.start for image in images], list(arguments))
         try:
-            _send(child.stdin, job)
+            send(child.stdin, job)
             found, _, _ = select.select([child.stdout], [], [], self.limit)
-            answer: Any = _receive(child.stdout) if found else f"the kernel did not end in {self.limit:.0f} s"
+            answer: Any = receive(child.stdout) if found else f"the kernel did not end in {self.limit:.0f} s"
         except (EOFError, BrokenPipeError):
             answer = "the process that ran the kernel has died"
         if isinstance(answer, str):
@@ -100,20 +99,6 @@ class Isolated:
                 [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
         return self._child
-
-
-def _send(stream: IO[bytes], thing: Any) -> None:
-    data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
-    stream.write(struct.pack("<Q", len(data)) + data)
-    stream.flush()
-
-
-def _receive(stream: IO[bytes]) -> Any:
-    head = stream.read(8)
-    if len(head) < 8:
-        raise EOFError
-    (size,) = struct.unpack("<Q", head)
-    return pickle.loads(stream.read(size))
 
 
 def _launched(
@@ -141,14 +126,14 @@ def serve() -> None:
     os.dup2(2, 1)  # What kernels print is no answer.
     while True:
         try:
-            job = _receive(stdin)
+            job = receive(stdin)
         except EOFError:
             return
         try:
             answer: Any = _launched(*job)
         except Exception as error:
             answer = str(error) or type(error).__name__
-        _send(stdout, answer)
+        send(stdout, answer)
         if isinstance(answer, str):
             return
 

@@ -1,0 +1,25 @@
+"""Messages between a process and one that it has started, over pipes: pickled, with their length before them."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import IO, Any
+
+_HEAD = struct.Struct("<Q")
+
+
+def send(stream: IO[bytes], thing: Any) -> None:
+    """Write a message, all of it. Raises `OSError` where nobody reads any more."""
+    data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
+    stream.write(_HEAD.pack(len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> Any:
+    """The next message. Raises `EOFError` where the other side has gone."""
+    head = stream.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        raise EOFError
+    (size,) = _HEAD.unpack(head)
+    return pickle.loads(stream.read(size))
