@@ -29,7 +29,7 @@ attention's loop, that is the wait for the product of queries and keys. What is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -57,7 +57,7 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
     for op in module.walk():
         if isinstance(op, scf.For):
             # Other buffers, such as those of operands that the loop does not change, need their place as well.
-            others = sum(_shared_type(alloc).bytes for alloc in allocs if lives_with(alloc, op))
+            others = sum(_shared_type(alloc).bytes for alloc in allocs if _lives_with(alloc, op))
             limit = limit_of(module.target) - _KEPT_BYTES - others
             plan = planned(op, op.num_stages if op.num_stages is not None else num_stages, uses, limit)
             if plan is not None:
@@ -75,7 +75,7 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
     return transform(module, pipelined, pass_name="pipeline_loads")
 
 
-def lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
+def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
     """Whether a buffer may be needed while a loop runs: it is made in it, or in a block that the loop is in as well."""
     return any(alloc.parent is block for block in _blocks_around(loop)) or any(
         block is loop.body.entry for block in _blocks_around(alloc)
@@ -86,7 +86,7 @@ def _blocks_around(op: Op) -> Iterator[Block]:
     owner: Op | None = op
     while owner is not None and owner.parent is not None:
         yield owner.parent
-        owner = owner.parent.parent.parent
+        owner = owner.parent_op
 
 
 # The new loop.
@@ -173,24 +173,10 @@ class _Loop:
         before = inner.add(arith.Select(at_first, last, inner.add(arith.SubI(turn, one))))
         if late is None:
             ahead = self._begin(inner, index, plan.distance, ahead, before)
-        gone = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
-        gone |= superfluous_fences(loop, gone)
-        *ops, end = loop.body.entry.ops
-        for op in ops:
-            if op.result in gone:
-                continue
-            if op.result in self.full:
-                inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(self.full[op.result], turn)), turns[1]))
-            if op.result in self.buffers:
-                inner[op.result] = inner.add(gpu.LocalView(self.buffers[op.result], turn), op.location)
-            elif late is not None and op is late.wait:
-                inner[op.result] = inner[late.wait.value]
-            else:
-                inner.rewrite(op)
+        for op in rewritten(inner, loop, plan, self.buffers, self.full, (turn, turns[-1])):
             if late is not None and op is late.covered:
-                value = late.wait.value if late.chained else loop.body.parameters[late.position + 1]
-                inner[value] = inner.add(gpu.WgmmaWait(inner[value], int(late.chained)), late.wait.location)
                 ahead = self._begin(inner, index, plan.distance, ahead, before)
+        end = loop.body.entry.terminator
         at_last = inner.add(arith.CmpI(turn, last, arith.IntPredicate.EQ))
         following = [inner.add(arith.Select(at_last, first, inner.add(arith.AddI(turn, one))))]
         if self.groups:
@@ -257,6 +243,41 @@ class _Loop:
         return builder.add(arith.CmpI(index, bound, predicate))
 
 
+def rewritten(
+    inner: Rewriter,
+    loop: scf.For,
+    plan: Plan,
+    buffers: Mapping[Value, Value],
+    full: Mapping[Value, Value],
+    turns: tuple[Value, Value],
+) -> Iterator[Op]:
+    """Write what a loop's body does with what has been copied, op by op: each is given when it, and what waits for the
+    product of the iteration before, has been written.
+
+    `buffers` has those in turn for each of the loop's own, `full` the mbarriers for each first reader; `turns` are the
+    number of the buffer whose turn it is, and the phase.
+    """
+    turn, phase = turns
+    late = plan.late
+    gone = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
+    gone |= _superfluous_fences(loop, gone)
+    for op in loop.body.entry.ops[:-1]:
+        if op.result in gone:
+            continue
+        if op.result in full:
+            inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(full[op.result], turn)), phase))
+        if op.result in buffers:
+            inner[op.result] = inner.add(gpu.LocalView(buffers[op.result], turn), op.location)
+        elif late is not None and op is late.wait:
+            inner[op.result] = inner[late.wait.value]
+        else:
+            inner.rewrite(op)
+        if late is not None and op is late.covered:
+            value = late.wait.value if late.chained else loop.body.parameters[late.position + 1]
+            inner[value] = inner.add(gpu.WgmmaWait(inner[value], int(late.chained)), late.wait.location)
+        yield op
+
+
 def where_it_runs(
     builder: Rewriter,
     bounds: tuple[Value, Value, int],
@@ -286,7 +307,7 @@ def _masked(builder: Builder, pointers: Value, mask: Value | None, condition: Va
     return wide if mask is None else builder.add(arith.AndI(mask, wide))
 
 
-def superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:
+def _superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:
     """The fences of a loop's body before products none of whose operands the body writes, but for what is `gone`.
 
     They come after the fence that the loop begins with, or read what the copy engine has brought.

@@ -13,9 +13,10 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
 from ziggurat.codemodel.layout import bits_of, combine, inverted
-from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64
 from ziggurat.transforms.place.tma import is_filled_by_engine
+from ziggurat.transforms.place.turns import op_in
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
 _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma)
@@ -137,22 +138,13 @@ def _late(loop: scf.For, copies: Sequence[Copy]) -> Late | None:
         return None
     carried = loop.body.parameters[positions[0] + 1]
     order = {op.result: at for at, op in enumerate(block.ops)}
-    used = [order[_in_block(user, block).result] for user in carried.uses]
+    used = [order[op_in(user, block).result] for user in carried.uses]
     if product.c is carried and len(used) == 1 and len(waits) == 1:
         return Late(wait, positions[0], product, chained=True)
     covered = waits[0]
     if covered is wait or covered.pending or any(at <= order[covered.result] for at in used):
         return None
     return Late(wait, positions[0], covered, chained=False)
-
-
-def _in_block(op: Op, block: Block) -> Op:
-    """The op of a block that an op is, or is inside of."""
-    while op.parent is not block:
-        owner = op.parent.parent.parent if op.parent is not None else None
-        assert owner is not None
-        op = owner
-    return op
 
 
 def _orders_memory(op: Op) -> bool:

@@ -32,8 +32,9 @@ from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, void
 from ziggurat.transforms.place.allocate import intervals_of, limit_of, place
-from ziggurat.transforms.place.pipeline_loads import superfluous_fences, where_it_runs
+from ziggurat.transforms.place.pipeline_loads import rewritten, where_it_runs
 from ziggurat.transforms.place.pipeline_plan import Copy, Plan, planned
+from ziggurat.transforms.place.tma import mbarrier_buffer
 from ziggurat.transforms.simplify.effects import is_pure
 
 _WARP_GROUP = 4
@@ -121,11 +122,11 @@ class _Needed:
         for result, plan in self.plans.items():
             assert isinstance(result, OpResult) and isinstance(result.op, scf.For)
             loop = result.op
-            owner = _owner(loop)
+            owner = loop.parent_op
             while isinstance(owner, scf.For) and owner.result not in self.plans:
                 self.around.setdefault(owner.result, [])
                 work += (owner.start, owner.stop, owner.step)
-                owner = _owner(owner)
+                owner = owner.parent_op
             if not isinstance(owner, tt.Func):
                 return False
             work += (loop.start, loop.stop, loop.step, *(loop.initial[number] for number in plan.carried))
@@ -164,11 +165,6 @@ class _Needed:
             return None
         self.ops.add(value)
         return op.operands
-
-
-def _owner(op: Op) -> Op | None:
-    assert op.parent is not None
-    return op.parent.parent.parent
 
 
 @attrs.frozen(eq=False)
@@ -219,10 +215,7 @@ class _Roles:
             assert isinstance(copy.buffer.type, SharedType)
             type_ = attrs.evolve(copy.buffer.type, count=stages)
             buffers.append(outer.add(gpu.LocalAlloc(type_, alignment=copy.buffer.alignment), copy.buffer.location))
-        full, empty = (
-            [outer.add(gpu.LocalAlloc(SharedType((1,), i64, (), stages), alignment=8)) for _ in plan.groups()]
-            for _ in range(2)
-        )
+        full, empty = ([mbarrier_buffer(outer, stages) for _ in plan.groups()] for _ in range(2))
         for mbarriers, arrivals in ((full, 1), (empty, self.num_warps // _WARP_GROUP)):
             for mbarrier in mbarriers:
                 outer.add(gpu.MbarrierInit(mbarrier, arrivals=arrivals))
@@ -333,29 +326,16 @@ class _Roles:
         self, inner: Rewriter, loop: scf.For, plan: Plan, channel: _Channel, turns: tuple[Value, Value]
     ) -> None:
         """The body of a specialised loop, but for its end."""
-        turn, phase = turns
-        late = plan.late
+        turn, late = turns[0], plan.late
         groups = plan.groups()
         full = dict(zip(groups, channel.full, strict=True))
         released = _releases(loop, plan)
-        buffers = {copy.buffer.result: new for copy, new in zip(plan.copies, channel.buffers, strict=True)}
-        gone = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
-        gone |= superfluous_fences(loop, gone)
+        buffers: dict[Value, Value] = {
+            copy.buffer.result: new for copy, new in zip(plan.copies, channel.buffers, strict=True)
+        }
         always = inner.add(arith.ConstantOp(True, i1))
-        for op in loop.body.entry.ops[:-1]:
-            if op.result in gone:
-                continue
-            if op.result in full:
-                inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(full[op.result], turn)), phase))
-            if op.result in buffers:
-                inner[op.result] = inner.add(gpu.LocalView(buffers[op.result], turn), op.location)
-            elif late is not None and op is late.wait:
-                inner[op.result] = inner[late.wait.value]
-            else:
-                inner.rewrite(op)
+        for op in rewritten(inner, loop, plan, buffers, full, turns):
             if late is not None and op is late.covered:
-                value = late.wait.value if late.chained else loop.body.parameters[late.position + 1]
-                inner[value] = inner.add(gpu.WgmmaWait(inner[value], int(late.chained)), late.wait.location)
                 later = inner.add(arith.CmpI(inner.parameters[0], inner[loop.start], predicate=arith.IntPredicate.NE))
                 before = _before(inner, turn, plan.stages)
                 self._release_late(inner, plan, self.channel_of[loop.result], before, later)

@@ -48,19 +48,21 @@ def engine_accesses(module: core.Module, target: str, num_warps: int) -> set[Val
     if target not in _TARGETS or any(isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS) for op in module.walk()):
         return set()
     rows_first = is_chained(module)
-    loads = [op for op in module.walk() if isinstance(op, tt.DescriptorLoad) and _is_movable(op.descriptor)]
-    stores = [op for op in module.walk() if isinstance(op, tt.DescriptorStore) and _is_movable(op.descriptor)]
-    moved = [op for op in loads if _feeds_wgmma(op, op.result, (0, 1), target, num_warps, rows_first)]
+    loads = [op for op in module.walk() if isinstance(op, tt.DescriptorLoad)]
+    stores = [op for op in module.walk() if isinstance(op, tt.DescriptorStore)]
     # The engine may still be storing a block when it, or a thread, loads it again.
-    both = {op.descriptor for op in module.walk() if isinstance(op, tt.DescriptorLoad)} & {
-        op.descriptor for op in module.walk() if isinstance(op, tt.DescriptorStore)
-    }
-    found: set[Value] = {op.result for op in (*moved, *stores) if op.descriptor not in both}
+    both = {op.descriptor for op in loads} & {op.descriptor for op in stores}
+    found = [op for op in (*loads, *stores) if op.descriptor not in both and _is_movable(op.descriptor)]
+    found = [
+        op
+        for op in found
+        if isinstance(op, tt.DescriptorStore) or _feeds_wgmma(op, op.result, (0, 1), target, num_warps, rows_first)
+    ]
     if not found:
-        return found
+        return set()
     (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
     infos = analyse(func)
-    return {op.result for op in (*loads, *stores) if op.result in found and _is_even(op, infos)}
+    return {op.result for op in found if _is_even(op, infos)}
 
 
 def _is_even(op: tt.DescriptorLoad | tt.DescriptorStore, infos: Mapping[Slot, AxisInfo]) -> bool:
@@ -236,10 +238,14 @@ def _fetch(builder: Builder, descriptor: Value, offsets: Sequence[Value], buffer
     forget_mbarriers(builder, [barrier])
 
 
+def mbarrier_buffer(builder: Builder, stages: int) -> Value:
+    """A buffer for `stages` mbarriers."""
+    return builder.add(gpu.LocalAlloc(SharedType((1,), i64, (), stages), alignment=8))
+
+
 def mbarriers(builder: Builder, groups: int, stages: int) -> list[Value]:
     """`groups` buffers of `stages` mbarriers each, made and seen by all threads."""
-    type_ = SharedType((1,), i64, (), stages)
-    made: list[Value] = [builder.add(gpu.LocalAlloc(type_, alignment=8)) for _ in range(groups)]
+    made = [mbarrier_buffer(builder, stages) for _ in range(groups)]
     for buffer in made:
         builder.add(gpu.MbarrierInit(buffer, arrivals=1))
     builder.add(gpu.Barrier())

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from ziggurat.codemodel.dialects import gpu
-from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType
 
 # What reads buffers in shared memory.
@@ -100,30 +100,28 @@ def _unspoken(reader: gpu.Wgmma, buffer: Value, arrivals: Sequence[gpu.MbarrierA
     """What is missing until a product that reads a buffer is known to be over: an "arrival", or a "wait" before it."""
     block = reader.parent
     assert block is not None
-    loop = block.parent.parent
+    loop = reader.parent_op
     mine = {_number_of(value) for value in (reader.a, reader.b) if allocation(value) is buffer}
     order = {op.result: at for at, op in enumerate(block.ops)}
     inside = [op for op in arrivals if op.parent is block]
     now = [op for op in inside if _number_of(op.barrier) in mine]
     if now:
-        covered = all(_completes(block.ops[order[reader.result] + 1 : order[op.result]], 0) for op in now)
+        covered = all(completes(block.ops[order[reader.result] + 1 : order[op.result]]) for op in now)
         return None if covered else "wait"
     # In the next iteration, and behind the last one.
-    behind: list[gpu.MbarrierArrive] = []
-    before: Sequence[Op] = ()
-    if loop is not None and loop.parent is not None:
-        after = loop.parent.ops[list(loop.parent.ops).index(loop) + 1 :]
-        behind = [op for op in after if isinstance(op, gpu.MbarrierArrive) and op in arrivals]
-        before = after
+    speaking = {op.result for op in arrivals}
+    after = loop.parent.ops[place_in(loop, loop.parent) + 1 :] if loop is not None and loop.parent is not None else ()
+    behind = [at for at, op in enumerate(after) if op.result in speaking]
     if not inside or not behind:
         return "arrival"
-    covered = all(_completes(block.ops[: order[op.result]], 0) for op in inside)
-    covered = covered and all(_completes(before[: list(before).index(op)], 0) for op in behind)
+    covered = all(completes(block.ops[: order[op.result]]) for op in inside)
+    covered = covered and all(completes(after[:at]) for at in behind)
     return None if covered else "wait"
 
 
-def _completes(ops: Sequence[Op], begun: int) -> bool:
-    """Whether a product is complete behind these ops, `begun` others having been begun since it was."""
+def completes(ops: Sequence[Op]) -> bool:
+    """Whether a product is complete behind the ops that follow it: a wait is for all but those begun since."""
+    begun = 0
     for op in ops:
         if isinstance(op, gpu.WgmmaWait) and op.pending <= begun:
             return True
@@ -142,14 +140,29 @@ def _waited(op: Op, number: Value | None) -> list[Value]:
     last of them last."""
     found: list[Value] = []
     while op.parent is not None:
-        here = op.parent.ops[: list(op.parent.ops).index(op)]
+        here = op.parent.ops[: place_in(op, op.parent)]
         waits = [before for before in here if isinstance(before, gpu.MbarrierWait)]
         found = [*(allocation(wait.barrier) for wait in waits if _number_of(wait.barrier) is number), *found]
-        owner = op.parent.parent.parent
+        owner = op.parent_op
         if owner is None:
             break
         op = owner
     return found
+
+
+def op_in(op: Op, block: Block) -> Op:
+    """The op of a block that an op is, or is inside of."""
+    while op.parent is not block:
+        owner = op.parent_op
+        assert owner is not None
+        op = owner
+    return op
+
+
+def place_in(op: Op, block: Block) -> int:
+    """The number of the op of a block that an op is, or is inside of. Ops that look alike are not the same."""
+    op = op_in(op, block)
+    return next(at for at, other in enumerate(block.ops) if other is op)
 
 
 def _number_of(buffer: Value) -> Value | None:

@@ -18,11 +18,11 @@ are counted: groups of copies and products end in the order in which they were b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ziggurat.codemodel.dialects import core, gpu, scf, tt
-from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
-from ziggurat.transforms.place.turns import READERS, Hazard, allocation, buffers_in_turn
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.transforms.place.turns import READERS, Hazard, allocation, buffers_in_turn, completes, place_in
 
 _HANDED_ON = (scf.Yield, scf.For, core.MakeTuple)
 _WRITERS = (gpu.LocalStore, gpu.AsyncCopy, gpu.TmaLoad)
@@ -112,21 +112,10 @@ def _loop(loop: scf.For) -> Iterator[Hazard]:
             if not isinstance(op, gpu.Wgmma) or not _reads(op, ring):
                 continue
             # The copy fills what the product of the iteration before has read.
-            if not _is_over([*ops[at + 1 :], *ops[: _place(copy, block)]]):
+            if not completes([*ops[at + 1 :], *ops[: place_in(copy, block)]]):
                 yield Hazard(op, copy, "wait")
     if by_threads:
         yield from _left_over(loop, rings, next(iter(by_threads.values())))
-
-
-def _is_over(ops: Sequence[Op]) -> bool:
-    """Whether a wait among the ops that follow a product ends it: one for all but those begun since."""
-    begun = 0
-    for op in ops:
-        if isinstance(op, gpu.Wgmma):
-            begun += 1
-        if isinstance(op, gpu.WgmmaWait) and op.pending <= begun:
-            return True
-    return False
 
 
 def _left_over(loop: scf.For, rings: set[Value], copy: gpu.AsyncCopy) -> Iterator[Hazard]:
@@ -147,22 +136,11 @@ def _reads(op: Op, ring: Value) -> bool:
     return any(allocation(value) is ring for value in op.operands)
 
 
-def _place(op: Op, block: Block) -> int:
-    """The number of the op of a block that an op is, or is inside of."""
-    while op.parent is not block:
-        owner = op.parent_op
-        assert owner is not None
-        op = owner
-    return next(at for at, other in enumerate(block.ops) if other is op)
-
-
 def _behind(op: Op) -> Iterator[Op]:
     """The ops behind an op, in its block and in those around."""
     place: Op | None = op
     while place is not None and place.parent is not None:
-        ops = place.parent.ops
-        number = next(at for at, other in enumerate(ops) if other is place)
-        yield from ops[number + 1 :]
+        yield from place.parent.ops[place_in(place, place.parent) + 1 :]
         place = place.parent_op
         if isinstance(place, tt.Func):
             return
