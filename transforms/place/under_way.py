@@ -114,7 +114,9 @@ def _loop(loop: scf.For) -> Iterator[Hazard]:
             # The copy fills what the product of the iteration before has read.
             if not completes([*ops[at + 1 :], *ops[: place_in(copy, block)]]):
                 yield Hazard(op, copy, "wait")
-    if by_threads:
+    # A loop inside of this one may have waited for all that it began.
+    last = max((place_in(copy, block) for copy in by_threads.values()), default=len(ops))
+    if by_threads and not any(isinstance(op, gpu.AsyncWait) and not op.pending for op in ops[last + 1 :]):
         yield from _left_over(loop, rings, next(iter(by_threads.values())))
 
 

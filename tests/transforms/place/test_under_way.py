@@ -166,3 +166,33 @@ def test_sums_that_are_under_way(lines: str, missing: int) -> None:
     verify(module)
     found = [hazard.missing for hazard in not_waited_for(module)]
     assert found == ["wait"] * len(found) and bool(found) == bool(missing)
+
+
+@zg.kernel
+def tile_by_tile(a, b, c, k, tiles):
+    rows, columns, steps = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, 64), 0), zg.arange(0, 32)
+    total = zg.zeros((64, 64), zg.f32)
+    for _ in range(0, tiles):
+        a_at = zg.add(a, zg.add(zg.mul(rows, k), zg.expand(steps, 0)))
+        b_at = zg.add(b, zg.add(zg.mul(zg.expand(steps, 1), 64), columns))
+        for _ in range(0, k, 32):
+            total = zg.dot(zg.load(a_at), zg.load(b_at), total)
+            a_at, b_at = zg.add(a_at, 32), zg.add(b_at, 32 * 64)
+    zg.store(zg.add(c, zg.add(zg.mul(columns, 64), rows)), zg.cast(total, zg.f16))
+
+
+def last_copies(op: Op) -> bool:
+    return isinstance(op, gpu.AsyncWait) and not op.pending
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_a_loop_in_a_loop_waits_for_its_own_copies(target: str) -> None:
+    """Behind the outer loop nothing is left, so its store need not wait; without the inner one's wait, it would."""
+    model = tile_by_tile.triton(F16, F16, F16, I32, zg.i32)
+    placed = place(model, PlaceOptions(target, 4, 3))
+    assert any(last_copies(op) for op in placed.walk()) and list(not_waited_for(placed)) == []
+
+    def without(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        return DROP if last_copies(op) else None
+
+    assert "wait" in {hazard.missing for hazard in not_waited_for(transform(placed, without))}
