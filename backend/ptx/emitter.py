@@ -149,16 +149,26 @@ class Emitter:
         constraints: str,
         *arguments: tuple[str, str],
         effect: bool = False,
+        reads: bool = False,
         convergent: bool = True,
     ) -> str:
-        """Inline assembly; `effect` keeps it in place, `convergent` with the same threads as it stands."""
+        """Inline assembly; `effect` keeps it in place, `convergent` with the same threads as it stands.
+
+        One without an effect that `reads` memory stays between the writes around it, but may go where it is not needed.
+        """
         # In LLVM's inline assembly, "$" begins an operand.
         text = text.replace("\n", "\\0A").replace('"', '\\"').replace("\t", "\\09")
         side = " sideeffect" if effect else ""
+        if reads:
+            # Without the clobber, LLVM's alias analysis for NVPTX takes it to touch no memory, whatever its attributes
+            # say, and two reads of one place are one, over a barrier and over what was written there in between.
+            constraints += ",~{memory}"
         given = ", ".join(f"{kind} {value}" for kind, value in arguments)
         line = f'call {result} asm{side} "{text}", "{constraints}"({given})'
         if effect:
             line += " #1" if convergent else " #4"
+        elif reads:
+            line += " #3"
         if result == "void":
             self.line(line)
             return ""

@@ -134,9 +134,9 @@ class _InShared:
             start = self._starts[turned] = self.emitter.emit(f"add i32 {self.address}, {own}")
         struct = f"{{ {', '.join(['i32'] * count)} }}"
         results = ", ".join(f"${number}" for number in range(count))
-        text = f"ldmatrix.sync.aligned.m8n8.x{count}{self.trans}.shared.b16 {{{results}}}, [$%d + {place ^ turned}];"
-        constraints = ",".join(["=r"] * count + ["r"])
-        made = self.emitter.emit(f'call {struct} asm "{text % count}", "{constraints}"(i32 {start}) #3')
+        what = f"ldmatrix.sync.aligned.m8n8.x{count}{self.trans}.shared.b16"
+        text = f"{what} {{{results}}}, [${count} + {place ^ turned}];"
+        made = self.emitter.asm(struct, text, ",".join(["=r"] * count + ["r"]), ("i32", start), reads=True)
         return [self.emitter.emit(f"extractvalue {struct} {made}, {at}") for at in range(count)]
 
 

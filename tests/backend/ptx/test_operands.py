@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import ziggurat as zg
 from ziggurat.backend.ptx.emitter import Emitter, kernel_of
 from ziggurat.backend.ptx.operands import Packed, operand_of
 from ziggurat.backend.ptx.simulate import simulate
@@ -176,3 +177,20 @@ def test_the_b_of_two_parts_is_loaded_at_once(emission) -> None:
         operand.part(column, 0)
     loads = [line for line in emitter.lines if "ldmatrix" in line]
     assert len(loads) == 2 and all("m8n8.x4.shared" in line for line in loads)
+
+
+def test_reads_are_not_merged_over_what_is_written_between_them() -> None:
+    """Of two products, one after the other, through buffers in the same place. LLVM must not take them for one."""
+
+    @zg.kernel
+    def twice(x_ptr, out_ptr):
+        at = zg.add(zg.mul(zg.expand(zg.arange(0, 32), 1), 32), zg.expand(zg.arange(0, 32), 0))
+        x = zg.load(zg.add(x_ptr, at))
+        first = zg.dot(zg.add(x, 1), zg.sub(x, 1))
+        again = zg.cast(zg.compare(first, 0, zg.CompareKind.GREATER_THAN), zg.i8)
+        total = zg.sum(zg.dot(zg.add(again, 1), zg.sub(again, 1)), axis=1)
+        zg.store(zg.add(out_ptr, zg.arange(0, 32)), total)
+
+    made = twice.compile(zg.ptr(zg.i8), zg.ptr(zg.i32), target="sm_90a", num_warps=1)
+    emitted, kept = (made.stages[stage].count("ldmatrix.sync") for stage in ("llvm", "ptx"))
+    assert emitted == kept > 0
