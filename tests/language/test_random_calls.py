@@ -61,7 +61,7 @@ def test_distributions(kernel, launch):
     """)
     n = 1 << 15
     u, z, u4, z4 = (np.zeros(n, np.float32) for _ in range(4))
-    launch(draw, (4,), [7, u, z, u4, z4], N=n // 4)
+    launch(draw, (16,), [7, u, z, u4, z4], N=n // 16)
     for uniform in (u, u4):
         assert uniform.min() >= 0 and uniform.max() < 1
         counts, _ = np.histogram(uniform, 32, (0, 1))
@@ -70,7 +70,7 @@ def test_distributions(kernel, launch):
         assert abs(normal.mean()) < 5 * deviation / n**0.5 and abs(normal.std() / deviation - 1) < 0.03
         assert abs((np.abs(normal) < deviation).mean() - 0.6827) < 0.02
     again = np.zeros(n, np.float32)
-    launch(draw, (4,), [8, again, z, u4, z4], N=n // 4)
+    launch(draw, (16,), [8, again, z, u4, z4], N=n // 16)
     assert (again != u).mean() > 0.99
 
 
