@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import csv
 import importlib
+import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,42 +27,77 @@ import attrs
 
 from ziggurat.codemodel.errors import LaunchError
 
+# What no file system (or shell, without quotes) has in a name.
+_NOT_IN_FILES = re.compile(r'[/\\:*?"<>|\x00-\x1f]+')
 
-@attrs.frozen(kw_only=True)
+
+def _listed(values: Any) -> tuple[Any, ...]:
+    """The values of a sequence, an array or a generator, which is read once; a string is one value."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return (values,)
+    given: Any = values
+    return tuple(given.tolist() if hasattr(given, "tolist") else given)
+
+
+def _pairs(styles: Any) -> tuple[Any, ...] | None:
+    return None if styles is None else _listed(styles)
+
+
+@attrs.frozen
 class Benchmark:
     """What is measured: a line for each of `line_vals` of the argument `line_arg`, over `x_vals` of the arguments
-    `x_names` (all get the value; or each its own, where the values are tuples). `args` are further arguments.
+    `x_names` (all get the value; or each its own, where the values are tuples or lists). `args` are further arguments.
 
-    `plot_name` names the files; `line_names` the lines. `styles` are pairs of colour and line style of matplotlib.
+    `plot_name` names the files; `line_names` the lines. `styles` are pairs of colour and line style of matplotlib, and
+    begin again where there are more lines. Raises `LaunchError` for what does not go together.
     """
 
-    x_names: Sequence[str]
-    x_vals: Sequence[Any]
+    x_names: Sequence[str] = attrs.field(converter=_listed)
+    x_vals: Sequence[Any] = attrs.field(converter=_listed)
     line_arg: str
-    line_vals: Sequence[Any]
-    line_names: Sequence[str]
+    line_vals: Sequence[Any] = attrs.field(converter=_listed)
+    line_names: Sequence[str] = attrs.field(converter=_listed)
     plot_name: str
     args: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     xlabel: str = ""
     ylabel: str = ""
     x_log: bool = False
     y_log: bool = False
-    styles: Sequence[tuple[str, str]] | None = None
+    styles: Sequence[tuple[str, str]] | None = attrs.field(default=None, converter=_pairs)
 
     def __attrs_post_init__(self) -> None:
         if len(self.line_vals) != len(self.line_names):
-            raise LaunchError(
-                f"the benchmark '{self.plot_name}' has {len(self.line_vals)} line_vals and {len(self.line_names)} "
-                "line_names"
-            )
+            raise self._wrong(f"has {len(self.line_vals)} line_vals and {len(self.line_names)} line_names")
+        for name in ("x_names", "x_vals", "line_vals"):
+            if not getattr(self, name):
+                raise self._wrong(f"has no {name}")
         for value in self.x_vals:
-            if isinstance(value, tuple) and len(value) != len(self.x_names):  # pyright: ignore[reportUnknownArgumentType]
-                raise LaunchError(f"the benchmark '{self.plot_name}': {value!r} is to be values of {self.x_names}")
+            if _spread(value) and len(value) != len(self.x_names):
+                names = ", ".join(f"'{name}'" for name in self.x_names)
+                raise self._wrong(f"has {value!r} among x_vals, which is to be a value for each of {names}")
+        twice = [name for name in (self.line_arg, *self.args) if name in self.x_names]
+        twice += [self.line_arg] if self.line_arg in self.args else []
+        if twice:
+            raise self._wrong(f"gives '{twice[0]}' twice: x_names, line_arg and args name different arguments")
+        for style in self.styles or ():
+            if not isinstance(style, (tuple, list)) or len(style) != 2:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise self._wrong(f"has the style {style!r}", 'a pair of colour and line style: ("blue", "-")')
 
     def arguments(self, x: Any, line: Any) -> dict[str, Any]:
         """What the function is called with for a point of a line."""
         values = _each(x, len(self.x_names))
         return {**dict(zip(self.x_names, values, strict=True)), self.line_arg: line, **self.args}
+
+    @property
+    def file_name(self) -> str:
+        """The name of its files, without an ending: `plot_name`, with a hyphen for what files have in no name."""
+        name = _NOT_IN_FILES.sub("-", self.plot_name).strip("-. ")
+        if not name:
+            raise self._wrong("has no name for its files", 'plot_name="vector-add"')
+        return name
+
+    def _wrong(self, what: str, hint: str | None = None) -> LaunchError:
+        return LaunchError(f"the benchmark '{self.plot_name}' {what}", hint=hint)
 
 
 @attrs.frozen
@@ -80,6 +117,19 @@ class Table:
         table = ("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
         return f"{bench.plot_name}:\n" + "\n".join(table)
 
+    def records(self) -> list[dict[str, Any]]:
+        """A dict for each row: the arguments by name, and the median of each line. It is what `pandas.DataFrame`
+        takes."""
+        bench = self.benchmark
+        names, lines = bench.x_names, bench.line_names
+        return [
+            {
+                **dict(zip(names, _each(x, len(names)), strict=True)),
+                **{line: middle for line, (middle, _, _) in zip(lines, values, strict=True)},
+            }
+            for x, values in self.rows
+        ]
+
     def write_csv(self, path: Path) -> None:
         """All numbers, as comma-separated values."""
         bench = self.benchmark
@@ -91,34 +141,43 @@ class Table:
                 writer.writerow([*self._x(x), *(number for triple in values for number in triple)])
 
     def plot(self, path: Path | None, show: bool) -> str | None:
-        """Draw the lines into a file, or on the screen. The reason where that cannot be done, as matplotlib is not
-        there."""
+        """Draw the lines into a file, or on the screen. The reason where that cannot be done: matplotlib is not there,
+        or refuses a style."""
         try:
             plt: Any = importlib.import_module("matplotlib.pyplot")
         except ImportError:
             return f"no plot of '{self.benchmark.plot_name}': matplotlib is not installed (pip install matplotlib)"
-        bench = self.benchmark
         figure, axes = plt.subplots()
+        try:
+            self._draw(axes)
+            if path is not None:
+                figure.savefig(path)
+            if show:
+                plt.show()
+        except (ValueError, OSError) as error:  # The numbers are measured by now, and are not to be lost.
+            return f"no plot of '{self.benchmark.plot_name}': matplotlib says: {str(error).partition(chr(10))[0]}"
+        finally:
+            plt.close(figure)
+        return None
+
+    def _draw(self, axes: Any) -> None:
+        bench = self.benchmark
         positions = [_each(x, 1)[0] for x, _ in self.rows]
         for number, name in enumerate(bench.line_names):
             triples = [values[number] for _, values in self.rows]
-            style = {} if bench.styles is None else dict(zip(("color", "linestyle"), bench.styles[number], strict=True))
-            (line,) = axes.plot(positions, [middle for middle, _, _ in triples], label=name, **style)
+            style: dict[str, Any] = {}
+            if bench.styles:
+                style = dict(zip(("color", "linestyle"), bench.styles[number % len(bench.styles)], strict=True))
+            (line,) = axes.plot(positions, [middle for middle, _, _ in triples], label=_as_written(name), **style)
             lows, highs = [low for _, low, _ in triples], [high for _, _, high in triples]
             if lows != highs:
                 axes.fill_between(positions, lows, highs, alpha=0.15, color=line.get_color())
-        axes.set_xlabel(bench.xlabel or ", ".join(bench.x_names))
-        axes.set_ylabel(bench.ylabel)
-        axes.set_title(bench.plot_name)
+        axes.set_xlabel(_as_written(bench.xlabel or ", ".join(bench.x_names)))
+        axes.set_ylabel(_as_written(bench.ylabel))
+        axes.set_title(_as_written(bench.plot_name))
         axes.set_xscale("log" if bench.x_log else "linear")
         axes.set_yscale("log" if bench.y_log else "linear")
         axes.legend()
-        if path is not None:
-            figure.savefig(path)
-        if show:
-            plt.show()
-        plt.close(figure)
-        return None
 
     def _x(self, x: Any) -> list[str]:
         return [str(value) for value in _each(x, len(self.benchmark.x_names))]
@@ -140,29 +199,65 @@ class Report:
         """Measure everything; a table for each benchmark.
 
         With `save_path`, a folder, each is written there as CSV and plotted. Where there is no matplotlib, that is
-        said.
+        said. Raises `LaunchError`, before anything is measured, where the function does not take the arguments or the
+        files cannot be written; and for results that are neither a number nor three.
         """
-        folder = None if save_path is None else Path(save_path)
+        for benchmark in self.benchmarks:
+            self._demand_parameters(benchmark)
+        folder = Path(save_path) if save_path else None  # "" is Triton's word for none
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            self._demand_files(folder)
         tables: list[Table] = []
         for benchmark in self.benchmarks:
             rows = tuple(
-                (x, tuple(_triple(self.function(**benchmark.arguments(x, line))) for line in benchmark.line_vals))
-                for x in benchmark.x_vals
+                (x, tuple(self._point(benchmark, x, line) for line in benchmark.line_vals)) for x in benchmark.x_vals
             )
             table = Table(benchmark, rows)
             tables.append(table)
             if print_data:
                 print(table)
             if folder is not None:
-                table.write_csv(folder / f"{benchmark.plot_name}.csv")
+                table.write_csv(folder / f"{benchmark.file_name}.csv")
             if folder is not None or show_plots:
-                picture = None if folder is None else folder / f"{benchmark.plot_name}.png"
+                picture = None if folder is None else folder / f"{benchmark.file_name}.png"
                 excuse = table.plot(picture, show_plots)
                 if excuse is not None:
                     print(excuse)
         return tables
+
+    def _point(self, benchmark: Benchmark, x: Any, line: Any) -> tuple[float, float, float]:
+        given = benchmark.arguments(x, line)
+        return _triple(self.function(**given), benchmark.plot_name, given)
+
+    def _demand_parameters(self, benchmark: Benchmark) -> None:
+        try:
+            signature = inspect.signature(self.function)
+        except (TypeError, ValueError):
+            return  # of something that Python knows no parameters of
+        try:
+            signature.bind(**benchmark.arguments(benchmark.x_vals[0], benchmark.line_vals[0]))
+        except TypeError as error:
+            name = getattr(self.function, "__name__", "function")
+            raise LaunchError(
+                f"the benchmark '{benchmark.plot_name}' does not fit {name}{signature}: {error}",
+                hint="x_names, line_arg and args name its parameters",
+            ) from None
+
+    def _demand_files(self, folder: Path) -> None:
+        names = [benchmark.file_name for benchmark in self.benchmarks]
+        for name in names:
+            if names.count(name) > 1:
+                raise LaunchError(f"two benchmarks would be written to '{name}.csv'", hint="give them other plot_names")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in names:
+                path = folder / f"{name}.csv"
+                new = not path.exists()
+                path.open("a").close()
+                if new:
+                    path.unlink()
+        except OSError as error:
+            raise LaunchError(f"save_path='{folder}' cannot be written to: {error}") from None
 
 
 def perf_report(benchmarks: Benchmark | Sequence[Benchmark]) -> Callable[[Callable[..., Any]], Report]:
@@ -171,13 +266,31 @@ def perf_report(benchmarks: Benchmark | Sequence[Benchmark]) -> Callable[[Callab
     return lambda function: Report(function, listed)
 
 
-def _triple(result: Any) -> tuple[float, float, float]:
-    if isinstance(result, (tuple, list)):
-        middle, low, high = map(float, result)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return middle, low, high
-    return float(result), float(result), float(result)
+def _triple(result: Any, plot_name: str, given: Mapping[str, Any]) -> tuple[float, float, float]:
+    """A result as median, low and high. Raises `LaunchError` for what is neither a number nor three."""
+    try:
+        if isinstance(result, (tuple, list)):
+            middle, low, high = map(float, cast("Sequence[Any]", result))
+            return middle, low, high
+        return float(result), float(result), float(result)
+    except (TypeError, ValueError):
+        where = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        raise LaunchError(
+            f"the benchmark '{plot_name}' takes a number, or three (median, low, high); for {where} it got {result!r}",
+            hint='return float("nan") for what cannot be measured' if result is None else None,
+        ) from None
+
+
+def _as_written(text: str) -> str:
+    """A text that matplotlib shows as it is, and does not read for a formula."""
+    return text.replace("$", r"\$")
+
+
+def _spread(x: Any) -> bool:
+    """Whether the value of a point has one for each of the arguments."""
+    return isinstance(x, (tuple, list))
 
 
 def _each(x: Any, count: int) -> tuple[Any, ...]:
     """The values of a point: its own, or the same for each name."""
-    return cast("tuple[Any, ...]", x) if isinstance(x, tuple) else (x,) * count
+    return tuple(x) if _spread(x) else (x,) * count

@@ -5,6 +5,7 @@ import importlib
 import sys
 import types
 
+import numpy as np
 import pytest
 
 import ziggurat as zg
@@ -85,22 +86,160 @@ def test_a_plot(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", pyplot)
     perf_report(sizes(x_log=True, styles=[("red", "-"), ("blue", "--")]))(figure).run(save_path=tmp_path)
     drawn = [call for call in axes.calls if call[0] == "plot"]
+    assert [call[2]["color"] for call in drawn] == ["red", "blue"]
     assert drawn[0] == ("plot", ([1024, 2048], [10240.0, 20480.0]), {"label": "Ours", "color": "red", "linestyle": "-"})
     assert [call[0] for call in axes.calls].count("fill_between") == 1  # of the line that has a low and a high
     assert ("set_xscale", ("log",), {}) in axes.calls
     assert figure_.calls == [("savefig", (tmp_path / "add.png",), {})]
 
 
+def matplotlib_itself():
+    pytest.importorskip("matplotlib").use("Agg")
+    return importlib.import_module("matplotlib.pyplot")
+
+
 def test_a_picture_by_matplotlib_itself(tmp_path):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    importlib.import_module("matplotlib.pyplot")
+    matplotlib_itself()
     perf_report(sizes())(figure).run(save_path=tmp_path)
     assert (tmp_path / "add.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_text_is_no_formula(tmp_path, monkeypatch):
+    plt = matplotlib_itself()
+    texts = {}
+
+    def closed(figure):
+        (axes,) = figure.axes
+        named = {"title": axes.title, "x": axes.xaxis.label, "y": axes.yaxis.label, "line": axes.legend_.get_texts()[0]}
+        # What it will draw: the text, and whether it is read as a formula.
+        texts.update({name: text._preprocess_math(text.get_text()) for name, text in named.items()})
+
+    monkeypatch.setattr(plt, "close", closed)
+    bad = sizes(plot_name="$x^$", xlabel="$$", ylabel="$\\frac$", line_names=["a$b$", "c"])
+    perf_report(bad)(figure).run(save_path=tmp_path)
+    assert (tmp_path / "$x^$.png").exists()
+    assert texts == {"title": ("$x^$", False), "x": ("$$", False), "y": ("$\\frac$", False), "line": ("a$b$", False)}
+
+
+def test_styles_begin_again_and_bad_ones_leave_the_numbers(tmp_path, capsys):
+    matplotlib_itself()
+    three = {"line_vals": [1, 2, 3], "line_names": ["a", "b", "c"]}
+    one = lambda n, provider, scale: 1.0  # noqa: E731
+    perf_report(sizes(**three, styles=[("red", "-"), ("blue", "--")]))(one).run(save_path=tmp_path)
+    assert (tmp_path / "add.png").exists() and capsys.readouterr().out == ""
+    (table,) = perf_report(sizes(**three, styles=[("red", "zz")], plot_name="bad"))(one).run(save_path=tmp_path)
+    assert "no plot of 'bad': matplotlib says: 'zz'" in capsys.readouterr().out
+    assert (tmp_path / "bad.csv").exists() and not (tmp_path / "bad.png").exists() and len(table.rows) == 2
 
 
 def test_what_does_not_fit():
     with pytest.raises(zg.LaunchError, match="2 line_vals and 1 line_names"):
         sizes(line_names=["Ours"])
-    with pytest.raises(zg.LaunchError, match=r"\(1, 2\) is to be values of"):
-        sizes(x_vals=[(1, 2)])
+    for point in ((1, 2), [1, 2], ()):
+        with pytest.raises(zg.LaunchError, match="among x_vals, which is to be a value for each of 'n'"):
+            sizes(x_vals=[point])
+    for empty in ({"x_names": []}, {"x_vals": iter(())}, {"line_vals": [], "line_names": []}):
+        with pytest.raises(zg.LaunchError, match=f"the benchmark 'add' has no {next(iter(empty))}"):
+            sizes(**empty)
+    for clash in ({"args": {"n": 3}}, {"line_arg": "n"}, {"args": {"provider": "ours"}}):
+        with pytest.raises(zg.LaunchError, match=r"the benchmark 'add' gives '(n|provider)' twice"):
+            sizes(**clash)
+    for style in ("red", ("red",), 3):
+        with pytest.raises(zg.LaunchError, match="has the style") as caught:
+            sizes(styles=[style])
+        assert caught.value.hint == 'a pair of colour and line style: ("blue", "-")'
+
+
+def test_arguments_stand_in_triton_s_order():
+    bench = Benchmark(["n"], [1], "provider", ["a"], ["A"], "p", {"k": 2}, "x", "y", True, False, [("red", "-")])
+    assert bench == Benchmark(
+        x_names=["n"], x_vals=[1], line_arg="provider", line_vals=["a"], line_names=["A"], plot_name="p",
+        args={"k": 2}, xlabel="x", ylabel="y", x_log=True, y_log=False, styles=[("red", "-")],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("made", [list, tuple, np.array, iter, lambda sizes: (size for size in sizes)])
+def test_sizes_come_from_anything_that_has_some(made):
+    report = perf_report(sizes(x_vals=made([1, 2, 4])))(figure)
+    for _ in range(2):  # A generator gives its values once, and the report has kept them.
+        (table,) = report.run()
+        xs = [x for x, _ in table.rows]
+        assert xs == [1, 2, 4] and all(type(x) is int for x in xs)
+
+
+def test_a_string_is_one_name():
+    assert sizes(x_names="size").x_names == ("size",)
+
+
+def test_lists_are_spread_over_the_names_as_tuples_are():
+    seen = []
+    points = [[1, 2], (3, 4), 5]
+    report = perf_report(sizes(x_names=["m", "n"], x_vals=points, line_vals=[0], line_names=["z"], args={}))
+    (table,) = report(lambda m, n, provider: seen.append((m, n)) or m * n).run()
+    assert seen == [(1, 2), (3, 4), (5, 5)]
+    assert str(table).splitlines()[2].split() == ["1", "2", "2"]
+
+
+def test_records_are_rows_by_name():
+    (table,) = perf_report(sizes())(figure).run()
+    assert table.records() == [
+        {"n": 1024, "Ours": 10240.0, "Theirs": 10240 / 3},
+        {"n": 2048, "Ours": 20480.0, "Theirs": 20480 / 3},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("a/b", "a-b"), ("//x//y", "x-y"), ("../up", "up"), ("v1.0", "v1.0"), ('c:\\d "e"', "c-d -e"), ("$x^$", "$x^$")],
+)
+def test_any_name_names_files_in_the_folder(tmp_path, monkeypatch, name, file):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    (table,) = perf_report(sizes(plot_name=name))(figure).run(save_path=tmp_path / "out")
+    assert [path.name for path in tmp_path.rglob("*.*")] == [f"{file}.csv"]
+    assert str(table).startswith(f"{name}:\n")
+
+
+def not_to_be_called(n, provider, scale):
+    raise AssertionError("measured, though it cannot be written")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "///"])
+def test_a_name_without_anything_for_files_is_refused_before_measuring(tmp_path, name):
+    with pytest.raises(zg.LaunchError, match="has no name for its files"):
+        perf_report(sizes(plot_name=name))(not_to_be_called).run(save_path=tmp_path)
+    assert len(perf_report(sizes(plot_name=name))(figure).run(save_path="")) == 1  # without files it is as good
+
+
+def test_what_cannot_be_written_is_refused_before_measuring(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(zg.LaunchError, match="cannot be written to"):
+            perf_report(sizes())(not_to_be_called).run(save_path=folder)
+    with pytest.raises(zg.LaunchError, match="cannot be written to"):
+        perf_report(sizes(plot_name="x" * 300))(not_to_be_called).run(save_path=tmp_path)
+    with pytest.raises(zg.LaunchError, match=r"two benchmarks would be written to 'a-b\.csv'"):
+        perf_report([sizes(plot_name="a/b"), sizes(plot_name="a-b")])(not_to_be_called).run(save_path=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_function_without_the_parameters_is_refused_before_measuring():
+    with pytest.raises(zg.LaunchError, match=r"does not fit alone\(n\): got an unexpected keyword argument") as caught:
+
+        def alone(n):
+            raise AssertionError("called")
+
+        perf_report(sizes())(alone).run()
+    assert caught.value.hint == "x_names, line_arg and args name its parameters"
+
+
+@pytest.mark.parametrize("result", [None, (1, 2), (1, 2, 3, 4), [], "fast", (1, None, 3), object()])
+def test_results_that_are_no_figures_say_where(result):
+    with pytest.raises(zg.LaunchError, match="takes a number, or three") as caught:
+        perf_report(sizes())(lambda n, provider, scale: result).run()
+    assert f"for n=1024, provider='ours', scale=10 it got {result!r}" in str(caught.value)
+    assert (caught.value.hint is not None) == (result is None)
+
+
+def test_numbers_of_numpy_are_figures():
+    (table,) = perf_report(sizes())(lambda n, provider, scale: [np.float32(1), np.int64(0), 2]).run()
+    assert table.rows[0][1][0] == (1.0, 0.0, 2.0)
