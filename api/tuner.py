@@ -161,7 +161,7 @@ class Tuner:
         from ziggurat.backend.cuda.testing import do_bench
 
         tuning = self.kernel.tuning
-        return do_bench(run, warmup=tuning.warmup, repeat=tuning.rep, graph=tuning.use_cuda_graph)
+        return do_bench(run, warmup=tuning.warmup, rep=tuning.rep, graph=tuning.use_cuda_graph)
 
     def _leave_out(self, config: Config, error: ZigguratError) -> None:
         self.left_out[str(config)] = error

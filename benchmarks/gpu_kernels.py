@@ -55,7 +55,7 @@ def best(
         try:
             run(setting)
             error = good()
-            time = do_bench(lambda setting=setting: run(setting), warmup=10, repeat=60)
+            time = do_bench(lambda setting=setting: run(setting), warmup=10, rep=60)
         except Exception as problem:  # Too much shared memory, say: other settings may do.
             found.setdefault("failed", {})[name] = f"{type(problem).__name__}: {str(problem).splitlines()[0][:200]}"
             continue
@@ -95,7 +95,7 @@ def compare(
             row[who] = best(mine, lambda setting, kernels=kernels: launch(kernels, setting), good)
             if "ms" in row[who]:
                 row[who]["speed"] = round(amount / (row[who]["ms"] * 1e-3), 1)
-    row["torch"] = {"speed": round(amount / (do_bench(library, warmup=10, repeat=60) * 1e-3), 1)}
+    row["torch"] = {"speed": round(amount / (do_bench(library, warmup=10, rep=60) * 1e-3), 1)}
     if "ms" not in row["ours"]:
         row["ratio"] = 0.0
     elif "ms" in row.get("Triton", {}):

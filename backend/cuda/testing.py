@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Final
 
 from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_context, current_device, own_stream, using_stream
 from ziggurat.backend.cuda.memory import empty
@@ -14,45 +15,95 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import u8
 
 _ESTIMATES = 5
+# What is made of the times of all calls, in the order in which they were made.
+_MODES: Final[dict[str, Callable[[Sequence[float]], Any]]] = {
+    "mean": statistics.fmean,
+    "min": min,
+    "max": max,
+    "median": statistics.median,
+    "all": list,
+}
+# The addresses that stand for the default stream, on which nothing can be captured.
+_DEFAULT_STREAMS: Final = (0, 1)
 
 
 def do_bench(
     run: Callable[[], Any],
-    *,
     warmup: float = 25.0,
-    repeat: float = 100.0,
+    rep: float = 100.0,
+    *,
     flush: bool = True,
     graph: bool = False,
     quantiles: Sequence[float] | None = None,
+    return_mode: str = "median",
+    stream: Any = None,
 ) -> Any:
-    """The time that `run()` takes on the GPU, in milliseconds: the median, or the `quantiles` asked for (0.5 is the
-    median).
+    """The time that `run()` takes on the GPU, in milliseconds: the median, or what `return_mode` says: "mean", "min",
+    "max", "median", or "all" for a list of every call's. With `quantiles`, the list of these (0.5 is the median).
 
-    `run` is called for about `warmup` milliseconds, and then timed for about `repeat`, at least five times. With
+    `run` is called for about `warmup` milliseconds, and then timed for about `rep`, at least five times. With
     `flush`, memory of twice the L2 cache is written before each call, so that nothing is found there. With `graph`,
     calls are captured into a CUDA graph, which takes the host's time out of short ones; what is timed then is the
     graph's run over its calls, and `flush` is not done within it.
+
+    What is timed is `stream`: the one that `run` names in its launches. Where it names none, launches go to torch's
+    current stream, or CuPy's, or the default one, and so it is here; a graph gets a stream of its own.
+
+    Raises `LaunchError` for arguments that make no sense.
     """
+    _demand(run, warmup, rep, quantiles, return_mode)
     current_context()
-    with _on_stream(_stream_of_library() if not graph else _new_stream()) as stream:
-        times = _graph_times(run, stream, warmup, repeat) if graph else _times(run, stream, warmup, repeat, flush)
-    times.sort()
+    named = None if stream is None else address_of(stream)
+    if graph and named in _DEFAULT_STREAMS:
+        raise LaunchError(
+            "a CUDA graph cannot be captured on the default stream", hint="leave stream out: one is made for it"
+        )
+    if graph and named is None:
+        # What fills the arrays may be under way, and streams do not wait for each other.
+        check(cuda().cuStreamSynchronize(STREAMS[_stream_of_library()]), "waiting for the work before")
+        named = _new_stream()
+    with on_stream(_stream_of_library() if named is None else named) as address:
+        times = _graph_times(run, address, warmup, rep) if graph else _times(run, address, warmup, rep, flush)
     if quantiles is None:
-        return statistics.median(times)
+        return _MODES[return_mode](times)
+    times.sort()
     return [_quantile(times, share) for share in quantiles]
+
+
+def _demand(run: Any, warmup: Any, rep: Any, quantiles: Sequence[float] | None, return_mode: str) -> None:
+    """Raise `LaunchError` before anything is timed that could not be reported."""
+    if not callable(run):
+        raise LaunchError(
+            f"do_bench times a function without arguments, got {run!r}", hint="do_bench(lambda: kernel[grid](…))"
+        )
+    for name, given in (("warmup", warmup), ("rep", rep)):
+        if not isinstance(given, (int, float)) or not 0 <= given < math.inf:
+            raise LaunchError(f"do_bench: {name} is a number of milliseconds, got {given!r}")
+    for share in quantiles or ():
+        if not 0 <= share <= 1:
+            raise LaunchError(f"a quantile is from 0 to 1, not {share}")
+    if return_mode not in _MODES:
+        raise LaunchError(f"do_bench: return_mode is one of {', '.join(_MODES)}; got {return_mode!r}")
+
+
+def address_of(stream: Any) -> int:
+    """The address of a stream as a launch takes it: an address, or a stream of torch or CuPy."""
+    from ziggurat.backend.cuda.launch import stream_object
+
+    found = stream_object(stream)
+    # The objects are kept by address, and just now this one was found or made.
+    return next(address for address, known in STREAMS.items() if known is found)
 
 
 def _quantile(times: Sequence[float], share: float) -> float:
     """Of sorted times; between two of them in proportion."""
-    if not 0 <= share <= 1:
-        raise LaunchError(f"a quantile is from 0 to 1, not {share}")
     place = share * (len(times) - 1)
     low = int(place)
     high = min(low + 1, len(times) - 1)
     return times[low] + (times[high] - times[low]) * (place - low)
 
 
-def _times(run: Callable[[], Any], stream: int, warmup: float, repeat: float, flush: bool) -> list[float]:
+def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush: bool) -> list[float]:
     driver = cuda()
     on = STREAMS[stream]
     scratch = empty(max(2 * current_device().l2_bytes, 1 << 20), u8) if flush else None
@@ -71,7 +122,7 @@ def _times(run: Callable[[], Any], stream: int, warmup: float, repeat: float, fl
         each = max(timer.stop() / _ESTIMATES, 1e-3)
     for _ in range(max(1, int(warmup / each))):
         run()
-    rounds = max(_ESTIMATES, int(repeat / each))
+    rounds = max(_ESTIMATES, int(rep / each))
     with ExitStack() as stack:
         timers = [stack.enter_context(_timer(on)) for _ in range(rounds)]
         for timer in timers:
@@ -83,7 +134,7 @@ def _times(run: Callable[[], Any], stream: int, warmup: float, repeat: float, fl
         return [timer.elapsed() for timer in timers]
 
 
-def _graph_times(run: Callable[[], Any], stream: int, warmup: float, repeat: float) -> list[float]:
+def _graph_times(run: Callable[[], Any], stream: int, warmup: float, rep: float) -> list[float]:
     driver = cuda()
     on = STREAMS[stream]
     run()  # What is compiled and loaded at the first call cannot be captured.
@@ -93,7 +144,7 @@ def _graph_times(run: Callable[[], Any], stream: int, warmup: float, repeat: flo
         for _ in range(_ESTIMATES):
             run()
         each = max(timer.stop() / _ESTIMATES, 1e-3)
-    calls = max(1, min(1000, int(repeat / 10 / each)))
+    calls = max(1, min(1000, int(rep / 10 / each)))
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
     check(driver.cuStreamBeginCapture(on, mode), "capturing a graph")
     try:
@@ -151,11 +202,12 @@ def _timer(stream: Any) -> Generator[_Timer, None, None]:
 
 
 def _stream_of_library() -> int:
-    """The stream that torch works on at present, where torch is loaded and has been used; otherwise our own."""
+    """The current stream of torch or CuPy, where one is loaded and in use; otherwise our own."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return int(torch.cuda.current_stream().cuda_stream)
-    return own_stream()
+    cupy: Any = sys.modules.get("cupy")
+    return own_stream() or (0 if cupy is None else int(cupy.cuda.get_current_stream().ptr))
 
 
 def _new_stream() -> int:
@@ -164,15 +216,17 @@ def _new_stream() -> int:
 
 
 @contextmanager
-def _on_stream(stream: int) -> Generator[int, None, None]:
-    """Make a stream the current one of all libraries that are loaded. A new stream is not taken away again: it is
-    small."""
+def on_stream(stream: int) -> Generator[int, None, None]:
+    """Make a stream of the current device the current one of all libraries that are loaded. A new stream is not taken
+    away again: it is small."""
     with ExitStack() as stack:
         stack.enter_context(using_stream(stream))
         torch: Any = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_initialized() and stream != torch.cuda.current_stream().cuda_stream:
-            stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream)))
+        if torch is not None and torch.cuda.is_initialized():
+            device = current_device().number
+            if stream != torch.cuda.current_stream(device).cuda_stream:
+                stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device)))
         cupy: Any = sys.modules.get("cupy")
-        if cupy is not None and stream != 0:
-            stack.enter_context(cupy.cuda.ExternalStream(stream))
+        if cupy is not None and stream != cupy.cuda.get_current_stream().ptr:
+            stack.enter_context(cupy.cuda.ExternalStream(stream) if stream else cupy.cuda.Stream.null)
         yield stream

@@ -171,7 +171,7 @@ def test_do_bench_measures_where_nothing_else_does(gpu, monkeypatch):
     monkeypatch.setattr("ziggurat.backend.cuda.testing.do_bench", do_bench)
     kernel = tuned(gpu, measure=None, warmup=1.0, rep=2.0, use_cuda_graph=True)
     record, config = tuner(kernel).choice(CONFIGS)
-    assert asked == [{"warmup": 1.0, "repeat": 2.0, "graph": True}] * 3
+    assert asked == [{"warmup": 1.0, "rep": 2.0, "graph": True}] * 3
     assert config is CONFIGS[0] and list(record.times.values()) == [1.0, 2.0, 3.0]
 
 

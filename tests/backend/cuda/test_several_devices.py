@@ -136,4 +136,4 @@ def test_tuning_and_timing_happen_where_the_arrays_are(tmp_path, monkeypatch):
     assert len(tuned.last.times) == 2 and min(tuned.last.times.values()) > 0
     launch = functools.partial(tuned[(4096,)], dx, out, 1 << 20)
     with on_device(1):
-        assert zg.testing.do_bench(launch, warmup=1, repeat=5) > 0
+        assert zg.testing.do_bench(launch, warmup=1, rep=5) > 0

@@ -1,5 +1,10 @@
 """`do_bench`: what it calls, wipes and makes of times, on a driver that tells times that are made up."""
 
+import sys
+import types
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import pytest
 
 from ziggurat.backend.cuda import testing
@@ -11,8 +16,6 @@ def test_quantiles():
     times = [1.0, 2.0, 3.0, 10.0]
     assert [testing._quantile(times, share) for share in (0.0, 0.5, 1.0)] == [1.0, 2.5, 10.0]
     assert testing._quantile([4.0], 0.3) == 4.0
-    with pytest.raises(LaunchError, match="from 0 to 1"):
-        testing._quantile(times, 20)
 
 
 def test_median_and_rounds(fake, monkeypatch: pytest.MonkeyPatch):
@@ -25,7 +28,7 @@ def test_median_and_rounds(fake, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fake, "cuEventCreate", lambda flags: (ok, object()), raising=False)
     monkeypatch.setattr(fake, "cuEventElapsedTime", lambda start, end: (ok, next(elapsed)), raising=False)
     monkeypatch.setattr(fake, "cuMemsetD8Async", lambda *a: wipes.append(a[2]) or (ok,), raising=False)
-    assert testing.do_bench(lambda: calls.append(1), warmup=20, repeat=90) == 5.0
+    assert testing.do_bench(lambda: calls.append(1), warmup=20, rep=90) == 5.0
     # One to compile, 5 to estimate, 2 to warm up, 9 that are timed.
     assert len(calls) == 1 + 5 + 2 + 9 and wipes == [2 << 20] * (5 + 9)
     assert fake.freed != []
@@ -67,7 +70,7 @@ def asked(fake, name):
 
 def test_without_flush_nothing_is_wiped_and_five_rounds_are_the_least(timed):
     calls = []
-    assert testing.do_bench(lambda: calls.append(1), warmup=0, repeat=0, flush=False) == 2.0
+    assert testing.do_bench(lambda: calls.append(1), warmup=0, rep=0, flush=False) == 2.0
     assert len(calls) == 1 + 5 + 1 + 5 and timed.done == []
     assert len(asked(timed, "cuEventCreate")) == len(asked(timed, "cuEventDestroy")) == 2 * (1 + 5)
 
@@ -81,7 +84,7 @@ def test_quantiles_are_given_in_the_order_asked_for(timed, monkeypatch: pytest.M
 def test_a_graph_is_captured_once_and_its_time_shared_among_its_calls(timed):
     calls = []
     # 5 calls took 2 ms: 25 of them are a tenth of 100 ms.
-    assert testing.do_bench(lambda: calls.append(own_stream()), warmup=25, repeat=100, graph=True) == 2.0 / 25
+    assert testing.do_bench(lambda: calls.append(own_stream()), warmup=25, rep=100, graph=True) == 2.0 / 25
     assert calls == [77] * (1 + 5 + 25)  # on a stream of its own, which kernels find
     assert own_stream() == 0
     ((stream, mode),) = asked(timed, "cuStreamBeginCapture")
@@ -102,3 +105,114 @@ def test_a_capture_is_ended_where_a_call_fails(timed):
         testing.do_bench(run, graph=True)
     assert asked(timed, "cuStreamEndCapture") == [(("stream", 77),)] and asked(timed, "cuGraphLaunch") == []
     assert own_stream() == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("mean", 4.0), ("min", 1.0), ("max", 8.0), ("median", 3.0), ("all", [3.0, 1.0, 8.0])],
+)
+def test_what_is_made_of_the_times(timed, monkeypatch: pytest.MonkeyPatch, mode, expected):
+    monkeypatch.setattr(testing, "_times", lambda *_: [3.0, 1.0, 8.0])
+    assert testing.do_bench(lambda: None, return_mode=mode) == expected
+    assert testing.do_bench(lambda: None, return_mode=mode, quantiles=(0.5,)) == [3.0]  # which then say it all
+
+
+def test_milliseconds_stand_where_triton_has_them(timed, monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    monkeypatch.setattr(testing, "_times", lambda run, stream, *rest: seen.append(rest) or [1.0])
+    testing.do_bench(lambda: None, 3, 40)
+    testing.do_bench(lambda: None)
+    assert seen == [(3, 40, True), (25.0, 100.0, True)]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"run": 3}, "times a function without arguments, got 3"),
+        ({"warmup": -1}, "warmup is a number of milliseconds, got -1"),
+        ({"rep": float("nan")}, "rep is a number of milliseconds, got nan"),
+        ({"rep": "10"}, "rep is a number of milliseconds, got '10'"),
+        ({"return_mode": "best"}, "return_mode is one of mean, min, max, median, all; got 'best'"),
+        ({"quantiles": (0.5, 50)}, "a quantile is from 0 to 1, not 50"),
+        ({"graph": True, "stream": 0}, "cannot be captured on the default stream"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_it_is(timed, given, message):
+    calls = []
+    with pytest.raises(LaunchError, match=message):
+        testing.do_bench(**{"run": lambda: calls.append(1), **given})
+    assert calls == [] and timed.events == []
+
+
+def streams_of(fake):
+    """The streams on which events were recorded, and on which something was captured."""
+    captured = [given[0] for given in asked(fake, "cuStreamBeginCapture")]
+    return {given[1] for given in asked(fake, "cuEventRecord")}, captured
+
+
+@pytest.mark.parametrize("stream", [55, SimpleNamespace(cuda_stream=55), SimpleNamespace(ptr=55)])
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_named_stream_is_the_one_that_is_timed(timed, stream, graph):
+    calls = []
+    testing.do_bench(lambda: calls.append(own_stream()), 1, 1, stream=stream, graph=graph)
+    assert set(calls) == {55} and own_stream() == 0
+    assert streams_of(timed) == ({("stream", 55)}, [("stream", 55)] if graph else [])
+
+
+class Library(types.ModuleType):
+    """A library of arrays by its streams: as torch and as CuPy have them."""
+
+    def __init__(self, current):
+        super().__init__("library")
+        self.current, self.cuda, self.entered = current, self, []
+        self.Stream = SimpleNamespace(null=self.stream(SimpleNamespace(address=0)))
+
+    def is_initialized(self):
+        return True
+
+    def current_stream(self, device=None):
+        return SimpleNamespace(cuda_stream=self.current)
+
+    def get_current_stream(self):
+        return SimpleNamespace(ptr=self.current)
+
+    def ExternalStream(self, address, device=None):  # torch's is given to `stream`, CuPy's is entered itself
+        made = self.stream(SimpleNamespace(address=address))
+        made.address = address
+        return made
+
+    def stream(self, chosen):
+        @contextmanager
+        def entered():
+            before, self.current = self.current, chosen.address
+            self.entered.append(chosen.address)
+            yield
+            self.current = before
+
+        return entered()
+
+
+@pytest.mark.parametrize("name", ["torch", "cupy"])
+@pytest.mark.parametrize("graph", [False, True])
+def test_the_current_stream_of_a_library_is_the_one_that_is_timed(timed, monkeypatch, name, graph):
+    library = Library(33)
+    monkeypatch.setitem(sys.modules, name, library)
+    waited = []
+    ok = timed.cuInit(0)[0]
+    monkeypatch.setattr(timed, "cuStreamSynchronize", lambda stream: waited.append(stream) or (ok,))
+    seen = []
+    testing.do_bench(lambda: seen.append((library.current, own_stream())), 1, 1, graph=graph)
+    address = 77 if graph else 33
+    assert set(seen) == {(address, address)}
+    assert (library.current, own_stream()) == (33, 0)
+    assert streams_of(timed)[0] == {("stream", address)}
+    assert waited[0] == ("stream", 33)  # a graph's stream begins after what is under way
+
+
+def test_a_default_stream_that_is_named_is_the_current_one_of_libraries(timed, monkeypatch):
+    libraries = {name: Library(33) for name in ("torch", "cupy")}
+    for name, library in libraries.items():
+        monkeypatch.setitem(sys.modules, name, library)
+    testing.do_bench(lambda: None, 1, 1, stream=0)
+    assert [library.entered for library in libraries.values()] == [[0], [0]]
+    assert streams_of(timed)[0] == {("stream", 0)}
