@@ -127,8 +127,22 @@ def _machine(target: str) -> Any:
 
 def to_ptx(llvm_text: str, target: str) -> str:
     """The PTX of LLVM text. Raises `InternalError` where LLVM rejects it."""
+    return _machine(target).emit_assembly(_optimized(llvm_text, target))
+
+
+def optimized(llvm_text: str, target: str) -> str:
+    """The text after LLVM's passes, those of its code generation included: what the PTX of `to_ptx` is selected from.
+
+    Where our text says what does not hold, this is another program. Raises `InternalError` where LLVM rejects the text.
+    """
+    module = _optimized(llvm_text, target)
+    _machine(target).emit_assembly(module)  # It changes the module in place, by passes of its own.
+    return str(module)
+
+
+def _optimized(llvm_text: str, target: str) -> Any:
+    """LLVM's module of a text, behind the passes for all targets."""
     llvm = _llvm()
-    machine = _machine(target)
     try:
         module: Any = llvm.parse_assembly(llvm_text)
         module.verify()
@@ -136,9 +150,9 @@ def to_ptx(llvm_text: str, target: str) -> str:
         raise InternalError(f"LLVM rejects the emitted text: {error}", llvm_text) from None
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_unrolling = False
-    builder = llvm.create_pass_builder(machine, options)
+    builder = llvm.create_pass_builder(_machine(target), options)
     builder.getModulePassManager().run(module, builder)
-    return machine.emit_assembly(module)
+    return module
 
 
 def assemble(module: gpu.Module, options: Options | None = None) -> Assembly:

@@ -2,9 +2,12 @@
 
     simulate(to_llvm(model), num_warps=4, shared=model.shared, grid=(2,), arguments=[x, y, 1024])
 
-It reads the LLVM text that our emitters write (not all of LLVM), inline assembly included, and it is strict: all
-threads must come to a barrier or a shuffle together, accesses must be aligned and inside the arrays, shared memory
-begins as noise, and an access that conflicts with one of another thread since the last barrier is a `SimulationError`.
+The text is what our emitters write, or what LLVM's passes have made of that (`assemble.optimized`), inline assembly
+included; `simulate_text` reads it. The simulation is strict: all threads must come to a barrier or a shuffle together,
+accesses must be as aligned as the text says and inside the arrays, shared memory begins as noise, and an access that
+conflicts with one of another thread since the last barrier is a `SimulationError`. Where our text says what does not
+hold, LLVM's passes make another program of it, and that is seen in the same way.
+
 It is slow, and it is a judge: what it gives is compared with what the reference gives.
 
 Where warps part ways (`simulate_roles`), all threads are those of a role, a barrier orders what its threads have done
@@ -15,24 +18,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ziggurat.backend.ptx.simulate_shared import Array, Shared, SimulationError
+from ziggurat.backend.ptx.simulate_text import (
+    Function,
+    called,
+    dtype_of,
+    elements_of,
+    function_of,
+    incoming,
+    instruction,
+    odd_width,
+    size_of,
+    split,
+    targets,
+    typed,
+)
+from ziggurat.backend.ptx.simulate_values import BINARY, binary, cast_to, chosen, compared, function_named, over, signed
 
-_DTYPES: dict[str, Any] = {
-    "i1": np.bool_, "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64, "ptr": np.int64,
-    "half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64,
-}  # fmt: skip
-_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
-_FLAGS = {"nuw", "nsw", "exact", "disjoint", "inbounds", "fast", "contract", "nnan", "ninf", "nsz", "tail", "nneg"}
 _SHIFT = 40  # The array of an argument is the upper bits of an address.
+# An expression that stands in the place of a constant, as `ptrtoint (ptr addrspace(3) @smem to i32)`.
+_EXPRESSION = re.compile(r"([a-z]+) (?:(?:inbounds|nuw|nsw|nusw|disjoint|exact) )*\((.*)\)", re.DOTALL)
 
 
 # What runs a piece of assembly as a whole, by a word in it: gives what it gives. `simulate_matrix` adds to it.
 UNITS: dict[str, Callable[[Any, str, list[Any]], list[Array]]] = {}
+
+_WORDS = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "zeroinitializer": 0, "@smem": 0}
 
 # What looks at a program when all of its threads have returned.
 ENDS: list[Callable[[Any], None]] = []
@@ -47,99 +62,17 @@ class Blocked(Exception):
         self.line = 0  # Of the block, filled in where the line is known.
 
 
-def _split(text: str) -> list[str]:
-    """The parts between commas that stand in no brackets or quotes."""
-    parts: list[str] = []
-    depth, start, quoted = 0, 0, False
-    for at, character in enumerate(text):
-        if character == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif character in "([{<":
-            depth += 1
-        elif character in ")]}>":
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:at].strip())
-            start = at + 1
-    last = text[start:].strip()
-    return [*parts, last] if last else parts
-
-
-def _typed(text: str) -> tuple[str, str]:
-    """A type and the value after it."""
-    kind, _, value = text.strip().rpartition(" ")
-    return kind.strip(), value
-
-
-def _dtype(kind: str) -> Any:
-    if kind not in _DTYPES and not kind.startswith("ptr"):
-        raise NotImplementedError(f"the type {kind}")
-    return _DTYPES["ptr" if kind.startswith("ptr") else kind]
-
-
-def _vector(kind: str) -> tuple[int, str]:
-    """How many values a type has, and their type."""
-    match = re.fullmatch(r"<(\d+) x (\S+)>", kind)
-    return (int(match[1]), match[2]) if match else (1, kind)
-
-
-def _chosen(condition: Array, then: Any, otherwise: Any) -> Any:
-    """The one value where the condition holds, the other elsewhere; vectors element by element."""
-    if isinstance(then, list):
-        pairs = zip(cast("list[Array]", then), otherwise, strict=True)
-        return [_chosen(condition, part, other) for part, other in pairs]
-    return cast(Array, np.where(condition, then, otherwise))
-
-
-def _signed(array: Array) -> Array:
-    return array.view(_SIGNED[array.dtype.itemsize]) if array.dtype != np.bool_ else -array.astype(np.int8)
-
-
-def _quotient(a: Array, b: Array) -> Array:
-    """Rounded to zero, as the machine divides."""
-    return a // b + ((a % b != 0) & ((a < 0) != (b < 0)))
-
-
-def _larger(a: Array, b: Array) -> Array:
-    """Of a number and a NaN the number, of the zeros the positive one."""
-    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), b, a), np.fmax(a, b))
-
-
-def _smaller(a: Array, b: Array) -> Array:
-    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), a, b), np.fmin(a, b))
-
-
-_BINARY: dict[str, Callable[[Array, Array], Array]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "lshr": np.right_shift,
-    "ashr": lambda a, b: (_signed(a) >> _signed(b)).view(a.dtype), "udiv": np.floor_divide, "urem": np.remainder,
-    "fadd": lambda a, b: a + b, "fsub": lambda a, b: a - b, "fmul": lambda a, b: a * b, "fdiv": lambda a, b: a / b,
-    "sdiv": lambda a, b: _quotient(_signed(a), _signed(b)).view(a.dtype),
-    "srem": lambda a, b: np.fmod(_signed(a), _signed(b)).view(a.dtype),
-}  # fmt: skip
-_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-}  # fmt: skip
-_FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "umax": np.maximum, "umin": np.minimum, "maximum": np.maximum, "minimum": np.minimum, "maxnum": _larger,
-    "minnum": _smaller, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
-}  # fmt: skip
 _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
     "ex2": np.exp2, "lg2": np.log2, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "rcp": np.reciprocal,
     "sqrt": np.sqrt, "rsqrt": lambda a: np.reciprocal(np.sqrt(a)),
 }  # fmt: skip
-_SIGNED_FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {"smax": np.maximum, "smin": np.minimum}
 
 
 class _Program:
     """One program: its threads' values, and the memory."""
 
-    def __init__(
-        self, blocks: dict[str, list[str]], threads: int, shared: int, arrays: list[Array], seed: int = 0
-    ) -> None:
-        self.blocks = blocks
+    def __init__(self, function: Function, threads: int, shared: int, arrays: list[Array], seed: int = 0) -> None:
+        self.blocks = function.blocks
         self.seed = seed
         self.maps: dict[int, Any] = {}  # Tensor maps, by what stands for their address.
         self.threads = threads
@@ -158,34 +91,50 @@ class _Program:
     # Values.
 
     def get(self, kind: str, token: str) -> Any:
-        """An operand: one array, or a list of arrays for a vector."""
+        """An operand: one array, or a list of arrays for a vector or a struct."""
         if token.startswith("%"):
             return self.values[token]
-        count, element = _vector(kind)
-        if token in ("poison", "undef", "zeroinitializer") and count > 1:
-            return [self.get(element, "0")] * count
-        dtype = _dtype(element)
+        elements = elements_of(kind)
+        if elements is not None:
+            if token.startswith("splat ("):
+                return [self.operand(token[len("splat (") : -1])] * len(elements)
+            if token[0] in "<{[":
+                return [self.operand(part) for part in split(token[1:-1])]
+            if token in ("poison", "undef", "zeroinitializer"):
+                return [self.get(element, token) for element in elements]
+        expression = _EXPRESSION.fullmatch(token)
+        if expression is not None:
+            return self._value(expression[1], expression[2])
+        dtype = dtype_of(kind)
         if token.startswith("0xH") or token.startswith("0xR"):
             number: Any = np.array([int(token[3:], 16)], np.uint16).view(dtype)[0]
         elif token.startswith("0x"):
             number = np.array([int(token, 16)], np.uint64).view(np.float64)[0]
-        else:
-            words = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "@smem": 0}
-            number = words[token] if token in words else int(token)
+        elif token in _WORDS:
+            number = _WORDS[token]
+        elif token.startswith("@"):
+            raise NotImplementedError(token)
+        elif np.dtype(dtype).kind in "uib":
+            number = int(token)
             if np.dtype(dtype).kind == "u":
-                number %= 1 << 8 * np.dtype(dtype).itemsize
+                number %= 1 << (odd_width(kind) or 8 * np.dtype(dtype).itemsize)
+        else:
+            number = float(token)
         return np.full(self.threads, number, dtype)
 
     def operand(self, text: str) -> Any:
-        return self.get(*_typed(text))
+        return self.get(*typed(text))
 
     # Memory.
 
-    def load(self, space: str, addresses: Array, dtype: Any, count: int, mask: Array, old: list[Array]) -> list[Array]:
+    def load(
+        self, space: str, addresses: Array, dtype: Any, count: int, mask: Array, old: list[Array], align: int = 0
+    ) -> list[Array]:
+        """What lies there, and what was in the registers where the mask is not. `align` is that of the whole if 0."""
         size = np.dtype(dtype).itemsize
         chosen = np.flatnonzero(mask)
         where = addresses[chosen]
-        self._aligned(where, size * count)
+        self._aligned(where, size * count, align)
         if space == "shared":
             found = self.shared.load(where, self.numbers[chosen], size * count)
         else:
@@ -197,22 +146,22 @@ class _Program:
             array[chosen] = np.ascontiguousarray(found[:, index * size : (index + 1) * size]).view(dtype)[:, 0]
         return result
 
-    def store(self, space: str, addresses: Array, values: list[Array], mask: Array) -> None:
+    def store(self, space: str, addresses: Array, values: list[Array], mask: Array, align: int = 0) -> None:
         chosen = np.flatnonzero(mask)
         if not len(chosen):
             return
         parts = [np.ascontiguousarray(value[chosen]).view(np.uint8).reshape(len(chosen), -1) for value in values]
         given = np.concatenate(parts, axis=1)
         where = addresses[chosen]
-        self._aligned(where, given.shape[1])
+        self._aligned(where, given.shape[1], align)
         if space == "shared":
             self.shared.store(where, self.numbers[chosen], given)
             return
         for number, rows, places in self._global(where, given.shape[1]):
             self.memory[number][places] = given[rows]
 
-    def _aligned(self, addresses: Array, size: int) -> None:
-        if (addresses % size).any():
+    def _aligned(self, addresses: Array, size: int, align: int) -> None:
+        if (addresses % (align or size)).any():
             raise SimulationError(f"an access of {size} bytes is not aligned")
 
     def _global(self, addresses: Array, size: int) -> Any:
@@ -268,29 +217,22 @@ class _Program:
         arriving: dict[str, Any] = {}
         for number, line in enumerate(self.blocks[label][first:], first):
             if " = phi " in line:
-                name, _, rest = line.partition(" = phi ")
-                kind = rest[: rest.index(" [")]
+                name, kind, ways = incoming(line)
                 value: Any = None
                 for source in sources:
-                    token = re.search(rf"\[ (\S+), %{re.escape(source)} \]", rest)
-                    assert token is not None, line
-                    found = self.get(kind, token[1])
-                    value = found if value is None else _chosen(before == names.index(source), found, value)
+                    found = self.get(kind, ways[source])
+                    value = found if value is None else chosen(before == names.index(source), found, value)
                 arriving[name] = value
                 continue
             for name, value in arriving.items():
                 self._set(name, value)
             arriving = {}
-            if line.startswith("br label"):
-                target = line.split("%")[1]
-                return lambda numbers: np.array(numbers[target])
-            if line.startswith("br i1"):
-                condition, *ways = _split(line[3:])
-                taken = self.operand(condition)
-                then, otherwise = (way.split("%")[1] for way in ways)
-                return lambda numbers: np.where(taken, numbers[then], numbers[otherwise])
+            if line.startswith(("br ", "switch ")):
+                return self._following(line)
             if line == "ret void":
                 return lambda numbers: np.array(len(numbers))
+            if line == "unreachable":
+                raise SimulationError("a thread comes to where it cannot")
             try:
                 self._instruction(line)
             except Blocked as blocked:
@@ -298,10 +240,24 @@ class _Program:
                 raise
         raise AssertionError("a block without an end")
 
+    def _following(self, line: str) -> Callable[[dict[str, int]], Array]:
+        """Where each thread goes from a branch, by number."""
+        ways = targets(line)
+        if len(ways) == 1 and line.startswith("br "):
+            return lambda numbers: np.array(numbers[ways[0]])
+        condition, *_ = split(line.partition(" ")[2])
+        if line.startswith("br "):
+            taken = self.operand(condition)
+            return lambda numbers: np.where(taken, numbers[ways[0]], numbers[ways[1]])
+        value = self.operand(condition)
+        cases = [self.operand(case) for case in re.findall(r"(i\d+ \S+), label", line.partition("[")[2])]
+        conditions = [value == case for case in cases]
+        return lambda numbers: np.select(conditions, [numbers[way] for way in ways[1:]], numbers[ways[0]])
+
     def _set(self, name: str, value: Any) -> None:
         """Give a name its value in the active threads."""
         old = self.values.get(name)
-        self.values[name] = value if old is None or self.active.all() else _chosen(self.active, value, old)
+        self.values[name] = value if old is None or self.active.all() else chosen(self.active, value, old)
 
     def together(self, what: str) -> None:
         """Raise unless all threads of the role that is here are here."""
@@ -323,141 +279,124 @@ class _Program:
         self.shared.barrier(self.active)
 
     def _instruction(self, line: str) -> None:
-        name, _, text = line.partition(" = ") if line.startswith("%") else ("", "", line)
-        opcode, _, rest = text.partition(" ")
-        words = rest.split(" ")
-        while words[0] in _FLAGS:
-            words = words[1:]
-        rest = " ".join(words)
-        method = getattr(self, f"_{opcode}", None)
-        if opcode in _BINARY:
-            first, second = _split(rest)
-            kind, a = _typed(first)
-            made = _BINARY[opcode](self.get(kind, a), self.get(kind, second))
-        elif method is not None:
-            made = method(rest)
-        elif " to " in rest:
-            made = self._cast(opcode, rest)
-        else:
-            raise NotImplementedError(line)
+        name, opcode, rest = instruction(line)
+        made = self._value(opcode, rest)
         if name:
             self._set(name, made)
 
-    def _icmp(self, rest: str) -> Array:
+    def _value(self, opcode: str, rest: str) -> Any:
+        """What an instruction gives, or an expression that is written like one."""
+        if opcode in BINARY:
+            made = binary(opcode, *self._two(rest))
+            width = odd_width(rest.partition(" ")[0])
+            return made & made.dtype.type((1 << width) - 1) if width else made
+        method = getattr(self, f"_{opcode}", None)
+        if method is not None:
+            return method(rest)
+        if " to " in rest:
+            source, _, target = rest.rpartition(" to ")
+            return cast_to(opcode, self.operand(source), typed(source)[0], target)
+        raise NotImplementedError(f"{opcode} {rest}")
+
+    def _two(self, rest: str) -> tuple[Any, Any]:
+        """Two operands of one type, which is said once; in an expression, twice."""
+        first, second = split(rest)
+        kind, a = typed(first)
+        return self.get(kind, a), self.get(kind, second.removeprefix(f"{kind} "))
+
+    def _icmp(self, rest: str) -> Any:
         predicate, _, rest = rest.partition(" ")
-        first, second = _split(rest)
-        kind, a = _typed(first)
-        x, y = self.get(kind, a), self.get(kind, second)
-        if predicate[0] == "s":
-            x, y = _signed(x), _signed(y)
-        return _COMPARE[predicate if predicate in ("eq", "ne") else predicate[1:]](x, y)
+        return compared("icmp", predicate, *self._two(rest))
 
-    def _fcmp(self, rest: str) -> Array:
+    def _fcmp(self, rest: str) -> Any:
         predicate, _, rest = rest.partition(" ")
-        first, second = _split(rest)
-        kind, a = _typed(first)
-        x, y = self.get(kind, a), self.get(kind, second)
-        unordered = np.isnan(x) | np.isnan(y)
-        if predicate in ("ord", "uno"):
-            return unordered if predicate == "uno" else ~unordered
-        found = _COMPARE[predicate[1:]](x, y)
-        return found | unordered if predicate[0] == "u" else found & ~unordered
+        return compared("fcmp", predicate, *self._two(rest))
 
-    def _fneg(self, rest: str) -> Array:
-        return -self.operand(rest)
+    def _fneg(self, rest: str) -> Any:
+        return over(np.negative, self.operand(rest))
 
-    def _select(self, rest: str) -> Array:
-        condition, a, b = map(self.operand, _split(rest))
-        return _chosen(condition, a, b)
+    def _freeze(self, rest: str) -> Any:
+        return self.operand(rest)
 
-    def _cast(self, opcode: str, rest: str) -> Any:
-        source, _, target = rest.partition(" to ")
-        value, (count, element) = self.operand(source), _vector(target)
-        dtype = _dtype(element)
-        if opcode == "bitcast":
-            if count > 1:
-                return list(np.ascontiguousarray(value).view(dtype).reshape(len(value), count).T)
-            if source.startswith("<"):  # A vector becomes one number, its first element in the low bits.
-                together: Array = np.stack(value, axis=1)
-                return np.ascontiguousarray(together).view(dtype)[:, 0]
-            return value.view(dtype)
-        if count > 1:
-            return [part.astype(dtype) for part in value]
-        if opcode in ("sext", "sitofp"):
-            return _signed(value).astype(dtype)
-        if opcode == "trunc" and target == "i1":
-            return (value & 1).astype(np.bool_)
-        return value.astype(dtype)
+    def _select(self, rest: str) -> Any:
+        condition, a, b = map(self.operand, split(rest))
+        return chosen(condition, a, b)
 
     def _getelementptr(self, rest: str) -> Array:
-        element, pointer, index = _split(rest)
-        match = re.fullmatch(r"\[(\d+) x i8\]", element)
-        size = int(match[1]) if match else np.dtype(_dtype(element)).itemsize
-        return self.operand(pointer) + _signed(self.operand(index)).astype(np.int64) * size
+        kind, pointer, *indices = split(rest)
+        address = self.operand(pointer)
+        for number, index in enumerate(indices):
+            if number:
+                elements = elements_of(kind)
+                if elements is None or kind.startswith("{"):
+                    raise NotImplementedError(f"getelementptr {rest}")
+                kind = elements[0]
+            address = address + signed(self.operand(index)).astype(np.int64) * size_of(kind)
+        return address
 
     def _space(self, pointer: str) -> str:
         return "shared" if "addrspace(3)" in pointer else "global"
 
     def _load(self, rest: str) -> Any:
-        kind, pointer, _ = _split(rest)
-        count, element = _vector(kind)
-        dtype = _dtype(element)
+        kind, pointer, align = split(rest)
+        elements = elements_of(kind)
+        count, dtype = (len(elements), dtype_of(elements[0])) if elements else (1, dtype_of(kind))
         blank = [np.zeros(self.threads, dtype)] * count
-        found = self.load(self._space(pointer), self.operand(pointer), dtype, count, self.active, blank)
-        return found if count > 1 else found[0]
+        where = self.operand(pointer)
+        found = self.load(self._space(pointer), where, dtype, count, self.active, blank, _alignment(align))
+        return found if elements else found[0]
 
     def _store(self, rest: str) -> None:
-        value, pointer, _ = _split(rest)
-        given: list[Array] = self.operand(value) if value.startswith("<") else [self.operand(value)]
-        self.store(self._space(pointer), self.operand(pointer), given, self.active)
+        value, pointer, align = split(rest)
+        given = self.operand(value)
+        values: list[Array] = given if isinstance(given, list) else [given]
+        self.store(self._space(pointer), self.operand(pointer), values, self.active, _alignment(align))
 
     def _insertelement(self, rest: str) -> Any:
-        vector, value, index = _split(rest)
+        vector, value, index = split(rest)
         made = list(self.operand(vector))
-        made[int(_typed(index)[1])] = self.operand(value)
+        made[_index(typed(index)[1])] = self.operand(value)
         return made
 
     def _extractelement(self, rest: str) -> Any:
-        vector, index = _split(rest)
-        return self.operand(vector)[int(_typed(index)[1])]
+        vector, index = split(rest)
+        return self.operand(vector)[_index(typed(index)[1])]
+
+    def _shufflevector(self, rest: str) -> Any:
+        first, second, mask = split(rest)
+        from_both = [*self.operand(first), *self.operand(second)]
+        return [from_both[int(number[0])] for number in self.operand(mask)]
 
     def _extractvalue(self, rest: str) -> Any:
-        vector, index = _split(rest)
-        return self.operand(vector)[int(index)]
+        vector, index = split(rest)
+        return self.operand(vector)[_index(index)]
+
+    def _insertvalue(self, rest: str) -> Any:
+        return self._insertelement(rest.rpartition(", ")[0] + ", i32 " + rest.rpartition(", ")[2])
 
     # Functions and assembly.
 
     def _call(self, rest: str) -> Any:
         if " asm " in rest:
             return self._asm(rest)
-        match = re.match(r"(.*?) @([\w.]+)\((.*)\)", rest)
-        assert match is not None, rest
-        name = match[2].removeprefix("llvm.").removeprefix("nvvm.")
-        arguments = [self.operand(argument) for argument in _split(match[3])]
-        if name.startswith("read.ptx.sreg."):
-            _, _, _, register, axis = name.split(".")
+        name, given = called(rest)
+        short = name.removeprefix("llvm.").removeprefix("nvvm.")
+        if short.startswith("read.ptx.sreg."):
+            _, _, _, register, axis = short.split(".")
             if register == "tid":
                 return self.numbers.astype(np.uint32)
             source = self.program if register == "ctaid" else self.grid
             return np.full(self.threads, source["xyz".index(axis)], np.uint32)
-        if name.startswith("shfl.sync."):
-            return self._shuffle(name.split(".")[2], arguments[1], arguments[2].astype(np.int64))
-        if name == "assume":
+        function = function_named(name)
+        if function is None and not short.startswith(("shfl.sync.", "assume")):
+            raise NotImplementedError(f"call {rest}")
+        arguments = [self.operand(argument) for argument in given]
+        if function is not None:
+            return function(*arguments)
+        if short == "assume":
             assert arguments[0][self.active].all()
             return None
-        name = name.split(".")[0]
-        if name == "abs":
-            return np.abs(_signed(arguments[0])).view(arguments[0].dtype)
-        if name in _SIGNED_FUNCTIONS:
-            return _SIGNED_FUNCTIONS[name](*map(_signed, arguments)).view(arguments[0].dtype)
-        if name == "f2i":
-            return np.trunc(arguments[0]).astype(np.int32).view(np.uint32)
-        if name == "fma":
-            a, b, c = (argument.astype(np.float64) for argument in arguments)
-            return (a * b + c).astype(arguments[0].dtype)  # Rounded once, but for what is rounded in f64.
-        if name not in _FUNCTIONS:
-            raise NotImplementedError(rest)
-        return _FUNCTIONS[name](*arguments)
+        return self._shuffle(short.split(".")[2], arguments[1], arguments[2].astype(np.int64))
 
     def _shuffle(self, how: str, word: Array, by: Array) -> Array:
         self.together("a shuffle")
@@ -470,8 +409,9 @@ class _Program:
         match = re.match(r'.*? asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)', rest)
         assert match is not None, rest
         outputs = sum(part.startswith("=") for part in match[2].split(","))
-        operands: list[Any] = [None] * outputs + [self.operand(argument) for argument in _split(match[3])]
-        kinds = re.findall(r"\w+", rest.partition(" asm ")[0])
+        operands: list[Any] = [None] * outputs + [self.operand(argument) for argument in split(match[3])]
+        result = typed(rest.partition(" asm ")[0])[0]
+        kinds = list(elements_of(result) or (result,))
         unit = next((unit for word, unit in UNITS.items() if word in match[1]), None)
         if unit is not None:
             made = unit(self, match[1].replace("\\0A", " "), operands)
@@ -504,7 +444,7 @@ class _Program:
             operands[numbers[0]] = _APPROXIMATE[part[0]](operands[numbers[1]])
         elif part[0] == "ld":
             *targets, pointer = numbers
-            dtype = _dtype(kinds[0])
+            dtype = dtype_of(kinds[0])
             old = [np.zeros(self.threads, dtype) if operands[t] is None else operands[t] for t in targets]
             size = np.dtype(dtype).itemsize
             if part[-1] == "b8":  # A byte in a register of 16 bits.
@@ -527,22 +467,18 @@ class _Program:
             raise NotImplementedError(text)
 
 
-def _parsed(llvm: str) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
-    """The parameters (type, name) and the blocks of the one function of a text."""
-    lines = re.sub(r", !(dbg|llvm\.loop) !\d+", "", llvm).split("\n")
-    start = next(at for at, line in enumerate(lines) if line.startswith("define "))
-    inside = lines[start][lines[start].index("(") + 1 : lines[start].rindex(")")]
-    parameters = [_typed(re.sub(r" align \d+", "", part)) for part in _split(inside)]
-    blocks: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in lines[start + 1 :]:
-        if line == "}":
-            break
-        if line.endswith(":") and not line.startswith(" "):
-            blocks[line[:-1]] = current = []
-        else:
-            current.append(line.strip())
-    return parameters, blocks
+def _alignment(text: str) -> int:
+    """What an access says its address is aligned to."""
+    match = re.fullmatch(r"align (\d+)", text)
+    if match is None:
+        raise NotImplementedError(f"an access {text}")
+    return int(match[1])
+
+
+def _index(text: str) -> int:
+    if not text.isdigit():
+        raise NotImplementedError(f"an element by the index {text}")
+    return int(text)
 
 
 def simulate(
@@ -557,26 +493,26 @@ def simulate(
 
     Raises `SimulationError` for what no program may do, `NotImplementedError` for text that is not known here.
     """
-    parameters, blocks = _parsed(llvm)
-    said = {key: int(value) for key, value in re.findall(r'"nvvm\.(reqntid|maxnreg)"="(\d+)"', llvm)}
-    threads = max(32 * num_warps, said.get("reqntid", 0))
+    function = function_of(llvm)
+    said = function.numbers
+    threads = max(32 * num_warps, said.get("nvvm.reqntid", 0))
     # The array that a tensor map describes is memory as well.
     given = [getattr(argument, "array", argument) for argument in arguments]
     arrays: list[Array] = [argument for argument in given if isinstance(argument, np.ndarray)]
     sizes = (*grid, 1, 1)[:3]
     with np.errstate(all="ignore"):
         for index in np.ndindex(*sizes[::-1]):
-            program = _Program(blocks, threads, -(-shared // 8) * 8, arrays, seed)
-            if "maxnreg" in said:
-                program.registers, program.pool = np.full(threads, said["maxnreg"]), threads * said["maxnreg"]
+            program = _Program(function, threads, -(-shared // 8) * 8, arrays, seed)
+            if registers := said.get("nvvm.maxnreg"):
+                program.registers, program.pool = np.full(threads, registers), threads * registers
             program.program, program.grid = index[::-1], sizes
             count = 0
-            for (kind, name), argument, array in zip(parameters, arguments, given, strict=True):
+            for (kind, name), argument, array in zip(function.parameters, arguments, given, strict=True):
                 if isinstance(array, np.ndarray):
                     count += 1
                     program.maps[count << _SHIFT] = argument
                     program.values[name] = np.full(program.threads, count << _SHIFT, np.int64)
                 else:
                     number = argument if kind in ("half", "bfloat", "float", "double") else int(argument)
-                    program.values[name] = np.full(program.threads, number).astype(_dtype(kind))
+                    program.values[name] = np.full(program.threads, number).astype(dtype_of(kind))
             program.run()

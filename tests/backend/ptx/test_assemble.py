@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 
 import pytest
 
 import ziggurat.backend.ptx as package
-from ziggurat.backend.ptx.assemble import PARTS, Assembly, to_llvm, to_ptx
+from ziggurat.backend.ptx.assemble import PARTS, Assembly, optimized, to_llvm, to_ptx
 from ziggurat.backend.ptx.assemble import assemble as texts_of
 from ziggurat.backend.ptx.emitter import EMITTERS, Options
 from ziggurat.codemodel.dialects import gpu
@@ -85,10 +86,27 @@ def test_an_op_without_an_emitter_is_an_internal_error() -> None:
         to_llvm(kernel(body=body, num_warps=1))
 
 
+def test_the_text_after_llvms_passes() -> None:
+    """Those of the target, too: neighbours are loaded at once."""
+    loads = [f"%a{at} = getelementptr i8, ptr addrspace(1) %p, i64 {4 * at}\n" for at in range(4)]
+    loads += [f"%v{at} = load i32, ptr addrspace(1) %a{at}, align {16 - 12 * (at > 0)}\n" for at in range(4)]
+    sums = "%x = add i32 %v0, %v1\n%y = add i32 %v2, %v3\n%z = add i32 %x, %y\n"
+    body = f"{''.join(loads)}{sums}store i32 %z, ptr addrspace(1) %q, align 4"
+    text = f"""target triple = "nvptx64-nvidia-cuda"
+        define ptx_kernel void @f(ptr addrspace(1) %p, ptr addrspace(1) %q) {{
+        {body}
+        ret void
+        }}"""
+    made = optimized(text, "sm_80")
+    assert made.count("load <4 x i32>") == 1 and "load i32" not in made
+    assert to_ptx(text, "sm_80").count("ld.global.v4") == 1
+
+
 @pytest.mark.parametrize("text", ["define void @f() { ret i32 0 }", "no LLVM at all"])
-def test_text_that_llvm_rejects_is_shown(text: str) -> None:
+@pytest.mark.parametrize("made", [to_ptx, optimized])
+def test_text_that_llvm_rejects_is_shown(made: Callable[[str, str], str], text: str) -> None:
     with pytest.raises(InternalError, match="LLVM rejects the emitted text") as caught:
-        to_ptx(text, "sm_80")
+        made(text, "sm_80")
     assert text in str(caught.value)
 
 

@@ -94,6 +94,67 @@ def test_vectors_are_lists_of_values(by_hand) -> None:
     assert given(by_hand, text) == [0x20001 + 2] * 32
 
 
+@pytest.mark.parametrize("line, wanted", [
+    ("%a = add <2 x i32> splat (i32 3), <i32 4, i32 5>\n%v = extractelement <2 x i32> %a, i64 1", 8),
+    ("%a = shufflevector <2 x i32> <i32 4, i32 5>, <2 x i32> poison, <2 x i32> <i32 1, i32 0>\n"
+     "%v = extractelement <2 x i32> %a, i64 0", 5),
+    ("%a = shufflevector <2 x i32> <i32 4, i32 5>, <2 x i32> <i32 6, i32 7>, <2 x i32> splat (i32 3)\n"
+     "%v = extractelement <2 x i32> %a, i64 1", 7),
+    ("%v = add i32 7, ptrtoint (ptr addrspace(3) getelementptr (i8, ptr addrspace(3) @smem, i64 16) to i32)", 23),
+    ("%v = xor i32 1, xor (i32 ptrtoint (ptr addrspace(3) @smem to i32), i32 6)", 7), ("%v = freeze i32 9", 9),
+    ("%a = insertvalue { i32, i32 } poison, i32 4, 1\n%v = extractvalue { i32, i32 } %a, 1", 4),
+    ("%a = trunc i32 255 to i4\n%b = add i4 %a, 2\n%v = zext i4 %b to i32", 1),
+    ("%a = add i33 4294967295, 4294967295\n%b = lshr i33 %a, 1\n%v = trunc i33 %b to i32", -1),
+    ("%a = fadd float 1.500000e+00, 0x4000000000000000\n%v = fptoui float %a to i32", 3),
+    ("%a = getelementptr [2 x [4 x i32]], ptr addrspace(3) @smem, i64 1, i64 1, i64 2\n"
+     "%v = ptrtoint ptr addrspace(3) %a to i32", 56),
+])  # fmt: skip
+def test_what_llvm_makes_of_constants_and_vectors(line: str, wanted: int, by_hand) -> None:
+    assert given(by_hand, line) == [wanted] * 32
+
+
+def test_a_switch_and_where_its_values_come_from(by_hand) -> None:
+    text = """%x = and i32 %tid, 3
+        switch i32 %x, label %other [
+        i32 0, label %after
+        i32 2, label %two
+        ]
+        two:
+        %y = add i32 %tid, 100
+        br label %after
+        other:
+        br label %after
+        after:
+        %v = phi i32 [ -7, %entry ], [ %y, %two ], [ 5, %other ]"""
+    assert given(by_hand, text) == [[-7, 5, n + 100, 5][n % 4] for n in range(32)]
+
+
+def test_blocks_in_any_order(by_hand) -> None:
+    """Paths meet again where they can, wherever that stands in the text: here all threads come to the barrier."""
+    text = f"""%c = icmp ult i32 %tid, 40
+        br i1 %c, label %one, label %two
+        meet:
+        {BARRIER}br label %end
+        two:
+        br label %meet
+        one:
+        br label %meet
+        end:
+        %v = add i32 %tid, 1"""
+    assert given(by_hand, text, num_warps=2) == list(range(1, 65))
+
+
+def test_where_no_thread_comes(by_hand) -> None:
+    text = """%c = icmp ult i32 %tid, LIMIT
+        br i1 %c, label %after, label %never
+        never:
+        unreachable
+        after:"""
+    by_hand(text.replace("LIMIT", "32"))
+    with pytest.raises(SimulationError, match="where it cannot"):
+        by_hand(text.replace("LIMIT", "31"))
+
+
 @pytest.mark.parametrize("how, by, source", [
     ("bfly", 3, lambda lane: lane ^ 3), ("idx", 5, lambda lane: 5),
     ("up", 4, lambda lane: lane - 4 if lane > 3 else lane),
@@ -199,7 +260,8 @@ def test_a_wrong_assumption_is_noticed(by_hand) -> None:
 
 
 @pytest.mark.parametrize("line", [
-    "%v = freeze i32 %tid", "%v = add i24 1, 2", "%v = call i32 @llvm.ctpop.i32(i32 %tid)",
+    "%v = frobnicate i32 %tid", "%v = add i128 1, 2", "%v = call i32 @llvm.frobnicate.i32(i32 %tid)",
+    "%v = sdiv i24 5, 2", "%a = alloca i32, align 4", "%v = call i32 @mine(i32 %tid)",
     'call void asm sideeffect "nanosleep.u32 $0;", "r"(i32 %tid) #1',
 ])  # fmt: skip
 def test_text_that_is_not_known_is_an_error(line: str, by_hand) -> None:

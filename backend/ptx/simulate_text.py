@@ -1,0 +1,255 @@
+"""LLVM text as the simulation reads it: types, operands, and the blocks of the one function in a text.
+
+It reads what our emitters write, and what LLVM's passes make of that: comments, attributes of parameters and results,
+expressions in the place of constants, switches. What says nothing about what an instruction gives is left out here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+
+_DTYPES: dict[str, Any] = {
+    "i1": np.bool_, "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64, "ptr": np.int64,
+    "half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64,
+}  # fmt: skip
+
+_TYPE = re.compile(r"(?:<[^<>]*>|\[[^\[\]]*\]|\{[^{}]*\}|ptr(?: addrspace\(\d+\))?|[\w.]+)")
+
+# What is said of a parameter, an argument or a result, and changes nothing.
+_ATTRIBUTE = re.compile(
+    r"\s*(?:(?:noundef|nonnull|readnone|readonly|writeonly|nocapture|noalias|nofree|signext|zeroext|inreg|immarg"
+    r"|returned)\b|align \d+|(?:captures|dereferenceable|dereferenceable_or_null|nofpclass|byval)\([^()]*\)"
+    r"|range\([^()]*\)|initializes\(\([^()]*\)\)|\"[^\"]*\")\s*"
+)
+
+# What is said of an instruction before its operands.
+_FLAGS = {
+    "nuw", "nsw", "exact", "disjoint", "inbounds", "nusw", "samesign", "nneg", "fast", "contract", "nnan", "ninf",
+    "nsz", "arcp", "afn", "reassoc",
+}  # fmt: skip
+
+
+# What can be done with integers of other widths, which LLVM's passes make: nothing that reads them as signed numbers.
+_ODD = re.compile(r"(?<![%\w.@])i(?!(?:1|8|16|32|64)\b)(\d+)\b")
+_DONE_WITH_ODD = {
+    "trunc", "zext", "sext", "add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "udiv", "urem", "icmp", "select",
+    "freeze", "phi", "switch", "call",
+}  # fmt: skip
+_SIGNED_ORDER = ("sl", "sg")
+
+
+def dtype_of(kind: str) -> Any:
+    """NumPy's dtype for a type of one value. Raises `NotImplementedError` for types that are not known here."""
+    word = "ptr" if kind.startswith("ptr") else kind
+    if odd_width(word):
+        word = f"i{next(bits for bits in (8, 16, 32, 64) if bits > odd_width(word))}"
+    if word not in _DTYPES:
+        raise NotImplementedError(f"the type {kind}")
+    return _DTYPES[word]
+
+
+@lru_cache(maxsize=1 << 10)
+def odd_width(kind: str) -> int:
+    """How many bits an integer of a width has that NumPy does not know; else 0. Its other bits are zeros."""
+    match = _ODD.fullmatch(kind)
+    return int(match[1]) if match and int(match[1]) < 64 else 0
+
+
+@lru_cache(maxsize=1 << 10)
+def elements_of(kind: str) -> tuple[str, ...] | None:
+    """The types of the elements of a vector, an array or a struct; None for the type of one value."""
+    match = re.fullmatch(r"[<\[](\d+) x (.+)[>\]]", kind)
+    if match:
+        return (match[2],) * int(match[1])
+    return tuple(split(kind[1:-1])) if kind.startswith("{") else None
+
+
+def size_of(kind: str) -> int:
+    """How many bytes a type has in memory."""
+    elements = elements_of(kind)
+    if elements is None:
+        return np.dtype(dtype_of(kind)).itemsize
+    if kind.startswith("{"):
+        raise NotImplementedError(f"the size of {kind}")
+    return len(elements) * size_of(elements[0]) if elements else 0
+
+
+@lru_cache(maxsize=1 << 14)
+def split(text: str) -> list[str]:
+    """The parts between commas that stand in no brackets or quotes."""
+    parts: list[str] = []
+    depth, start, quoted = 0, 0, False
+    for at, character in enumerate(text):
+        if character == '"':
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif character in "([{<":
+            depth += 1
+        elif character in ")]}>":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:at].strip())
+            start = at + 1
+    last = text[start:].strip()
+    return [*parts, last] if last else parts
+
+
+@lru_cache(maxsize=1 << 14)
+def typed(text: str) -> tuple[str, str]:
+    """A type and the value after it."""
+    text = text.strip()
+    while match := _ATTRIBUTE.match(text):  # Of a result, before its type.
+        text = text[match.end() :]
+    match = _TYPE.match(text)
+    assert match is not None, text
+    kind, at = match[0], match.end()
+    while match := _ATTRIBUTE.match(text, at):
+        at = match.end()
+    return kind, text[at:].strip()
+
+
+@lru_cache(maxsize=1 << 14)
+def instruction(line: str) -> tuple[str, str, str]:
+    """The name that an instruction gives a value ("" where it gives none), its opcode, and its operands."""
+    name, _, text = line.partition(" = ") if line.startswith("%") else ("", "", line)
+    opcode, _, rest = text.partition(" ")
+    words = rest.split(" ")
+    while words[0] in _FLAGS:
+        words = words[1:]
+    if " asm " not in rest and _ODD.search(rest) and (opcode not in _DONE_WITH_ODD or words[0][:2] in _SIGNED_ORDER):
+        raise NotImplementedError(f"{opcode} {rest}")
+    return name, opcode, " ".join(words)
+
+
+@lru_cache(maxsize=1 << 14)
+def called(rest: str) -> tuple[str, tuple[str, ...]]:
+    """The function of a call, and its arguments. What stands behind them, as the bundles of an assumption, is not."""
+    match = re.search(r" @([\w.]+)\(", rest)
+    assert match is not None, rest
+    return match[1], tuple(split(rest[match.end() : _closing(rest, match.end())]))
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the bracket is closed that is open here."""
+    depth = 1
+    while depth:
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        at += 1
+    return at - 1
+
+
+@lru_cache(maxsize=1 << 12)
+def incoming(line: str) -> tuple[str, str, dict[str, str]]:
+    """Of a phi: its name, its type, and the value that it has from each block."""
+    name, _, rest = line.partition(" = phi ")
+    words = rest.split(" ")
+    while words[0] in _FLAGS:
+        words = words[1:]
+    kind, ways = typed(" ".join(words))
+    pairs = [split(way.strip("[] ")) for way in split(ways)]
+    return name, kind, {label.removeprefix("%"): value for value, label in pairs}
+
+
+def targets(line: str) -> list[str]:
+    """The blocks that an instruction at the end of a block may go to."""
+    return re.findall(r"label %([\w.$-]+)", line)
+
+
+@attrs.frozen
+class Function:
+    """The function of a text: its parameters (type, name), its blocks in the order of `arranged`, and the numbers that
+    its attributes say ("nvvm.reqntid", "nvvm.maxnreg")."""
+
+    parameters: tuple[tuple[str, str], ...]
+    blocks: dict[str, list[str]]
+    numbers: dict[str, int]
+
+
+def function_of(llvm: str) -> Function:
+    """The one function of a text."""
+    lines = re.sub(r",? ![\w.]+ !(?:\d+|\{\})", "", llvm).split("\n")
+    start = next(at for at, line in enumerate(lines) if line.startswith("define "))
+    first = lines[start].index("(") + 1
+    inside = lines[start][first : _closing(lines[start], first)]
+    blocks: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in lines[start + 1 :]:
+        if line == "}":
+            break
+        label = re.match(r"([\w.$-]+):(?: *;.*)?$", line)
+        text = re.sub(r"(^|= )(?:tail|musttail|notail) call ", r"\1call ", line.strip())
+        if label:
+            blocks[label[1]] = current = []
+        elif current and current[-1].startswith("switch ") and "]" not in current[-1]:
+            current[-1] += f" {text}"  # Its cases stand on lines of their own.
+        elif text and not text.startswith((";", "#dbg_")):
+            current.append(text)
+    order = arranged(list(blocks), {label: targets(inside[-1]) for label, inside in blocks.items()})
+    numbers = {key: int(value) for key, value in re.findall(r'"(nvvm\.\w+)"="(\d+)"', llvm)}
+    return Function(tuple(map(typed, split(inside))), {label: blocks[label] for label in order}, numbers)
+
+
+def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
+    """The blocks in an order in which each but a loop's first comes behind those that lead to it, and the blocks of a
+    loop stand together: where the threads wait that are ahead, paths meet again as early as they can.
+
+    This is a weak topological order (Bourdoncle 1993). What cannot be reached from the first block is left out.
+    """
+    order = _reverse_postorder(labels, following)
+    left = set(order)
+    made: list[str] = []
+    for label in order:
+        if label in left:
+            # The blocks from which one comes back here are those of a loop.
+            loop = _leading_to(label, left, following)
+            left -= loop
+            made.append(label)
+            if len(loop) > 1:
+                inside = [other for other in order if other in loop and other != label]
+                made += _inside(label, inside, following)
+    return made
+
+
+def _inside(first: str, labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
+    """The other blocks of a loop in their order, without the ways back to the first."""
+    kept = {label: [after for after in following[label] if after in labels] for label in labels}
+    kept[""] = [after for after in following[first] if after in labels]
+    return arranged(["", *labels], kept)[1:]
+
+
+def _reverse_postorder(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
+    done: list[str] = []
+    seen = {labels[0]}
+    stack = [(labels[0], iter(following[labels[0]]))]
+    while stack:
+        label, ways = stack[-1]
+        after = next((way for way in ways if way not in seen), None)
+        if after is None:
+            done.append(label)
+            stack.pop()
+        else:
+            seen.add(after)
+            stack.append((after, iter(following[after])))
+    return done[::-1]
+
+
+def _leading_to(label: str, among: set[str], following: Mapping[str, Sequence[str]]) -> set[str]:
+    """The blocks among these from which one comes to this one, and itself."""
+    before: dict[str, list[str]] = {}
+    for source in among:
+        for after in following[source]:
+            before.setdefault(after, []).append(source)
+    found, new = {label}, [label]
+    while new:
+        new = [source for at in new for source in before.get(at, ()) if source not in found]
+        found.update(new)
+        new = list(dict.fromkeys(new))
+    return found

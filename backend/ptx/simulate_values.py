@@ -1,0 +1,263 @@
+"""What LLVM's instructions on values give, in the simulation: arithmetic, comparisons, casts, and functions.
+
+A value is an array over the threads; of a vector, a struct or an array it is a list of these. What LLVM leaves open (a
+shift by too much, an overflow that an instruction says there is none of) gives some number: nothing may depend on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from ziggurat.backend.ptx.simulate_shared import Array
+from ziggurat.backend.ptx.simulate_text import dtype_of, elements_of, odd_width
+
+_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def over(function: Callable[..., Any], *values: Any) -> Any:
+    """A function of arrays, of vectors element by element."""
+    if isinstance(values[0], list):
+        return [over(function, *parts) for parts in zip(*cast("tuple[list[Any], ...]", values), strict=True)]
+    return function(*values)
+
+
+def chosen(condition: Any, then: Any, otherwise: Any) -> Any:
+    """The one value where the condition holds, the other elsewhere; vectors and structs element by element."""
+    if isinstance(then, list):
+        parts = cast("list[Any]", then)
+        conditions = condition if isinstance(condition, list) else [condition] * len(parts)
+        return [chosen(c, a, b) for c, a, b in zip(conditions, parts, otherwise, strict=True)]
+    return cast(Array, np.where(condition, then, otherwise))
+
+
+def signed(array: Array) -> Array:
+    """The bits of integers read as signed ones; a true i1 is -1."""
+    return array.view(_SIGNED[array.dtype.itemsize]) if array.dtype != np.bool_ else -array.astype(np.int8)
+
+
+def _unsigned(array: Array, like: Array) -> Array:
+    """Signed integers as what stands for the type of others."""
+    return (array & 1).astype(np.bool_) if like.dtype == np.bool_ else array.view(like.dtype)
+
+
+def _on_signed(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda *values: _unsigned(function(*map(signed, values)), values[0])
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    """Rounded to zero, as the machine divides."""
+    return a // b + ((a % b != 0) & ((a < 0) != (b < 0)))
+
+
+def _shifted(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """Of one bit, which shifts by nothing only."""
+    return lambda a, b: a if a.dtype == np.bool_ else function(a, b)
+
+
+def _larger(a: Array, b: Array) -> Array:
+    """Of a number and a NaN the number, of the zeros the positive one."""
+    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), b, a), np.fmax(a, b))
+
+
+def _smaller(a: Array, b: Array) -> Array:
+    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), a, b), np.fmin(a, b))
+
+
+_BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "add": lambda a, b: a ^ b if a.dtype == np.bool_ else a + b,
+    "sub": lambda a, b: a ^ b if a.dtype == np.bool_ else a - b,
+    "mul": lambda a, b: a * b, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "shl": _shifted(np.left_shift), "lshr": _shifted(np.right_shift),
+    "ashr": _shifted(_on_signed(np.right_shift)), "udiv": np.floor_divide, "urem": np.remainder,
+    "fadd": lambda a, b: a + b, "fsub": lambda a, b: a - b, "fmul": lambda a, b: a * b, "fdiv": lambda a, b: a / b,
+    "frem": np.fmod, "sdiv": _on_signed(_quotient), "srem": _on_signed(np.fmod),
+}  # fmt: skip
+BINARY = frozenset(_BINARY)
+
+_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+
+def binary(opcode: str, a: Any, b: Any) -> Any:
+    """What an instruction of two operands gives, one of `BINARY`."""
+    return over(_BINARY[opcode], a, b)
+
+
+def compared(opcode: str, predicate: str, a: Any, b: Any) -> Any:
+    """What icmp or fcmp gives."""
+    compare = _integers if opcode == "icmp" else _floats
+    return over(lambda x, y: compare(predicate, x, y), a, b)
+
+
+def _integers(predicate: str, a: Array, b: Array) -> Array:
+    if predicate[0] == "s":
+        a, b = signed(a), signed(b)
+    return _COMPARE[predicate if predicate in ("eq", "ne") else predicate[1:]](a, b)
+
+
+def _floats(predicate: str, a: Array, b: Array) -> Array:
+    unordered = np.isnan(a) | np.isnan(b)
+    if predicate in ("ord", "uno", "true", "false"):
+        same = np.zeros_like(unordered)
+        return {"ord": ~unordered, "uno": unordered, "true": ~same, "false": same}[predicate]
+    found = _COMPARE[predicate[1:]](a, b)
+    return found | unordered if predicate[0] == "u" else found & ~unordered
+
+
+# Casts.
+
+_CASTS = {
+    "trunc", "zext", "sext", "fptrunc", "fpext", "fptoui", "fptosi", "uitofp", "sitofp", "ptrtoint", "inttoptr",
+    "bitcast", "addrspacecast",
+}  # fmt: skip
+
+
+def cast_to(opcode: str, value: Any, source: str, target: str) -> Any:
+    """What a cast gives. Raises `NotImplementedError` for casts and types that are not known here."""
+    if opcode not in _CASTS or (opcode == "addrspacecast" and "(3)" in source + target):
+        raise NotImplementedError(f"{opcode} from {source} to {target}")  # An address does not say which memory.
+    if opcode == "bitcast":
+        return _bits(value, target)
+    dtype = dtype_of((elements_of(target) or (target,))[0])
+    if width := odd_width(source):
+        if opcode == "sext":
+            sign = value.dtype.type(1 << width - 1)
+            value = (value ^ sign) - sign
+        elif opcode not in ("zext", "trunc"):
+            raise NotImplementedError(f"{opcode} from {source} to {target}")
+    made = over(lambda array: _converted(opcode, array, dtype), value)
+    return made & dtype((1 << odd_width(target)) - 1) if odd_width(target) else made
+
+
+def _converted(opcode: str, array: Array, dtype: Any) -> Array:
+    if opcode in ("sext", "sitofp"):
+        return signed(array).astype(dtype)
+    if opcode == "trunc" and dtype == np.bool_:
+        return (array & 1).astype(np.bool_)
+    if opcode == "fptosi" and dtype != np.bool_:
+        return array.astype(_SIGNED[np.dtype(dtype).itemsize]).view(dtype)
+    return array.astype(dtype)
+
+
+def _bits(value: Any, target: str) -> Any:
+    """The same bits as another type, a vector's first element in the low ones."""
+    elements = elements_of(target)
+    dtype = dtype_of(elements[0] if elements else target)
+    parts = cast("list[Array]", value if isinstance(value, list) else [value])
+    if elements and len(elements) == len(parts):
+        return [np.ascontiguousarray(part).view(dtype) for part in parts]
+    if any(part.dtype == np.bool_ for part in parts) or dtype == np.bool_:
+        raise NotImplementedError(f"bitcast of one bit, to {target}")
+    together = np.ascontiguousarray(np.stack(parts, axis=1)).view(dtype)
+    return [together[:, at] for at in range(together.shape[1])] if elements else together[:, 0]
+
+
+# Functions.
+
+
+def _funnel(a: Array, b: Array, by: Array, *, left: bool) -> Array:
+    """The upper, or the lower, half of two words that are shifted as one."""
+    width = a.dtype.type(8 * a.dtype.itemsize)
+    by = by % width
+    other = (width - by) % width
+    shifted = a << by | b >> other if left else a << other | b >> by
+    return np.where(by == 0, a if left else b, shifted)
+
+
+def _saturated(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    def made(a: Array, b: Array) -> Array:
+        info = np.iinfo(a.dtype)
+        if a.dtype.itemsize == 8:
+            raise NotImplementedError("saturation of 64 bits")
+        return np.clip(function(a.astype(np.int64), b.astype(np.int64)), info.min, info.max).astype(a.dtype)
+
+    return made
+
+
+def _bits_of(a: Array) -> Array:
+    """The bits of integers, the lowest first."""
+    octets = np.ascontiguousarray(a).view(np.uint8).reshape(len(a), -1)
+    return np.unpackbits(octets, axis=1, bitorder="little")
+
+
+def _leading(a: Array) -> Array:
+    found = _bits_of(a)[:, ::-1]
+    return np.where(found.any(1), found.argmax(1), found.shape[1]).astype(a.dtype)
+
+
+def _trailing(a: Array) -> Array:
+    found = _bits_of(a)
+    return np.where(found.any(1), found.argmax(1), found.shape[1]).astype(a.dtype)
+
+
+def _reversed(a: Array) -> Array:
+    return np.packbits(_bits_of(a)[:, ::-1], axis=1, bitorder="little").view(a.dtype)[:, 0]
+
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    """Rounded once, but for what is rounded in f64."""
+    x, y, z = (value.astype(np.float64) for value in (a, b, c))
+    return (x * y + z).astype(a.dtype)
+
+
+def _whole(a: Array, dtype: Any) -> Array:
+    """Rounded to zero, and to the nearest there is; a NaN is 0."""
+    info, exact = np.iinfo(dtype), np.trunc(a.astype(np.float64))
+    high = np.nextafter(float(info.max) + 1, 0)  # Of 64 bits, the last f64 below.
+    made = np.clip(np.nan_to_num(exact, posinf=np.inf, neginf=-np.inf), info.min, high).astype(dtype)
+    return np.where(exact > high, info.max, made).astype(dtype)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "uadd.with.overflow": lambda a, b: [a + b, a + b < a], "usub.with.overflow": lambda a, b: [a - b, a < b],
+    "umax": np.maximum, "umin": np.minimum, "smax": _on_signed(np.maximum), "smin": _on_signed(np.minimum),
+    "abs": lambda a, _: _on_signed(np.abs)(a),
+    "uadd.sat": _saturated(np.add), "usub.sat": _saturated(np.subtract),
+    "sadd.sat": _on_signed(_saturated(np.add)), "ssub.sat": _on_signed(_saturated(np.subtract)),
+    "ctpop": lambda a: _bits_of(a).sum(1).astype(a.dtype), "ctlz": lambda a, _: _leading(a),
+    "cttz": lambda a, _: _trailing(a), "bswap": lambda a: a.byteswap(), "bitreverse": _reversed,
+    "fshl": lambda a, b, by: _funnel(a, b, by, left=True), "fshr": lambda a, b, by: _funnel(a, b, by, left=False),
+    "maximum": np.maximum, "minimum": np.minimum, "maxnum": _larger, "minnum": _smaller, "fabs": np.abs,
+    "copysign": np.copysign, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
+    "rint": np.rint, "nearbyint": np.rint, "roundeven": np.rint, "fma": _fma,
+    "f2i.rz": lambda a: _whole(a, np.int32).view(np.uint32), "f2ui.rz": lambda a: _whole(a, np.uint32),
+    "sqrt.approx": np.sqrt, "sqrt.rn": np.sqrt,
+    "internal.addrspace.wrap": lambda a: a,  # The address of a parameter, among the parameters.
+}  # fmt: skip
+
+
+def function_named(name: str) -> Callable[..., Any] | None:
+    """What an intrinsic of LLVM computes, of arrays or of vectors of them; None for one that is not known here."""
+    saturated = re.fullmatch(r"llvm\.fpto([us])i\.sat\.i(8|16|32|64)\..*", name)
+    if saturated:
+        dtype = np.dtype(f"{saturated[1].replace('s', 'i')}{int(saturated[2]) // 8}")
+        return lambda value: over(lambda a: _whole(a, dtype).view(f"u{dtype.itemsize}"), value)
+    words = name.removeprefix("llvm.").removeprefix("nvvm.").split(".")
+    width = odd_width(words[-1])
+    if width:
+        return _of_odd_width(words[0], width)
+    # The types at the end of a name, and how f32 is rounded.
+    while len(words) > 1 and re.fullmatch(r"(?:v\d+)?(?:i\d+|f\d+|bf16|p\d+)|ftz|f|d", words[-1]):
+        words.pop()
+    function = _FUNCTIONS.get(".".join(words))
+    return None if function is None else lambda *values: over(function, *_alike(values))
+
+
+def _of_odd_width(name: str, width: int) -> Callable[..., Array] | None:
+    """Of integers of a width that NumPy does not know."""
+    if name == "bitreverse":
+        return lambda a: _reversed(a) >> a.dtype.type(8 * a.dtype.itemsize - width)
+    return _FUNCTIONS[name] if name in ("umin", "umax", "ctpop") else None
+
+
+def _alike(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments of a function of vectors: one that is no vector, as a flag is, for each of the elements."""
+    if not isinstance(values[0], list):
+        return values
+    count = len(cast("list[Any]", values[0]))
+    return tuple(value if isinstance(value, list) else [value] * count for value in values)

@@ -1,0 +1,182 @@
+"""Kernels simulated after LLVM's passes: they compute the same, unless the emitted text says what does not hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
+from ziggurat.backend.ptx.assemble import optimized
+from ziggurat.backend.ptx.simulate import SimulationError, simulate
+
+F16, F32, I8, I32 = zg.ptr(zg.f16), zg.ptr(zg.f32), zg.ptr(zg.i8), zg.ptr(zg.i32)
+RNG = np.random.default_rng(3)
+
+
+@zg.kernel
+def two_products(a, b, out):
+    """The second product's operands are where the first one's were."""
+    k = zg.arange(0, 32)
+    m = zg.arange(0, 16)
+    x = zg.load(zg.add(a, zg.add(zg.mul(zg.expand(m, 1), 32), zg.expand(k, 0))))
+    y = zg.load(zg.add(b, zg.add(zg.mul(zg.expand(k, 1), 16), zg.expand(m, 0))))
+    first = zg.dot(x, y)
+    again = zg.cast(zg.sum(first, 1), zg.i8)
+    second = zg.dot(zg.add(x, zg.expand(again, 1)), zg.add(y, zg.expand(again, 0)))
+    zg.store(zg.add(out, zg.add(zg.mul(zg.expand(m, 1), 16), zg.expand(m, 0))), second)
+
+
+@zg.kernel
+def product(a, b, out, n):
+    m = zg.arange(0, 32)
+    total = zg.zeros((32, 32), zg.f32)
+    for start in range(0, n, 32):
+        k = zg.add(start, m)
+        x = zg.load(zg.add(a, zg.add(zg.mul(zg.expand(m, 1), n), zg.expand(k, 0))))
+        y = zg.load(zg.add(b, zg.add(zg.mul(zg.expand(k, 1), 32), zg.expand(m, 0))))
+        total = zg.dot(x, y, total)
+    zg.store(zg.add(out, zg.add(zg.mul(zg.expand(m, 1), 32), zg.expand(m, 0))), total)
+
+
+@zg.kernel
+def sums(x, out, n, N: zg.constexpr):
+    at = zg.arange(0, N)
+    v = zg.load(zg.add(x, at), zg.compare(at, n, zg.CompareKind.LESS_THAN), 0)
+    zg.store(zg.add(out, at), zg.add(zg.cumsum(v, 0), zg.sum(v, 0)))
+
+
+@zg.kernel
+def halved(x, out, N: zg.constexpr):
+    """How often the program's largest number can be halved."""
+    at = zg.arange(0, N)
+    largest = zg.max(zg.load(zg.add(x, zg.add(zg.mul(zg.program_id(0), N), at))), 0)
+    rounds = 0
+    while zg.compare(largest, 0, zg.CompareKind.GREATER_THAN):
+        largest = zg.shr(largest, 1)
+        rounds = zg.add(rounds, 1)
+    zg.store(zg.add(out, zg.program_id(0)), rounds)
+
+
+@zg.kernel
+def polynomial(x, out, N: zg.constexpr):
+    at = zg.arange(0, N)
+    v = zg.load(zg.add(x, at))
+    zg.store(zg.add(out, at), zg.maximum(zg.add(zg.mul(zg.add(v, 1.5), v), 0.25), zg.mul(v, -2.0)))
+
+
+def compiled(kernel: Any, types: Sequence[Any], num_warps: int, target: str = "sm_80") -> Any:
+    return zg.compile(kernel.triton(*types), target=target, num_warps=num_warps)
+
+
+def ran(made: Any, text: str, arguments: Sequence[Any], grid: tuple[int, ...] = (1,)) -> None:
+    simulate(text, num_warps=made.num_warps, shared=made.shared, grid=grid, arguments=arguments)
+
+
+def both(made: Any, arguments: Sequence[Any], wanted: np.ndarray[Any, Any], grid: tuple[int, ...] = (1,)) -> None:
+    """Run the emitted text and the optimized one; the last array is what they give."""
+    (out,) = [argument for argument in arguments if isinstance(argument, np.ndarray)][-1:]
+    for text in (made.stages["llvm"], optimized(made.stages["llvm"], made.target)):
+        out[...] = 0
+        ran(made, text, arguments, grid)
+        np.testing.assert_array_equal(out, wanted)
+
+
+def operands_and_result() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    a, b = RNG.integers(-3, 4, (16, 32)).astype(np.int8), RNG.integers(-3, 4, (32, 16)).astype(np.int8)
+    again = (a.astype(np.int32) @ b.astype(np.int32)).sum(1).astype(np.int8)
+    x, y = a + again[:, None], b + again[None, :]
+    return a, b, x.astype(np.int32) @ y.astype(np.int32)
+
+
+def test_what_touches_memory_and_does_not_say_so() -> None:
+    """Two reads of one place by ldmatrix, with a barrier and stores between them, are one where they do not say that
+    they read memory: the emitted text is right, and LLVM may make a wrong program of it."""
+    made = compiled(two_products, (I8, I8, I32), 1)
+    a, b, wanted = operands_and_result()
+    out = np.zeros((16, 16), np.int32)
+    both(made, [a, b, out], wanted)
+    text = re.sub(r'(ldmatrix.*?"=r[^"]*),~\{memory\}"', r'\1"', made.stages["llvm"])
+    assert text != made.stages["llvm"]
+    ran(made, text, [a, b, out])
+    np.testing.assert_array_equal(out, wanted)
+    ran(made, optimized(text, made.target), [a, b, out])
+    assert (out != wanted).any()
+
+
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_products_by_mma_sync(num_warps: int) -> None:
+    made = compiled(product, (F16, F16, F32, zg.i32), num_warps)
+    assert "mma.sync" in made.ptx
+    a, b = RNG.integers(-3, 4, (32, 96)).astype(np.float16), RNG.integers(-3, 4, (96, 32)).astype(np.float16)
+    both(made, [a, b, np.zeros((32, 32), np.float32), 96], a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_sums_and_running_sums(num_warps: int) -> None:
+    x = RNG.integers(-99, 100, 256).astype(np.int32)
+    x[200:] = 0
+    made = compiled(sums, (I32, I32, zg.i32, 256), num_warps)
+    both(made, [x, np.zeros(256, np.int32), 200], np.cumsum(x) + x.sum())
+
+
+def test_loops_of_as_many_rounds_as_a_value_says() -> None:
+    x = RNG.integers(1, 1 << 30, (4, 64)).astype(np.int32)
+    wanted = np.array([int(row.max()).bit_length() for row in x])
+    both(compiled(halved, (I32, I32, 64), 2), [x, np.zeros(4, np.int32)], wanted, (4,))
+
+
+def test_halves() -> None:
+    x = RNG.standard_normal(128).astype(np.float16)
+    half = np.float16
+    wanted = np.maximum((x + half(1.5)) * x + half(0.25), x * half(-2))
+    both(compiled(polynomial, (F16, F16, 128), 4), [x, np.zeros(128, np.float16)], wanted)
+
+
+def of_threads(lines: str) -> str:
+    """A kernel of 32 threads that stores what each has as `%v`."""
+    return f"""target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+target triple = "nvptx64-nvidia-cuda"
+define ptx_kernel void @k(ptr addrspace(1) %out) #0 {{
+entry:
+  %tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %q = getelementptr i32, ptr addrspace(1) %out, i32 %tid
+{lines}
+  store i32 %v, ptr addrspace(1) %q, align 4
+  ret void
+}}
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+attributes #0 = {{ nounwind "nvvm.reqntid"="32" }}
+"""
+
+
+@pytest.mark.parametrize("promise, lines", [
+    ("nuw", "%a = add FLAG i32 %tid, -1\n%c = icmp uge i32 %a, %tid\n%v = zext i1 %c to i32"),
+    ("nsw", "%a = shl FLAG i32 %tid, 28\n%v = ashr i32 %a, 28"),
+    ("disjoint", "%a = or FLAG i32 %tid, 1\n%v = add i32 %a, 2"),
+    ("exact", "%a = lshr FLAG i32 %tid, 1\n%v = shl i32 %a, 1"),
+])  # fmt: skip
+def test_promises_that_do_not_hold(promise: str, lines: str) -> None:
+    """With the flag LLVM makes another program of the text, without it the same."""
+    found: list[list[int]] = []
+    for flag in ("", promise):
+        text = of_threads(lines.replace("FLAG", flag))
+        for form in (text, optimized(text, "sm_80")):
+            out = np.zeros(32, np.int32)
+            simulate(form, num_warps=1, shared=0, arguments=[out])
+            found.append(out.tolist())
+    assert found[0] == found[1] == found[2] != found[3]
+
+
+def test_an_alignment_that_does_not_hold() -> None:
+    """It is what an access says of its address."""
+    lines = "%a = load i32, ptr addrspace(1) %q, align ALIGN\n%v = add i32 %a, 1"
+    out = np.arange(32, dtype=np.int32)
+    for form in (str, lambda text: optimized(text, "sm_80")):
+        simulate(form(of_threads(lines.replace("ALIGN", "4"))), num_warps=1, shared=0, arguments=[out])
+        with pytest.raises(SimulationError, match="not aligned"):
+            simulate(form(of_threads(lines.replace("ALIGN", "8"))), num_warps=1, shared=0, arguments=[out])
