@@ -53,8 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     assert spec is not None and spec.loader is not None
     differential = sys.modules["differential"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(differential)
-    machines = {"gpu": differential.Gpu, "simulated": differential.Simulated, "assembled": differential.Assembled}
-    _elsewhere = differential.Differential(machines[wanted[0]](), same, seed, config.getoption("--every-warps"))
+    machines = [machine() for machine in differential.MACHINES[wanted[0]]]
+    _elsewhere = differential.Differential(machines, same, seed, config.getoption("--every-warps"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -23,6 +23,7 @@ from ziggurat.arguments import bind
 from ziggurat.backend.cuda.isolated import Image, Isolated
 from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.accuracy import Bound, bounds
+from ziggurat.backend.ptx.assemble import optimized
 from ziggurat.backend.ptx.sass import assembled
 from ziggurat.backend.ptx.simulate import SimulationError, simulate
 from ziggurat.compiler import Compiled, binary_of
@@ -40,9 +41,10 @@ class NotHere(Exception):
 
 
 class Machine(Protocol):
-    """What runs a compiled kernel; the images as it leaves them."""
+    """What runs a compiled kernel; the images as it leaves them. `repeated` is what its launches are counted as."""
 
     target: str
+    repeated: str
 
     def run(
         self, compiled: Compiled, grid: tuple[int, ...], images: Sequence[Image], arguments: Sequence[Any]
@@ -51,6 +53,8 @@ class Machine(Protocol):
 
 class Gpu:
     """The first GPU, used from a process of its own."""
+
+    repeated = "repeated"
 
     def __init__(self, target: str = "sm_90a") -> None:
         self.target = target
@@ -64,6 +68,11 @@ class Simulated:
     """The emitted LLVM text, thread by thread, on the host; see `backend/ptx/simulate.py`."""
 
     target = "sm_90a"
+    repeated = "repeated as emitted"
+
+    def text(self, compiled: Compiled) -> str:
+        """What is simulated."""
+        return compiled.stages["llvm"]
 
     def run(self, compiled, grid, images, arguments):
         memory = [image.memory(image.bytes).copy() for image in images]
@@ -79,21 +88,31 @@ class Simulated:
         given = [memory[a[0]] if isinstance(a, tuple) else a for a in arguments]
         try:
             simulate(
-                compiled.stages["llvm"],
+                self.text(compiled),
                 num_warps=compiled.num_warps,
                 shared=compiled.shared,
                 grid=grid,
                 arguments=given,
             )
         except NotImplementedError as error:
-            raise NotHere(f"the simulation does not know {_known(str(error))}") from None
+            raise NotHere(f"not {self.repeated}: the simulation does not know {_known(str(error))}") from None
         return memory
+
+
+class Optimized(Simulated):
+    """The text that LLVM's passes make of the emitted one, where it shows what we have said and does not hold."""
+
+    repeated = "repeated as optimized"
+
+    def text(self, compiled):
+        return optimized(compiled.stages["llvm"], compiled.target)
 
 
 class Assembled:
     """NVIDIA's assembler, which runs nothing: it takes the PTX, for an old target, a new one, and one after that."""
 
     target = "sm_90a"
+    repeated = "assembled"
 
     def run(self, compiled, grid, images, arguments):
         others = [
@@ -106,7 +125,7 @@ class Assembled:
                 assembled(made.ptx, made.target)
             except zg.LaunchError as error:
                 raise zg.KernelRuntimeError(error.summary) from None
-        raise NotHere("assembled")
+        raise NotHere(self.repeated)
 
 
 @contextmanager
@@ -122,13 +141,19 @@ def random_layouts(seed: int | None) -> Iterator[None]:
         pipeline.PLACE = before
 
 
+MACHINES: dict[str, tuple[Callable[[], Machine], ...]] = {
+    "gpu": (Gpu,), "simulated": (Simulated, Optimized), "assembled": (Assembled,),
+}  # fmt: skip
+
+
 class Differential:
-    """What repeats launches on a machine. `counts` tells how many were, and why others were not."""
+    """What repeats launches on machines of one target. `counts` tells how many were, and why others were not."""
 
     def __init__(
-        self, machine: Machine, same: Callable[[Array, Array], Array], seed: int | None = None, every: bool = False
-    ) -> None:
-        self.machine = machine
+        self, machines: Sequence[Machine], same: Callable[[Array, Array], Array], seed: int | None = None,
+        every: bool = False,
+    ) -> None:  # fmt: skip
+        self.machines = machines
         self.same = same
         self.seed = seed
         self.every = every
@@ -189,13 +214,25 @@ class Launch:
         what = f"{self.kernel.name} with {warps} warp(s)" + ("" if seed is None else f", layouts of seed {seed}")
         try:
             compiled = self._compiled(warps, seed)
-            after = self.of.machine.run(compiled, sizes, self.images, self.arguments)
+        except NotHere as error:
+            self.of.counts[str(error)] += 1
+            return
+        for machine in self.of.machines:
+            self._on(machine, compiled, sizes, unordered, what)
+
+    def _on(
+        self, machine: Machine, compiled: Compiled, sizes: tuple[int, ...], unordered: Sequence[int], what: str
+    ) -> None:
+        __tracebackhide__ = True
+        what = f"{what}, {machine.repeated}"
+        try:
+            after = machine.run(compiled, sizes, self.images, self.arguments)
         except NotHere as error:
             self.of.counts[str(error)] += 1
             return
         except (zg.KernelRuntimeError, SimulationError) as error:
             pytest.fail(f"{what}: {error}\n{compiled.stages['gpu']}", pytrace=False)
-        self.of.counts["repeated"] += 1
+        self.of.counts[machine.repeated] += 1
         known = bounds(self.model)
         for number, (root, memory) in enumerate(zip(self.roots, after, strict=True)):
             seen = np.zeros(memory.size, np.uint8)
@@ -218,7 +255,7 @@ class Launch:
     def _compiled(self, warps: int, seed: int | None) -> Compiled:
         try:
             with random_layouts(seed):
-                return zg.compile(self.model, target=self.of.machine.target, num_warps=warps)
+                return zg.compile(self.model, target=self.of.machines[0].target, num_warps=warps)
         except zg.ResourceError:
             if seed is None:
                 raise
