@@ -64,6 +64,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker("gpu")
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _elsewhere and hasattr(session.config, "workeroutput"):  # One of the processes of pytest-xdist.
+        session.config.workeroutput["launches"] = dict(_elsewhere.counts)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    if _elsewhere:
+        _elsewhere.counts.update(getattr(node, "workeroutput", {}).get("launches", {}))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     for what, count in _elsewhere.counts.most_common() if _elsewhere else ():
         terminalreporter.write_line(f"launches elsewhere: {count:5} {what}")
