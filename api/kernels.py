@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from ziggurat.arguments import Signature, bind, constant_of, constexpr_names, signature_of
+from ziggurat.backend.launch.grids import Meta, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.options import checked_option
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1
 from ziggurat.frontends.language import Function
-from ziggurat.grids import Constants, sizes_of
 from ziggurat.pipeline import triton_model
 from ziggurat.transforms.attribution import Attribution, attribute, link
 
@@ -51,14 +52,14 @@ class Kernel(Function):
         return link(self)
 
     @public
-    def attribution(self, *arguments: Any, **keywords: Any) -> Attribution:
+    def attribution(self, /, *arguments: Any, **keywords: Any) -> Attribution:
         """Which type each value of the Python model has for these arguments. Its `str` is the model with the types."""
         types = signature_of(self, arguments, keywords).types
         with no_faults("attributing", lambda: self.model, self.name):
             return attribute(self, types)
 
     @public
-    def triton(self, *arguments: Any, **keywords: Any) -> core.Module:
+    def triton(self, /, *arguments: Any, **keywords: Any) -> core.Module:
         """The Triton code model for argument types: `zg.i32`, `zg.ptr(zg.f32)`, `zg.divisible(zg.i32, 16)`.
 
         A constexpr parameter takes its value; so may another, and is compiled in. Models are kept: the same arguments
@@ -68,27 +69,16 @@ class Kernel(Function):
         return self.model_for(signature_of(self, arguments, keywords))
 
     @public
-    def compile(
-        self,
-        *arguments: Any,
-        target: str = "sm_90a",
-        num_warps: int = 4,
-        num_stages: int = 3,
-        exact_math: bool = False,
-        **keywords: Any,
-    ) -> Compiled:
-        """The kernel compiled for a target and argument types, as of `triton`; see `zg.compile`. No GPU is needed."""
-        from ziggurat.compiler import compile
+    def compile(self, /, *arguments: Any, **keywords: Any) -> Compiled:
+        """The kernel compiled for a target and argument types, as of `triton`; see `zg.compile`. No GPU is needed.
 
-        model = self.model_for(signature_of(self, arguments, keywords))
-        return compile(
-            model,
-            target=target,
-            num_warps=num_warps,
-            num_stages=num_stages,
-            exact_math=exact_math,
-            python=self.model,
-        )
+        Keywords are the parameters' names, and `target`, `num_warps`, `num_stages` and `exact_math`. Where a constexpr
+        parameter has the name of one of the last three, it is that option; where another parameter has such a name,
+        that is what the keyword gives, and the option has its default.
+        """
+        from ziggurat.compiler import compile_kernel
+
+        return compile_kernel(self, arguments, keywords)
 
     def model_for(self, signature: Signature) -> core.Module:
         """The Triton code model for a signature; made once."""
@@ -100,12 +90,14 @@ class Kernel(Function):
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
         """`kernel[grid](arguments…)` runs the kernel once for each program of the grid.
 
-        `grid` has one to three sizes, or is a function that computes them from the constexpr arguments, a dict by name.
+        `grid` has one to three sizes, or is a function that computes them from the arguments, a dict by name.
         """
         try:
-            return self._launches[grid]  # One that the dispatcher knows is found without asking it.
-        except (KeyError, TypeError):
-            pass
+            known = self._launches.get(grid)  # One that the dispatcher knows is found without asking it.
+        except TypeError:  # A list.
+            known = None
+        if known is not None:
+            return known
         if self._dispatcher is not None:
             return self._dispatcher.at(grid)
         return functools.partial(self._launch, grid)
@@ -121,7 +113,7 @@ class Kernel(Function):
         return self._dispatcher
 
     @public
-    def _launch(self, grid: Grid, *arguments: Any, **keywords: Any) -> None:
+    def _launch(self, grid: Grid, /, *arguments: Any, **keywords: Any) -> None:
         """Run the kernel where its arrays are: on a GPU, or here by the reference interpreter."""
         from ziggurat.backend.launch.arrays import on_gpu
 
@@ -138,6 +130,7 @@ class Kernel(Function):
         those of compilation say nothing here."""
         from ziggurat.backend.reference.run import run
 
+        demand_options(self, options)
         strict = bool(options.get("strict", False))
         signature, names, values = self._specialized(bound)
         sizes = self._grid(grid, bound)
@@ -198,7 +191,7 @@ class Kernel(Function):
 
     def _grid(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
         if callable(grid):
-            grid = grid(Constants(self.name, {name: bound[name] for name in constexpr_names(self)}))
+            grid = grid(Meta(self.name, dict(bound)))
         return sizes_of(grid, self.name)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -206,6 +199,22 @@ class Kernel(Function):
 
     def __repr__(self) -> str:
         return f"<kernel {self.written}>"
+
+
+def demand_options(kernel: Kernel, options: Mapping[str, Any]) -> None:
+    """Raise `LaunchError` for a keyword of a launch that is neither a parameter nor an option, and for a value that an
+    option does not have."""
+    for name, value in options.items():
+        if name not in OPTIONS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, [*kernel.signature.parameters, *OPTIONS], 1)
+            raise LaunchError(
+                f"'{kernel.name}' has no parameter '{name}', nor is there such an option",
+                hint=f"did you mean '{near[0]}'?" if near else f"{kernel.written}; options: {', '.join(OPTIONS)}",
+            )
+        if value is not None:
+            checked_option(name, value)
 
 
 @overload

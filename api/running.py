@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ziggurat.backend.launch.grids import sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.op import Op, require_model
-from ziggurat.grids import sizes_of
 
 
 @public

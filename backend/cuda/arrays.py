@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.cuda import dlpack
-from ziggurat.backend.cuda.driver import STREAMS, own_stream
+from ziggurat.backend.cuda.driver import STREAMS, device_count, own_stream, pointer_device
 from ziggurat.backend.launch.arrays import ELEMENTS, on_gpu
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, i1
@@ -47,9 +47,9 @@ class View:
 class Reader:
     """How arrays of a type are read in a launch: expressions over `{0}`, the array.
 
-    `address` and `element` give the address and a key for the element type; `device` the device's number, or "None"
-    where the array does not say. `stream` makes the function that gives the current stream (an object of the
-    driver's) for a device.
+    `address` and `element` give the address and a key for the element type; `device` the device's number, which
+    `asks` somebody else than the array, so that it is left out where there is one device. `stream` makes the function
+    that gives the current stream's address for a device, and `streams` says that it is the library's own, not ours.
     """
 
     name: str
@@ -57,6 +57,8 @@ class Reader:
     element: str
     device: str
     stream: Callable[[], Callable[[Any], int]]
+    asks: bool = False
+    streams: bool = False
 
 
 def reader_of(array: Any) -> Reader | None:
@@ -87,7 +89,11 @@ def view(array: Any, name: str) -> View:
             f"'{name}' is not an array on a GPU", hint="move it there: zg.to_device(array), or .cuda() of torch"
         )
     if reader is _PROTOCOL:
-        seen = _by_protocol(array)
+        try:
+            seen = _by_protocol(array)
+        except Exception as error:  # The protocols are other people's code, which may fail in any way.
+            reason = str(error).partition("\n")[0]
+            raise LaunchError(f"'{name}' cannot be read as an array on a GPU: {reason}") from None
         if seen is None or seen.element is None:  # pyright: ignore[reportUnnecessaryComparison]
             raise _unknown(name, getattr(array, "dtype", "an unknown type"))
         return seen
@@ -96,15 +102,24 @@ def view(array: Any, name: str) -> View:
     element = array.element if reader is OWN else _element(array.dtype)
     if element is None:
         raise _unknown(name, array.dtype)
-    device = eval(reader.device.format("_a"), scope)
+    device = None if reader.asks else eval(reader.device.format("_a"), scope)
     return View(address, element, None if device is None else int(device))
+
+
+def device_of(seen: View) -> int | None:
+    """The device of an array: as it says itself, or, where there are several, as the driver knows its memory."""
+    return seen.device if seen.device is not None or device_count() == 1 else pointer_device(seen.address)
 
 
 def protocol_address(array: Any) -> int:
     """The address of an array that is known by a protocol. It waits for the stream the array comes with, if that is
-    another than ours."""
-    seen = _by_protocol(array)
-    assert seen is not None
+    another than ours. Raises `TypeError` for one that `view` refuses."""
+    try:
+        seen = _by_protocol(array)
+    except Exception as error:
+        raise TypeError("what the protocol says cannot be read") from error
+    if seen is None:
+        raise TypeError("an array of elements that kernels lack")
     # 1 is the protocol's name for the default stream, which is 0 elsewhere.
     if seen.stream is not None and seen.stream != (own_stream() or 1):
         _after(seen.stream)
@@ -115,6 +130,13 @@ def protocol_element(array: Any) -> ScalarType | None:
     """The element type of an array that is known by a protocol."""
     seen = _by_protocol(array)
     return None if seen is None else seen.element
+
+
+def protocol_device(array: Any) -> int | None:
+    """The device of an array that is known by a protocol: as it says itself, or as the driver knows its memory."""
+    if hasattr(array, "__dlpack_device__"):
+        return int(array.__dlpack_device__()[1])
+    return pointer_device(int(array.__cuda_array_interface__["data"][0] or 0))
 
 
 def _unknown(name: str, dtype: Any) -> LaunchError:
@@ -168,8 +190,11 @@ def _own_stream() -> Callable[[Any], int]:
     return own_stream
 
 
-_TORCH = Reader("torch", "{0}.data_ptr()", "{0}.dtype", "{0}.get_device()", _torch_stream)
-_POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "None", _own_stream)
-_CUPY = Reader("cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream)
+_TORCH = Reader("torch", "{0}.data_ptr()", "{0}.dtype", "{0}.get_device()", _torch_stream, streams=True)
+_POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "_z_pointer_device({0}.data_ptr())", _own_stream, asks=True)
+_CUPY = Reader("cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream, streams=True)
 OWN = Reader("own", "{0}.pointer", "{0}.key", "{0}.device", _own_stream)
-_PROTOCOL = Reader("protocol", "_protocol_address({0})", "_protocol_element({0}).name", "None", _own_stream)
+_PROTOCOL = Reader(
+    "protocol", "_z_protocol_address({0})", "_z_protocol_element({0}).name", "_z_protocol_device({0})", _own_stream,
+    asks=True,
+)  # fmt: skip

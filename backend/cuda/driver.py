@@ -112,9 +112,18 @@ def _attribute(number: int, name: str) -> int:
     return int(check(driver.cuDeviceGetAttribute(attribute, _handle(number)), f"asking a device for {name}"))
 
 
+@functools.cache
 def device_count() -> int:
     """How many devices there are."""
     return int(check(cuda().cuDeviceGetCount(), "counting devices"))
+
+
+def pointer_device(address: int) -> int | None:
+    """The device whose memory an address is in; None where the driver knows of none."""
+    driver = cuda()
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    status, *found = driver.cuPointerGetAttribute(attribute, address)
+    return None if status else int(found[0])
 
 
 def driver_version() -> str:

@@ -78,7 +78,11 @@ class Isolated:
         try:
             send(child.stdin, job)
             found, _, _ = select.select([child.stdout], [], [], self.limit)
-            answer: Any = receive(child.stdout) if found else f"assembling and running the kernel did not end in {self.limit:.0f} s"
+            answer: Any = (
+                receive(child.stdout)
+                if found
+                else f"assembling and running the kernel did not end in {self.limit:.0f} s"
+            )
         except (EOFError, BrokenPipeError):
             answer = "the process that ran the kernel has died"
         if isinstance(answer, str):

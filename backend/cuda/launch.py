@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ziggurat.backend.cuda.arrays import reader_of, view
+from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
 from ziggurat.backend.cuda.binary import POINTER, Binary
 from ziggurat.backend.cuda.driver import (
     STREAMS,
@@ -19,7 +19,6 @@ from ziggurat.backend.cuda.driver import (
     current_device,
     load,
     on_device,
-    own_stream,
     synchronize,
 )
 from ziggurat.backend.cuda.failures import failure
@@ -34,6 +33,7 @@ from ziggurat.backend.cuda.specialize import (
     kind_of,
 )
 from ziggurat.backend.cuda.tensormap import TensorDescriptor
+from ziggurat.backend.launch.grids import Meta, gpu_sizes
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
 
@@ -43,28 +43,6 @@ OnHost = Callable[[Any, dict[str, Any], dict[str, Any]], None]
 
 # As many grids are remembered with what `at` gives for them.
 _GRIDS = 256
-_LIMITS = (2**31 - 1, 65535, 65535)
-
-
-def sizes_of(given: Any, kernel: str) -> tuple[int, int, int]:
-    """The three sizes of a grid. Raises `LaunchError` for what is none."""
-    sizes = (given,) if isinstance(given, int) else tuple(given)
-    try:
-        numbers = [size.__index__() for size in sizes]
-    except AttributeError:
-        numbers = [-1]
-    if not 1 <= len(sizes) <= 3 or min(numbers) < 0:
-        raise LaunchError(
-            f"the grid of '{kernel}' has one to three sizes, each zero or more; got {given!r}",
-            hint=f"{kernel}[(zg.cdiv(n, BLOCK),)](…)",
-        )
-    x, y, z = (*numbers, 1, 1)[:3]
-    if x > _LIMITS[0] or y > _LIMITS[1] or z > _LIMITS[2]:
-        raise LaunchError(
-            f"the grid of '{kernel}' is at most {' × '.join(map(str, _LIMITS))}; got {given!r}",
-            hint="put the largest size first, or let a program do more",
-        )
-    return x, y, z
 
 
 def stream_object(stream: Any) -> Any:
@@ -105,7 +83,8 @@ class Dispatcher:
 
     `build` compiles for a `Specialization`; the options of a launch (all keywords that are no parameters, but
     `stream` and `check`) are in it. `on_host(grid, arguments by name, options)` runs the kernel when its arrays are
-    not on a GPU. `location` is where the kernel stands in its source, for errors. `check=True` waits for each launch,
+    not on a GPU. `location` is where the kernel stands in its source, for errors, and `demand_options` raises the error
+    of options that are none. `check=True` waits for each launch,
     so that a fault is reported as the kernel's that made it.
     """
 
@@ -116,12 +95,14 @@ class Dispatcher:
         build: Build,
         on_host: OnHost | None = None,
         location: Location | None = None,
+        demand_options: Callable[[dict[str, Any]], None] = lambda options: None,
     ) -> None:
         self.name = name
         self.location = location
         self.parameters = tuple(parameters)
         self._build = build
         self._on_host = on_host
+        self._demand_options = demand_options
         self._routes: dict[tuple[Kind, ...], Route] = {}
         self._binaries: dict[Specialization, Binary] = {}
         self._loaded: dict[tuple[Specialization, int], Loaded] = {}
@@ -135,12 +116,14 @@ class Dispatcher:
     def at(self, grid: Grid) -> Callable[..., None]:
         """The kernel over a grid, to be called with its arguments."""
         try:
-            return self.known_grids[grid]
-        except (KeyError, TypeError):
-            pass
+            known = self.known_grids.get(grid)
+        except TypeError:  # A list.
+            known = None
+        if known is not None:
+            return known
         if callable(grid):
             return self._hot(grid, None, None)
-        made = self._hot(*sizes_of(grid, self.name))
+        made = self._hot(*gpu_sizes(grid, self.name))
         if len(self.known_grids) >= _GRIDS:
             self.known_grids.clear()
         if isinstance(grid, tuple):
@@ -197,9 +180,7 @@ class Dispatcher:
             return
         route = self._routes.get(kinds)
         if route is None:
-            route = Route(
-                self.parameters, kinds, generic=self._generic, again=self._again, sizes=self._sizes, given=stream_object
-            )
+            route = Route(self.parameters, kinds, generic=self._generic, again=self._again, given=stream_object)
             self._routes[kinds] = route
         if self._hot != route.bound:
             self._hot = route.bound
@@ -215,6 +196,7 @@ class Dispatcher:
     ) -> None:
         """Find or make the kernel, launch it, and have the route remember it."""
         check = bool(options.pop("check", False))
+        self._demand_options(options)
         device = self._device_of(values)
         with on_device(device) as context:
             spec = self._specialization(values, route.kinds, options)
@@ -284,7 +266,7 @@ class Dispatcher:
             elif parameter.constexpr or reader_of(value) is None:
                 continue
             else:
-                number = view(value, parameter.name).device
+                number = device_of(view(value, parameter.name))
             if number is not None:
                 found.setdefault(number, parameter.name)
         if len(found) > 1:
@@ -312,8 +294,8 @@ class Dispatcher:
         return loaded
 
     def _sizes(self, grid: Callable[[dict[str, Any]], Any], values: Sequence[Any]) -> tuple[int, int, int]:
-        constants = {p.name: value for p, value in zip(self.parameters, values, strict=True) if p.constexpr}
-        return sizes_of(grid(constants), self.name)
+        named = {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
+        return gpu_sizes(grid(Meta(self.name, named)), self.name)
 
 
 class Launcher:
@@ -332,7 +314,7 @@ class Launcher:
         return found
 
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
-        sizes = sizes_of(grid({}) if callable(grid) else grid, self.binary.title)
+        sizes = gpu_sizes(grid(Meta(self.binary.title, {})) if callable(grid) else grid, self.binary.title)
         kinds: list[str] = []
         values: list[Any] = []
         device: int | None = None
@@ -347,7 +329,7 @@ class Launcher:
             elif parameter.kind == POINTER and not isinstance(given, int):
                 seen = view(given, f"argument {number}")
                 value = seen.address
-                device = seen.device if device is None else device
+                device = device_of(seen) if device is None else device
             kinds.append(parameter.kind)
             values.append(value)
         used = {p if q.argument is None else q.argument for p, q in enumerate(self.binary.parameters)}
@@ -361,11 +343,9 @@ class Launcher:
             start(self.loaded(), sizes, (slot.buffer, slot.pointers), on, check)
 
     def _stream(self, arguments: Sequence[Any], device: int | None) -> Any:
-        for given in arguments:
-            reader = reader_of(given.array if isinstance(given, TensorDescriptor) else given)
-            if reader is not None:
-                return STREAMS[reader.stream()(device)]
-        return STREAMS[own_stream()]
+        readers = [reader_of(given.array if isinstance(given, TensorDescriptor) else given) for given in arguments]
+        reader = next((reader for reader in readers if reader is not None and reader.streams), OWN)
+        return STREAMS[reader.stream()(device)]
 
     def _count(self, arguments: Sequence[Any]) -> LaunchError:
         kinds = ", ".join(parameter.kind for parameter in self.binary.parameters)

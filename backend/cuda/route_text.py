@@ -8,8 +8,8 @@ There are two steps, each of which leaves to the next what it does not know.
 * `seek` finds the kernel in a table. The key holds integers by value; a second key, in which integers count only by
   what kernels tell apart, finds the kernel for new values.
 
-Beside the parameters' names, those in the text begin with `_z_` or `_protocol_`, for builtins, too: a parameter may
-have the name `type`.
+Beside the parameters' names, those in the text begin with `_z_`, for builtins, too: a parameter may have the name
+`type`. Where a parameter's own name begins so, they begin with something else (`mark`).
 
 Threads do not share buffers: each launch takes one from a list and puts it back, which Python does in one step each.
 """
@@ -17,11 +17,13 @@ Threads do not share buffers: each launch takes one from a list and puts it back
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, count
 
 from ziggurat.backend.cuda.arrays import OWN, Reader
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
 from ziggurat.backend.cuda.specialize import KernelParameter, Kind
 
+MARK = "_z_"
 # Types whose equal values are the same to a kernel.
 _PLAIN = (int, bool, str, type(None))
 # Of an int, the type that holds it, and what kernels tell apart; `integer_class` as text.
@@ -35,7 +37,7 @@ def bound(_z_x, _z_y, _z_w, /):
             {read}
             if not _z_more and {conditions}(_z_options == _z_same if _z_options or _z_same else True):
                 if _z_y is None:
-                    _z_gx, _z_gy, _z_gz = _z_sizes(_z_x, ({values}))
+                    _z_gx, _z_gy, _z_gz = _z_three(_z_x({named}))
                 else:
                     _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
                 try:
@@ -57,7 +59,7 @@ def bound(_z_x, _z_y, _z_w, /):
                 _z_free.append(_z_slot)
                 if not _z_status:
                     return
-        except (_z_struct_error, _z_AttributeError, _z_OverflowError, _z_TypeError, _z_ValueError):
+        except (_z_struct_error, _z_AttributeError, _z_KeyError, _z_OverflowError, _z_TypeError, _z_ValueError):
             pass
         return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain})
     return launch
@@ -82,7 +84,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
     _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
     try:
         if _z_y is None:
-            _z_gx, _z_gy, _z_gz = _z_sizes(_z_x, ({values}))
+            _z_gx, _z_gy, _z_gz = _z_three(_z_x({named}))
         try:
             _z_slot = _z_free.pop()
         except _z_IndexError:
@@ -96,7 +98,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
         _z_free.append(_z_slot)
         if not _z_status:
             return
-    except (_z_struct_error, _z_OverflowError, _z_TypeError):
+    except (_z_struct_error, _z_KeyError, _z_OverflowError, _z_TypeError):
         pass
     _z_again(_z_x, _z_y, _z_w, ({values}), _z_options, _z_on, _z_route)
 
@@ -114,10 +116,17 @@ def moving(_z_tiles{plain}):
 """
 
 
-class Writer:
-    """Collects the parts of the source text, argument by argument; `text` puts them together."""
+def mark(names: Sequence[str]) -> str:
+    """What the other names in the text are to begin with: with nothing that a parameter's name begins with."""
+    return next(m for m in chain((MARK,), map("_z{}_".format, count())) if not any(n.startswith(m) for n in names))
 
-    def __init__(self) -> None:
+
+class Writer:
+    """Collects the parts of the source text, argument by argument; `text` puts them together. Where there are `several`
+    devices, it asks for that of each array."""
+
+    def __init__(self, several: bool = True) -> None:
+        self.several = several
         self.read: list[str] = []  # statements that read addresses
         self.exact: list[str] = []  # the key that holds integers by value
         self.loose: list[str] = []  # and the one that does not
@@ -133,7 +142,7 @@ class Writer:
         self.types: dict[type, list[str]] = {}  # exact types, and the arguments that have them
         self.places: list[tuple[int, int]] = []  # of each argument: where its fields begin, and how many there are
         self.devices: list[str] = []  # of the arrays whose library says it
-        self.reader: Reader | None = None  # the first array's, whose library says on which stream
+        self.reader: Reader | None = None  # that of the array whose library says on which stream
         self.descriptors = 0
 
     def both(self, expression: str) -> None:
@@ -157,7 +166,7 @@ class Writer:
     def argument(self, name: str, kind: Kind, parameter: KernelParameter) -> None:
         if kind.type is not None:
             self.types.setdefault(kind.type, []).append(name)
-        count = len(self.fields)
+        first = len(self.fields)
         if kind.way == "array":
             assert kind.reader is not None
             self._array(name, kind.reader, parameter)
@@ -177,7 +186,7 @@ class Writer:
             other = f" or _z_type({name}) is {self.type_of(kind)} and {name} == {{0}}" if plain else ""
             self.expect(name, f"({name} is {{0}}{other})")
             self.both(name if plain else f"_z_constant({name})")
-        self.places.append((count, len(self.fields) - count))
+        self.places.append((first, len(self.fields) - first))
 
     def _number(self, name: str, kind: Kind) -> None:
         """A number of which only the type counts."""
@@ -191,7 +200,7 @@ class Writer:
         self.fields.append(kind.field)
 
     def _array(self, name: str, reader: Reader, parameter: KernelParameter) -> None:
-        self.reader = self.reader or reader
+        self._on_stream_of(reader)
         address = f"_z_{len(self.read)}"
         self.read.append(f"{address} = {reader.address.format(name)}")
         element = reader.element.format(name)
@@ -200,11 +209,15 @@ class Writer:
         if reader is not OWN:  # The key of our own arrays has device and alignment in it.
             if parameter.specialize:
                 self.aligned.append(address)
-            if reader.device != "None":
+            if self.several or not reader.asks:
                 self._device(reader.device.format(name))
         self.move(address)
         self.whole.append(address)
         self.fields.append(POINTER)
+
+    def _on_stream_of(self, reader: Reader | None) -> None:
+        if reader is not None and (self.reader is None or (reader.streams and not self.reader.streams)):
+            self.reader = reader
 
     def _device(self, device: str) -> None:
         if self.devices:
@@ -213,7 +226,7 @@ class Writer:
         self.devices.append(device)
 
     def _descriptor(self, name: str, kind: Kind) -> None:
-        self.reader = self.reader or kind.reader
+        self._on_stream_of(kind.reader)
         self._device(f"{name}.device")
         self.both(f"{name}.key")
         self.expect(f"{name}.key", f"{name}.key == {{0}}")
@@ -223,6 +236,7 @@ class Writer:
         self.descriptors += 1
 
     def text(self, names: Sequence[str]) -> str:
+        """The functions for parameters of these names, which are those that `argument` was given."""
         placed = list(self.placed)
         if self.aligned:
             each = "".join(f"{address} & 15 == 0, " for address in self.aligned)
@@ -243,6 +257,7 @@ class Writer:
             parameters="".join(f"{name}=_z_default{i}, " for i, name in enumerate(names)),
             plain="".join(f", {name}" for name in names),
             values="".join(f"{name}, " for name in names),
+            named=f"{{{', '.join(f'{name!r}: {name}' for name in names)}}}",
             expected="".join(f"_z_e{i}, " for i in range(len(self.known))),
             conditions="".join(f"{condition} and " for condition in self.conditions),
             guard=guard,

@@ -7,11 +7,11 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ziggurat.backend.cuda.arrays import OWN, protocol_address, protocol_element
+from ziggurat.backend.cuda.arrays import OWN, pointer_device, protocol_address, protocol_device, protocol_element
 from ziggurat.backend.cuda.binary import TENSOR_MAP, Binary
-from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, cuda
+from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, cuda, device_count
 from ziggurat.backend.cuda.packing import Packing, Slot, fitted
-from ziggurat.backend.cuda.route_text import Writer
+from ziggurat.backend.cuda.route_text import MARK, Writer, mark
 from ziggurat.backend.cuda.specialize import (
     KernelParameter,
     Kind,
@@ -21,13 +21,14 @@ from ziggurat.backend.cuda.specialize import (
     integer_class,
 )
 from ziggurat.backend.cuda.tensormap import NO_TILE, Tile, field_of
+from ziggurat.backend.launch.grids import three
 from ziggurat.codemodel.errors import InternalError
 
 # When a table has more argument values than these, they are forgotten all at once. With a larger table a kernel whose
 # integers are always new spends its launches on getting memory.
 _TABLE_LIMIT = 512
 # What the text uses of Python; parameters may have these names.
-_BUILTINS = (type, dict, tuple, AttributeError, IndexError, OverflowError, TypeError, ValueError)
+_BUILTINS = (type, dict, tuple, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 # What the table gives to a launch: what the next launch is compared with; function, threads, bytes of shared memory,
 # free buffers, how to make another, and the tiles of the descriptors.
 Found = tuple[tuple[Any, ...], Any, int, int, list[Any], Callable[[], Any], tuple[Tile, ...]]
@@ -36,10 +37,10 @@ Found = tuple[tuple[Any, ...], Any, int, int, list[Any], Callable[[], Any], tupl
 class Route:
     """How a kernel is launched with arguments of these kinds. `bound(x, y, z)` gives the hot path over a grid.
 
-    The grid is three sizes, or a function and None and None, which `sizes(function, values)` reads. `seek(x, y, z,
-    more, options, *values)` launches what the table knows. `again(x, y, z, values, options, stream, route)` takes over
-    when the driver refused, and `generic(x, y, z, values, more, options, stream, route)` when the arguments are of
-    other kinds or were never seen. `given(stream)` reads a stream that the caller named.
+    The grid is three sizes, or a function and None and None. `seek(x, y, z, more, options, *values)` launches what the
+    table knows. `again(x, y, z, values, options, stream, route)` takes over when the driver refused, and `generic(x, y,
+    z, values, more, options, stream, route)` when the arguments are of other kinds or were never seen. `given(stream)`
+    reads a stream that the caller named.
     """
 
     def __init__(
@@ -49,14 +50,20 @@ class Route:
         *,
         generic: Callable[..., None],
         again: Callable[..., None],
-        sizes: Callable[..., tuple[int, int, int]],
         given: Callable[[Any], Any],
     ) -> None:
-        writer = Writer()
+        writer = Writer(device_count() > 1)
         names = [parameter.name for parameter in parameters]
-        for parameter, kind in zip(parameters, kinds, strict=True):
-            writer.argument(parameter.name, kind, parameter)
-        self.text = writer.text(names)
+        own = mark(names)
+        # A name that could be taken for one of ours stands in the text as a number until ours are renamed.
+        shown = names if own == MARK else [f"§{number}§" for number in range(len(names))]
+        for name, parameter, kind in zip(shown, parameters, kinds, strict=True):
+            writer.argument(name, kind, parameter)
+        self.text = writer.text(shown)
+        if own != MARK:
+            self.text = self.text.replace(MARK, own)
+            for name, number in zip(names, shown, strict=True):
+                self.text = self.text.replace(number, name)
         self.kinds = tuple(kinds)
         packing = Packing.of(writer.fields)
         self._fields = tuple(writer.fields)
@@ -75,7 +82,7 @@ class Route:
             "_z_known": self._found,
             "_z_generic": generic,
             "_z_again": again,
-            "_z_sizes": sizes,
+            "_z_three": three,
             "_z_given": given,
             "_z_stream": self.stream,
             "_z_streams": STREAMS,
@@ -87,14 +94,17 @@ class Route:
             "_z_integer": integer_class,
             "_z_constant": constant_class,
             "_z_fitted": fitted,
-            "_protocol_address": protocol_address,
-            "_protocol_element": protocol_element,
+            "_z_protocol_address": protocol_address,
+            "_z_protocol_element": protocol_element,
+            "_z_protocol_device": protocol_device,
+            "_z_pointer_device": pointer_device,
             **{f"_z_default{i}": parameter.default for i, parameter in enumerate(parameters)},
             **{f"_z_type{number}": type_ for number, type_ in enumerate(writer.types)},
         }
+        scope = {name.replace(MARK, own): value for name, value in scope.items()}
         exec(compile(self.text, "<launch of a ziggurat kernel>", "exec"), scope)
         self.bound: Callable[[Any, Any, Any], Callable[..., None]] = scope["bound"]
-        self.seek: Callable[..., None] = scope["_z_seek"]
+        self.seek: Callable[..., None] = scope[f"{own}seek"]
         self._keys: Callable[..., Any] = scope["keys"]
         self._known: Callable[..., Any] = scope["known"]
         self._moving: Callable[..., Any] = scope["moving"]

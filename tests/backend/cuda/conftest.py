@@ -47,10 +47,11 @@ class FakeDriver(types.ModuleType):
         self.load_failure: tuple[Status, bytes] | None = None
         self.parameters = 0
         self.sizes: list[int] = []
+        self.devices: dict[int, int | None] = {}  # by the first address of a page; those of no page are the first's
         self.done: list[tuple] = []  # what was asked of the device's memory, and launches among it
         for name in (
-            "CUdevice_attribute CUfunction_attribute CUjit_option CUtensorMapDataType CUtensorMapSwizzle "
-            "CUtensorMapInterleave CUtensorMapL2promotion CUtensorMapFloatOOBfill"
+            "CUdevice_attribute CUfunction_attribute CUjit_option CUpointer_attribute CUtensorMapDataType "
+            "CUtensorMapSwizzle CUtensorMapInterleave CUtensorMapL2promotion CUtensorMapFloatOOBfill"
         ).split():
             setattr(self, name, Names())
         self.cuuint64_t = self.cuuint32_t = int
@@ -71,6 +72,10 @@ class FakeDriver(types.ModuleType):
 
     def cuDeviceGetCount(self):
         return OK, self.count
+
+    def cuPointerGetAttribute(self, name, pointer):
+        device = self.devices.get(pointer & ~0xFFF, 0)
+        return (Failure("CUDA_ERROR_INVALID_VALUE"), None) if device is None else (OK, device)
 
     def cuDriverGetVersion(self):
         return OK, 13000
@@ -190,7 +195,7 @@ class FakeDriver(types.ModuleType):
         return OK, types.SimpleNamespace(getPtr=lambda: ctypes.addressof(buffer), kept=buffer)
 
 
-CACHES = (driver.cuda, driver._handle, driver._attribute, driver._primary)
+CACHES = (driver.cuda, driver._handle, driver._attribute, driver._primary, driver.device_count)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Launching on a driver that writes down what it is asked: arguments as bytes, specialisation, caching, errors."""
 
+import ctypes
 import struct
 import sys
 import threading
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from ziggurat.backend.cuda import dlpack
 from ziggurat.backend.cuda.binary import Binary, Parameter
 from ziggurat.backend.cuda.driver import using_stream
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
@@ -221,16 +223,26 @@ def test_streams(fake):
 
 def test_grids(fake):
     kernel = dispatcher(fake, "x", "BLOCK")
-    sizes = (3, (3,), (3, 4), (3, 4, 5), lambda meta: (meta["BLOCK"], 2), (np.int32(6),), (0,), (3, 0))
+    sizes = (
+        3, (3,), (3, 4), (3, 4, 5), lambda meta: (meta["BLOCK"], 2), (np.int32(6),), (0,), (3, 0), np.int64(7),
+        lambda meta: np.int64(8), lambda meta: [meta["BLOCK"]], lambda meta: 0, np.array([4, 5]),
+    )  # fmt: skip
     for grid in (*sizes, *sizes):
         kernel.at(grid)(array(), BLOCK=9)
-    expected = [(3, 1, 1), (3, 1, 1), (3, 4, 1), (3, 4, 5), (9, 2, 1), (6, 1, 1)]
+    expected = [(3, 1, 1), (3, 1, 1), (3, 4, 1), (3, 4, 5), (9, 2, 1), (6, 1, 1), (7, 1, 1), (8, 1, 1), (9, 1, 1)]
+    expected.append((4, 5, 1))
     assert [launch["grid"] for launch in fake.launches] == expected * 2
     for grid, message in (
-        ((-1,), "zero or more"),
-        ((1.5,), "zero or more"),
+        ((-1,), "integers from 0"),
+        ((1.5,), "integers from 0"),
         ((1, 2, 3, 4), "three"),
         ((1, 70000), "at most"),
+        (None, "got None"),
+        (5.0, "got 5.0"),
+        (lambda meta: None, "got None"),
+        (lambda meta: 2.0, "got 2.0"),
+        (lambda meta: (1, 2, 3, 4), "three"),
+        (lambda meta: meta["BLOK"], "asks for 'BLOK', which is no parameter"),
     ):
         with pytest.raises(LaunchError, match=message):
             kernel.at(grid)(array(), BLOCK=9)
@@ -505,3 +517,87 @@ def test_errors_of_launches_show_where_the_kernel_stands(fake, failed):
         with pytest.raises(error) as caught:
             kernel.at((1,))(array())
         assert caught.value.location == place and "kernels.py:12" in str(caught.value)
+
+
+def by_dlpack(pointer, device, code=2, bits=32, failure=None):
+    """An array that is known by DLPack alone."""
+    tensor = dlpack._Tensor(pointer, 2, device, 1, code, bits, 1, None, None, 0)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+    def capsule(**_):
+        if failure is not None:
+            raise failure
+        return new(ctypes.addressof(tensor), b"dltensor", None)
+
+    return SimpleNamespace(__dlpack__=capsule, __dlpack_device__=lambda: (2, device), kept=tensor)
+
+
+def by_interface(pointer):
+    return SimpleNamespace(
+        __cuda_array_interface__={"typestr": "<f4", "data": (pointer, False), "shape": (8,), "version": 3}
+    )
+
+
+MADE = {
+    "DLPack": by_dlpack,
+    "interface": lambda at, device: by_interface(at),
+    "pointer": lambda at, device: Torchlike(at),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_every_launch_is_on_the_device_of_its_arrays(fake, kind):
+    """Whether the array says where it is, or the driver does: at the first launch and at those after it."""
+    kernel, devices = dispatcher(fake, "x", "y"), (0, 1, 0, 1, 1)
+    for number, device in enumerate(devices):
+        x, y = 0x10000 * (2 * number + 1), 0x10000 * (2 * number + 2)
+        fake.devices |= {x: device, y: device}
+        kernel.at((1,))(MADE[kind](x, device), MADE[kind](y, device))
+    assert [launch["function"][2] for launch in fake.launches] == [100 + device for device in devices]
+    fake.devices |= {0x900000: 1}
+    for _ in range(2):
+        with pytest.raises(LaunchError, match="the arrays of 'kernel' are on several devices: 'x' on 0, 'y' on 1"):
+            kernel.at((1,))(MADE[kind](0x10000, 0), MADE[kind](0x900000, 1))
+    assert len(fake.launches) == len(devices)
+
+
+def test_arrays_that_dlpack_does_not_give(fake):
+    kernel = dispatcher(fake, "x")
+    for _ in range(2):
+        with pytest.raises(LaunchError, match="'x' is an array of an unknown type, which kernels do not have"):
+            kernel.at((1,))(by_dlpack(0x1000, 0, code=5, bits=64))
+        with pytest.raises(LaunchError, match="'x' cannot be read as an array on a GPU: it requires grad"):
+            kernel.at((1,))(by_dlpack(0x1000, 0, failure=BufferError("it requires grad")))
+        kernel.at((1,))(by_dlpack(0x1000, 0))
+
+
+def test_the_stream_of_a_library_that_has_one(fake, monkeypatch):
+    """Wherever its array stands among those of libraries that have none."""
+
+    class Tensor(Torchlike):
+        def get_device(self):
+            return 0
+
+    current = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 77)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, _C=current))
+    kernel = dispatcher(fake, "x", "y")
+    for _ in range(3):
+        kernel.at((1,))(array(), Tensor(0x2000))
+        kernel.at((1,))(Tensor(0x1000), array())
+        kernel.at((1,))(by_interface(0x1000), array())
+    assert [launch["stream"][1] for launch in fake.launches] == [77, 77, 0] * 3
+
+
+def test_options_are_demanded_before_anything_is_compiled(fake):
+    def demand(options):
+        if options:
+            raise LaunchError("no such option")
+
+    kernel = dispatcher(fake, "x")
+    kernel._demand_options = demand
+    kernel.at((1,))(array())
+    for value in (3, [4]):
+        with pytest.raises(LaunchError, match="no such option"):
+            kernel.at((1,))(array(), wraps=value)
+    assert len(kernel.specs) == 1

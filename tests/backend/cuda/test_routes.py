@@ -39,7 +39,6 @@ class Kernel:
             self.kinds,
             generic=lambda *given: self.handed.append(("generic", *given)),
             again=lambda *given: self.handed.append(("again", *given)),
-            sizes=lambda grid, values: grid(*values),
             given=lambda stream: ("given", stream),
         )
 
@@ -50,7 +49,7 @@ class Kernel:
         self.fake.parameters = len(passed)
         return self.route.learn(values, options, load(Binary("entry", "ptx", 2, 48, passed, "sm_90a")), spec)
 
-    def __call__(self, *values, **options):
+    def __call__(self, /, *values, **options):
         return self.route.bound(3, 2, 1)(*values, **options)
 
 
@@ -105,8 +104,22 @@ def test_a_grid_that_is_a_function_gets_the_arguments(fake):
     kernel = Kernel(fake, array(), 5)
     kernel.learn(array(), 5)
     for n in (5, 5, 7):
-        kernel.route.bound(lambda x, n: (n, x.pointer >> 12, 1), None, None)(array(), n)
+        kernel.route.bound(lambda meta: (meta["a1"], meta["a0"].pointer >> 12), None, None)(array(), n)
     assert [launch["grid"] for launch in fake.launches] == [(5, 1, 1), (5, 1, 1), (7, 1, 1)]
+
+
+def test_parameters_may_have_any_names(fake):
+    """Those that the text itself uses, too."""
+    names = ["_z_x", "_z_0", "_z_seek", "_z0_last", "self", "launch", "type"]
+    kernel = Kernel(fake, array(), 5, 0.5, True, 6, 7, 8, names=names)
+    values = (array(), 5, 0.5, True, 6, 7, 8)
+    kernel.learn(*values)
+    kernel(**dict(zip(names, values, strict=True)))
+    kernel(array(0x5000), 5, 0.5, True, 6, 7, type=8)
+    assert kernel.handed == [] and "_z1_x" in kernel.route.text
+    first, second = fake.launches
+    assert first["values"][1:] == second["values"][1:]
+    assert int.from_bytes(second["values"][0], "little") == 0x5000
 
 
 def test_a_stream_that_the_caller_names(fake):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.grids import MOST, Constants, sizes_of
+from ziggurat.backend.launch.grids import MOST, Meta, gpu_sizes, sizes_of, three
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,29 @@ def test_a_long_grid_is_cut_short():
     assert len(caught.value.summary) < 160 and caught.value.summary.endswith("…")
 
 
-def test_constants_by_name():
-    meta = Constants("k", {"BLOCK": 64, "FLAG": True})
+def test_on_a_gpu_there_are_three_and_two_of_them_are_shorter():
+    assert gpu_sizes((5, np.int64(3)), "k") == (5, 3, 1)
+    assert gpu_sizes((MOST, 65535, 65535), "k") == (MOST, 65535, 65535)
+    for grid in ((1, 65536), (1, 1, 65536)):
+        with pytest.raises(zg.LaunchError, match="at most 2147483647 × 65535 × 65535 on a GPU; got"):
+            gpu_sizes(grid, "k")
+    with pytest.raises(zg.LaunchError, match="one to three sizes"):
+        gpu_sizes(None, "k")
+
+
+def test_what_is_plainly_three_sizes():
+    assert three(4) == (4, 1, 1) and three((4, 5)) == (4, 5, 1) and three((4, 5, 6)) == (4, 5, 6)
+    for given in (None, (), (1, 2, 3, 4), [4], np.int64(4), 4.0):
+        with pytest.raises(TypeError):
+            three(given)
+
+
+def test_arguments_by_name():
+    meta = Meta("k", {"BLOCK": 64, "FLAG": True})
     assert meta["BLOCK"] == 64 and dict(meta) == {"BLOCK": 64, "FLAG": True}
-    with pytest.raises(zg.LaunchError, match="the grid of 'k' asks for 'n', which is no constexpr parameter") as caught:
+    with pytest.raises(zg.LaunchError, match="the grid of 'k' asks for 'n', which is no parameter of it") as caught:
         meta["n"]
     assert caught.value.hint == "it has 'BLOCK', 'FLAG'"
     with pytest.raises(zg.LaunchError) as caught:
-        Constants("k", {})["n"]
+        Meta("k", {})["n"]
     assert caught.value.hint == "it has none"
