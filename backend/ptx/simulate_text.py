@@ -132,9 +132,9 @@ def instruction(line: str) -> tuple[str, str, str]:
 @lru_cache(maxsize=1 << 14)
 def called(rest: str) -> tuple[str, tuple[str, ...]]:
     """The function of a call, and its arguments. What stands behind them, as the bundles of an assumption, is not."""
-    match = re.search(r" @([\w.]+)\(", rest)
+    match = re.search(r" @(\"[^\"]*\"|[\w.$-]+)\(", rest)
     assert match is not None, rest
-    return match[1], tuple(split(rest[match.end() : _closing(rest, match.end())]))
+    return match[1].strip('"'), tuple(split(rest[match.end() : _closing(rest, match.end())]))
 
 
 def _closing(text: str, at: int) -> int:

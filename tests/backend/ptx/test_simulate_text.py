@@ -77,6 +77,7 @@ def test_calls_without_their_bundles() -> None:
     assert called("range(i32 0, 4) i32 @llvm.umin.i32(i32 %a, i32 xor (i32 1, i32 2)) #3") == (
         "llvm.umin.i32", ("i32 %a", "i32 xor (i32 1, i32 2)"),
     )  # fmt: skip
+    assert called('fastcc float @"zg_$_fmod_$_f32"(float %a)') == ("zg_$_fmod_$_f32", ("float %a",))
     assert called('void @llvm.assume(i1 true) [ "align"(ptr %p, i64 16) ]') == ("llvm.assume", ("i1 true",))
 
 
