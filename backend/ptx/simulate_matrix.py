@@ -361,8 +361,19 @@ def _from_fp8(program: Any, text: str, operands: list[Any]) -> list[Array]:
     return [np.ascontiguousarray(pair.astype(np.float16)).view(np.uint32)[:, 0]]
 
 
+def _to_fp8(program: Any, text: str, operands: list[Any]) -> list[Array]:
+    """Rounded to nearest, what is too large to the largest; the first source is the upper half."""
+    match = re.fullmatch(r"cvt\.rn\.satfinite\.(e4m3|e5m2)x2\.f32 \$0, \$1, \$2;", text)
+    assert match is not None, text
+    dtype = _ELEMENTS[match[1]]
+    largest = np.float32(ml_dtypes.finfo(dtype).max)
+    high, low = (np.clip(operand, -largest, largest).astype(dtype).view(np.uint8) for operand in operands[1:])
+    return [high.astype(np.uint16) << np.uint16(8) | low]
+
+
 _KNOWN = {
     "cvt.rn.f16x2.e": _from_fp8,
+    "cvt.rn.satfinite.e": _to_fp8,
     "wgmma.mma_async": _wgmma,
     "mma.sync": _mma,
     "ldmatrix": _ldmatrix,

@@ -292,4 +292,4 @@ def _over(memory: Array, view: Array, offset: int) -> Array:
 def _known(text: str) -> str:
     """The function or the instruction that an instruction's text is about."""
     match = re.search(r"@\"?[\w.$]+", text)
-    return match[0] if match else text.strip().split(" ")[0]
+    return match[0] if match else text if text.startswith("the type") else text.strip().split(" ")[0]

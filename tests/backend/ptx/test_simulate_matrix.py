@@ -4,6 +4,7 @@ for."""
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -173,6 +174,21 @@ def test_pairs_of_8_bit_floats_become_halves(by_hand) -> None:
     text += '%r = call i32 asm "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h"(i16 %h) #1\n'
     by_hand(text + stores(1, ["%r"]), pairs, out)
     np.testing.assert_array_equal(out, x.astype(np.float16))
+
+
+@pytest.mark.parametrize("kind, dtype, largest", [
+    ("e4m3", ml_dtypes.float8_e4m3fn, 448), ("e5m2", ml_dtypes.float8_e5m2, 57344),
+])  # fmt: skip
+def test_floats_become_pairs_of_8_bit_ones(kind: str, dtype: Any, largest: float, by_hand) -> None:
+    x = np.resize(np.array([1.06, -3.3, largest * 1.04, -1e30, np.inf, np.nan, 2.0**-20, 0.0], np.float32), 64)
+    words, out = x.view(np.uint32), np.zeros(32, np.uint32)
+    text = loads(0, 2, "x") + "%low = bitcast i32 %x0 to float\n%high = bitcast i32 %x1 to float\n"
+    text += f'%p = call i16 asm "cvt.rn.satfinite.{kind}x2.f32 $0, $1, $2;", "=h,f,f"(float %high, float %low) #1\n'
+    by_hand(f"{text}%r = zext i16 %p to i32\n" + stores(1, ["%r"]), words, out)
+    found = out.astype(np.uint16).view(dtype)
+    np.testing.assert_array_equal(
+        found.astype(np.float32), np.clip(x, -largest, largest).astype(dtype).astype(np.float32)
+    )
 
 
 @zg.kernel
