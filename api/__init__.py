@@ -29,6 +29,7 @@ from ziggurat.codemodel.errors import (
     TargetError,
     VerifyError,
     ZigguratError,
+    ZigguratWarning,
 )
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.text.parser import parse
@@ -238,6 +239,7 @@ __all__ = [
     "Value",
     "VerifyError",
     "ZigguratError",
+    "ZigguratWarning",
     "abs",
     "add",
     "and_",

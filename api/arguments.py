@@ -11,6 +11,7 @@ import attrs
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import KernelValueError, LaunchError
+from ziggurat.codemodel.options import DEFAULTS, SHARED_OPTIONS, checked_option
 from ziggurat.codemodel.types import (
     SCALARS,
     ConstantType,
@@ -174,7 +175,10 @@ def constexpr_names(function: Function) -> set[str]:
 
 
 def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by parameter, defaults filled in. Raises `LaunchError` in words for the caller."""
+    """Arguments by parameter, defaults filled in: of a constexpr parameter that is named as an option, the option's.
+
+    Raises `LaunchError` in words for the caller.
+    """
     from difflib import get_close_matches
 
     names = list(function.signature.parameters)
@@ -201,6 +205,12 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
                 missing.append(name)
             else:
                 bound[name] = parameter.default
+    shared = [name for name in SHARED_OPTIONS if name in function.signature.parameters]
+    for name in sorted(constexpr_names(function).intersection(shared)) if shared else ():
+        # The parameter is the option: it has its default, and is checked as that.
+        given = bound.get(name)
+        bound[name] = DEFAULTS[name] if given is None else checked_option(name, given)
+        missing = [one for one in missing if one != name]
     if missing:
         listed = ", ".join(f"'{name}'" for name in missing)
         raise LaunchError(f"'{function.name}' needs {listed}", hint=function.written)

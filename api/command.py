@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ziggurat.arguments import constexpr_names, divisible
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.options import DEFAULTS
 from ziggurat.codemodel.text.html import to_html
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text
@@ -48,6 +50,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     show.add_argument("--target", default="sm_90a", help="of the stages from gpu down (default: sm_90a)")
     show.add_argument("--num-warps", type=int, default=4, help="of the stages from gpu down (default: 4)")
+    show.add_argument("--num-stages", type=int, default=3, help="of the stages from gpu down (default: 3)")
+    show.add_argument("--exact-math", action="store_true", help="IEEE division and square roots, exact functions")
+    show.add_argument(
+        "--divisible",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME…]=N",
+        help="parameters that N is known to divide, as zg.divisible says it: x_ptr,n=16",
+    )
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     show.set_defaults(run=_show)
     cache = commands.add_parser("cache", help="list or clear the compiled kernels kept on disk")
@@ -66,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
 def _show(options: argparse.Namespace) -> str:
     _check_forms(options)
     kernel = _find(options.kernel)
-    arguments = parse_values(options.types, "argument types")
+    arguments = _divisible(kernel, parse_values(options.types, "argument types"), options.divisible)
     if options.stage == "python" and options.attributed:
         return str(kernel.attribution(*arguments))
     if options.stage in ("gpu", "llvm", "ptx", "sass"):
@@ -77,6 +88,23 @@ def _show(options: argparse.Namespace) -> str:
 
         return to_mlir(model, locations=options.locations) + "\n"
     return to_html(model) + "\n" if options.html else to_text(model, locations=options.locations)
+
+
+def _divisible(kernel: Kernel, arguments: Sequence[Any], said: Sequence[str]) -> list[Any]:
+    """The arguments, with what `--divisible` says of some. Raises `LaunchError` where it cannot be meant."""
+    names = list(kernel.signature.parameters)
+    made = list(arguments)
+    for text in said:
+        listed, equals, number = text.partition("=")
+        if equals and not number.strip().isdecimal():
+            raise LaunchError(f"--divisible {text}: '{number}' is not a number", hint="--divisible x_ptr,n=16")
+        for name in map(str.strip, listed.split(",")):
+            if name not in names:
+                raise LaunchError(f"--divisible: '{kernel.name}' has no parameter '{name}'", hint=kernel.written)
+            at = names.index(name)
+            if at < len(made):  # Otherwise it lacks its type, which is said later.
+                made[at] = divisible(made[at], int(number) if equals else 16)
+    return made
 
 
 def _check_forms(options: argparse.Namespace) -> None:
@@ -92,7 +120,11 @@ def _check_forms(options: argparse.Namespace) -> None:
 
 def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> str:
     """A stage below the Triton model."""
-    compiled = kernel.compile(*arguments, target=options.target, num_warps=options.num_warps)
+    # A constexpr parameter of an option's name is that option, if it is not among the arguments already.
+    names = list(kernel.signature.parameters)
+    taken = {*names[: len(arguments)], *(set(names) - constexpr_names(kernel)), *({"target"} & set(names))}
+    given = {name: getattr(options, name) for name in DEFAULTS if name not in taken}
+    compiled = kernel.compile(*arguments, **given)
     if options.stage == "sass":
         from ziggurat.backend.ptx.sass import sass
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.arguments import Signature as KernelSignature
 from ziggurat.arguments import constant_of, constexpr_names
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.options import DEFAULTS, SHARED_OPTIONS, compile_options
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler import binary_of, compile
 from ziggurat.transforms.simplify.known import with_known_values
@@ -24,28 +24,41 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
     """What launches a kernel: on the GPU where its arrays are there, by `on_host` where they are not."""
     from ziggurat.backend.cuda.launch import Dispatcher
     from ziggurat.backend.cuda.specialize import MISSING, KernelParameter
+    from ziggurat.kernels import demand_options
 
     constexprs = constexpr_names(kernel)
+    # A constexpr parameter that is named as an option is that option: see `built`.
+    options = {name: DEFAULTS[name] for name in constexprs.intersection(SHARED_OPTIONS)}
     parameters = [
         KernelParameter(
             name,
             name in constexprs,
             name not in kernel.do_not_specialize,
-            MISSING if parameter.default is parameter.empty else parameter.default,
+            options.get(name, MISSING) if parameter.default is parameter.empty else parameter.default,
         )
         for name, parameter in kernel.signature.parameters.items()
     ]
-    return Dispatcher(kernel.name, parameters, lambda spec: built(kernel, spec), on_host, kernel.model.location)
+    return Dispatcher(
+        kernel.name,
+        parameters,
+        lambda spec: built(kernel, spec),
+        on_host,
+        kernel.model.location,
+        lambda options: demand_options(kernel, options),
+    )
 
 
 def built(kernel: Kernel, spec: Specialization) -> Binary:
     """The kernel compiled for the arguments and options of a launch, or as the cache on disk has it."""
     from ziggurat.backend.cuda.cache import Cache
     from ziggurat.backend.cuda.keys import key
+    from ziggurat.backend.cuda.places import placed_as
 
     # What is undefined is not told from the rest on a GPU: `strict` says nothing there.
     options: dict[str, Any] = {name: value for name, value in spec.options if name != "strict"}
-    _demand_options(kernel, options)
+    constexprs = constexpr_names(kernel).intersection(SHARED_OPTIONS)
+    options |= {argument.name: argument.value for argument in spec.arguments if argument.name in constexprs}
+    options = compile_options(options)
     model = model_of(kernel, spec)
     cache = Cache()
     digest = key(model, spec.target, options)
@@ -53,22 +66,8 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
     if binary is None:
         binary = binary_of(compile(model, target=spec.target, **options), kernel.name)
         cache.put(digest, binary)
-    return binary
-
-
-def _demand_options(kernel: Kernel, options: Mapping[str, Any]) -> None:
-    """Raise `LaunchError` for a keyword that is neither a parameter nor an option."""
-    from difflib import get_close_matches
-
-    from ziggurat.kernels import OPTIONS
-
-    for name in options:
-        if name not in OPTIONS:
-            near = get_close_matches(name, [*kernel.signature.parameters, *OPTIONS], 1)
-            raise LaunchError(
-                f"'{kernel.name}' has no parameter '{name}', nor is there such an option",
-                hint=f"did you mean '{near[0]}'?" if near else f"{kernel.written}; options: {', '.join(OPTIONS)}",
-            )
+        return binary
+    return placed_as(model, binary)
 
 
 def model_of(kernel: Kernel, spec: Specialization) -> Op:

@@ -100,6 +100,11 @@ class KernelErrors(ZigguratError):
         return f"{self.summary}\n\n" + "\n\n".join(str(error) for error in self.errors)
 
 
+class ZigguratWarning(UserWarning):
+    """Something about a kernel that is allowed, and hardly what its author wants. Not an error: nothing is raised
+    unless Python's `warnings` are told to."""
+
+
 class InternalError(ZigguratError):
     """A fault of the compiler, not of its user. The message carries the model text; please send it to us."""
 

@@ -1,7 +1,9 @@
 """The key of a compiled kernel: equal for equal models, whatever their sources look like.
 
-Locations do not count, nor the names of variables, so that comments and renamed variables do not make a kernel be
-compiled again. Only an assertion's place counts, because the kernel prints it.
+Locations do not count, nor the names of variables and of helper functions, so that comments and renaming do not make a
+kernel be compiled again. The name of the kernel itself counts: it is the symbol that profilers show. So does the place
+of an assertion, because the kernel prints it. Options count as they are meant: a default that is given is as one that
+is not.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import ziggurat.codemodel as codemodel
 import ziggurat.transforms as transforms
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.op import Block, Op, Value
+from ziggurat.codemodel.options import compile_options
 from ziggurat.codemodel.text.writer import attribute_text
 
 # Attributes that only name things for people.
@@ -28,11 +31,12 @@ _PLACED = (tt.Assert,)
 def key(model: Op, target: str, options: Mapping[str, Any]) -> str:
     """64 hexadecimal digits for a model, a target such as "sm_90a", options, and the version of this compiler.
 
-    Options are constants as an attribute can hold them; their order does not count. Raises `TypeError` for other
-    options.
+    Options are constants as an attribute can hold them; their order does not count. Raises `LaunchError` for values
+    that options of compilation cannot have, and `TypeError` for what is no constant.
     """
     digest = hashlib.sha256()
-    said = ";".join(f"{name}={attribute_text(options[name])}" for name in sorted(options))
+    meant = compile_options({**options, "target": target}, complete=True)
+    said = ";".join(f"{name}={attribute_text(meant[name])}" for name in sorted(meant))
     digest.update(f"{compiler_version()}\n{target}\n{said}\n{structure(model)}".encode())
     return digest.hexdigest()
 
@@ -40,11 +44,24 @@ def key(model: Op, target: str, options: Mapping[str, Any]) -> str:
 def structure(model: Op) -> str:
     """64 hexadecimal digits for a model alone, the same on every machine."""
     lines: list[str] = []
-    _write(model, {}, {}, lines.append)
+    _write(model, {}, {}, _helpers(model), lines.append)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _write(op: Op, numbers: dict[Value, int], blocks: dict[Block, int], write: Callable[[str], None]) -> None:
+def _helpers(model: Op) -> dict[str, str]:
+    """Other names for the functions of a Triton model that others call: their numbers."""
+    functions = [op.sym_name for op in model.walk() if isinstance(op, tt.Func)]
+    called = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
+    return {name: f"helper {number}" for number, name in enumerate(functions) if name in called}
+
+
+def _write(
+    op: Op,
+    numbers: dict[Value, int],
+    blocks: dict[Block, int],
+    helpers: Mapping[str, str],
+    write: Callable[[str], None],
+) -> None:
     """Write all that `==` of ops compares, but names, in an order that does not depend on the process."""
 
     def number(value: Value) -> int:
@@ -52,6 +69,9 @@ def _write(op: Op, numbers: dict[Value, int], blocks: dict[Block, int], write: C
 
     hidden = _NAMES.get(type(op), frozenset[str]())
     fields = op.__dict__
+    if helpers and isinstance(op, tt.Func | tt.Call):
+        symbol = "sym_name" if isinstance(op, tt.Func) else "callee"
+        fields = {**fields, symbol: helpers.get(fields[symbol], fields[symbol])}
     constants = (f"{a.name}={attribute_text(fields[a.name])}" for a in op.SPEC.attributes if a.name not in hidden)
     targets = ((blocks.get(s.block, -1), [number(value) for value in s.arguments]) for s in op.successors)
     place = op.location if isinstance(op, _PLACED) else None
@@ -67,7 +87,7 @@ def _write(op: Op, numbers: dict[Value, int], blocks: dict[Block, int], write: C
                 numbers[parameter] = len(numbers)
             write(f"{{ {body.yield_type} {[str(parameter.type) for parameter in block.parameters]}")
             for inner in block.ops:
-                _write(inner, numbers, blocks, write)
+                _write(inner, numbers, blocks, helpers, write)
                 numbers[inner.result] = len(numbers)
         write("}")
 

@@ -93,6 +93,70 @@ def test_show_prints_the_stages_below(file, capsys, stage, words):
     assert words in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--divisible", "x_ptr=16", "--divisible", "n"], "ld.global.v2.b32"),
+        (["--divisible", "x_ptr,n=16"], "ld.global.v2.b32"),
+        ([], "ld.global.b32"),
+    ],
+)
+def test_show_takes_what_compile_takes(file, capsys, options, words):
+    assert main(["show", file, "ptr<f32>, i32, 256", "--stage", "ptx", *options, "--num-warps", "4"]) == 0
+    assert words in capsys.readouterr().out
+
+
+def test_show_takes_the_options_of_compile(file, capsys, monkeypatch):
+    from ziggurat.kernels import Kernel
+
+    seen: list[dict] = []
+    compiles = Kernel.compile
+    monkeypatch.setattr(
+        Kernel, "compile", lambda *given, **options: seen.append(options) or compiles(*given, **options)
+    )
+    asked = ["--target", "sm_80", "--num-warps", "2", "--num-stages", "5", "--exact-math"]
+    for options in ([], asked):
+        assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "ptx", *options]) == 0
+    assert seen == [
+        {"target": "sm_90a", "num_warps": 4, "num_stages": 3, "exact_math": False},
+        {"target": "sm_80", "num_warps": 2, "num_stages": 5, "exact_math": True},
+    ]
+
+
+def test_divisibility_is_of_the_models_too(file, capsys):
+    assert main(["show", file, "ptr<f32>, i32, 64", "--divisible", "x_ptr=16"]) == 0
+    assert "@divisibility=[16, 1]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--divisible", "y_ptr=16"], "'add_one' has no parameter 'y_ptr'"),
+        (["--divisible", "x_ptr=many"], "--divisible x_ptr=many: 'many' is not a number"),
+        (["--divisible", "x_ptr=12"], "a power of two, got 12"),
+        (["--divisible", "B=16"], "speaks of integers, pointers and descriptors, not of 64"),
+        (["--stage", "ptx", "--num-stages", "0"], "num_stages is a positive integer, got 0"),
+        (["--stage", "ptx", "--num-warps", "5"], "power of two from 1 to 32, got 5"),
+        (["--stage", "ptx", "--target", "sm_91"], "the target is one of sm_80"),
+    ],
+)
+def test_what_show_cannot_take_is_said(file, capsys, options, words):
+    assert main(["show", file, "ptr<f32>, i32, 64", *options]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_an_option_of_the_shell_is_a_constexpr_parameter_of_its_name(tmp_path, capsys):
+    path = tmp_path / "warps.py"
+    path.write_text(
+        "import ziggurat as zg\n@zg.kernel\ndef k(x, num_warps: zg.constexpr):\n"
+        "    zg.store(x, zg.cast(num_warps, zg.f32))\n"
+    )
+    assert main(["show", f"{path}:k", "ptr<f32>", "--stage", "gpu", "--num-warps", "8"]) == 0
+    assert "@num_warps=8" in (text := capsys.readouterr().out) and "8.0" in text
+    assert main(["show", f"{path}:k", "ptr<f32>, 2", "--stage", "gpu", "--num-warps", "8"]) == 0
+    assert "@num_warps=2" in capsys.readouterr().out
+
+
 def test_choices_of_tuning_are_listed_shared_and_cleared(tmp_path, monkeypatch, capsys):
     from ziggurat.backend.cuda.records import Record, Records
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 import ziggurat as zg
@@ -48,16 +51,20 @@ def test_the_python_model_is_a_stage_where_there_is_one():
     ("options", "words"),
     [
         ({"target": "sm_70"}, r"the target is one of sm_80, .*; got 'sm_70'"),
-        ({"target": None}, "the target is one of"),
-        ({"num_warps": 3}, "num_warps is a power of two from 1 to 32, got 3"),
+        ({"target": ["sm_90a"]}, r"the target is one of .*; got \['sm_90a'\]"),
+        ({"num_warps": 3}, "num_warps is an integer, a power of two from 1 to 32, got 3"),
         ({"num_warps": 64}, "num_warps"),
+        ({"num_warps": 4.0}, "num_warps is an integer, a power of two from 1 to 32, got 4.0"),
         ({"num_stages": 0}, "num_stages is a positive integer, got 0"),
         ({"num_stages": 1.5}, "num_stages"),
+        ({"exact_math": "no"}, "exact_math is True or False, got 'no'"),
     ],
 )
 def test_options_that_do_not_fit(options, words):
     with pytest.raises(zg.LaunchError, match=words):
         compile(MODEL, **options)
+    with pytest.raises(zg.LaunchError, match=words):
+        add_one.compile(zg.ptr(zg.f32), zg.i32, 64, **options)
 
 
 def test_the_targets():
@@ -126,3 +133,145 @@ def test_a_map_is_encoded_as_its_block_lies(block):
     """The compiler lays out the buffer by the same function."""
     box, swizzle = box_and_swizzle(block, f16)
     assert parameter_of(DescriptorType(block, f16), "3.map") == Parameter("tensormap", box, swizzle, "map", 3)
+
+
+# What is compiled.
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "hint"),
+    [
+        (add_one, "zg.compile takes a model, an Op; got <kernel add_one", "kernel.triton(types…)"),
+        (str(MODEL), "takes a model, an Op; got a string", "zg.parse(text)"),
+        (add_one.model, "this is a Python model, which has no types yet", "kernel.triton(types…)"),
+        (add_one.module, "this is a Python model", "kernel.compile(types…)"),
+        (zg.parse("module ()void -> { unreachable; };"), "a module with a tt.func; got module", None),
+        (3, "takes a model, an Op; got 3", None),
+    ],
+)
+def test_what_is_no_model_to_compile_is_said(given, words, hint):
+    with pytest.raises(zg.KernelTypeError) as caught:
+        zg.compile(given)
+    assert words in caught.value.summary
+    assert caught.value.hint is None if hint is None else hint in (caught.value.hint or "")
+
+
+def test_a_broken_model_is_no_fault_of_the_compiler():
+    with pytest.raises(zg.VerifyError, match="the result is of type"):
+        zg.compile(zg.parse(str(MODEL).replace("arith.cmpi", "arith.addi").replace(" @slt", "")))
+
+
+def test_a_lone_function_is_compiled():
+    (function,) = MODEL.functions().values()
+    assert compile(function, target="sm_80", num_warps=2).ptx == compile(MODEL, target="sm_80", num_warps=2).ptx
+
+
+def test_a_gpu_model_is_compiled_from_there_on(compiled):
+    placed = compiled.stages["gpu"]
+    again = compile(placed)
+    assert list(again.stages) == ["gpu", "llvm", "ptx"] and again.stages["gpu"] is placed
+    assert (again.ptx, again.target, again.num_warps) == (compiled.ptx, "sm_80", 2)
+    assert again.arguments == compiled.arguments
+    changed = zg.transform(placed, subtracted)
+    assert "sub.rn.f32" in compile(changed).ptx or "0fBF800000" in compile(changed).ptx
+    for options, words in (
+        ({"target": "sm_90a"}, "made for target='sm_80', and cannot be compiled for target='sm_90a'"),
+        ({"num_warps": 4}, "made for num_warps=2"),
+        ({"num_stages": 2}, "num_stages is decided"),
+    ):
+        with pytest.raises(zg.LaunchError, match=words):
+            compile(placed, **options)
+    assert compile(placed, target="sm_80", num_warps=2).ptx == compiled.ptx
+
+
+def subtracted(builder, op, operands):
+    if isinstance(op, zg.dialects.arith.AddF):
+        return builder.add(zg.dialects.arith.SubF(*operands))
+    return None
+
+
+def test_arguments_are_those_that_are_left():
+    compiled = add_one.compile(zg.divisible(zg.ptr(zg.f32), 16), 1000, BLOCK=64)
+    assert [str(argument) for argument in compiled.arguments] == ["x_ptr: ptr<f32>"]
+    assert compiled.arguments[0].divisibility == 16 and compiled.name == "add_one"
+    assert [str(argument) for argument in compile(MODEL).arguments] == ["ptr<f32>", "i32"]
+
+
+# Parameters that are named as options.
+
+
+@zg.kernel
+def sees_warps(x_ptr, num_warps: zg.constexpr, num_stages: zg.constexpr = 2):
+    zg.store(x_ptr, zg.cast(10 * num_warps + num_stages, zg.f32))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "warps", "seen"),
+    [
+        ((), {"num_warps": 8}, 8, 82),
+        ((8, 5), {}, 8, 85),
+        ((), {}, 4, 42),
+        ((), {"num_warps": np.int64(16), "num_stages": 1}, 16, 161),
+    ],
+)
+def test_a_constexpr_parameter_named_as_an_option_is_that_option(arguments, keywords, warps, seen):
+    compiled = sees_warps.compile(zg.ptr(zg.f32), *arguments, **keywords)
+    assert compiled.num_warps == warps
+    assert f"@{seen}" in str(zg.simplify(compiled.stages["triton"]))
+    out = np.zeros(1, np.float32)
+    sees_warps[(1,)](out, *arguments, **keywords)
+    assert out[0] == seen
+
+
+def test_it_takes_what_the_option_takes():
+    with pytest.raises(zg.LaunchError, match="num_warps is an integer, a power of two"):
+        sees_warps.compile(zg.ptr(zg.f32), num_warps=3)
+    with pytest.raises(zg.LaunchError, match="num_warps is an integer, a power of two"):
+        sees_warps[(1,)](np.zeros(1, np.float32), num_warps=3)
+
+
+def test_a_run_time_parameter_named_as_an_option_is_not_the_option():
+    @zg.kernel
+    def other(self, target, num_warps, exact_math):
+        zg.store(self, zg.add(zg.add(num_warps, target), exact_math))
+
+    compiled = other.compile(self=zg.ptr(zg.i32), target=zg.i32, num_warps=zg.i32, exact_math=5)
+    assert [a.name for a in compiled.arguments] == ["self", "target", "num_warps"]
+    assert (compiled.num_warps, compiled.target) == (4, "sm_90a")
+
+
+# Registers.
+
+
+@zg.kernel
+def product(a, b, c, M: zg.constexpr, N: zg.constexpr):
+    m, n, k = zg.arange(0, M), zg.arange(0, N), zg.arange(0, 16)
+    left = zg.add(a, zg.add(zg.expand(zg.mul(m, 16), 1), zg.expand(k, 0)))
+    right = zg.add(b, zg.add(zg.expand(zg.mul(k, N), 1), zg.expand(n, 0)))
+    total = zg.zeros((M, N), zg.f32)
+    for _ in range(0, 64):
+        total = zg.dot(zg.load(left), zg.load(right), total)
+    zg.store(zg.add(c, zg.add(zg.expand(zg.mul(m, N), 1), zg.expand(n, 0))), total)
+
+
+PRODUCT = (zg.ptr(zg.f16), zg.ptr(zg.f16), zg.ptr(zg.f32))
+
+
+def test_a_sum_that_does_not_fit_the_registers_is_warned_of():
+    with pytest.warns(zg.ZigguratWarning, match="carries 512 registers in each of 32 threads, which have 255") as told:
+        product.compile(*PRODUCT, 128, 128, num_warps=1)
+    assert len(told) == 1 and "more warps" in str(told[0].message)
+    assert (
+        told[0].filename == __file__ and "for _ in range" in Path(__file__).read_text().splitlines()[told[0].lineno - 1]
+    )
+
+
+def test_one_that_no_compiler_can_help_is_refused_at_once():
+    with pytest.raises(zg.ResourceError, match="a value of 1024×1024 f32 takes 8192") as caught:
+        product.compile(*(zg.divisible(pointer, 16) for pointer in PRODUCT), 1024, 1024)
+    assert "for _ in range(0, 64)" in str(caught.value)
+
+
+def test_what_fits_is_not_warned_of(recwarn):
+    product.compile(*PRODUCT, 64, 64)
+    assert not [one for one in recwarn if issubclass(one.category, zg.ZigguratWarning)]

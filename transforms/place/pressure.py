@@ -1,30 +1,45 @@
 """How many registers a GPU model needs at least: what a loop carries is held all the time that it runs.
 
 Other values can be computed again or put away; sums that a loop adds to can only be spilled. So this is a bound from
-below, which tells configurations that cannot be good from those that are worth measuring.
+below, which tells configurations that cannot be good from those that are worth measuring. Spilling is slow code, and
+slow compiling: the time of LLVM and of the assembler grows with the square of it.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 import attrs
 
 from ziggurat.codemodel.dialects import gpu, scf
-from ziggurat.codemodel.errors import ResourceError
+from ziggurat.codemodel.errors import ResourceError, ZigguratWarning
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type
 
 MOST = 255  # Registers that a thread can have. PTX and SASS encode them in 8 bits.
 FILE = 65536  # Registers of 32 bits that a multiprocessor has for the threads of a program, since sm_30.
+HOPELESS = 8 * MOST  # Of one value. Compiling takes 12 s from here on, and minutes for the next larger blocks.
 
 
 @attrs.frozen
 class Pressure:
-    """What a loop carries: registers of 32 bits for each thread, and where the loop is in the kernel's source."""
+    """What a loop carries: registers of 32 bits for each thread, and where the loop is in the kernel's source.
+
+    `largest` of them are for one value, which is of the type `type`.
+    """
 
     registers: int = 0
     location: Location | None = None
+    largest: int = 0
+    type: Type | None = None
+
+    @property
+    def value(self) -> str:
+        """The value that takes the most, in words: "a value of 256×256 f32"."""
+        shape = "×".join(map(str, self.type.shape)) if isinstance(self.type, TensorType) else ""
+        element = self.type.element if isinstance(self.type, TensorType) else self.type
+        return f"a value of {shape} {element}" if shape else f"a value of {element}"
 
 
 def pressure(module: gpu.Module) -> Pressure:
@@ -32,9 +47,11 @@ def pressure(module: gpu.Module) -> Pressure:
     found = Pressure()
     for op in module.walk():
         if isinstance(op, scf.For | scf.While):
-            count = sum(map(_registers, _parts(op.result.type)))
-            if count > found.registers:
-                found = Pressure(count, op.location)
+            parts = list(_parts(op.result.type))
+            counts = list(map(_registers, parts))
+            if sum(counts) > found.registers:
+                largest = max(range(len(parts)), key=counts.__getitem__)
+                found = Pressure(sum(counts), op.location, counts[largest], parts[largest])
     return found
 
 
@@ -47,11 +64,35 @@ def check_registers(module: gpu.Module) -> None:
     """Raise `ResourceError` where a loop carries more than the threads' registers hold."""
     found, most = pressure(module), registers_of_thread(module.num_warps)
     if found.registers > most:
+        raise ResourceError(_said(found, module, most), found.location, hint=_hint(most))
+
+
+def warn_of_registers(module: gpu.Module) -> None:
+    """Warn where a loop carries more than the threads' registers hold: what is too much is put into memory.
+
+    Raises `ResourceError` where that is more than there is any sense in, as compiling it would take minutes.
+    """
+    found, most = pressure(module), registers_of_thread(module.num_warps)
+    if found.largest > HOPELESS:
         raise ResourceError(
-            f"a loop carries {found.registers} registers in each of {32 * module.num_warps} threads, which have {most}",
-            found.location,
-            hint="smaller blocks, or more warps" if most == MOST else "smaller blocks",
+            f"{_said(found, module, most)}: {found.value} takes {found.largest}", found.location, hint=_hint(most)
         )
+    if found.registers > most:
+        place = found.location
+        warnings.warn_explicit(
+            f"{_said(found, module, most)}: the rest is put into memory, which is slow; {_hint(most)} would do better",
+            ZigguratWarning,
+            place.file if place is not None else "<model>",
+            place.line if place is not None else 0,
+        )
+
+
+def _said(found: Pressure, module: gpu.Module, most: int) -> str:
+    return f"a loop carries {found.registers} registers in each of {32 * module.num_warps} threads, which have {most}"
+
+
+def _hint(most: int) -> str:
+    return "smaller blocks, or more warps" if most == MOST else "smaller blocks"
 
 
 def _parts(type_: Type) -> Iterator[Type]:

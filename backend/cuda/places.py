@@ -1,0 +1,116 @@
+"""Places in the source that the code of a kernel tells, for profilers: `.loc` of the PTX, which follow the source.
+
+A kernel that the cache gives was compiled from a model of the same structure, whose source may have stood elsewhere.
+So for each place that the code tells it is kept from which op of the model it came; the same op of the model at hand
+has the place as it is now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from ziggurat.backend.cuda.binary import Binary
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Op
+
+# A place of the source, with the number of an op in the model, and how many calls led from the place to the op.
+Entry = list[Any]
+Place = tuple[str, int, int]
+
+# Both begin with fixed text, which is found ten times as quickly as what may vary.
+_FILE = re.compile(r'\t\.file\t(\d+) "(.*)"\n?')
+_LOC = re.compile(r"\t\.loc\t(\d+ \d+ \d+)(.*)")
+_CALL = re.compile(r"(?<=inlined_at )\d+ \d+ \d+")
+
+
+def source_map(model: Op, ptx: str) -> list[Entry]:
+    """Where in a model each place comes from that its code tells: `[file, line, column, op, calls]`, as JSON has it."""
+    files = {int(number): _unquoted(name) for number, name in _FILE.findall(ptx)}
+    told = {_place(files, text) for loc, more in set(_LOC.findall(ptx)) for text in (loc, *_CALL.findall(more))}
+    if not told:
+        return []
+    exact: dict[Place, tuple[int, int]] = {}
+    lines: dict[tuple[str, int], tuple[int, int]] = {}
+    for number, op in enumerate(model.walk()):
+        for calls, place in enumerate(_chain(op.location)):
+            exact.setdefault(place, (number, calls))
+            lines.setdefault(place[:2], (number, calls))
+    entries: list[Entry] = []
+    for place in sorted(told):
+        # LLVM drops the column where what it joins differs in nothing else.
+        source = exact.get(place) or (lines.get(place[:2]) if place[2] == 0 else None)
+        if source is not None:
+            entries.append([*place, *source])
+    return entries
+
+
+def placed_as(model: Op, binary: Binary) -> Binary:
+    """A kernel of the same structure as the model, with the places of the model in its code."""
+    entries: list[Entry] = binary.metadata.get("places", [])
+    if not entries or not isinstance(binary.code, str):
+        return binary
+    ops = list(model.walk())
+    moved: dict[Place, Place] = {}
+    changed: list[Entry] = []
+    for file, line, column, number, calls in entries:
+        chain = list(_chain(ops[number].location)) if number < len(ops) else []
+        if calls < len(chain):
+            place = chain[calls] if column else (*chain[calls][:2], 0)
+            moved[file, line, column] = place
+            changed.append([*place, number, calls])
+        else:
+            changed.append([file, line, column, number, calls])
+    if all(old == new for old, new in moved.items()):
+        return binary
+    return attrs.evolve(
+        binary, code=_rewritten(binary.code, moved), metadata={**binary.metadata, "places": sorted(changed)}
+    )
+
+
+def _chain(location: Location | None) -> Iterator[Place]:
+    """The places of a location, from the op outwards, as PTX counts: columns from 1."""
+    while location is not None:
+        yield location.file, location.line, min(location.column + 1, 0xFFFF)
+        location = location.caller
+
+
+def _rewritten(ptx: str, moved: dict[Place, Place]) -> str:
+    files = {int(number): _unquoted(name) for number, name in _FILE.findall(ptx)}
+    numbers: dict[str, int] = {}
+
+    def moved_to(found: re.Match[str] | str) -> str:
+        old = _place(files, found if isinstance(found, str) else found[0])
+        file, line, column = moved.get(old, old)
+        return f"{numbers.setdefault(file, len(numbers) + 1)} {line} {column}"
+
+    text = _LOC.sub(lambda found: f"\t.loc\t{moved_to(found[1])}{_CALL.sub(moved_to, found[2])}", ptx)
+    table = "".join(f'\t.file\t{number} "{_quoted(name)}"\n' for name, number in numbers.items())
+    at = _FILE.search(text)
+    assert at is not None
+    return text[: at.start()] + table + _FILE.sub("", text[at.end() :])
+
+
+def _place(files: Mapping[int, str], said: str) -> Place:
+    """A place as a directive says it: the number of the file, line, column."""
+    number, line, column = map(int, said.split())
+    return files.get(number, ""), line, column
+
+
+def _unquoted(text: str) -> str:
+    """A file name as LLVM writes it in a directive: bytes that are no ASCII as octal numbers."""
+    raw = re.sub(rb"\\([0-7]{3}|.)", _byte, text.encode())
+    return raw.decode(errors="surrogateescape")
+
+
+def _byte(found: re.Match[bytes]) -> bytes:
+    said = found[1]
+    return bytes([int(said, 8)]) if len(said) == 3 else {b"n": b"\n", b"t": b"\t"}.get(said, said)
+
+
+def _quoted(name: str) -> str:
+    raw = name.encode(errors="surrogateescape")
+    return "".join(f"\\{chr(b)}" if b in b'"\\' else chr(b) if 32 <= b < 127 else f"\\{b:03o}" for b in raw)
