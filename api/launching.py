@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat.arguments import Signature as KernelSignature
 from ziggurat.arguments import constant_of, constexpr_names
-from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.options import DEFAULTS, SHARED_OPTIONS, compile_options
 from ziggurat.codemodel.types import Type

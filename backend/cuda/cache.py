@@ -7,8 +7,13 @@ the same does not agree with its checksum, and counts as not there.
 
 from __future__ import annotations
 
+import atexit
+import functools
+import getpass
 import hashlib
 import os
+import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +31,44 @@ _ABANDONED: Final = 3600.0
 
 
 def default_directory() -> Path:
-    """Where kernels are kept unless the caller says: `~/.cache/ziggurat`."""
-    return Path.home() / ".cache" / "ziggurat"
+    """Where kernels are kept unless the caller says: the folder that `ZIGGURAT_CACHE_DIR` names, or
+    `~/.cache/ziggurat`.
+
+    A user without a home, as containers have them, gets a folder of their own among the temporary ones.
+    """
+    named = os.environ.get("ZIGGURAT_CACHE_DIR")
+    if named:
+        return Path(named)
+    home = Path(os.path.expanduser("~"))
+    kept = home / ".cache" / "ziggurat"
+    # The root is what Python and containers say of a user who has none.
+    if home.is_absolute() and home != Path(home.anchor) and (kept.is_dir() or _is_writable(home)):
+        return kept
+    return _temporary_directory()
+
+
+def _is_writable(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK)
+
+
+@functools.cache
+def _temporary_directory() -> Path:
+    """A folder that is this user's alone: what others can write is not to be run. It lasts where it can."""
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
+    path = Path(tempfile.gettempdir()) / f"ziggurat-{user}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        state = path.lstat()
+        if stat.S_ISDIR(state.st_mode) and (os.name != "posix" or (state.st_uid == user and not state.st_mode & 0o022)):
+            return path
+    except OSError:
+        pass
+    try:
+        made = tempfile.mkdtemp(prefix="ziggurat-")
+    except OSError:
+        return path  # Nothing can be written there: a cache of it is empty.
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
 
 
 @attrs.frozen

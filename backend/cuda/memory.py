@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_device, on_device, own_stream
-from ziggurat.backend.launch.arrays import ELEMENTS
+from ziggurat.backend.launch.arrays import ELEMENTS, on_gpu
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import ScalarType
 
@@ -18,7 +20,7 @@ _NUMPY = {scalar: dtype for dtype, scalar in ELEMENTS.items()}
 
 
 class DeviceArray:
-    """An array in the memory of a GPU, in row-major order without gaps.
+    """An array in the memory of a GPU, in row-major order without gaps. `numpy()` and `np.asarray(array)` copy it.
 
     `pointer` is its address, `element` the type of its elements, `dtype` the same as NumPy's, `device` the number of
     its GPU. Other libraries see it through `__cuda_array_interface__`. The memory is freed with the object; `base`
@@ -74,15 +76,31 @@ class DeviceArray:
             "stream": own_stream() or 1,  # 1 stands for the default stream; 0 is not allowed
         }
 
-    def reshape(self, *shape: int) -> DeviceArray:
-        """The same memory in another shape of the same number of elements."""
-        if math.prod(shape) != self.size:
-            raise LaunchError(f"an array of shape {self.shape} cannot have the shape {shape}")
-        return DeviceArray(self.pointer, shape, self.element, self.device, base=self.base or self)
+    def reshape(self, *shape: int | Sequence[int]) -> DeviceArray:
+        """The same memory in another shape of the same number of elements: `reshape(8, 8)`, `reshape((8, 8))`.
+
+        A size of -1 is what is left for it.
+        """
+        given: Any = shape[0] if len(shape) == 1 else shape
+        sizes = _sizes(given, "the shape of an array", least=-1)
+        if sizes.count(-1) == 1:
+            known = math.prod(size for size in sizes if size != -1)
+            left = self.size // known if known else 0
+            sizes = tuple(left if size == -1 else size for size in sizes)
+        if math.prod(sizes) != self.size or -1 in sizes:
+            raise LaunchError(f"an array of shape {self.shape} cannot have the shape {_written(given)}")
+        return DeviceArray(self.pointer, sizes, self.element, self.device, base=self.base or self)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy in NumPy; see `to_host`."""
         return to_host(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """What NumPy makes of it: a copy. Without this it would take the object for a number of its own kind."""
+        if copy is False:
+            raise ValueError("an array on a GPU is copied to be one of NumPy")
+        made = to_host(self)
+        return made if dtype is None else made.astype(dtype, copy=False)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -98,18 +116,40 @@ def element_type(dtype: Any) -> ScalarType:
     kernels lack."""
     if isinstance(dtype, ScalarType):
         return dtype
-    found = ELEMENTS.get(np.dtype(dtype))
+    hint = f"they have {', '.join(map(str, ELEMENTS))}"
+    try:
+        meant: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise LaunchError(f"{dtype!r} is not the type of an array's elements", hint=hint) from None
+    found = ELEMENTS.get(meant)
     if found is None:
-        raise LaunchError(
-            f"kernels have no arrays of {np.dtype(dtype)}", hint=f"they have {', '.join(map(str, ELEMENTS))}"
-        )
+        raise LaunchError(f"kernels have no arrays of {meant}", hint=hint)
     return found
 
 
-def empty(shape: int | tuple[int, ...], dtype: Any = np.float32, device: int | None = None) -> DeviceArray:
+def _sizes(given: Any, what: str, least: int = 0) -> tuple[int, ...]:
+    """The sizes of a shape, an integer or a sequence of them, NumPy's included. Raises `LaunchError` for others."""
+    try:
+        listed: tuple[Any, ...] = tuple(given) if np.iterable(given) and not isinstance(given, str) else (given,)
+        sizes = tuple(operator.index(size) for size in listed)
+    except TypeError:
+        sizes = (least - 1,)
+    if any(size < least for size in sizes):
+        raise LaunchError(
+            f"{what} has sizes that are integers, each zero or more{', or one of -1' if least else ''}; "
+            f"got {_written(given)}"
+        )
+    return sizes
+
+
+def _written(given: Any) -> str:
+    return repr(tuple(given)) if isinstance(given, list) else repr(given)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def empty(shape: int | Sequence[int], dtype: Any = np.float32, device: int | None = None) -> DeviceArray:
     """An array on a GPU (the current one, or by number) whose elements are not set. Raises `LaunchError` when there
-    is no room."""
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    is no room, and for shapes and types that arrays do not have."""
+    shape = _sizes(shape, "the shape of an array")
     element = element_type(dtype)
     with on_device(device):
         number = current_device().number
@@ -122,6 +162,10 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float32, device: int | N
 
 def to_device(array: Any, device: int | None = None) -> DeviceArray:
     """A copy on a GPU of an array that NumPy can read. It is there when this returns."""
+    if on_gpu(array):
+        raise LaunchError(
+            "zg.to_device copies arrays in memory; this one is on a GPU", hint="pass it to the kernel as it is"
+        )
     source: np.ndarray[Any, Any] = np.ascontiguousarray(array).reshape(np.shape(array))
     made = empty(source.shape, source.dtype, device)
     if source.size:
@@ -139,8 +183,17 @@ def to_device(array: Any, device: int | None = None) -> DeviceArray:
 def to_host(array: DeviceArray) -> np.ndarray[Any, Any]:
     """A copy in NumPy of an array on a GPU, made when what was launched before on its stream is done.
 
-    Raises `KernelRuntimeError` when that failed.
+    Raises `KernelRuntimeError` when that failed, and `LaunchError` for what is no array of `zg.empty` or
+    `zg.to_device`: other libraries copy their own.
     """
+    if not isinstance(array, DeviceArray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = f"{type(array).__module__}.{type(array).__name__}"
+        raise LaunchError(
+            f"zg.to_host copies arrays of zg.empty and zg.to_device, not {kind}",
+            hint="it is in memory already"
+            if isinstance(array, np.ndarray)
+            else "torch's .cpu(), or CuPy's .get(), copy theirs",
+        )
     made: np.ndarray[Any, Any] = np.empty(array.shape, array.dtype)
     with on_device(array.device):
         stream = STREAMS[own_stream()]

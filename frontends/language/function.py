@@ -124,6 +124,10 @@ class Function:
 
         return reflect(self)
 
+    def __reduce__(self) -> str:
+        """As Python's functions: a copy is the function itself, and what is pickled is where it is found."""
+        return self.__qualname__
+
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         recorder = active_recorder.get()
         if recorder is not None:

@@ -1,6 +1,7 @@
 """The cache on disk: damage, eviction, and many processes at once."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ziggurat.backend.cuda import cache as cache_module
 from ziggurat.backend.cuda.binary import Binary, Parameter
-from ziggurat.backend.cuda.cache import Cache
+from ziggurat.backend.cuda.cache import Cache, default_directory
 
 
 def binary(number: int, size: int = 100) -> Binary:
@@ -151,3 +153,52 @@ def test_sixteen_processes_at_once(tmp_path: Path):
     cache.evict()
     assert cache.size() <= cache.limit
     assert {entry.name for entry in cache.entries()} <= {f"k{number}" for number in range(8)}
+
+
+# Where it is.
+
+
+def test_a_variable_moves_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path / "kernels"))
+    assert Cache().directory == tmp_path / "kernels"
+    monkeypatch.setenv("ZIGGURAT_CACHE_DIR", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Cache().directory == tmp_path / ".cache" / "ziggurat"
+
+
+@pytest.fixture
+def homeless(tmp_path, monkeypatch):
+    """No home, and a folder for temporary files of its own."""
+    monkeypatch.delenv("ZIGGURAT_CACHE_DIR", raising=False)
+    monkeypatch.setenv("HOME", "/nonexistent/home")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    cache_module._temporary_directory.cache_clear()
+    yield tmp_path
+    cache_module._temporary_directory.cache_clear()
+
+
+@pytest.mark.parametrize("home", ["/nonexistent/home", "/dev/null", "", "/", "~"])
+def test_without_a_home_it_is_among_the_temporary_files(homeless, monkeypatch, home):
+    monkeypatch.setenv("HOME", home)
+    directory = default_directory()
+    assert directory == homeless / f"ziggurat-{os.getuid()}"
+    assert directory.stat().st_mode & 0o077 == 0, "it is the user's alone"
+    assert default_directory() == directory
+
+
+def test_a_user_that_the_machine_does_not_know(homeless, monkeypatch):
+    def unknown(path):
+        return path  # What Python gives where neither HOME nor the user is known.
+
+    monkeypatch.setattr("os.path.expanduser", unknown)
+    assert default_directory().parent == homeless
+
+
+def test_a_folder_that_others_can_write_is_not_trusted(homeless):
+    (homeless / f"ziggurat-{os.getuid()}").mkdir()
+    (homeless / f"ziggurat-{os.getuid()}").chmod(0o777)
+    directory = default_directory()
+    assert directory != homeless / f"ziggurat-{os.getuid()}" and directory.parent == homeless
+    assert Cache(directory).put("ab" * 32, Binary("k", "", 4, 0, (), "sm_90a"))
+    assert default_directory() == directory, "it stays the same in this process"
+    shutil.rmtree(directory)

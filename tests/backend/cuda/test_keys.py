@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import ziggurat as zg
@@ -100,3 +101,29 @@ def test_the_place_of_an_assertion_counts():
 
     assert checked(1) == checked(2)
     assert key(checked(1), "sm_90a", {}) != key(checked(2), "sm_90a", {})
+
+
+def test_a_default_that_is_given_is_as_one_that_is_not():
+    model = scale.triton(*TYPES)
+    plain = key(model, "sm_90a", {})
+    same = ({"num_warps": 4}, OPTIONS, {"num_warps": np.int64(4)}, {"exact_math": 0}, {"exact_math": False})
+    assert all(key(model, "sm_90a", options) == plain for options in same)
+    assert key(model, "sm_90a", {"exact_math": 1}) == key(model, "sm_90a", {"exact_math": True}) != plain
+    with pytest.raises(zg.LaunchError, match="num_warps"):
+        key(model, "sm_90a", {"num_warps": 5})
+
+
+HELPED = """module ()void -> {
+    tt.func @"a" (%0 : f32)f32 -> { %1 : f32 = math.exp %0; tt.return %1; };
+    tt.func @"b" (%0 : f32)f32 -> { %1 : f32 = tt.call %0 @"a"; tt.return %1; };
+    tt.func @"k" (%0 : ptr<f32>, %1 : f32)void -> { %2 : f32 = tt.call %1 @"b"; tt.store %0 %2; tt.return; };
+    unreachable;
+};"""
+
+
+def test_names_of_helpers_do_not_count_but_the_kernel_s_does():
+    first = key(zg.parse(HELPED), "sm_90a", {})
+    for old, new in (('@"a"', '@"other"'), ('@"b"', '@"zz"')):
+        assert key(zg.parse(HELPED.replace(old, new)), "sm_90a", {}) == first
+    assert key(zg.parse(HELPED.replace('@"k"', '@"kernel"')), "sm_90a", {}) != first
+    assert key(zg.parse(HELPED.replace('%0 @"a"', '%0 @"b"').replace('%1 @"b"', '%1 @"a"')), "sm_90a", {}) != first

@@ -56,6 +56,67 @@ def test_unknown_elements_and_devices(fake):
 
 
 @pytest.mark.parametrize(
+    ("shape", "expected"),
+    [(3, (3,)), (np.int64(3), (3,)), ([2, 3], (2, 3)), (np.array([2, 3]), (2, 3)), ((), ()), ((0, 4), (0, 4))],
+)
+def test_shapes(fake, shape, expected):
+    assert empty(shape).shape == expected
+
+
+@pytest.mark.parametrize("shape", [-3, 3.5, (2, -1), (2.0,), "3", None, ((1, 2),)])
+def test_shapes_that_arrays_do_not_have(fake, shape):
+    with pytest.raises(LaunchError, match="the shape of an array has sizes that are integers, each zero or more; got"):
+        empty(shape)
+
+
+def test_what_is_no_type_of_elements(fake):
+    for dtype in ("floaty", object(), "<M8[s]"):
+        with pytest.raises(LaunchError) as caught:
+            empty(3, dtype)
+        assert caught.value.hint is not None and "float32" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((8, 8), (8, 8)),
+        (((8, 8),), (8, 8)),
+        ((-1, 16), (4, 16)),
+        ((64,), (64,)),
+        ((-1,), (64,)),
+        (([2, -1, 4],), (2, 8, 4)),
+    ],
+)
+def test_reshape_is_as_numpy_s(sizes, expected):
+    array = DeviceArray(0x1000, (4, 16), f32, 0)
+    assert array.reshape(*sizes).shape == np.empty((4, 16)).reshape(*sizes).shape == expected
+
+
+@pytest.mark.parametrize("sizes", [(5,), (-1, -1), (-1, 5), ((8, 9),), (-1, 0), (), (-2, -32)])
+def test_shapes_that_an_array_cannot_take(sizes):
+    with pytest.raises(
+        LaunchError, match=r"cannot have the shape|sizes that are integers, each zero or more, or one of"
+    ):
+        DeviceArray(0x1000, (4, 16), f32, 0).reshape(*sizes)
+
+
+def test_numpy_gets_a_copy(fake):
+    array = to_device(np.arange(6, dtype=np.float32).reshape(2, 3))
+    for made in (np.asarray(array), np.array(array), np.asarray(array, np.float32)):
+        assert made.dtype == np.float32 and np.array_equal(made, [[0, 1, 2], [3, 4, 5]])
+    assert np.asarray(array, np.float64).dtype == np.float64
+    with pytest.raises(ValueError, match="is copied to be one of NumPy"):
+        array.__array__(copy=False)
+
+
+def test_copies_of_what_is_there_already(fake):
+    with pytest.raises(LaunchError, match=r"zg.to_host copies arrays of zg.empty and zg.to_device, not numpy.ndarray"):
+        to_host(np.zeros(3))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(LaunchError, match="this one is on a GPU"):
+        to_device(empty(3))
+
+
+@pytest.mark.parametrize(
     ("dtype", "expected"),
     [(f16, f16), (np.float16, f16), ("float32", f32), (bool, i1), (ml_dtypes.float8_e4m3fn, f8e4m3)],
 )

@@ -1,7 +1,12 @@
 """`@zg.function`: a Python function that stays one."""
 
+import copy
 import inspect
+import pickle
 
+import pytest
+
+import ziggurat as zg
 from ziggurat.frontends.language import Function, constexpr, function
 
 
@@ -36,3 +41,36 @@ def test_it_may_have_a_name_of_its_own():
 def test_constexpr_marks_a_value_of_a_module():
     size = constexpr(16)
     assert type(size) is int and size == 16 and constexpr(("relu", None)) == ("relu", None)
+
+
+@zg.function
+def at_the_top(x):
+    return zg.add(x, 1)
+
+
+@zg.kernel
+def kernel_at_the_top(p):
+    zg.store(p, at_the_top(1.0))
+
+
+def test_a_copy_is_the_function_itself():
+    def local(x):
+        return x
+
+    for one in (at_the_top, kernel_at_the_top, zg.function(local), zg.kernel(local)):
+        assert copy.deepcopy(one) is one and copy.copy(one) is one
+        assert copy.deepcopy({"of": [one]})["of"][0] is one
+
+
+def test_what_is_pickled_is_where_it_is_found():
+    assert pickle.loads(pickle.dumps(at_the_top)) is at_the_top
+    assert pickle.loads(pickle.dumps(kernel_at_the_top)) is kernel_at_the_top
+    with pytest.raises((pickle.PicklingError, AttributeError), match="local"):
+        pickle.dumps(zg.function(_local()))
+
+
+def _local():
+    def local(x):
+        return x
+
+    return local

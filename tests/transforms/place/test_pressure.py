@@ -5,7 +5,13 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.transforms.place.pipeline import PlaceOptions, place
-from ziggurat.transforms.place.pressure import check_registers, pressure, registers_of_thread
+from ziggurat.transforms.place.pressure import (
+    HOPELESS,
+    check_registers,
+    pressure,
+    registers_of_thread,
+    warn_of_registers,
+)
 
 
 @zg.kernel
@@ -47,3 +53,21 @@ def test_more_than_there_is_is_an_error_at_the_loop():
 
 def test_registers_are_shared_among_the_threads():
     assert [registers_of_thread(warps) for warps in (1, 4, 8, 16, 32)] == [255, 255, 255, 128, 64]
+
+
+def test_what_spills_is_warned_of_and_what_is_hopeless_refused():
+    warn_of_registers(placed(8192, zg.f32, 2))
+    with pytest.warns(
+        zg.ZigguratWarning, match=r"carries 512 registers .* have 255: the rest is put into memory"
+    ) as told:
+        warn_of_registers(placed(16384, zg.f32, 1))
+    (one,) = told
+    assert one.filename == __file__ and "smaller blocks, or more warps would do better" in str(one.message)
+    with pytest.raises(zg.ResourceError, match="a value of 131072 f32 takes 4096") as caught:
+        warn_of_registers(placed(131072, zg.f32, 1))
+    assert "for i in range(0, n)" in str(caught.value) and 4096 > HOPELESS
+
+
+def test_the_largest_value_is_named():
+    found = pressure(placed(1024, zg.f64, 4))
+    assert (found.largest, found.value) == (16, "a value of 1024 f64")
