@@ -34,7 +34,9 @@ def _make_range(emitter: Emitter, op: tt.MakeRange) -> Emitted:
             number = emitter.emit(f"xor i32 {thread}, {constant}")
             number = emitter.emit(f"add i32 {number}, {op.start}") if op.start else number
         elif constant + op.start:
-            number = emitter.emit(f"add nuw nsw i32 {thread}, {constant + op.start}")
+            # Where it counts from below zero, a sum without a sign is one that wraps.
+            flags = "nuw nsw" if constant + op.start > 0 else "nsw"
+            number = emitter.emit(f"add {flags} i32 {thread}, {constant + op.start}")
         else:
             number = thread
         values.append(number)
@@ -117,10 +119,8 @@ def _split(emitter: Emitter, op: tt.Split) -> Emitted:
     halves: list[list[str]] = [[], []]
     for register, value in enumerate(values):
         halves[register >> bit & 1].append(value)
-    types = op.result.type
-    if math.prod(op.value.type.shape) == 2:  # type: ignore[attr-defined]
-        return halves[0][0], halves[1][0]
-    assert types is not None
+    if len(op.value.type.shape) == 1:  # type: ignore[attr-defined]
+        return halves[0][0], halves[1][0]  # Two scalars. (Two elements in more axes give two tensors of one.)
     return halves[0], halves[1]
 
 

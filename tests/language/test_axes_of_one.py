@@ -1,0 +1,120 @@
+"""Axes of size 1, anywhere: tensors of one element are not scalars, and what moves axes has to keep the two apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+ONES = ((1,), (1, 1), (1, 2), (2, 1), (1, 1, 2), (1, 2, 1), (2, 1, 1), (1, 4, 1, 2))
+
+
+def whole(shape: tuple[int, ...]) -> np.ndarray:
+    """Two programs' rows of different numbers."""
+    return (np.arange(2 * int(np.prod(shape)), dtype=np.int32) * 7 % 23 - 5).reshape(2, *shape)
+
+
+@pytest.mark.parametrize("shape", [shape for shape in ONES if shape[-1] == 2])
+def test_split_gives_tensors_of_one_element(shape, compute):
+    """The halves of (1, 2) have the shape (1,); only those of (2,) are scalars."""
+    x = whole(shape)
+    compute(
+        "a, b = zg.split(x)\nc = zg.sub(a, b)\nd = zg.join(b, a)",
+        {"x": x},
+        {"a": x[..., 0], "b": x[..., 1], "c": x[..., 0] - x[..., 1], "d": x[..., ::-1]},
+    )
+
+
+@pytest.mark.parametrize("shape", ONES)
+def test_single_elements_through_every_shape_call(shape, compute):
+    x = whole(shape)
+    flat = x.reshape(2, -1)
+    last = len(shape) - 1
+    compute(
+        f"""
+        joined = zg.join(x, zg.neg(x))
+        a, b = zg.split(joined)
+        both = zg.cat(x, x)
+        flat = zg.ravel(x)
+        turned = zg.permute(x, {tuple(reversed(range(len(shape))))})
+        wide = zg.expand(x, (0, -1))
+        four = zg.broadcast(zg.expand(x, 0), {(4, *shape)})
+        total = zg.sum(x)
+        kept = zg.max(x, {last}, keep_dims=True)
+        most, at = zg.min(x, 0, return_indices=True)
+        runs = zg.cumsum(x, {last})
+        order = zg.sort(x)
+        top = zg.topk(x, 1)
+        picked = zg.gather(x, zg.zeros(x.shape, zg.i32), {last})
+        """,
+        {"x": x},
+        {
+            "joined": np.stack([x, -x], -1), "a": x, "b": -x, "both": np.concatenate([x, x], 1), "flat": flat,
+            "turned": x.transpose(0, *range(len(shape), 0, -1)), "wide": x[:, None, ..., None],
+            "four": np.broadcast_to(x[:, None], (2, 4, *shape)), "total": flat.sum(1, dtype=np.int32),
+            "kept": x.max(-1, keepdims=True), "most": x.min(1), "at": x.argmin(1).astype(np.int32),
+            "runs": np.cumsum(x, -1, dtype=np.int32), "order": np.sort(x, -1), "top": x.max(-1, keepdims=True),
+            "picked": np.broadcast_to(x[..., :1], x.shape),
+        },
+    )  # fmt: skip
+
+
+@st.composite
+def chains(draw):
+    """A shape with ones in it, and calls one after another: their lines, and what NumPy makes of the same."""
+    shape = tuple(draw(st.lists(st.sampled_from((1, 1, 2, 4)), min_size=1, max_size=4)))
+    start = value = whole(shape)
+    lines: list[str] = []
+    name = "x"
+    for number in range(draw(st.integers(1, 5))):
+        now = value.shape[1:]
+        choices = ["join", "expand"] if value.size < 200 else []
+        if now:
+            choices += ["permute", "reshape", "sum", "keep", "any", "cumsum"]
+            choices += ["split"] if now[-1] == 2 else []
+            choices += ["cat", "broadcast"] if value.size < 200 else []
+        call = draw(st.sampled_from(choices))
+        axis = draw(st.integers(0, max(0, len(now) - 1)))
+        made = f"v{number}"
+        match call:
+            case "join":
+                line, value = f"zg.join({name}, zg.add({name}, 1))", np.stack([value, value + 1], -1)
+            case "expand":
+                axis = draw(st.integers(0, len(now)))
+                line, value = f"zg.expand({name}, {axis})", np.expand_dims(value, axis + 1)
+            case "permute":
+                order = draw(st.permutations(range(len(now))))
+                line, value = f"zg.permute({name}, {tuple(order)})", value.transpose(0, *(a + 1 for a in order))
+            case "reshape":
+                into = draw(st.permutations([*now, 1]))
+                line, value = f"zg.reshape({name}, {tuple(into)})", value.reshape(2, *into)
+            case "sum":
+                line, value = f"zg.sum({name}, {axis})", value.sum(axis + 1, dtype=np.int32)
+            case "keep":
+                line, value = (
+                    f"zg.sum({name}, {axis}, keep_dims=True)",
+                    value.sum(axis + 1, dtype=np.int32, keepdims=True),
+                )
+            case "any":
+                line, value = f"zg.max({name}, {axis})", value.max(axis + 1)
+            case "cumsum":
+                line, value = f"zg.cumsum({name}, {axis})", np.cumsum(value, axis + 1, dtype=np.int32)
+            case "split":
+                half = draw(st.integers(0, 1))
+                lines.append(f"{made}a, {made}b = zg.split({name})")
+                line, value = f"{made}{'ab'[half]}", value[..., half]
+            case "cat":
+                line, value = f"zg.cat({name}, {name})", np.concatenate([value, value], 1)
+            case _:
+                line, value = f"zg.broadcast(zg.expand({name}, 0), {(2, *now)})", np.repeat(value[:, None], 2, 1)
+        lines.append(f"{made} = {line}")
+        name = made
+    return start, lines, name, value
+
+
+@given(chains())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_chains_of_shape_calls(compute, chain):
+    start, lines, name, value = chain
+    compute("\n".join(lines), {"x": start}, {name: np.ascontiguousarray(value)}, thorough=False)
