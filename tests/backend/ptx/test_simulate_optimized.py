@@ -69,6 +69,13 @@ def polynomial(x, out, N: zg.constexpr):
     zg.store(zg.add(out, at), zg.maximum(zg.add(zg.mul(zg.add(v, 1.5), v), 0.25), zg.mul(v, -2.0)))
 
 
+@zg.kernel
+def not_negative(out, N: zg.constexpr):
+    at = zg.arange(-N, N)
+    where = zg.compare(at, 0, zg.CompareKind.GREATER_THAN_OR_EQUAL)
+    zg.store(zg.add(out, zg.add(at, N)), zg.where(where, 1, 2))
+
+
 def compiled(kernel: Any, types: Sequence[Any], num_warps: int, target: str = "sm_80") -> Any:
     return zg.compile(kernel.triton(*types), target=target, num_warps=num_warps)
 
@@ -135,6 +142,13 @@ def test_halves() -> None:
     half = np.float16
     wanted = np.maximum((x + half(1.5)) * x + half(0.25), x * half(-2))
     both(compiled(polynomial, (F16, F16, 128), 4), [x, np.zeros(128, np.float16)], wanted)
+
+
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_numbers_from_below_zero(num_warps: int) -> None:
+    """That they do not wrap without a sign was said once: none of them was 0 or more, to LLVM."""
+    wanted = np.repeat(np.array([2, 1], np.int32), 64)
+    both(compiled(not_negative, (I32, 64), num_warps), [np.zeros(128, np.int32)], wanted)
 
 
 def of_threads(lines: str) -> str:
