@@ -139,8 +139,9 @@ def compile_kernel(kernel: Kernel, arguments: Sequence[Any], keywords: Mapping[s
     """What `kernel.compile` gives. A keyword that is a parameter's name is that parameter's argument; a constexpr
     parameter that is named as an option is that option as well, as of `ziggurat.codemodel.options`."""
     names = kernel.signature.parameters
+    _demand_known(kernel, keywords)
     options = compile_options({n: v for n, v in keywords.items() if n in DEFAULTS and n not in names})
-    bound = bind(kernel, arguments, {n: v for n, v in keywords.items() if n in names or n not in DEFAULTS})
+    bound = bind(kernel, arguments, {n: v for n, v in keywords.items() if n in names})
     constexprs = constexpr_names(kernel)
     options |= {name: bound[name] for name in SHARED_OPTIONS if name in constexprs}
     signature = signature_of(kernel, (), bound)
@@ -148,6 +149,20 @@ def compile_kernel(kernel: Kernel, arguments: Sequence[Any], keywords: Mapping[s
     passed = [name for name, type_ in zip(names, signature.types, strict=True) if not isinstance(type_, ConstantType)]
     named = tuple(attrs.evolve(a, name=n) for a, n in zip(compiled.arguments, passed, strict=True))
     return attrs.evolve(compiled, name=kernel.name, arguments=named)
+
+
+def _demand_known(kernel: Kernel, keywords: Mapping[str, Any]) -> None:
+    """Raise `LaunchError` for a keyword that is neither a parameter nor an option."""
+    known = [*kernel.signature.parameters, *DEFAULTS]
+    unknown = next((name for name in keywords if name not in known), None)
+    if unknown is not None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(unknown, known, 1)
+        raise LaunchError(
+            f"'{kernel.name}' has no parameter '{unknown}', nor is there such an option of compile",
+            hint=f"did you mean '{near[0]}'?" if near else f"{kernel.written}; options: {', '.join(DEFAULTS)}",
+        )
 
 
 def _compilable(model: Any) -> Op:
