@@ -11,7 +11,8 @@ below the size as unsigned numbers: then it is neither negative nor too large, w
 
 A descriptor that a kernel takes becomes its base, sizes and strides, but for the last stride, which is 1, and the
 tensor map for the accesses that the copy engine does (`tma.py`), which stay as they are. One that a loop, a branch or a
-block carries becomes its parts as well.
+block carries becomes its parts as well. Of a parameter it is known that its base and strides are multiples of 16 bytes;
+where the rows are too (`zg.divisible`; a launch sees for itself), 16 bytes of a row are inside together, or outside.
 """
 
 from __future__ import annotations
@@ -163,10 +164,12 @@ class _Lowering:
                 divisibility.append(1)
                 parts.append(f"{number}.map")
             if not all(through_map):
-                # The host has seen to it: the base and all strides but the last are multiples of 16 bytes.
-                rank, even = len(type_.block), max(1, 16 // type_.element.bytes)
+                # The host has seen to it: the base and all strides but the last are multiples of 16 bytes. What divides
+                # the bytes of a row, where that is known, is a matter of the last size.
+                rank, size = len(type_.block), type_.element.bytes
+                row, even = max(1, divisor // size), max(1, 16 // size)
                 types += _expanded(type_)[:-1]
-                divisibility += [16, *[1] * rank, *[even] * (rank - 1)]
+                divisibility += [16, *[1] * (rank - 1), row, *[even] * (rank - 1)]
                 parts += [f"{number}.base", *(f"{number}.shape{axis}" for axis in range(rank))]
                 parts += [f"{number}.stride{axis}" for axis in range(rank - 1)]
         inner = Rewriter.over(Builder.root(types, old.yield_type), builder.transformers, builder.pass_name)

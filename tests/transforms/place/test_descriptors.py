@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
+from ziggurat.backend.ptx.assemble import to_llvm
+from ziggurat.backend.ptx.emitter import kernel_of
+from ziggurat.backend.ptx.simulate import simulate
+from ziggurat.backend.ptx.simulate_engine import in_parts
 from ziggurat.backend.reference.run import run
-from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.dialects import core, gpu, tt
 from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.errors import VerifyError
 from ziggurat.codemodel.types import DescriptorType, f32
 from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.descriptors import lower_descriptors
+from ziggurat.transforms.place.pipeline import PlaceOptions, place
 from ziggurat.transforms.place.prepare import prepare
 
 
@@ -117,12 +124,22 @@ def test_a_kernel_takes_the_parts_of_a_descriptor(padding: Padding) -> None:
     (func,) = made.functions().values()
     assert isinstance(func, tt.Func)
     assert [str(p.type) for p in func.body.parameters] == ["i32", "ptr<f32>", "i32", "i32", "i64", "ptr<f32>"]
-    assert func.divisibility == (1, 16, 1, 1, 4, 1)
+    assert func.divisibility == (1, 16, 1, 4, 4, 1)
     assert func.parts == ("0", "1.base", "1.shape0", "1.shape1", "1.stride0", "2")
     x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros(8, np.float32)
     run(made, None, (1,), [2, x, 3, 4, 4, y])
     outside = np.nan if padding is Padding.NAN else 0
     np.testing.assert_array_equal(y, [10, 11, outside, outside, *[outside] * 4])
+
+
+@pytest.mark.parametrize(("row", "elements"), [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4), (64, 16)])
+def test_the_last_size_is_divided_as_the_bytes_of_a_row_are(row: int, elements: int) -> None:
+    """That is of elements, here of 4 bytes. Whatever the rows are, their strides are multiples of 16 bytes."""
+    made = lower_descriptors(zg.parse(TAKING.replace("[1, 16, 1]", f"[1, {row}, 1]")))
+    (func,) = made.functions().values()
+    assert isinstance(func, tt.Func)
+    known = dict(zip(func.parts, func.divisibility, strict=True))
+    assert known == {"0": 1, "1.base": 16, "1.shape0": 1, "1.shape1": elements, "1.stride0": 4, "2": 1}
 
 
 def test_an_access_that_is_kept_goes_through_the_tensor_map() -> None:
@@ -146,9 +163,120 @@ def test_a_descriptor_that_is_used_in_both_ways_is_passed_in_both() -> None:
     (func,) = made.functions().values()
     assert isinstance(func, tt.Func)
     assert func.parts == ("0", "1.map", "1.base", "1.shape0", "1.shape1", "1.stride0", "2")
-    assert func.divisibility == (1, 1, 16, 1, 1, 4, 1)
+    assert func.divisibility == (1, 1, 16, 1, 4, 4, 1)
 
 
 def test_a_model_without_descriptors_is_left_alone() -> None:
     model = zg.parse('module ()void -> { tt.func @"f" ()void -> { tt.return; }; unreachable; };')
     assert lower_descriptors(model) is model
+
+
+# What is known of a parameter decides how wide its blocks are moved.
+
+
+@zg.kernel
+def doubling(x_desc, y_desc, M: zg.constexpr, N: zg.constexpr):
+    at = zg.program_id(0) * M, zg.program_id(1) * N
+    y_desc.store(at, zg.mul(x_desc.load(at), 2))
+
+
+def widths(module: gpu.Module) -> set[int]:
+    return {op.width for op in module.walk() if isinstance(op, tt.Load | tt.Store)}
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize(("by", "element", "width"), [
+    (1, zg.f16, 1), (4, zg.f16, 2), (16, zg.f16, 8), (16, zg.i8, 16), (16, zg.f32, 4), (16, zg.f64, 2), (32, zg.f64, 2),
+])  # fmt: skip
+def test_vectors_are_as_wide_as_rows_are_divisible(target: str, by: int, element: Any, width: int) -> None:
+    """No product takes the blocks: the engine does not load them."""
+    type_ = zg.divisible(zg.descriptor((32, 64), element), by)
+    module = place(doubling.triton(type_, type_, 32, 64), PlaceOptions(target, 4, 3))
+    loads = {op.width for op in module.walk() if isinstance(op, tt.Load)}
+    assert loads == {width}
+    if target == "sm_80":
+        assert widths(module) == {width}
+
+
+def described(array: np.ndarray, block: tuple[int, ...]) -> tuple[zg.TensorDescriptor, Any]:
+    """A descriptor of an array, and the type that a launch compiles for."""
+    made = zg.TensorDescriptor(array, block)
+    return made, zg.divisible(made.type, 16 if made.row_bytes % 16 == 0 else 1)
+
+
+def apart(shape: tuple[int, ...], dtype: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A tensor of small integers, and the array that it is in: rows are a multiple of 16 bytes, and more, apart."""
+    unit = 16 // np.dtype(dtype).itemsize
+    sizes = (*shape[:-1], -(-shape[-1] // unit) * unit + unit)
+    whole = np.random.default_rng(seed).integers(1, 9, sizes).astype(dtype)
+    return whole[..., : shape[-1]], whole
+
+
+def simulated(module: gpu.Module, arguments: list[Any], grid: tuple[int, ...]) -> None:
+    simulate(
+        to_llvm(module),
+        num_warps=module.num_warps,
+        shared=module.shared,
+        grid=grid,
+        arguments=in_parts(kernel_of(module), arguments),
+    )
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("dtype", [np.float16, np.int8, np.float32])
+@pytest.mark.parametrize("shape", [(37, 48), (5, 16), (19, 80), (9, 41), (20, 3), (32, 12)])
+@pytest.mark.parametrize("block", [(16, 32), (32, 64)])
+def test_blocks_of_parameters_at_the_edges(target: str, dtype: Any, shape: Any, block: Any) -> None:
+    """Rows of whole 16 bytes and others, that end within a block: nothing of what lies between them is touched."""
+    (x, _), (_, whole) = apart(shape, dtype, 1), apart(shape, dtype, 2)
+    before = whole.copy()
+    (source, taken), (target_of, given) = described(x, block), described(whole[:, : shape[1]], block)
+    grid = tuple(-(-size // side) for size, side in zip(shape, block, strict=True))
+    module = place(doubling.triton(taken, given, *block), PlaceOptions(target, 1, 3))
+    assert hazards(module) == []
+    simulated(module, [source, target_of], grid)
+    np.testing.assert_array_equal(whole[:, : shape[1]], 2 * x)
+    np.testing.assert_array_equal(whole[:, shape[1] :], before[:, shape[1] :])
+
+
+def test_rows_that_are_not_as_they_are_said_to_be_are_seen_to_be() -> None:
+    """So the test above can fail: with vectors of 16 bytes, what follows a row of 82 bytes is written."""
+    (x, _), (y, whole) = apart((9, 41), np.float16, 1), apart((9, 41), np.float16, 2)
+    before = whole.copy()
+    type_ = zg.divisible(zg.descriptor((16, 32), zg.f16))
+    module = place(doubling.triton(type_, type_, 16, 32), PlaceOptions("sm_80", 1, 3))
+    simulated(module, [described(x, (16, 32))[0], described(y, (16, 32))[0]], (1, 2))
+    assert (whole[:, 41:] != before[:, 41:]).any()
+
+
+@zg.kernel
+def multiplying(a_desc, b_desc, c_desc, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    row, column = zg.program_id(0) * M, zg.program_id(1) * N
+    total = zg.zeros((M, N), zg.f32)
+    for start in range(0, k, K):
+        total = zg.dot(a_desc.load((row, start)), zg.trans(b_desc.load((column, start))), total)
+    c_desc.store((row, column), zg.cast(total, zg.f16))
+
+
+# On sm_90a these tiles are too small for wgmma: the engine does not load them either.
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize("sizes", [(40, 24, 72), (33, 40, 128), (40, 24, 75)])
+def test_blocks_of_products_are_copied_ahead(target: str, sizes: tuple[int, int, int]) -> None:
+    """By cp.async of 16 bytes, where rows are whole 16 bytes; then more stages take more shared memory."""
+    rows, columns, depth = sizes
+    tile = (32, 16, 32)
+    a, b, c = (apart(s, np.float16, at)[0] for at, s in enumerate(((rows, depth), (columns, depth), (rows, columns))))
+    blocks = [described(x, block) for x, block in ((a, (32, 32)), (b, (16, 32)), (c, (32, 16)))]
+    shared: list[int] = []
+    for stages in (2, 4):
+        model = multiplying.triton(*(type_ for _, type_ in blocks), zg.i32, *tile)
+        module = place(model, PlaceOptions(target, 2, stages))
+        assert hazards(module) == []
+        shared.append(module.shared)
+        copies = [op for op in module.walk() if isinstance(op, gpu.AsyncCopy)]
+        assert bool(copies) == (depth % 8 == 0)
+        assert all(op.width * 2 == 16 for op in copies)
+        c[...] = -1
+        simulated(module, [*(made for made, _ in blocks), depth], (-(-rows // 32), -(-columns // 16)))
+        np.testing.assert_array_equal(c, (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float16))
+    assert (shared[0] < shared[1]) == (depth % 8 == 0)

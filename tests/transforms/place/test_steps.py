@@ -108,6 +108,13 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
         4,
         {"descriptors", "assign", "dots", "pipeline_loads", "allocate"},
     ),
+    "by_descriptors_on_sm_80": (
+        by_descriptors,
+        [C, zg.divisible(zg.descriptor((64, 16), zg.f16)), F16, N, 16, 64],
+        "sm_80",
+        4,
+        {"descriptors", "assign", "dots", "pipeline_loads", "allocate"},
+    ),
     "by_engine": (by_engine, [A, B, C], "sm_90a", 4, {"assign", "dots", "tma", "allocate", "barriers"}),
     "by_roles": (by_roles, [A, B, C, N, 64, 64], "sm_90a", 4, {"assign", "dots", "specialize", "tma", "allocate"}),
 }
