@@ -168,6 +168,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import to_mlir
     from ziggurat.compiler import Compiled, compile
+    from ziggurat.computed import heuristics
     from ziggurat.executing import execute
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.transforms.simplify import simplify
@@ -185,6 +186,7 @@ _LATER = {
     "to_device": "ziggurat.backend.cuda.memory",
     "to_host": "ziggurat.backend.cuda.memory",
     "execute": "ziggurat.executing",
+    "heuristics": "ziggurat.computed",
     "to_mlir": "ziggurat.backend.mlir",
     "for_": "ziggurat.frontends.tracing",
     "if_": "ziggurat.frontends.tracing",
@@ -298,6 +300,7 @@ __all__ = [
     "full",
     "function",
     "gather",
+    "heuristics",
     "histogram",
     "i1",
     "i8",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ziggurat.backend.cuda.arrays import reader_of, view
+from ziggurat.arguments import constexpr_names
+from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.cache import Cache
 from ziggurat.backend.cuda.driver import current_device, on_device
@@ -14,17 +16,21 @@ from ziggurat.backend.cuda.keys import compiler_contents, key, structure
 from ziggurat.backend.cuda.records import Record, Records, chosen
 from ziggurat.backend.cuda.saved import Region, Saved
 from ziggurat.backend.cuda.specialize import Specialization
+from ziggurat.backend.cuda.tensormap import TensorDescriptor
+from ziggurat.backend.cuda.testing import address_of, on_stream
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
+from ziggurat.codemodel.options import SHARED_OPTIONS, compile_options
 from ziggurat.kernels import OPTIONS, Grid, Kernel
 from ziggurat.launching import model_of
 from ziggurat.progress import Progress
+from ziggurat.questions import NOT_COMPILED, types_of
 from ziggurat.workers import Job, compile_all
 
 if TYPE_CHECKING:
     from ziggurat.tuning import Config, TunedKernel
 
-# Options of a launch that kernels are not compiled for.
-_NOT_COMPILED = ("stream", "check", "strict")
+# Of a launch that is measured: all of it is on one stream, and is waited for as a whole.
+_NOT_MEASURED = ("stream", "check")
 
 
 class Tuner:
@@ -33,47 +39,82 @@ class Tuner:
     def __init__(self, kernel: TunedKernel, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> None:
         self.kernel, self.grid = kernel, grid
         self.arguments, self.keywords = arguments, keywords
-        self.options = {
-            name: value
-            for name, value in keywords.items()
-            if name in OPTIONS and name not in (*_NOT_COMPILED, *kernel.signature.parameters)
+        names = kernel.signature.parameters  # One may have the name of an option, and is none then.
+        options = {name: value for name, value in keywords.items() if name in OPTIONS and name not in names}
+        self.stream = options.get("stream")
+        self.options = {name: value for name, value in options.items() if name not in NOT_COMPILED}
+        self.measured = {
+            name: value for name, value in keywords.items() if name not in options or name not in _NOT_MEASURED
         }
         self.left_out: dict[str, ZigguratError] = {}
 
-    def choice(self, configs: Sequence[Config]) -> tuple[Record, Config]:
-        """The record of the choice, from disk or made now, and the configuration that it names.
+    def choice(self, configs: Sequence[Config]) -> tuple[Record | None, Config]:
+        """The record of the choice, from disk or made now, and the configuration that it names. There is no record
+        where the grid is empty with every configuration: what does nothing is not measured.
 
         Raises `LaunchError` where none can be launched, naming the reason of each.
         """
-        bound = self.kernel.bound(self.arguments, self.keywords, configs[0])
-        arrays = {name: value for name, value in bound.items() if value is not None and reader_of(value) is not None}
-        elements = {name: str(view(value, name).element) for name, value in arrays.items()}
-        device = next((view(value, name).device for name, value in arrays.items()), None)
-        by_name = {str(config): config for config in configs}
-        with on_device(device):
-            about = self._about(bound, elements, list(by_name))
+        bounds = [self.kernel.bound(self.arguments, self.keywords, config) for config in configs]
+        full = [config for config, bound in zip(configs, bounds, strict=True) if self._does_something(config, bound)]
+        if not full:
+            return None, configs[0]
+        bound = bounds[0]
+        by_name = {str(config): config for config in full}
+        with on_device(self._device(bound)):
+            about = self._about(bound, configs, bounds)
             record = Records().get(about) if self.kernel.tuning.cache_results else None
             if record is None or record.config not in by_name:
-                record = self._record(about, configs, arrays)
+                with on_stream(self._stream(bound)):
+                    record = self._record(about, full, bound)
         return record, by_name[record.config]
 
-    def _about(self, bound: dict[str, Any], elements: dict[str, str], configs: list[str]) -> dict[str, Any]:
-        return {
-            "kernel": self.kernel.name,
-            "structure": structure(self.kernel.module),
-            "key": {name: repr(bound[name]) for name in self.kernel.tuning.key},
-            "types": elements,
+    def _does_something(self, config: Config, bound: dict[str, Any]) -> bool:
+        sizes = self.kernel.sizes(self.grid, bound)
+        if 0 in sizes:
+            self._leave_out(config, LaunchError(f"its grid {sizes} is empty"))
+        return 0 not in sizes
+
+    def _device(self, bound: dict[str, Any]) -> int | None:
+        """The device of the arrays, or None where none says."""
+        for name, value in bound.items():
+            if isinstance(value, TensorDescriptor):
+                return value.device
+            if value is not None and reader_of(value) is not None:
+                return device_of(view(value, name))
+        return None
+
+    def _stream(self, bound: dict[str, Any]) -> int:
+        """The stream on which the launch is to be: the one that it names, or the current one of the arrays' library."""
+        if self.stream is not None:
+            return address_of(self.stream)
+        readers = (reader_of(_memory(value)) for value in bound.values() if value is not None)
+        reader = next((reader for reader in readers if reader is not None and reader.streams), OWN)
+        return reader.stream()(current_device().number)
+
+    def _about(
+        self, bound: dict[str, Any], configs: Sequence[Config], bounds: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        kernel, types = self.kernel, types_of(bound)
+        about: dict[str, Any] = {
+            "kernel": kernel.name,
+            "structure": structure(kernel.module),
+            # An array's type and device are asked for anyway, and its address is no question.
+            "key": {name: repr(bound[name]) for name in kernel.tuning.key if name not in types},
+            "types": types,
             "options": {name: repr(value) for name, value in self.options.items()},
-            "configs": configs,
+            "configs": list(map(str, configs)),
             "device": current_device().name,
             "compiler": compiler_contents(),
         }
+        if kernel.heuristics:
+            about["computed"] = [{name: repr(each.get(name)) for name in kernel.heuristics} for each in bounds]
+        return about
 
-    def _record(self, about: dict[str, Any], configs: Sequence[Config], arrays: dict[str, Any]) -> Record:
+    def _record(self, about: dict[str, Any], configs: Sequence[Config], bound: dict[str, Any]) -> Record:
         if len(configs) == 1:
             return Record(about, str(configs[0]), {})
         ready = self._compiled(configs)
-        times = self._times(ready, arrays)
+        times = self._times(ready, bound)
         for name, error in self.left_out.items():
             self.kernel.say(f"without {name}: {_reason(error)}")
         if not times:
@@ -87,26 +128,21 @@ class Tuner:
         return record
 
     def _compiled(self, configs: Sequence[Config]) -> list[Config]:
-        """The configurations that could be compiled; the kernels are given to the dispatcher."""
+        """The configurations that could be compiled; the kernels are given to the dispatcher, but for those that it
+        finds on disk."""
         dispatcher, cache = self.kernel.dispatcher, Cache()
         jobs: list[tuple[Config, Specialization, str, Job]] = []
         failed: set[str] = set()
         for config in configs:
-            bound = self.kernel.bound(self.arguments, self.keywords, config)
-            options = {**self.options, "num_warps": config.num_warps, "num_stages": config.num_stages}
             try:
-                spec = dispatcher.specialization(tuple(bound.values()), options)
-                model = model_of(self.kernel, spec)
+                spec, job = self._job(config)
             except ZigguratError as error:
                 self._leave_out(config, error)
                 failed.add(str(config))
                 continue
-            digest = key(model, spec.target, options)
-            binary = cache.get(digest)
-            if binary is not None:
-                dispatcher.offer(spec, binary)
-            else:
-                jobs.append((config, spec, digest, Job(model, spec.target, options, self.kernel.name)))
+            digest = key(job.model, spec.target, job.options)
+            if cache.get(digest) is None:
+                jobs.append((config, spec, digest, job))
         progress = Progress(f"{self.kernel.name}: compiling", len(jobs))
         try:
             results = compile_all([job for *_, job in jobs], self.kernel.tuning.processes, progress.advance)
@@ -121,12 +157,25 @@ class Tuner:
                 failed.add(str(config))
         return [config for config in configs if str(config) not in failed]
 
-    def _times(self, configs: Sequence[Config], arrays: dict[str, Any]) -> dict[str, float]:
+    def _job(self, config: Config) -> tuple[Specialization, Job]:
+        """What a launch with a configuration is compiled for, and its compilation."""
+        kernel = self.kernel
+        bound = kernel.bound(self.arguments, self.keywords, config)
+        chosen = {**config.keywords, **kernel.computed(self.arguments, self.keywords, config.keywords)}
+        options = {**self.options, **{name: value for name, value in chosen.items() if name not in bound}}
+        spec = kernel.dispatcher.specialization(tuple(bound.values()), options)
+        # A constexpr parameter that is named as an option is that option.
+        shared = {name: bound[name] for name in constexpr_names(kernel).intersection(SHARED_OPTIONS)}
+        compiled = compile_options({**options, **shared})
+        return spec, Job(model_of(kernel, spec), spec.target, compiled, kernel.name)
+
+    def _times(self, configs: Sequence[Config], bound: dict[str, Any]) -> dict[str, float]:
         """Milliseconds of each configuration that can be launched."""
         tuning = self.kernel.tuning
         measure = tuning.measure or self._do_bench
-        saved = [Saved(arrays[name], name) for name in tuning.restore_value if name in arrays]
-        zeroed = [Region(arrays[name], name) for name in tuning.reset_to_zero if name in arrays]
+        arrays = types_of(bound)
+        saved = [Saved(_memory(bound[name]), name) for name in tuning.restore_value if name in arrays]
+        zeroed = [Region(_memory(bound[name]), name) for name in tuning.reset_to_zero if name in arrays]
 
         def reset() -> None:
             for region in zeroed:
@@ -139,12 +188,19 @@ class Tuner:
         try:
             for config in configs:
                 try:
-                    times[str(config)] = measure(functools.partial(self._run, config, reset))
+                    given: Any = measure(functools.partial(self._run, config, reset))
                 except (LaunchError, ResourceError) as error:
                     self._leave_out(config, error)
                 except KernelRuntimeError as error:
                     error.summary += f" (tuning, with {config})"
                     raise
+                else:
+                    time = self._milliseconds(given, config)
+                    if math.isfinite(time):
+                        times[str(config)] = time
+                    else:
+                        what = f"measuring it gave {given!r}, which is no time"
+                        self._leave_out(config, LaunchError(what, hint="let measure give milliseconds"))
                 progress.advance()
             reset()
         finally:
@@ -155,7 +211,22 @@ class Tuner:
         reset()
         if config.pre_hook is not None:
             config.pre_hook(self.kernel.bound(self.arguments, self.keywords, config))
-        Kernel.__getitem__(self.kernel, self.grid)(*self.arguments, **self.keywords, **config.keywords)
+        computed = self.kernel.computed(self.arguments, self.keywords, config.keywords)
+        Kernel.__getitem__(self.kernel, self.grid)(*self.arguments, **self.measured, **config.keywords, **computed)
+
+    def _milliseconds(self, given: Any, config: Config) -> float:
+        """What `measure` gave. Raises `LaunchError` where that is no time; what is not finite is left to the caller."""
+        try:
+            time = -1.0 if given is None or isinstance(given, str) else float(given)
+        except (TypeError, ValueError):
+            time = -1.0
+        if time < 0:
+            raise LaunchError(
+                f"measure of zg.autotune of '{self.kernel.name}' is to give a time, a number of zero or more; "
+                f"with {config} it gave {given!r}",
+                hint="return the time: measure=lambda run: zg.testing.do_bench(run)" if given is None else None,
+            )
+        return time
 
     def _do_bench(self, run: Callable[[], None]) -> float:
         from ziggurat.backend.cuda.testing import do_bench
@@ -176,6 +247,11 @@ class Tuner:
             f"no configuration of '{self.kernel.name}' can be launched:{listed}",
             hint="; ".join(hints) or "add a configuration with smaller blocks",
         )
+
+
+def _memory(value: Any) -> Any:
+    """The array that an argument is, or describes."""
+    return value.array if isinstance(value, TensorDescriptor) else value
 
 
 def _reason(error: ZigguratError) -> str:

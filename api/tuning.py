@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -21,10 +22,12 @@ import attrs
 from ziggurat.arguments import bind
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.kernels import Grid, Kernel
+from ziggurat.computed import ComputedKernel, Heuristic, decorated
+from ziggurat.kernels import OPTIONS, Grid, Kernel
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.records import Record
+    from ziggurat.questions import Question
 
 Measure = Callable[[Callable[[], None]], float]
 
@@ -40,8 +43,8 @@ class Config:
     """
 
     values: Mapping[str, Any]
-    num_warps: int = attrs.field(default=4, kw_only=True)
-    num_stages: int = attrs.field(default=3, kw_only=True)
+    num_warps: int = 4
+    num_stages: int = 3
     pre_hook: Callable[[dict[str, Any]], None] | None = attrs.field(default=None, kw_only=True, eq=False)
 
     keywords: dict[str, Any] = attrs.field(
@@ -54,6 +57,10 @@ class Config:
 
 
 def _keywords(config: Config) -> dict[str, Any]:
+    if not isinstance(config.values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LaunchError(
+            f"zg.Config takes a dict of values by parameter, got {config.values!r}", hint='zg.Config({"BLOCK": 128})'
+        )
     return {**config.values, "num_warps": config.num_warps, "num_stages": config.num_stages}
 
 
@@ -75,67 +82,100 @@ class Tuning:
     processes: int | None
 
 
-class TunedKernel(Kernel):
+class TunedKernel(ComputedKernel):
     """A kernel with configurations. `kernel.choices` has the chosen configuration for each key met so far, and
     `kernel.last` the record of the last tuning: times, and why configurations were left out."""
 
-    def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str], tuning: Tuning) -> None:
-        super().__init__(fn, do_not_specialize)
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        do_not_specialize: Iterable[str],
+        *,
+        tuning: Tuning,
+        heuristics: Mapping[str, Heuristic] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(fn, do_not_specialize, heuristics=heuristics)
         self.tuning = tuning
         self.choices: dict[Any, Config] = {}
         self.last: Record | None = None
-        self._names = list(self.signature.parameters)
+        # By the types of the arguments, what says which choice a launch asks for. Those on GPUs are in it.
+        self._questions: dict[tuple[Any, ...], Question] = {}
         _demand(self, tuning)
 
-    def __getitem__(self, grid: Grid) -> Callable[..., None]:
-        return functools.partial(self._tuned, grid)
+    @property
+    def wrap(self) -> functools.partial[Kernel]:
+        return functools.partial(TunedKernel, tuning=self.tuning, heuristics=self.heuristics)
 
-    def _tuned(self, grid: Grid, *arguments: Any, **keywords: Any) -> None:
-        given = dict(zip(self._names, arguments, strict=False))
-        given.update(keywords)
-        arrays = [value for value in given.values() if type(value) not in _NUMBERS and hasattr(value, "dtype")]
-        where = (*map(given.get, self.tuning.key), *map(_element, arrays), *map(type, arrays[:1]))
-        try:
-            config = self.choices.get(where)
-        except TypeError:  # A list among the values of the key, for one.
-            where = repr(where)
-            config = self.choices.get(where)
-        config = config or self._choose(where, grid, arguments, keywords, arrays)
-        if config.pre_hook is not None:
-            config.pre_hook({**given, **config.values})
-        Kernel.__getitem__(self, grid)(*arguments, **keywords, **config.keywords)
+    def __getitem__(self, grid: Grid) -> Callable[..., None]:
+        # Every launch comes through here: where the choice is made, this is all that tuning adds to it.
+        def launch(*arguments: Any, **keywords: Any) -> None:
+            kinds = tuple(map(type, arguments))
+            if keywords:
+                kinds = (*kinds, *keywords, *map(type, keywords.values()))
+            try:
+                config = self.choices[self._questions[kinds](arguments, keywords)]
+            except Exception:  # Not met yet, or other people's code: an array that cannot be read.
+                config = None
+            if config is None:
+                config = self._choose(kinds, grid, arguments, keywords)
+            given = config.keywords
+            if self.heuristics:
+                given = {**given, **self.computed(arguments, keywords, given)}
+            if config.pre_hook is not None:
+                named = dict(zip(self._names, arguments, strict=False))
+                config.pre_hook({**self.defaults, **named, **keywords, **given})
+            Kernel.__getitem__(self, grid)(*arguments, **keywords, **given)
+
+        return launch
 
     @public
-    def _choose(
-        self, where: Any, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any], arrays: Sequence[Any]
-    ) -> Config:
-        twice = [
-            name for name in (*self._names[: len(arguments)], *keywords) if name in self.tuning.configs[0].keywords
-        ]
+    def _choose(self, kinds: tuple[Any, ...], grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> Config:
+        """The configuration for a launch of which the choice is not at hand."""
+        given = (*self._names[: len(arguments)], *keywords)
+        twice = [name for name in given if name in self.tuning.configs[0].keywords]
         if twice:
             raise LaunchError(
                 f"'{twice[0]}' of '{self.name}' is chosen by zg.autotune, and the launch gives it as well",
                 hint=f"leave it out, or take '{twice[0]}' out of the configurations",
             )
+        configs = self._pruned(arguments, keywords)
+        bound = self.bound(arguments, keywords, configs[0])
         from ziggurat.backend.launch.arrays import on_gpu
 
-        configs = self._pruned(arguments, keywords)
-        if not any(map(on_gpu, arrays)):
+        if not any(map(on_gpu, bound.values())):
             return configs[0]
-        from ziggurat.tuner import Tuner
+        from ziggurat.questions import question, refused
 
-        tuner = Tuner(self, grid, arguments, keywords)
-        self.last, config = tuner.choice(configs)
-        self.choices[where] = config
+        if refused(bound):
+            return configs[0]  # The launch says why it takes no such arguments.
+        asks = question(self, arguments, keywords)
+        where = asks(arguments, keywords)
+        config = self.choices.get(where)
+        if config is None:
+            from ziggurat.tuner import Tuner
+
+            tuner = Tuner(self, grid, arguments, keywords)
+            record, config = tuner.choice(configs)
+            if record is None:
+                return config  # An empty grid is no measure.
+            self.last = record
+            self.choices[where] = config
+        self._questions[kinds] = asks
         return config
 
     def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Config]:
         """The configurations that the user's own pruning leaves."""
         configs, prune = list(self.tuning.configs), self.tuning.prune
         named = dict(zip(self._names, arguments, strict=False)) | keywords
-        early: Callable[..., Iterable[Config]] | None = prune.get("early_config_prune")
+        early: Callable[..., Any] | None = prune.get("early_config_prune")
         if early is not None:
-            configs = list(early(configs, named, **keywords))
+            kept: Any = early(configs, named, **keywords)
+            configs = list(kept) if isinstance(kept, Iterable) else [kept]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            wrong = [config for config in configs if not isinstance(config, Config)]  # pyright: ignore[reportUnnecessaryIsInstance]
+            if wrong:
+                raise LaunchError(
+                    f"early_config_prune of '{self.name}' is to give a list of configurations, and gave {kept!r}"
+                )
             if not configs:
                 raise LaunchError(f"early_config_prune of '{self.name}' leaves no configuration")
         model: Callable[..., float] | None = prune.get("perf_model")
@@ -144,30 +184,30 @@ class TunedKernel(Kernel):
             count = int(len(configs) * top) if isinstance(top, float) and top <= 1.0 else int(top)
             if count < len(configs):
                 estimated = sorted(configs, key=lambda config: model(**named, **config.keywords))
-                kept = estimated[: max(1, count)]
-                configs = [config for config in configs if config in kept]
+                best = estimated[: max(1, count)]
+                configs = [config for config in configs if config in best]
         return configs
 
     def bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any], config: Config) -> dict[str, Any]:
-        """All arguments of a launch by name, with those of a configuration."""
-        own = {name: value for name, value in keywords.items() if name in self._names}
-        return bind(self, arguments, {**own, **config.values})
+        """All arguments of a launch by name, with those of a configuration and what is computed from them.
+
+        Raises `LaunchError` for what the kernel does not take.
+        """
+        given = {**keywords, **config.keywords, **self.computed(arguments, keywords, config.keywords)}
+        return bind(
+            self,
+            arguments,
+            {name: value for name, value in given.items() if name in self._names or name not in OPTIONS},
+        )
+
+    def sizes(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
+        """The sizes of the grid for the arguments of a launch."""
+        return self._grid(grid, bound)
 
     def say(self, text: str) -> None:
         """Tell the user, unless that is not wanted."""
         if not self.tuning.quiet:
             print(f"{self.name}: {text}", file=sys.stderr)
-
-
-_NUMBERS = frozenset({int, float, bool, str, type(None)})
-
-
-def _element(array: Any) -> Any:
-    """What tells the element types of arrays of a library apart; of our own, a text, which is quicker than a dtype."""
-    try:
-        return array.element.name
-    except AttributeError:
-        return array.dtype
 
 
 def autotune(
@@ -214,13 +254,11 @@ def autotune(
         processes,
     )
 
-    def decorate(target: Any) -> Any:
-        if isinstance(target, Kernel):
-            return TunedKernel(target.fn, target.do_not_specialize, tuning)
-        target.ziggurat_wrap = functools.partial(TunedKernel, tuning=tuning)  # `kernel` takes it from there.
-        return target
+    return functools.partial(_tuned, tuning=tuning)
 
-    return decorate
+
+def _tuned(target: Any, tuning: Tuning) -> Any:
+    return decorated(target, "zg.autotune", TunedKernel, tuning=tuning)
 
 
 def _demand(kernel: TunedKernel, tuning: Tuning) -> None:
@@ -235,6 +273,18 @@ def _demand(kernel: TunedKernel, tuning: Tuning) -> None:
             raise LaunchError(
                 f"the configurations of '{kernel.name}' give values to different parameters: "
                 f"({tuning.configs[0]}) and ({config})"
+            )
+    given = tuning.configs[0].keywords
+    for name in kernel.heuristics:
+        if name in given:
+            raise LaunchError(
+                f"'{name}' of '{kernel.name}' is computed by zg.heuristics, and the configurations give it as well",
+                hint="leave it to one of them",
+            )
+        if name in tuning.key:
+            raise LaunchError(
+                f"'{name}' of '{kernel.name}' is computed by zg.heuristics, and the key is of what launches give",
+                hint="name in the key what it is computed from",
             )
     _known(kernel, names, tuning.key, "key")
     _known(kernel, names, tuning.reset_to_zero, "reset_to_zero")

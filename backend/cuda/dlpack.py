@@ -59,16 +59,28 @@ def view(array: Any) -> View | None:
     kernels lack."""
     from ziggurat.backend.cuda.arrays import View
 
+    capsule = array.__dlpack__()  # The structure is there as long as this is.
+    tensor = _tensor(capsule)
+    element = _CODES.get((tensor.code, tensor.bits))
+    if element is None or tensor.lanes != 1 or tensor.device_kind not in CUDA_KINDS:
+        return None
+    return View((tensor.data or 0) + tensor.offset, element, tensor.device)
+
+
+def layout(array: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """The shape of an array with the DLPack protocol and its strides in elements, None for rows without gaps."""
     capsule = array.__dlpack__()
+    tensor = _tensor(capsule)
+    numbers = ctypes.c_int64 * tensor.rank
+    shape = tuple(numbers.from_address(tensor.shape)) if tensor.rank else ()
+    return shape, tuple(numbers.from_address(tensor.strides)) if tensor.rank and tensor.strides else None
+
+
+def _tensor(capsule: Any) -> _Tensor:
     api = ctypes.pythonapi
     api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     if api.PyCapsule_IsValid(capsule, b"dltensor"):
-        tensor = _Tensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor"))
-    else:
-        tensor = _Versioned.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor_versioned")).tensor
-    element = _CODES.get((tensor.code, tensor.bits))
-    if element is None or tensor.lanes != 1 or tensor.device_kind not in CUDA_KINDS:
-        return None
-    return View((tensor.data or 0) + tensor.offset, element, tensor.device)
+        return _Tensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor"))
+    return _Versioned.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor_versioned")).tensor

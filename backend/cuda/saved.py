@@ -5,8 +5,11 @@ Tuning runs a kernel many times. What the kernel adds to or writes over has to b
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
+from ziggurat.backend.cuda import dlpack
 from ziggurat.backend.cuda.arrays import reader_of, view
 from ziggurat.backend.cuda.driver import STREAMS, check, cuda, on_device
 from ziggurat.backend.cuda.memory import empty
@@ -19,14 +22,14 @@ class Region:
 
     def __init__(self, array: Any, name: str) -> None:
         seen = view(array, name)
-        size = getattr(array, "nbytes", None)
-        if size is None or not _without_gaps(array):
+        size = _bytes(array, seen.element.bytes, name)
+        if size is None:
             raise LaunchError(
                 f"'{name}' is to be set back between the runs of tuning, and its memory has gaps",
                 hint="pass an array that is contiguous",
             )
         self.array = array
-        self.address, self.size, self.device = seen.address, int(size), seen.device
+        self.address, self.size, self.device = seen.address, size, seen.device
 
     def zero(self) -> None:
         """Set all of it to zero."""
@@ -59,11 +62,38 @@ class Saved(Region):
                 check(result, "copying an array's contents")
 
 
-def _without_gaps(array: Any) -> bool:
+def _bytes(array: Any, width: int, name: str) -> int | None:
+    """The size of an array in bytes, whose elements have `width` of them; None where its memory has gaps.
+
+    What the array's library says of gaps counts; of arrays that are known by a protocol, the strides do.
+    """
     if callable(getattr(array, "is_contiguous", None)):  # torch
-        return bool(array.is_contiguous())
+        return math.prod(map(int, array.shape)) * width if array.is_contiguous() else None
     flags = getattr(array, "flags", None)  # CuPy
     if flags is not None and hasattr(flags, "c_contiguous"):
-        return bool(flags.c_contiguous or flags.f_contiguous)
+        return math.prod(map(int, array.shape)) * width if flags.c_contiguous or flags.f_contiguous else None
     interface = getattr(array, "__cuda_array_interface__", None)
-    return interface is not None and interface.get("strides") is None
+    if interface is not None:
+        shape, strides = interface["shape"], interface.get("strides")
+        step = width
+    elif hasattr(array, "__dlpack__"):
+        shape, strides = dlpack.layout(array)
+        step = 1
+    else:
+        raise LaunchError(
+            f"'{name}' is to be set back between the runs of tuning, and does not say how large it is",
+            hint="pass an array with __cuda_array_interface__ or __dlpack__",
+        )
+    return None if strides is not None and _gaps(shape, strides, step) else math.prod(map(int, shape)) * width
+
+
+def _gaps(shape: Sequence[int], strides: Sequence[int], step: int) -> bool:
+    """Whether elements that are `step` apart leave any out. An axis of one element takes no step."""
+    if 0 in shape:
+        return False
+    for size, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: axis[1]):
+        if size > 1:
+            if stride != step:
+                return True
+            step *= size
+    return False

@@ -1,6 +1,7 @@
 """Tuning, with times that are made up and a driver that writes down what it is asked."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -144,12 +145,9 @@ def test_hooks_see_all_arguments(gpu):
 
 def test_below_the_kernel_as_well(gpu):
     kernel = zg.kernel(zg.autotune(CONFIGS, "n", measure=gpu.measure(TIMES))(scale))
-    try:
-        kernel[grid](*arrays(), 1000)
-        assert isinstance(kernel, zg.TunedKernel) and isinstance(kernel, zg.Kernel)
-        assert gpu.launches[-1]["threads"] == 128
-    finally:
-        del scale.ziggurat_wrap
+    kernel[grid](*arrays(), 1000)
+    assert isinstance(kernel, zg.TunedKernel) and isinstance(kernel, zg.Kernel)
+    assert gpu.launches[-1]["threads"] == 128
 
 
 def test_processes_give_what_one_gives(gpu):
@@ -162,6 +160,171 @@ def test_processes_give_what_one_gives(gpu):
     gpu.loads.clear()
     there[grid](*arrays(), 1000)
     assert len(loads) == 3 and gpu.loads == loads
+
+
+def interface(pointer):
+    """An array that has CUDA's array interface alone: no dtype, no size."""
+    said = {"shape": (1000,), "typestr": "<f4", "data": (pointer, False), "version": 3, "strides": None}
+    return SimpleNamespace(__cuda_array_interface__=said)
+
+
+def test_arrays_without_a_dtype_are_tuned_as_others_are(gpu):
+    """Whether an array is on a GPU is asked as launches ask it."""
+    kernel = tuned(gpu, restore_value=["out_ptr"], reset_to_zero=["x_ptr"])
+    for _ in range(2):
+        kernel[grid](interface(0x1000), interface(0x2000), 1000)
+    assert gpu.measured == [64, 128, 256] and len(kernel.choices) == 1
+    assert kernel.last.about["types"] == {"x_ptr": "f32", "out_ptr": "f32"}
+    assert [done for done in gpu.done if done[0] == "set"] == [("set", 0x1000, 0, 4000)] * 4
+    assert gpu.launches[-1]["threads"] == 128
+
+
+@pytest.mark.parametrize("described", [False, True])
+def test_arrays_here_and_there_are_the_launch_s_error(gpu, described):
+    x, host = zg.empty((64, 16)), np.zeros((64, 16), np.float32)
+    other = zg.TensorDescriptor(host, (16, 16)) if described else host
+    for kernel in (zg.kernel(scale), tuned(gpu)):
+        more = {} if isinstance(kernel, zg.TunedKernel) else {"BLOCK": 64}
+        with pytest.raises(zg.LaunchError, match="'out_ptr' of 'scale' is not on a GPU, and 'x_ptr' is on one"):
+            kernel[grid](x, other, 1000, **more)
+    assert gpu.measured == gpu.launches == [] and kernel.choices == {}
+    kernel[grid](*arrays(), 1000)  # where the choice is made as well
+    with pytest.raises(zg.LaunchError, match="'out_ptr' of 'scale' is not on a GPU, and 'x_ptr' is on one"):
+        kernel[grid](x, other, 1000)
+
+
+def test_arrays_on_two_devices_are_the_launch_s_error(gpu):
+    x, far = zg.empty(1000), zg.empty(1000, device=1)
+    kernel = tuned(gpu)
+    for _ in range(2):
+        with pytest.raises(zg.LaunchError, match="on several devices: 'x_ptr' on 0, 'out_ptr' on 1"):
+            kernel[grid](x, far, 1000)
+        assert not any(launch["values"][1] == far.pointer for launch in gpu.launches)
+        kernel[grid](x, x, 1000)
+
+
+def test_a_choice_is_of_a_device(gpu, monkeypatch):
+    monkeypatch.setattr(gpu, "cuDeviceGetName", lambda length, device: (gpu.cuInit(0)[0], b"CARD %d" % device))
+    kernel = tuned(gpu)
+    for device in (0, 1, 0, 1):
+        kernel[grid](zg.empty(1000, device=device), zg.empty(1000, device=device), 1000)
+    assert len(gpu.measured) == 6 and len(kernel.choices) == 2
+    assert {record.about["device"] for record in Records().all()} == {"CARD 0", "CARD 1"}
+    assert kernel.last.about["device"] == "CARD 1"
+
+
+def test_options_of_the_compilation_are_another_question(gpu):
+    kernel = tuned(gpu)
+    for options in ({}, {"exact_math": True}, {}, {"exact_math": True}, {"stream": 7}):
+        kernel[grid](*arrays(), 1000, **options)
+    assert len(gpu.measured) == 6 and len(kernel.choices) == 2
+
+
+def test_an_array_in_the_key_is_asked_for_by_its_type(gpu):
+    kernel = tuned(gpu, key=("x_ptr", "n"))
+    for _ in range(2):
+        kernel[grid](*arrays(), 1000)
+    assert len(gpu.measured) == 3 and kernel.last.about["key"] == {"n": "1000"}
+
+
+def test_a_choice_that_is_made_is_not_asked_for_again(gpu, monkeypatch):
+    kernel = tuned(gpu)
+    x, out = arrays()
+    kernel[grid](x, out, 1000)
+    kernel[grid](x, out_ptr=out, n=1000)
+    monkeypatch.setattr(kernel, "_choose", None)
+    for launched in (
+        lambda: kernel[grid](x, out, 1000),
+        lambda: kernel[(8,)](out, x, 1000),
+        lambda: kernel[grid](x, out_ptr=out, n=1000),
+    ):
+        gpu.launches.clear()
+        launched()
+        assert [launch["threads"] for launch in gpu.launches] == [128]
+
+
+def test_an_empty_grid_is_not_measured_and_nothing_is_kept(gpu):
+    kernel = tuned(gpu)
+    for nothing in ((0,), 0, (3, 0), lambda meta: (meta["n"],)):
+        kernel[nothing](*arrays(), 0)
+    assert gpu.measured == gpu.launches == [] and kernel.choices == {} and kernel.last is None
+    assert Records().all() == []
+    kernel[lambda meta: (8 - meta["n"],)](*arrays(), 0)
+    assert len(gpu.measured) == 3 and len(kernel.choices) == 1
+
+
+def test_configurations_with_an_empty_grid_are_left_out(gpu, capsys):
+    kernel = tuned(gpu)
+    kernel[lambda meta: (meta["n"] // meta["BLOCK"],)](*arrays(), 130)
+    assert gpu.measured == [64, 128] and list(kernel.choices.values()) == [CONFIGS[1]]
+    assert kernel.last.left_out == {str(CONFIGS[2]): "its grid (0,) is empty"}
+    assert "without BLOCK=256, num_warps=8, num_stages=3: its grid (0,) is empty" in capsys.readouterr().err
+
+
+def test_hooks_see_defaults(gpu):
+    def doubled(x_ptr, out_ptr, n, BLOCK: zg.constexpr, FACTOR: zg.constexpr = 2):
+        at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+        mask = zg.compare(at, n, LESS)
+        zg.store(zg.add(out_ptr, at), zg.mul(zg.load(zg.add(x_ptr, at), mask), FACTOR), mask)
+
+    seen = []
+    kernel = tuned(gpu, [zg.Config({"BLOCK": 64}, pre_hook=seen.append)], kernel=doubled)
+    x, out = arrays()
+    kernel[grid](x, out, n=1000)
+    (given,) = seen
+    assert given == {
+        "x_ptr": x, "out_ptr": out, "n": 1000, "BLOCK": 64, "FACTOR": 2, "num_warps": 4, "num_stages": 3,
+    }  # fmt: skip
+
+
+def test_a_parameter_that_is_an_option(gpu):
+    """Its value is the configuration's, and so is the number of warps."""
+
+    def wide(x_ptr, out_ptr, n, BLOCK: zg.constexpr, num_warps: zg.constexpr):
+        at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+        zg.store(zg.add(out_ptr, at), num_warps, zg.compare(at, n, LESS))
+
+    gpu.parameters = 2  # It does not read x.
+    gpu.sizes = [8, 8, 4]
+    kernel = tuned(gpu, kernel=wide)
+    kernel[grid](*arrays(), 1000)
+    assert gpu.measured == [64, 128, 256] and gpu.launches[-1]["threads"] == 128
+    assert len(gpu.loads) == 3  # What was measured is what is launched.
+
+
+@pytest.mark.parametrize("gives", [None, 3, [CONFIGS[0], "BLOCK=64"], lambda: None])
+def test_pruning_gives_configurations(gpu, gives):
+    kernel = tuned(gpu, prune_configs_by={"early_config_prune": lambda configs, named, **keywords: gives})
+    with pytest.raises(zg.LaunchError, match="is to give a list of configurations, and gave"):
+        kernel[grid](*arrays(), 1000)
+    kernel = tuned(gpu, prune_configs_by={"early_config_prune": lambda configs, named, **keywords: []})
+    with pytest.raises(zg.LaunchError, match="leaves no configuration"):
+        kernel[grid](*arrays(), 1000)
+
+
+def test_configurations_as_triton_writes_them():
+    assert zg.Config({"BLOCK": 64}, 8, 2) == zg.Config({"BLOCK": 64}, num_warps=8, num_stages=2)
+    for wrong in (None, 64, ["BLOCK"]):
+        with pytest.raises(zg.LaunchError, match=r"zg\.Config takes a dict of values by parameter, got"):
+            zg.Config(wrong)
+
+
+def test_only_kernels_are_tuned():
+    for wrong in (3, None, zg.function(lambda x: x)):
+        with pytest.raises(zg.LaunchError, match=r"zg\.autotune decorates a kernel, and"):
+            zg.autotune(CONFIGS)(wrong)
+
+
+def test_what_a_tuned_launch_lacks_or_has_too_much(gpu):
+    x, out = arrays()
+    for arguments, keywords, message in (
+        ((x, out), {}, "'scale' needs 'n'"),
+        ((x, out, 1000), {"blok": 3}, "'scale' has no parameter 'blok'"),
+        ((x, out, 1000), {"n": 3}, "'scale' got 'n' twice"),
+    ):
+        with pytest.raises(zg.LaunchError, match=message):
+            tuned(gpu)[grid](*arguments, **keywords)
+    assert gpu.launches == []
 
 
 def test_arrays_in_memory_take_the_first(tmp_path, monkeypatch):

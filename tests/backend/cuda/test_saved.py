@@ -1,10 +1,13 @@
 """Contents of arrays put aside and put back."""
 
+import ctypes
+import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from ziggurat.backend.cuda import dlpack
 from ziggurat.backend.cuda.driver import using_stream
 from ziggurat.backend.cuda.memory import empty
 from ziggurat.backend.cuda.saved import Region, Saved
@@ -40,13 +43,69 @@ def test_it_goes_to_the_stream_of_the_launches(fake, monkeypatch):
     assert seen == [("stream", 77)]
 
 
-@pytest.mark.parametrize("strides", [None, (8,), (64, 4)])
-def test_memory_with_gaps_is_refused(fake, strides):
-    interface = {"shape": (4,), "typestr": "<f4", "data": (0x5000, False), "version": 3, "strides": strides}
-    array = SimpleNamespace(__cuda_array_interface__=interface, nbytes=16)
-    if strides is None:
-        Region(array, "x").zero()
-        assert fake.done == [("set", 0x5000, 0, 16)]
-        return
+def interface(shape, strides):
+    """An array of f32 that has nothing but the interface: no dtype, no number of bytes."""
+    said = {"shape": shape, "typestr": "<f4", "data": (0x5000, False), "version": 3, "strides": strides}
+    return SimpleNamespace(__cuda_array_interface__=said)
+
+
+def dlpack_array(shape, strides):
+    """An array of f32 that has nothing but DLPack, where strides are counted in elements."""
+    numbers = [
+        None if n is None else (ctypes.c_int64 * len(n))(*n)
+        for n in (shape, None if strides is None else [stride // 4 for stride in strides])
+    ]
+    places = [None if n is None else ctypes.addressof(n) for n in numbers]
+    held = dlpack._Tensor(0x5000, 2, 0, len(shape), 2, 32, 1, *places, 0)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule = new(ctypes.addressof(held), b"dltensor", None)
+    return SimpleNamespace(__dlpack__=lambda: capsule, __dlpack_device__=lambda: (2, 0), kept=(held, numbers))
+
+
+def torch_like(shape, strides):
+    """One that says itself whether it is contiguous."""
+    gaps = strides is not None and strides not in ((4,), (16, 4))
+    return SimpleNamespace(
+        data_ptr=lambda: 0x5000,
+        dtype=np.dtype("f4"),
+        device="cuda:0",
+        shape=shape,
+        is_contiguous=lambda: not gaps,
+    )
+
+
+@pytest.mark.parametrize("made", [interface, dlpack_array, torch_like])
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((4,), None), ((4,), (4,)), ((3, 4), (16, 4)), ((), None), ((3, 4), None)]
+)
+def test_the_size_is_told_by_whatever_the_array_has(fake, made, shape, strides):
+    Region(made(shape, strides), "x").zero()
+    assert fake.done == [("set", 0x5000, 0, 4 * math.prod(shape))]
+
+
+@pytest.mark.parametrize("made", [interface, dlpack_array])
+@pytest.mark.parametrize(("shape", "strides"), [((3, 4), (4, 12)), ((1, 4), (400, 4)), ((4, 1, 2), (8, 0, 4))])
+def test_columns_first_and_axes_of_one_element_leave_no_gaps(fake, made, shape, strides):
+    Region(made(shape, strides), "x").zero()
+    assert fake.done == [("set", 0x5000, 0, 4 * math.prod(shape))]
+
+
+@pytest.mark.parametrize("made", [interface, dlpack_array, torch_like])
+@pytest.mark.parametrize(("shape", "strides"), [((4,), (8,)), ((2, 4), (64, 4)), ((4, 2), (0, 4)), ((3, 4), (-16, 4))])
+def test_memory_with_gaps_is_refused(fake, made, shape, strides):
     with pytest.raises(LaunchError, match="'x' is to be set back between the runs of tuning, and its memory has gaps"):
+        Region(made(shape, strides), "x")
+    assert fake.done == []
+
+
+@pytest.mark.parametrize("made", [interface, dlpack_array])
+def test_no_elements_have_no_gaps(fake, made):
+    Region(made((0, 4), (64, 4)), "x").zero()
+    assert fake.done == []
+
+
+def test_an_array_that_tells_only_its_address_is_refused(fake):
+    array = SimpleNamespace(data_ptr=lambda: 0x5000, dtype=np.dtype("f4"), device="cuda:0")
+    with pytest.raises(LaunchError, match="does not say how large it is"):
         Region(array, "x")

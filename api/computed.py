@@ -1,0 +1,163 @@
+"""Parameters that follow from the other arguments of a launch: `zg.heuristics`.
+
+@zg.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@zg.kernel
+def add(x_ptr, out_ptr, n, BLOCK: zg.constexpr, EVEN: zg.constexpr): …
+
+add[grid](x, out, n, BLOCK=1024)  # EVEN is computed
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ziggurat.boundary import public
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.frontends.language import Function
+from ziggurat.kernels import Grid, Kernel
+
+Heuristic = Callable[[dict[str, Any]], Any]
+# Options of a launch that can be computed; the others are no matter of the kernel.
+_OPTIONS = ("num_warps", "num_stages", "exact_math")
+
+
+class ComputedKernel(Kernel):
+    """A kernel of whose parameters some are computed at each launch; `kernel.heuristics` has the functions by name."""
+
+    def __init__(
+        self, fn: Callable[..., Any], do_not_specialize: Iterable[str], *, heuristics: Mapping[str, Heuristic]
+    ) -> None:
+        super().__init__(fn, do_not_specialize)
+        self.heuristics = dict(heuristics)
+        self.defaults = {
+            name: parameter.default
+            for name, parameter in self.signature.parameters.items()
+            if parameter.default is not parameter.empty
+        }
+        self._names = list(self.signature.parameters)
+        for name, heuristic in self.heuristics.items():
+            if name not in self._names and name not in _OPTIONS:
+                raise LaunchError(f"'{self.name}' has no parameter '{name}' (in zg.heuristics)", hint=self.written)
+            if not callable(heuristic):
+                raise LaunchError(
+                    f"zg.heuristics of '{self.name}': '{name}' is a function of the arguments, got {heuristic!r}",
+                    hint=f'{{"{name}": lambda args: …}}',
+                )
+
+    @property
+    def wrap(self) -> functools.partial[Kernel]:
+        """What makes such a kernel of a function, for a decorator above."""
+        return functools.partial(ComputedKernel, heuristics=self.heuristics)
+
+    def __getitem__(self, grid: Grid) -> Callable[..., None]:
+        if not self.heuristics:
+            return super().__getitem__(grid)
+
+        def launch(*arguments: Any, **keywords: Any) -> None:
+            Kernel.__getitem__(self, grid)(*arguments, **keywords, **self.computed(arguments, keywords))
+
+        return launch
+
+    @public
+    def computed(
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any], chosen: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The computed values of a launch by name. `chosen` is what tuning adds to the keywords.
+
+        Each function gets the arguments by name with those computed before. Raises `LaunchError` where one asks for
+        what is not there, and where the launch gives what is computed.
+        """
+        values: dict[str, Any] = {}
+        if not self.heuristics or len(arguments) > len(self._names):
+            return values  # The launch says that these are too many.
+        given = {**dict(zip(self._names, arguments, strict=False)), **keywords}
+        for name, heuristic in self.heuristics.items():
+            if name in given:
+                raise LaunchError(
+                    f"'{name}' of '{self.name}' is computed by zg.heuristics, and the launch gives it as well",
+                    hint=f"leave it out, or take '{name}' out of zg.heuristics",
+                )
+            seen = {**self.defaults, **given, **(chosen or {}), **values}
+            values[name] = heuristic(_Arguments(self, name, seen))
+        return values
+
+
+class _Arguments(dict[str, Any]):
+    """What a heuristic gets: the arguments of a launch by name."""
+
+    def __init__(self, kernel: ComputedKernel, computing: str, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.kernel, self.computing = kernel, computing
+
+    def __missing__(self, name: object) -> Any:
+        kernel = self.kernel
+        if name in kernel.heuristics:
+            raise LaunchError(
+                f"the heuristic of '{self.computing}' of '{kernel.name}' asks for '{name}', which is not computed yet",
+                hint=f"write '{name}' before '{self.computing}'",
+            )
+        if name in kernel.signature.parameters:
+            raise LaunchError(f"'{kernel.name}' needs '{name}'", hint=kernel.written)
+        raise LaunchError(
+            f"the heuristic of '{self.computing}' of '{kernel.name}' asks for {name!r}, which is no argument of it",
+            hint=f"it has {', '.join(map(repr, self))}",
+        )
+
+
+class Undecorated:
+    """A function below `zg.autotune` or `zg.heuristics` that `zg.kernel`, above them, makes a kernel of."""
+
+    def __init__(self, fn: Callable[..., Any], wrap: functools.partial[Kernel]) -> None:
+        self.fn, self.wrap = fn, wrap
+        functools.update_wrapper(self, fn)
+
+    def ziggurat_wrap(self, fn: Any, do_not_specialize: Iterable[str]) -> Kernel:
+        """The kernel; `zg.kernel` asks what it decorates for this."""
+        return self.wrap(self.fn, do_not_specialize)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.fn(*arguments, **keywords)
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        raise LaunchError(f"'{self.fn.__name__}' is no kernel yet", hint="put @zg.kernel above or below its decorators")
+
+
+def decorated(target: Any, by: str, kind: type[ComputedKernel], **settings: Any) -> Any:
+    """`target`, a kernel or a function that is to be one, as a kernel of `kind` with these settings and those of
+    the decorators below. `by` is the decorator's name, for messages."""
+    if not callable(target) or (isinstance(target, Function) and not isinstance(target, Kernel)):
+        got = f"'{target.name}' is a zg.function" if isinstance(target, Function) else f"got {target!r}"
+        raise LaunchError(f"{by} decorates a kernel, and {got}", hint=f"@{by}(…) above @zg.kernel")
+    if isinstance(target, ComputedKernel | Undecorated):
+        before: Any = target.wrap
+        kind = kind if issubclass(kind, before.func) else before.func
+        # The outer decorator's values are computed first, as Triton's are.
+        both = {**settings.get("heuristics", {}), **before.keywords.get("heuristics", {})}
+        settings = {**before.keywords, **settings, "heuristics": both}
+    wrap = functools.partial(kind, **settings)
+    if isinstance(target, Kernel):
+        return wrap(target.fn, target.do_not_specialize)
+    return Undecorated(target.fn if isinstance(target, Undecorated) else target, wrap)
+
+
+def heuristics(values: Mapping[str, Heuristic]) -> Callable[[Any], Any]:
+    """Decorator, above or below `@zg.kernel` and `@zg.autotune`: parameters that are computed at each launch.
+
+    `values` has a function for each, which gets a dict of the arguments by name: those of the launch, defaults, what
+    tuning has chosen, and what was computed before it, in the order of `values`. A launch leaves these parameters out.
+    Of options, num_warps, num_stages and exact_math can be computed as well.
+
+    Raises `LaunchError` for names that are no parameters, and for what tuning chooses already.
+    """
+    return functools.partial(_computed, values=values)
+
+
+def _computed(target: Any, values: Mapping[str, Heuristic]) -> Any:
+    if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LaunchError(
+            f"zg.heuristics takes a dict of functions by parameter, got {values!r}",
+            hint='zg.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})',
+        )
+    return decorated(target, "zg.heuristics", ComputedKernel, heuristics=values)
