@@ -1,6 +1,6 @@
 """What a kernel's author reads: whole messages, with source line, carets, the calls that led there, and the hint.
 
-The examples are those of docs/errors.md, under "The messages"; `--bless` renews the messages there. Malformed text has
+The examples are those of docs/errors.md; `--bless` renews the messages there. Malformed text has
 its tests in tests/codemodel/test_text.py, and each invariant of models in tests/codemodel/test_verify.py.
 """
 
@@ -20,16 +20,19 @@ import ziggurat as zg
 from ziggurat.codemodel.errors import InternalError, KernelErrors, KernelNameError, ZigguratError
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "errors.md"
-START = "## The messages\n"
-EXAMPLE = re.compile(r"^### ([^\n]+)\n\n```python no-run\n(.*?)```\n\n```text\n(.*?)```\n", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^##+ (.+)\n", re.MULTILINE)
+EXAMPLE = re.compile(r"^```python no-run\n(.*?)^```\n\n```text\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 TYPES = {"p": zg.ptr(zg.f32), "q": zg.ptr(zg.i32), "n": zg.i32, "x": zg.f32, "BLOCK": 16}
 
 _numbers = itertools.count()
 
 
 def examples() -> list[tuple[str, str, str]]:
-    """Each example of the document: what is wrong, the code, the message."""
-    return [found.groups() for found in EXAMPLE.finditer(DOCUMENT.read_text(encoding="utf-8").partition(START)[2])]  # type: ignore[misc]
+    """Each example of the document: the heading above it, the code, the message."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    return [
+        (HEADING.findall(text, 0, found.start())[-1].strip("`"), found[1], found[2]) for found in EXAMPLE.finditer(text)
+    ]
 
 
 @pytest.fixture
@@ -64,10 +67,12 @@ def suite(text: str) -> str:
 def test_the_documented_messages(
     title: str, code: str, message: str, error_of: Callable[..., ZigguratError], request: pytest.FixtureRequest
 ):
-    printed = str(error_of(code, "kernel.py")) + "\n"
+    error = error_of(code, "kernel.py")
+    assert not title.endswith("Error") or type(error).__name__ == title
+    printed = f"{error}\n"
     if request.config.getoption("--bless"):
         text = DOCUMENT.read_text(encoding="utf-8")
-        old = f"### {title}\n\n```python no-run\n{code}```\n\n```text\n{message}```\n"
+        old = f"```python no-run\n{code}```\n\n```text\n{message}```\n"
         assert text.count(old) == 1
         DOCUMENT.write_text(
             text.replace(old, old.removesuffix(f"{message}```\n") + f"{printed}```\n"), encoding="utf-8"
