@@ -1,6 +1,10 @@
 """One tuning: what is compiled, measured, left out and written down."""
 
 import re
+import sys
+import types
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import attrs
 import numpy as np
@@ -8,6 +12,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat import tuner as module
+from ziggurat.backend.cuda.driver import own_stream
 from ziggurat.backend.cuda.records import Records
 from ziggurat.codemodel.errors import KernelErrors, ResourceError
 from ziggurat.tuner import Tuner, _reason
@@ -173,6 +178,171 @@ def test_do_bench_measures_where_nothing_else_does(gpu, monkeypatch):
     record, config = tuner(kernel).choice(CONFIGS)
     assert asked == [{"warmup": 1.0, "rep": 2.0, "graph": True}] * 3
     assert config is CONFIGS[0] and list(record.times.values()) == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("gives", "shown"),
+    [(None, "None"), ([1.0, 2.0], r"\[1.0, 2.0\]"), ("fast", "'fast'"), (-1.0, "-1.0"), (1j, "1j")],
+)
+def test_what_is_no_time_says_what_was_expected(gpu, gives, shown):
+    asked = tuner(tuned(gpu, measure=lambda run: gives))
+    with pytest.raises(
+        zg.LaunchError, match=f"'copy' is to give a time, a number of zero or more; .* gave {shown}"
+    ) as e:
+        asked.choice(CONFIGS)
+    assert NAMES[0] in str(e.value) and Records().all() == []
+    assert (e.value.hint is not None) == (gives is None)
+
+
+@pytest.mark.parametrize("gives", [np.float32(2.0), np.array(2.0), 2, 0])
+def test_whatever_is_a_number_is_a_time(gpu, gives):
+    record, config = tuner(tuned(gpu, measure=lambda run: gives)).choice(CONFIGS)
+    assert config is CONFIGS[0] and list(record.times.values()) == [float(gives)] * 3
+    assert all(type(time) is float for time in record.times.values())
+
+
+@pytest.mark.parametrize("none", [np.nan, np.inf])
+def test_a_configuration_without_a_time_is_left_out(gpu, none):
+    times = iter([none, 2.0, 1.0])
+    record, config = tuner(tuned(gpu, measure=lambda run: next(times))).choice(CONFIGS)
+    assert config is CONFIGS[2] and list(record.times) == NAMES[1:]
+    assert record.left_out == {NAMES[0]: f"measuring it gave {none}, which is no time"}
+    with pytest.raises(zg.LaunchError, match="no configuration of 'copy' can be launched") as caught:
+        tuner(tuned(gpu, measure=lambda run: none, cache_results=False)).choice(CONFIGS)
+    assert str(caught.value).count(f"measuring it gave {none}") == 3
+    assert caught.value.hint == "let measure give milliseconds"
+
+
+@pytest.fixture
+def clocked(gpu, monkeypatch):
+    """The recorded driver with events, memory and graphs: `streams` has what was done, and on which stream."""
+    gpu.streams, ok = [], gpu.cuInit(0)[0]
+    gpu.attributes["CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE"] = 1 << 20
+
+    def tell(name, position, answer=None):
+        def asked(*arguments):
+            gpu.streams.append((name, arguments[position]))
+            return (ok,) if answer is None else (ok, answer)
+
+        monkeypatch.setattr(gpu, f"cu{name}", asked, raising=False)
+
+    for name, position in (
+        ("EventRecord", 1), ("StreamSynchronize", 0), ("StreamBeginCapture", 0), ("GraphLaunch", 1),
+        ("MemsetD8Async", 3), ("MemcpyDtoDAsync", 3),
+    ):  # fmt: skip
+        tell(name, position)
+    tell("StreamEndCapture", 0, "graph")
+    for name, answer in (
+        ("EventCreate", "event"), ("EventElapsedTime", 2.0), ("StreamCreate", 88), ("GraphInstantiate", "made"),
+        ("EventSynchronize", None), ("EventDestroy", None), ("GraphDestroy", None), ("GraphExecDestroy", None),
+    ):  # fmt: skip
+        answered = (ok,) if answer is None else (ok, answer)
+        monkeypatch.setattr(gpu, f"cu{name}", lambda *_, answered=answered: answered, raising=False)
+    for name in ("CUstreamCaptureMode", "CUstream_flags"):
+        monkeypatch.setattr(gpu, name, gpu.CUdevice_attribute, raising=False)
+    return gpu
+
+
+SETTING_BACK = {"restore_value": ["out_ptr"], "reset_to_zero": ["x_ptr"]}
+
+
+@pytest.mark.parametrize("stream", [77, SimpleNamespace(cuda_stream=77), SimpleNamespace(__cuda_stream__=(0, 77))])
+def test_all_of_a_measurement_is_on_the_launch_s_stream(clocked, stream):
+    kernel = tuned(clocked, measure=None, warmup=1, rep=1, **SETTING_BACK)
+    kernel[grid](*arrays(), 1000, stream=stream)
+    assert {launch["stream"] for launch in clocked.launches} == {("stream", 77)}
+    assert {on for _, on in clocked.streams} == {("stream", 77)}
+    assert {"EventRecord", "MemsetD8Async", "MemcpyDtoDAsync"} <= {name for name, _ in clocked.streams}
+    clocked.launches.clear()
+    kernel[grid](*arrays(), 1000)
+    assert clocked.launches[-1]["stream"] == ("stream", 0)  # afterwards all is as it was
+
+
+@pytest.mark.parametrize("named", [{}, {"stream": 77}, {"stream": 0}])
+def test_a_graph_captures_the_launches(clocked, named):
+    """On a stream of its own, which begins after what is under way on the launch's."""
+    kernel = tuned(clocked, measure=None, warmup=1, rep=1, use_cuda_graph=True, **SETTING_BACK)
+    kernel[grid](*arrays(), 1000, **named)
+    before, own = ("stream", named.get("stream", 0)), ("stream", 88)
+    assert [launch["stream"] for launch in clocked.launches][-1] == before
+    assert {launch["stream"] for launch in clocked.launches[:-1]} == {own}
+    done = {name: {on for told, on in clocked.streams if told == name} for name, _ in clocked.streams}
+    assert done["StreamBeginCapture"] == done["EventRecord"] == done["GraphLaunch"] == {own}
+    capture = clocked.streams.index(("StreamBeginCapture", own))
+    assert ("StreamSynchronize", before) in clocked.streams[:capture]
+
+
+def test_a_measure_of_the_user_s_is_on_the_launch_s_stream_as_well(clocked):
+    seen = []
+    kernel = tuned(clocked, measure=lambda run: seen.append(own_stream()) or run() or 1.0, **SETTING_BACK)
+    kernel[grid](*arrays(), 1000, stream=77)
+    assert seen == [77] * 3 and own_stream() == 0
+    assert {launch["stream"] for launch in clocked.launches} == {("stream", 77)}
+    assert {on for _, on in clocked.streams} == {("stream", 77)}
+
+
+class Cupy(types.ModuleType):
+    """CuPy with an array and streams, as far as launches and measurements ask for them."""
+
+    class ndarray:
+        dtype = np.dtype("f4")
+        flags = SimpleNamespace(c_contiguous=True, f_contiguous=True)
+        shape = (1000,)
+
+        def __init__(self, pointer):
+            self.data = SimpleNamespace(ptr=pointer, device_id=0)
+            self.__cuda_array_interface__ = {}
+
+    def __init__(self, current):
+        super().__init__("cupy")
+        self.current, self.cuda = current, self
+        self.Stream = SimpleNamespace(null=self.ExternalStream(0))
+
+    def get_current_stream(self):
+        return SimpleNamespace(ptr=self.current)
+
+    @contextmanager
+    def ExternalStream(self, address):
+        before, self.current = self.current, address
+        yield
+        self.current = before
+
+
+@pytest.mark.parametrize("named", [{}, {"stream": 0}, {"stream": 77}])
+@pytest.mark.parametrize("graph", [False, True])
+def test_the_current_stream_of_the_arrays_library_is_the_one_that_is_timed(clocked, monkeypatch, named, graph):
+    cupy = Cupy(33)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    kernel = tuned(clocked, measure=None, warmup=1, rep=1, use_cuda_graph=graph, **SETTING_BACK)
+    # One array is ours, the other CuPy's: the library that has streams decides.
+    kernel[grid](zg.empty(1000), cupy.ndarray(0x2000), 1000, **named)
+    on = ("stream", named.get("stream", 33))
+    measured = {launch["stream"] for launch in clocked.launches[:-1]}
+    assert measured == {("stream", 88)} if graph else measured == {on}
+    assert clocked.launches[-1]["stream"] == on and cupy.current == 33
+    assert {where for name, where in clocked.streams if name == "EventRecord"} == measured
+
+
+def test_checks_wait_after_the_choice_only(clocked, monkeypatch):
+    waits = []
+    original = clocked.cuCtxSynchronize
+    monkeypatch.setattr(clocked, "cuCtxSynchronize", lambda: waits.append(len(clocked.launches)) or original())
+    kernel = tuned(clocked, measure=None, warmup=1, rep=1)
+    kernel[grid](*arrays(), 1000, check=True)
+    assert waits == [len(clocked.launches)]
+
+
+def test_a_descriptor_s_array_is_set_back(gpu):
+    def scale(x, out_ptr, n, BLOCK: zg.constexpr):
+        tile = x.load([0, 0])
+        x.store([0, 0], zg.mul(tile, 2.0))
+
+    array, copies = zg.empty((16, 16)), []
+    configs = [zg.Config({"BLOCK": 1}), zg.Config({"BLOCK": 2})]
+    measure = lambda run: copies.append(gpu.done[-1]) or 1.0  # noqa: E731
+    kernel = tuned(gpu, configs, kernel=scale, restore_value=["x"], measure=measure)
+    Tuner(kernel, (1,), (zg.TensorDescriptor(array, (16, 16)), zg.empty(4), 1), {}).choice(configs)
+    assert copies[0][0] == "copy" and copies[0][2:] == (array.pointer, 1024)
 
 
 def test_a_reason_is_a_line():
