@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -37,7 +37,17 @@ from ziggurat.backend.ptx.simulate_text import (
     targets,
     typed,
 )
-from ziggurat.backend.ptx.simulate_values import BINARY, binary, cast_to, chosen, compared, function_named, over, signed
+from ziggurat.backend.ptx.simulate_values import (
+    BINARY,
+    binary,
+    broken,
+    cast_to,
+    chosen,
+    compared,
+    function_named,
+    over,
+    signed,
+)
 
 _SHIFT = 40  # The array of an argument is the upper bits of an address.
 # An expression that stands in the place of a constant, as `ptrtoint (ptr addrspace(3) @smem to i32)`.
@@ -73,6 +83,7 @@ class _Program:
 
     def __init__(self, function: Function, threads: int, shared: int, arrays: list[Array], seed: int = 0) -> None:
         self.blocks = function.blocks
+        self.promises = True  # Whether the flags of instructions have to hold.
         self.seed = seed
         self.maps: dict[int, Any] = {}  # Tensor maps, by what stands for their address.
         self.threads = threads
@@ -279,8 +290,12 @@ class _Program:
         self.shared.barrier(self.active)
 
     def _instruction(self, line: str) -> None:
-        name, opcode, rest = instruction(line)
+        name, opcode, rest, flags = instruction(line)
         made = self._value(opcode, rest)
+        if flags and self.promises and opcode in BINARY and not isinstance(made, list):
+            wrong = broken(opcode, flags, *self._two(rest), made)
+            if wrong[self.active].any():
+                raise SimulationError(f"an instruction says what does not hold: {line}")
         if name:
             self._set(name, made)
 
@@ -349,7 +364,7 @@ class _Program:
     def _store(self, rest: str) -> None:
         value, pointer, align = split(rest)
         given = self.operand(value)
-        values: list[Array] = given if isinstance(given, list) else [given]
+        values = cast("list[Array]", given if isinstance(given, list) else [given])
         self.store(self._space(pointer), self.operand(pointer), values, self.active, _alignment(align))
 
     def _insertelement(self, rest: str) -> Any:
@@ -482,12 +497,16 @@ def _index(text: str) -> int:
 
 
 def simulate(
-    llvm: str, *, num_warps: int, shared: int, grid: Sequence[int] = (1,), arguments: Sequence[Any] = (), seed: int = 0
-) -> None:
+    llvm: str, *, num_warps: int, shared: int, grid: Sequence[int] = (1,), arguments: Sequence[Any] = (), seed: int = 0,
+    promises: bool = True,
+) -> None:  # fmt: skip
     """Run emitted LLVM text for every program of a grid, one after the other. Arrays are changed in place.
 
     What is asynchronous happens as late as it may with the seed 0, as early as it may with 1, and anywhere between with
     others. An argument may be a `simulate_engine.TensorMap`.
+
+    What instructions say of themselves (nuw, nsw, exact, disjoint) has to hold with `promises`: so for what we emit.
+    LLVM's passes leave some that do not hold, where nothing depends on the value.
 
     There are more warps than `num_warps` where the text says so: those that only fetch.
 
@@ -503,6 +522,7 @@ def simulate(
     with np.errstate(all="ignore"):
         for index in np.ndindex(*sizes[::-1]):
             program = _Program(function, threads, -(-shared // 8) * 8, arrays, seed)
+            program.promises = promises
             if registers := said.get("nvvm.maxnreg"):
                 program.registers, program.pool = np.full(threads, registers), threads * registers
             program.program, program.grid = index[::-1], sizes

@@ -117,16 +117,18 @@ def typed(text: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=1 << 14)
-def instruction(line: str) -> tuple[str, str, str]:
-    """The name that an instruction gives a value ("" where it gives none), its opcode, and its operands."""
+def instruction(line: str) -> tuple[str, str, str, frozenset[str]]:
+    """The name that an instruction gives a value ("" where it gives none), its opcode, its operands, and its flags."""
     name, _, text = line.partition(" = ") if line.startswith("%") else ("", "", line)
     opcode, _, rest = text.partition(" ")
     words = rest.split(" ")
+    flags: set[str] = set()
     while words[0] in _FLAGS:
+        flags.add(words[0])
         words = words[1:]
     if " asm " not in rest and _ODD.search(rest) and (opcode not in _DONE_WITH_ODD or words[0][:2] in _SIGNED_ORDER):
         raise NotImplementedError(f"{opcode} {rest}")
-    return name, opcode, " ".join(words)
+    return name, opcode, " ".join(words), frozenset(flags)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -7,7 +7,8 @@ shift by too much, an overflow that an instruction says there is none of) gives 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -29,7 +30,7 @@ def chosen(condition: Any, then: Any, otherwise: Any) -> Any:
     """The one value where the condition holds, the other elsewhere; vectors and structs element by element."""
     if isinstance(then, list):
         parts = cast("list[Any]", then)
-        conditions = condition if isinstance(condition, list) else [condition] * len(parts)
+        conditions = cast("list[Any]", condition if isinstance(condition, list) else [condition] * len(parts))
         return [chosen(c, a, b) for c, a, b in zip(conditions, parts, otherwise, strict=True)]
     return cast(Array, np.where(condition, then, otherwise))
 
@@ -88,10 +89,31 @@ def binary(opcode: str, a: Any, b: Any) -> Any:
     return over(_BINARY[opcode], a, b)
 
 
+def broken(opcode: str, flags: Collection[str], a: Array, b: Array, made: Array) -> Array:
+    """Where an instruction of two operands does not hold what its flags say, as nuw, of what it has made."""
+    found = np.zeros(len(a), bool)
+    if a.dtype == np.bool_:
+        return found
+    if "disjoint" in flags:
+        found |= (a & b) != 0
+    if "exact" in flags and opcode in ("lshr", "ashr"):
+        found |= made << b != a
+    for flag in {"nuw", "nsw"}.intersection(flags):
+        x, y, z = (a, b, made) if flag == "nuw" else (signed(a), signed(b), signed(made))
+        if opcode == "add":
+            found |= z < x if flag == "nuw" else (z < x) != (y < 0)
+        elif opcode == "sub":
+            found |= z > x if flag == "nuw" else (z > x) != (y < 0)
+        elif opcode == "shl":
+            found |= z >> y != x
+        elif opcode == "mul":
+            found |= ((y != 0) & (_quotient(z, y) != x)) | ((x != 0) & (_quotient(z, x) != y))
+    return found
+
+
 def compared(opcode: str, predicate: str, a: Any, b: Any) -> Any:
     """What icmp or fcmp gives."""
-    compare = _integers if opcode == "icmp" else _floats
-    return over(lambda x, y: compare(predicate, x, y), a, b)
+    return over(partial(_integers if opcode == "icmp" else _floats, predicate), a, b)
 
 
 def _integers(predicate: str, a: Array, b: Array) -> Array:
@@ -130,11 +152,11 @@ def cast_to(opcode: str, value: Any, source: str, target: str) -> Any:
             value = (value ^ sign) - sign
         elif opcode not in ("zext", "trunc"):
             raise NotImplementedError(f"{opcode} from {source} to {target}")
-    made = over(lambda array: _converted(opcode, array, dtype), value)
+    made = over(partial(_converted, opcode, dtype), value)
     return made & dtype((1 << odd_width(target)) - 1) if odd_width(target) else made
 
 
-def _converted(opcode: str, array: Array, dtype: Any) -> Array:
+def _converted(opcode: str, dtype: Any, array: Array) -> Array:
     if opcode in ("sext", "sitofp"):
         return signed(array).astype(dtype)
     if opcode == "trunc" and dtype == np.bool_:
@@ -160,7 +182,7 @@ def _bits(value: Any, target: str) -> Any:
 # Functions.
 
 
-def _funnel(a: Array, b: Array, by: Array, *, left: bool) -> Array:
+def _funnel(left: bool, a: Array, b: Array, by: Array) -> Array:
     """The upper, or the lower, half of two words that are shifted as one."""
     width = a.dtype.type(8 * a.dtype.itemsize)
     by = by % width
@@ -187,12 +209,12 @@ def _bits_of(a: Array) -> Array:
 
 def _leading(a: Array) -> Array:
     found = _bits_of(a)[:, ::-1]
-    return np.where(found.any(1), found.argmax(1), found.shape[1]).astype(a.dtype)
+    return np.asarray(np.where(found.any(1), found.argmax(1), found.shape[1])).astype(a.dtype)
 
 
 def _trailing(a: Array) -> Array:
     found = _bits_of(a)
-    return np.where(found.any(1), found.argmax(1), found.shape[1]).astype(a.dtype)
+    return np.asarray(np.where(found.any(1), found.argmax(1), found.shape[1])).astype(a.dtype)
 
 
 def _reversed(a: Array) -> Array:
@@ -213,22 +235,33 @@ def _whole(a: Array, dtype: Any) -> Array:
     return np.where(exact > high, info.max, made).astype(dtype)
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "uadd.with.overflow": lambda a, b: [a + b, a + b < a], "usub.with.overflow": lambda a, b: [a - b, a < b],
-    "umax": np.maximum, "umin": np.minimum, "smax": _on_signed(np.maximum), "smin": _on_signed(np.minimum),
-    "abs": lambda a, _: _on_signed(np.abs)(a),
-    "uadd.sat": _saturated(np.add), "usub.sat": _saturated(np.subtract),
-    "sadd.sat": _on_signed(_saturated(np.add)), "ssub.sat": _on_signed(_saturated(np.subtract)),
-    "ctpop": lambda a: _bits_of(a).sum(1).astype(a.dtype), "ctlz": lambda a, _: _leading(a),
-    "cttz": lambda a, _: _trailing(a), "bswap": lambda a: a.byteswap(), "bitreverse": _reversed,
-    "fshl": lambda a, b, by: _funnel(a, b, by, left=True), "fshr": lambda a, b, by: _funnel(a, b, by, left=False),
-    "maximum": np.maximum, "minimum": np.minimum, "maxnum": _larger, "minnum": _smaller, "fabs": np.abs,
-    "copysign": np.copysign, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
-    "rint": np.rint, "nearbyint": np.rint, "roundeven": np.rint, "fma": _fma,
-    "f2i.rz": lambda a: _whole(a, np.int32).view(np.uint32), "f2ui.rz": lambda a: _whole(a, np.uint32),
-    "sqrt.approx": np.sqrt, "sqrt.rn": np.sqrt,
+def _saturating(dtype: Any, a: Array) -> Array:
+    return _whole(a, dtype).view(f"u{np.dtype(dtype).itemsize}")
+
+
+_OF_ONE: dict[str, Callable[[Array], Array]] = {
+    "ctpop": lambda a: _bits_of(a).sum(1).astype(a.dtype), "bswap": lambda a: np.asarray(a.byteswap()),
+    "bitreverse": _reversed, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
+    "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint, "roundeven": np.rint, "sqrt.approx": np.sqrt,
+    "sqrt.rn": np.sqrt, "f2i.rz": lambda a: _whole(a, np.int32).view(np.uint32),
+    "f2ui.rz": lambda a: _whole(a, np.uint32),
     "internal.addrspace.wrap": lambda a: a,  # The address of a parameter, among the parameters.
 }  # fmt: skip
+_OF_TWO: dict[str, Callable[[Array, Array], Array]] = {
+    "umax": np.maximum, "umin": np.minimum, "smax": _on_signed(np.maximum), "smin": _on_signed(np.minimum),
+    "uadd.sat": _saturated(np.add), "usub.sat": _saturated(np.subtract),
+    "sadd.sat": _on_signed(_saturated(np.add)), "ssub.sat": _on_signed(_saturated(np.subtract)),
+    "maximum": np.maximum, "minimum": np.minimum, "maxnum": _larger, "minnum": _smaller, "copysign": np.copysign,
+    # The second says whether some numbers are left open.
+    "abs": lambda a, _: _on_signed(np.abs)(a), "ctlz": lambda a, _: _leading(a), "cttz": lambda a, _: _trailing(a),
+}  # fmt: skip
+_PAIRS: dict[str, Callable[[Array, Array], list[Array]]] = {
+    "uadd.with.overflow": lambda a, b: [a + b, a + b < a], "usub.with.overflow": lambda a, b: [a - b, a < b],
+}  # fmt: skip
+_OF_THREE: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "fshl": partial(_funnel, True), "fshr": partial(_funnel, False), "fma": _fma,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**_OF_ONE, **_OF_TWO, **_PAIRS, **_OF_THREE}
 
 
 def function_named(name: str) -> Callable[..., Any] | None:
@@ -236,7 +269,7 @@ def function_named(name: str) -> Callable[..., Any] | None:
     saturated = re.fullmatch(r"llvm\.fpto([us])i\.sat\.i(8|16|32|64)\..*", name)
     if saturated:
         dtype = np.dtype(f"{saturated[1].replace('s', 'i')}{int(saturated[2]) // 8}")
-        return lambda value: over(lambda a: _whole(a, dtype).view(f"u{dtype.itemsize}"), value)
+        return partial(over, partial(_saturating, dtype))
     words = name.removeprefix("llvm.").removeprefix("nvvm.").split(".")
     width = odd_width(words[-1])
     if width:
@@ -245,7 +278,7 @@ def function_named(name: str) -> Callable[..., Any] | None:
     while len(words) > 1 and re.fullmatch(r"(?:v\d+)?(?:i\d+|f\d+|bf16|p\d+)|ftz|f|d", words[-1]):
         words.pop()
     function = _FUNCTIONS.get(".".join(words))
-    return None if function is None else lambda *values: over(function, *_alike(values))
+    return None if function is None else partial(_of_vectors, function)
 
 
 def _of_odd_width(name: str, width: int) -> Callable[..., Array] | None:
@@ -255,9 +288,9 @@ def _of_odd_width(name: str, width: int) -> Callable[..., Array] | None:
     return _FUNCTIONS[name] if name in ("umin", "umax", "ctpop") else None
 
 
-def _alike(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments of a function of vectors: one that is no vector, as a flag is, for each of the elements."""
-    if not isinstance(values[0], list):
-        return values
-    count = len(cast("list[Any]", values[0]))
-    return tuple(value if isinstance(value, list) else [value] * count for value in values)
+def _of_vectors(function: Callable[..., Any], *values: Any) -> Any:
+    """An argument that is no vector beside one that is, as a flag is, is that of each of its elements."""
+    if isinstance(values[0], list):
+        count = len(cast("list[Any]", values[0]))
+        values = tuple(value if isinstance(value, list) else [value] * count for value in values)
+    return over(function, *values)

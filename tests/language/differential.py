@@ -69,6 +69,7 @@ class Simulated:
 
     target = "sm_90a"
     repeated = "repeated as emitted"
+    promises = True
 
     def text(self, compiled: Compiled) -> str:
         """What is simulated."""
@@ -93,6 +94,7 @@ class Simulated:
                 shared=compiled.shared,
                 grid=grid,
                 arguments=given,
+                promises=self.promises,
             )
         except NotImplementedError as error:
             raise NotHere(f"not {self.repeated}: the simulation does not know {_known(str(error))}") from None
@@ -103,6 +105,7 @@ class Optimized(Simulated):
     """The text that LLVM's passes make of the emitted one, where it shows what we have said and does not hold."""
 
     repeated = "repeated as optimized"
+    promises = False
 
     def text(self, compiled):
         return optimized(compiled.stages["llvm"], compiled.target)

@@ -81,7 +81,8 @@ def compiled(kernel: Any, types: Sequence[Any], num_warps: int, target: str = "s
 
 
 def ran(made: Any, text: str, arguments: Sequence[Any], grid: tuple[int, ...] = (1,)) -> None:
-    simulate(text, num_warps=made.num_warps, shared=made.shared, grid=grid, arguments=arguments)
+    emitted = text == made.stages["llvm"]
+    simulate(text, num_warps=made.num_warps, shared=made.shared, grid=grid, arguments=arguments, promises=emitted)
 
 
 def both(made: Any, arguments: Sequence[Any], wanted: np.ndarray[Any, Any], grid: tuple[int, ...] = (1,)) -> None:
@@ -181,9 +182,11 @@ def test_promises_that_do_not_hold(promise: str, lines: str) -> None:
         text = of_threads(lines.replace("FLAG", flag))
         for form in (text, optimized(text, "sm_80")):
             out = np.zeros(32, np.int32)
-            simulate(form, num_warps=1, shared=0, arguments=[out])
+            simulate(form, num_warps=1, shared=0, arguments=[out], promises=False)
             found.append(out.tolist())
     assert found[0] == found[1] == found[2] != found[3]
+    with pytest.raises(SimulationError, match=f"says what does not hold: .* {promise} "):
+        simulate(of_threads(lines.replace("FLAG", promise)), num_warps=1, shared=0, arguments=[np.zeros(32, np.int32)])
 
 
 def test_an_alignment_that_does_not_hold() -> None:

@@ -11,6 +11,7 @@ import pytest
 from ziggurat.backend.ptx.simulate_values import (
     BINARY,
     binary,
+    broken,
     cast_to,
     chosen,
     compared,
@@ -54,6 +55,27 @@ def test_arithmetic_of_integers(opcode: str) -> None:
     with np.errstate(all="ignore"):
         found = binary(opcode, a, b)
     assert found.tolist() == [INTEGERS[opcode](*pair) % 256 for pair in given] and found.dtype == np.uint8
+
+
+@pytest.mark.parametrize("flag, opcode", [
+    (flag, opcode) for flag in ("nuw", "nsw") for opcode in ("add", "sub", "mul", "shl")
+])  # fmt: skip
+def test_promises_of_no_overflow(flag: str, opcode: str) -> None:
+    given = [(a, b) for a, b in zip(*pairs(), strict=True) if opcode != "shl" or b < 8]
+    a, b = (np.array(column, np.uint8) for column in zip(*given, strict=True))
+    number = (lambda x: x) if flag == "nuw" else as_signed
+    exact = [INTEGERS[opcode](number(x), y if opcode == "shl" else number(y)) for x, y in given]
+    low, high = (0, 255) if flag == "nuw" else (-128, 127)
+    with np.errstate(all="ignore"):
+        found = broken(opcode, {flag}, a, b, binary(opcode, a, b))
+    assert found.tolist() == [not low <= number <= high for number in exact]
+
+
+def test_promises_of_bits() -> None:
+    a, b = np.array([4, 5, 6], np.uint8), np.array([2, 1, 1], np.uint8)
+    assert broken("or", {"disjoint"}, a, b, a | b).tolist() == [False, True, False]
+    assert broken("lshr", {"exact"}, a, b, a >> b).tolist() == [False, True, False]
+    assert not broken("or", set(), a, b, a | b).any()
 
 
 def test_arithmetic_of_one_bit() -> None:
