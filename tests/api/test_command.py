@@ -1,5 +1,9 @@
 """`python -m ziggurat`."""
 
+import re
+import shlex
+from pathlib import Path
+
 import pytest
 
 from ziggurat.command import main
@@ -155,6 +159,16 @@ def test_an_option_of_the_shell_is_a_constexpr_parameter_of_its_name(tmp_path, c
     assert "@num_warps=8" in (text := capsys.readouterr().out) and "8.0" in text
     assert main(["show", f"{path}:k", "ptr<f32>, 2", "--stage", "gpu", "--num-warps", "8"]) == 0
     assert "@num_warps=2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/compiling.md"])
+def test_the_command_of_a_document_shows_what_it_says(document, capsys, monkeypatch):
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    text = (root / document).read_text(encoding="utf-8").replace("\\\n", " ")
+    (command,) = re.findall(r"^python -m ziggurat (show .*--stage ptx)$", text, re.MULTILINE)
+    assert main(shlex.split(command)) == 0
+    assert capsys.readouterr().out.count("ld.global.v4.b32") == 4, "as the compiled kernel of the document has it"
 
 
 def test_choices_of_tuning_are_listed_shared_and_cleared(tmp_path, monkeypatch, capsys):
