@@ -52,11 +52,12 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
     from ziggurat.backend.cuda.cache import Cache
     from ziggurat.backend.cuda.keys import key
     from ziggurat.backend.cuda.places import placed_as
+    from ziggurat.backend.cuda.specialize import Constant
 
     # What is undefined is not told from the rest on a GPU: `strict` says nothing there.
     options: dict[str, Any] = {name: value for name, value in spec.options if name != "strict"}
     constexprs = constexpr_names(kernel).intersection(SHARED_OPTIONS)
-    options |= {argument.name: argument.value for argument in spec.arguments if argument.name in constexprs}
+    options |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in constexprs}
     options = compile_options(options)
     model = model_of(kernel, spec)
     cache = Cache()

@@ -44,8 +44,10 @@ def checked_option(name: str, value: Any) -> Any:
 
 def _is_boolean(value: Any) -> bool:
     """Of Python's or NumPy's, which is not imported for it."""
-    kind: type = type(value)
-    return kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))
+    if isinstance(value, bool):
+        return True
+    kind: type[Any] = type(value)
+    return kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")
 
 
 def _integer(value: Any) -> int | None:

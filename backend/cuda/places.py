@@ -53,22 +53,25 @@ def placed_as(model: Op, binary: Binary) -> Binary:
     entries: list[Entry] = binary.metadata.get("places", [])
     if not entries or not isinstance(binary.code, str):
         return binary
-    ops = list(model.walk())
+    ops: list[Op] = list(model.walk())
     moved: dict[Place, Place] = {}
     changed: list[Entry] = []
-    for file, line, column, number, calls in entries:
+    for entry in entries:
+        old, (number, calls) = _as_place(entry), entry[3:]
         chain = list(_chain(ops[number].location)) if number < len(ops) else []
-        if calls < len(chain):
-            place = chain[calls] if column else (*chain[calls][:2], 0)
-            moved[file, line, column] = place
-            changed.append([*place, number, calls])
-        else:
-            changed.append([file, line, column, number, calls])
+        new = chain[calls] if calls < len(chain) else old
+        moved[old] = new if old[2] else (new[0], new[1], 0)
+        changed.append([*moved[old], number, calls])
     if all(old == new for old, new in moved.items()):
         return binary
     return attrs.evolve(
         binary, code=_rewritten(binary.code, moved), metadata={**binary.metadata, "places": sorted(changed)}
     )
+
+
+def _as_place(entry: Entry) -> Place:
+    file, line, column = entry[:3]
+    return file, line, column
 
 
 def _chain(location: Location | None) -> Iterator[Place]:
