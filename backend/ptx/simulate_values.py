@@ -207,14 +207,19 @@ def _bits_of(a: Array) -> Array:
     return np.unpackbits(octets, axis=1, bitorder="little")
 
 
+def _places(bits: Array) -> Array:
+    """Where the first of a row's bits is set; how many there are where none is."""
+    return np.append(bits, np.ones((len(bits), 1), bits.dtype), axis=1).argmax(1)
+
+
 def _leading(a: Array) -> Array:
     found = _bits_of(a)[:, ::-1]
-    return np.asarray(np.where(found.any(1), found.argmax(1), found.shape[1])).astype(a.dtype)
+    return _places(found).astype(a.dtype)
 
 
 def _trailing(a: Array) -> Array:
     found = _bits_of(a)
-    return np.asarray(np.where(found.any(1), found.argmax(1), found.shape[1])).astype(a.dtype)
+    return _places(found).astype(a.dtype)
 
 
 def _reversed(a: Array) -> Array:
@@ -281,16 +286,20 @@ def function_named(name: str) -> Callable[..., Any] | None:
     return None if function is None else partial(_of_vectors, function)
 
 
+def _reversed_of(width: int, a: Array) -> Array:
+    return _reversed(a) >> a.dtype.type(8 * a.dtype.itemsize - width)
+
+
 def _of_odd_width(name: str, width: int) -> Callable[..., Array] | None:
     """Of integers of a width that NumPy does not know."""
     if name == "bitreverse":
-        return lambda a: _reversed(a) >> a.dtype.type(8 * a.dtype.itemsize - width)
+        return partial(_reversed_of, width)
     return _FUNCTIONS[name] if name in ("umin", "umax", "ctpop") else None
 
 
 def _of_vectors(function: Callable[..., Any], *values: Any) -> Any:
     """An argument that is no vector beside one that is, as a flag is, is that of each of its elements."""
-    if isinstance(values[0], list):
-        count = len(cast("list[Any]", values[0]))
-        values = tuple(value if isinstance(value, list) else [value] * count for value in values)
-    return over(function, *values)
+    if not isinstance(values[0], list):
+        return function(*values)
+    count = len(cast("list[Any]", values[0]))
+    return over(function, *(cast(Any, value) if isinstance(value, list) else [value] * count for value in values))
