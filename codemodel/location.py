@@ -31,6 +31,13 @@ class Location:
         """This place, reached through a call at `caller`: where it is in a helper called by another, the outer call."""
         return attrs.evolve(self, caller=caller if self.caller is None else self.caller.called_from(caller))
 
+    def outside(self, folder: str) -> Location:
+        """The place, or, where that is in a file of this folder, the call from outside of it that led there."""
+        place = self
+        while place.caller is not None and place.file.startswith(folder):
+            place = place.caller
+        return place
+
     def source_line(self) -> str | None:
         """The text of the first line of the span, or None where the source cannot be read."""
         text = linecache.getline(self.file, self.line)

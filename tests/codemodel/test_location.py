@@ -54,6 +54,14 @@ def test_the_chain_of_calls(source: str):
     ]
 
 
+def test_the_place_outside_of_a_folder_is_the_call_that_led_there():
+    call = Location("/home/k.py", 9, caller=Location("/home/main.py", 3))
+    inner = Location("/ours/sum.py", 1, caller=Location("/ours/max.py", 2, caller=call))
+    assert inner.outside("/ours/") is call
+    assert call.outside("/ours/") is call and inner.outside("/other/") is inner
+    assert Location("/ours/sum.py", 1).outside("/ours/") == Location("/ours/sum.py", 1), "there is no call"
+
+
 def test_locations_are_values():
     place = Location("k.py", 1, 2, 3, 4)
     assert place == Location("k.py", 1, 2, 3, 4) and hash(place) == hash(Location("k.py", 1, 2, 3, 4))

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from ziggurat.codemodel.dialects import gpu, scf
-from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
 from ziggurat.codemodel.types import SharedType
+from ziggurat.transforms.place.shortage import shortage
 
 SMALL = 4096  # Bytes of a buffer that is worth keeping to save a barrier.
 
@@ -65,7 +65,7 @@ def allocate(module: Op) -> Op:
     total = place(intervals)
     limit = limit_of(module.target)
     if total > limit:
-        raise _too_much(intervals, total, limit, module.target)
+        raise shortage(_at_worst(intervals), total, limit, module.target)
     offsets = {interval.op.result: interval.offset for interval in intervals}
 
     def with_offset(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -181,21 +181,11 @@ def _allocation(buffer: Value) -> Value:
     return buffer
 
 
-def _too_much(intervals: Sequence[Interval], total: int, limit: int, target: str) -> ResourceError:
-    """The error that names the tensors that are in shared memory together when the most is needed."""
-    times = [interval.start for interval in intervals]
-    worst = max(times, key=lambda time: sum(i.size for i in intervals if i.start <= time <= i.end))
-    there = sorted((i for i in intervals if i.start <= worst <= i.end), key=lambda i: -i.size)
-    lines = [f"the kernel needs {total} bytes of shared memory; {target} has {limit} for a program"]
-    for interval in there[:8]:
-        type_ = interval.op.type
-        assert isinstance(type_, SharedType)
-        count = f"{type_.count} × " if type_.count > 1 else ""
-        shape = "×".join(map(str, type_.shape))
-        place_ = interval.op.location
-        source = f", at {place_}" if place_ is not None else ""
-        text = place_.source_line() if place_ is not None else None
-        lines.append(f"  {interval.size} bytes: {count}{shape} of {type_.element}{source}")
-        if text is not None:
-            lines.append(f"    {text.strip()}")
-    return ResourceError("\n".join(lines), hint="use smaller blocks, or fewer stages")
+def _at_worst(intervals: Sequence[Interval]) -> list[gpu.LocalAlloc]:
+    """The buffers that are in shared memory together when the most is needed."""
+
+    def at(time: int) -> list[Interval]:
+        return [interval for interval in intervals if interval.start <= time <= interval.end]
+
+    worst = max((interval.start for interval in intervals), key=lambda time: sum(i.size for i in at(time)))
+    return [interval.op for interval in at(worst)]

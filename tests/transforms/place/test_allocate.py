@@ -153,7 +153,7 @@ def test_more_than_there_is() -> None:
             allocate(model)
         text = str(caught.value)
         assert f"needs 196736 bytes of shared memory; {target} has {limit_of(target)}" in text
-        assert "131072 bytes: 32768 of f32, at" in text
+        assert "131072 bytes: 32768 of f32: on its way between threads, at" in text
         assert text.index("131072 bytes") < text.index("65536 bytes") < text.index("  128 bytes")
         assert "test_allocate.py:1:1\n    " + '"""Allocation of shared memory."""' in text
         assert "hint: use smaller blocks" in text

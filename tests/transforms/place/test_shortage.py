@@ -1,0 +1,178 @@
+"""What an error of too little shared memory says of the tensors that are there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.types import SharedType, f32
+from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.transforms.place.shortage import shortage
+
+F16, F32, I32 = (zg.divisible(zg.ptr(element)) for element in (zg.f16, zg.f32, zg.i32))
+
+
+def said(kernel: Any, *types: Any, target: str = "sm_80", num_warps: int = 8, num_stages: int = 3) -> list[str]:
+    """The lines of the error, without the folders of files."""
+    with pytest.raises(zg.ResourceError) as caught:
+        place(kernel.triton(*types), PlaceOptions(target, num_warps, num_stages))
+    return re.sub(r"/\S*/", "", str(caught.value)).splitlines()
+
+
+def line_of(text: str) -> int:
+    """The first line of this file that has the text."""
+    with open(__file__, encoding="utf-8") as file:
+        return next(number for number, line in enumerate(file, 1) if text in line)
+
+
+@zg.function
+def tile(start, ROWS: zg.constexpr, COLUMNS: zg.constexpr):
+    return zg.load(zg.add(start, zg.reshape(zg.arange(0, ROWS * COLUMNS), (ROWS, COLUMNS))))
+
+
+@zg.kernel
+def product(a, b, c, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    left, right = tile(a, M, K), tile(b, K, N)
+    total = zg.dot(left, right)
+    zg.store(zg.add(c, zg.reshape(zg.arange(0, M * N), (M, N))), total)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("num_stages", [1, 3])
+def test_the_operands_of_a_dot_have_the_names_of_the_source(target: str, num_stages: int) -> None:
+    lines = said(product, F16, F16, F32, 256, 256, 256, target=target, num_stages=num_stages)
+    place_ = f"test_shortage.py:{line_of('zg.dot(left, right)')}:13"
+    assert lines[1:] == [
+        f"  131072 bytes: 256×256 of f16: left, the first operand of dot, at {place_}",
+        "    total = zg.dot(left, right)",
+        f"  131072 bytes: 256×256 of f16: right, the second operand of dot, at {place_}",
+        "  hint: use smaller blocks",
+    ]
+
+
+@zg.function
+def multiplied(x, y):
+    return zg.dot(b=y, a=zg.cast(x, zg.f16))
+
+
+@zg.kernel
+def nested(a, b, c, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    total = zg.add(multiplied(tile(a, M, K), tile(b, K, N)), 1.0)
+    zg.store(zg.add(c, zg.reshape(zg.arange(0, M * N), (M, N))), total)
+
+
+def test_what_is_given_by_name_in_a_function_of_the_author() -> None:
+    lines = said(nested, F16, F16, F32, 256, 256, 256)
+    here, call = line_of("zg.dot(b=y"), line_of("multiplied(tile")
+    assert lines[1:] == [
+        f"  131072 bytes: 256×256 of f16: zg.cast(x, zg.f16), the first operand of dot, at test_shortage.py:{here}:12",
+        "    return zg.dot(b=y, a=zg.cast(x, zg.f16))",
+        f"    called from test_shortage.py:{call}:20",
+        f"  131072 bytes: 256×256 of f16: y, the second operand of dot, at test_shortage.py:{here}:12",
+        f"    called from test_shortage.py:{call}:20",
+        "  hint: use smaller blocks",
+    ]
+
+
+@zg.kernel
+def by_engine(a, b, c):
+    c.store((0, 0), zg.cast(zg.dot(a.load((0, 0)), b.load((0, 0))), zg.f16))
+
+
+def test_blocks_of_the_engine_and_its_mbarriers() -> None:
+    block = zg.divisible(zg.descriptor((256, 256), zg.f16))
+    lines = said(by_engine, block, block, block, target="sm_90a")
+    assert any("131072 bytes: 256×256 of f16: a.load((0, 0)), the first operand of dot, at" in line for line in lines)
+    assert any("131072 bytes: 256×256 of f16: b.load((0, 0)), the second operand of dot, at" in line for line in lines)
+    assert "  8 bytes: 1 of i64: mbarriers, which tell that blocks are there" in lines
+
+
+@zg.kernel
+def turned(x, y):
+    v = tile(x, 256, 256)
+    w = zg.load(
+        zg.add(y, zg.arange(0, 65536)),
+    )
+    zg.store(zg.add(x, zg.reshape(zg.arange(0, 65536), (256, 256))), zg.trans(v))
+    zg.store(zg.add(y, zg.arange(0, 65536)), zg.cumsum(w))
+
+
+@zg.kernel
+def counted(x, y):
+    zg.store(zg.add(y, zg.arange(0, 65536)), zg.histogram(zg.load(zg.add(x, zg.arange(0, 128))), 65536))
+
+
+@zg.kernel
+def picked(x, y):
+    at = zg.arange(0, 65536)
+    table = zg.load(zg.add(x, at))
+    zg.store(zg.add(y, at), zg.gather(table, zg.sub(65535, at), 0))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "pointer", "what"),
+    [
+        (turned, F32, "256×256 of f32: on its way between threads"),
+        (counted, I32, "65536 of i32: the counters of histogram"),
+        (picked, F32, "65536 of f32: what gather reads"),
+    ],
+)
+def test_what_else_is_in_shared_memory(kernel: Any, pointer: Any, what: str) -> None:
+    assert f"  262144 bytes: {what}, at " in said(kernel, pointer, pointer)[1]
+
+
+@zg.kernel
+def summed(x, y, N: zg.constexpr):
+    at = zg.arange(0, N)
+    running = zg.cumsum(zg.load(zg.add(x, at)))
+    zg.store(zg.add(y, at), running)
+
+
+def test_a_scan_is_told_by_the_variable_that_it_is_assigned_to() -> None:
+    line = said(summed, F32, F32, 65536)[1]
+    assert line == (
+        "  262144 bytes: 65536 of f32: running, on its way between warps for a scan, "
+        f"at test_shortage.py:{line_of('running = ')}:15"
+    )
+
+
+@zg.kernel
+def weights(x, y, N: zg.constexpr):
+    down, across = zg.expand(zg.arange(0, N), 1), zg.expand(zg.arange(0, N), 0)
+    there = zg.softmax(tile(x, N, N), 0)
+    zg.store(zg.add(y, zg.add(zg.mul(across, N), down)), there)
+
+
+def test_in_a_call_of_the_language_it_is_the_call_that_is_told() -> None:
+    lines = said(weights, F32, F32, 256)
+    assert lines[1].endswith(f", at test_shortage.py:{line_of('zg.softmax')}:13")
+    assert lines[2] == "    there = zg.softmax(tile(x, N, N), 0)"
+    assert lines[3].startswith("    in the library, at library.py:")
+
+
+def buffer(count: int) -> gpu.LocalAlloc:
+    return gpu.LocalAlloc(SharedType((1024,), f32, tuple(1 << bit for bit in range(10)), count))
+
+
+@pytest.mark.parametrize(
+    ("counts", "hint"), [((1, 1), "use smaller blocks"), ((1, 3), "use smaller blocks, or fewer stages")]
+)
+def test_stages_are_spoken_of_where_there_are_any(counts: tuple[int, int], hint: str) -> None:
+    error = shortage([buffer(count) for count in counts], 1 << 20, 1 << 10, "sm_90a")
+    assert error.hint == hint
+    assert [line for line in error.summary.splitlines() if "3 ×" in line] == ["  12288 bytes: 3 × 1024 of f32"] * (
+        3 in counts
+    )
+
+
+def test_a_model_of_a_text_has_no_names() -> None:
+    text = str(product.triton(F16, F16, F32, 256, 256, 256))
+    with pytest.raises(zg.ResourceError) as caught:
+        place(parse(text), PlaceOptions("sm_80", 8, 3))
+    lines = caught.value.summary.splitlines()
+    assert lines[1:] == [f"  131072 bytes: 256×256 of f16: the {each} operand of dot" for each in ("first", "second")]
