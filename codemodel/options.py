@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.targets import TARGETS
@@ -46,7 +46,7 @@ def _is_boolean(value: Any) -> bool:
     """Of Python's or NumPy's, which is not imported for it."""
     if isinstance(value, bool):
         return True
-    kind: type[Any] = type(value)
+    kind = cast("type[Any]", type(value))
     return kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")
 
 
