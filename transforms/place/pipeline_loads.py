@@ -13,7 +13,7 @@ read. One barrier between the two, which `barriers` finds, orders both. Where th
 masks are false. What the addresses are computed from is carried a second time, ahead by as many iterations.
 
 Blocks come by the copy engine: mbarriers tell when, one for each buffer, whose phase is carried beside the buffer's
-number `%r`. Then the last product of an iteration need not be complete at its end:
+number `%r`. The last product of an iteration need not be complete at its end:
 
     scf.for … (%i, %acc) {                            scf.for … (%i, %acc, %r, %phase, %q) {
         …                                                 gpu.mbarrier_wait %full[%r] %phase;
@@ -24,12 +24,17 @@ number `%r`. Then the last product of an iteration need not be complete at its e
                                                           scf.yield %e …;
 
 The product of the iteration before is complete behind the wait for all but one, so its buffer can be filled again. In
-attention's loop, that is the wait for the product of queries and keys. What is pipelined is `pipeline_plan`'s affair.
+attention's loop, that is the wait for the product of queries and keys.
+
+Where threads copy, this takes a second barrier: the other warps' products must be complete as well. With one buffer
+more, what is filled is the buffer that was read two iterations before, and the barrier behind the wait for the copies
+does for both: that is done where a multiprocessor holds as many programs with it. `pipeline_plan` decides all this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
 
 import attrs
 
@@ -43,6 +48,9 @@ from ziggurat.transforms.place.pipeline_plan import Plan, planned
 from ziggurat.transforms.place.tma import forget_mbarriers, mbarriers
 
 _KEPT_BYTES = 8192  # Shared memory that is left to what the lowering needs.
+_RESERVED_BYTES = 1024  # What the driver takes of it for each program.
+_REGISTERS = 65536  # Of a multiprocessor.
+_OTHER_REGISTERS = 64  # Of a thread, beside the sum of a product.
 
 
 def pipeline_loads(module: Op, num_stages: int) -> Op:
@@ -59,7 +67,8 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
             # Other buffers, such as those of operands that the loop does not change, need their place as well.
             others = sum(_shared_type(alloc).bytes for alloc in allocs if _lives_with(alloc, op))
             limit = limit_of(module.target) - _KEPT_BYTES - others
-            plan = planned(op, op.num_stages if op.num_stages is not None else num_stages, uses, limit)
+            programs = partial(_programs, module, others)
+            plan = planned(op, op.num_stages if op.num_stages is not None else num_stages, uses, limit, programs)
             if plan is not None:
                 plans[op.result] = plan
     if not plans:
@@ -73,6 +82,14 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
         return _Loop(builder, op, operands, plan).made()
 
     return transform(module, pipelined, pass_name="pipeline_loads")
+
+
+def _programs(module: gpu.Module, others: int, further: int, registers: int) -> int:
+    """How many programs a multiprocessor holds, about, if a loop's buffers take `further` bytes beside `others`, and
+    its sum takes so many registers of a thread."""
+    by_memory = (limit_of(module.target) + _RESERVED_BYTES) // (others + further + _RESERVED_BYTES)
+    by_registers = _REGISTERS // (32 * module.num_warps * (registers + _OTHER_REGISTERS))
+    return max(1, min(by_memory, by_registers))
 
 
 def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
@@ -167,14 +184,22 @@ class _Loop:
             if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops):
                 # What this thread has copied is for the matrix units, behind the barrier that follows.
                 inner.add(gpu.FenceAsync())
-        first, last = _number(inner, 0, i32), _number(inner, plan.distance, i32)
+        first, last = _number(inner, 0, i32), _number(inner, plan.stages - 1, i32)
         one = _number(inner, 1, i32)
-        at_first = inner.add(arith.CmpI(turn, first, arith.IntPredicate.EQ))
-        before = inner.add(arith.Select(at_first, last, inner.add(arith.SubI(turn, one))))
-        if late is None:
+        if plan.behind == 1:
+            wraps = inner.add(arith.CmpI(turn, first, arith.IntPredicate.EQ))
+            over = last
+        else:
+            wraps = inner.add(arith.CmpI(turn, _number(inner, plan.behind, i32), arith.IntPredicate.SLT))
+            over = inner.add(arith.AddI(turn, _number(inner, plan.distance, i32)))
+        less = inner.add(arith.SubI(turn, _number(inner, plan.behind, i32) if plan.behind > 1 else one))
+        before = inner.add(arith.Select(wraps, over, less))
+        # Where the barrier behind the wait above does: all products that read this buffer are complete.
+        at_once = late is None or plan.behind > 1
+        if at_once:
             ahead = self._begin(inner, index, plan.distance, ahead, before)
         for op in rewritten(inner, loop, plan, self.buffers, self.full, (turn, turns[-1])):
-            if late is not None and op is late.covered:
+            if not at_once and late is not None and op is late.covered:
                 ahead = self._begin(inner, index, plan.distance, ahead, before)
         end = loop.body.entry.terminator
         at_last = inner.add(arith.CmpI(turn, last, arith.IntPredicate.EQ))

@@ -7,7 +7,7 @@ its masks leave out is undefined or zero; a block goes through the copy engine, 
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import attrs
 
@@ -23,6 +23,7 @@ _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma)
 _COPIED_BYTES = (4, 8, 16)  # What one cp.async moves.
 
 Uses = Mapping[Value, tuple[Op, ...]]
+Programs = Callable[[int, int], int]
 
 
 @attrs.frozen(eq=False)
@@ -65,7 +66,8 @@ class Plan:
     """How a loop is pipelined.
 
     `ahead` are the ops that compute the addresses and what they need of the next iteration, in order; `carried` the
-    numbers of the carried values that they start from.
+    numbers of the carried values that they start from. Copies go into the buffer that was read `behind` iterations
+    before: 1 needs a barrier behind the wait for the late product, 2 none but that behind the wait for the copies.
     """
 
     copies: tuple[Copy, ...]
@@ -74,11 +76,12 @@ class Plan:
     ahead: tuple[Op, ...]
     carried: tuple[int, ...]
     late: Late | None
+    behind: int = 1
 
     @property
     def distance(self) -> int:
         """By how many iterations the copies are ahead."""
-        return self.stages - 1
+        return self.stages - self.behind
 
     def groups(self) -> dict[Value, list[Copy]]:
         """The engine's copies by the result of their first reader: each group has an mbarrier for each stage."""
@@ -89,8 +92,11 @@ class Plan:
         return found
 
 
-def planned(loop: scf.For, num_stages: int, uses: Uses, limit: int) -> Plan | None:
-    """How to pipeline a loop with up to `limit` bytes for further buffers."""
+def planned(
+    loop: scf.For, num_stages: int, uses: Uses, limit: int, programs: Programs = lambda further, registers: 1
+) -> Plan | None:
+    """How to pipeline a loop with up to `limit` bytes for further buffers. `programs` tells how many programs a
+    multiprocessor holds when these take so many bytes, and the loop's sum so many registers of a thread."""
     step = _constant(loop.step)
     if num_stages < 2 or not step or loop.start.type not in (i32, i64) or len(loop.body.blocks) != 1:
         return None
@@ -107,23 +113,37 @@ def planned(loop: scf.For, num_stages: int, uses: Uses, limit: int) -> Plan | No
     ahead = {op.result for _, (ops, _) in traced for op in ops}
     carried = sorted({number for _, (_, numbers) in traced for number in numbers})
     each = sum(_shared(copy.buffer).bytes for copy, _ in traced)
-    stages = min(num_stages, limit // each + 1)
-    if stages < 2 or abs(step) * stages >= 1 << 30:
-        return None
     in_order = tuple(op for op in loop.body.entry.ops if op.result in ahead)
     kept = tuple(copy for copy, _ in traced)
-    return Plan(kept, stages, step, in_order, tuple(carried), _late(loop, kept))
+    most = limit // each + 1
+    stages, behind, late = min(num_stages, most), 1, _late(loop, kept)
+    if late is not None and not any(copy.by_engine for copy in kept):
+        if num_stages < most and _as_many(programs, late, (num_stages - 1) * each, each):
+            stages, behind = num_stages + 1, 2
+        elif stages == 2:
+            late = None  # The copies would begin only when there is nothing left to hide them behind.
+    if stages < 2 or abs(step) * stages >= 1 << 30:
+        return None
+    return Plan(kept, stages, step, in_order, tuple(carried), late, behind)
+
+
+def _as_many(programs: Programs, late: Late, further: int, more: int) -> bool:
+    """Whether a multiprocessor holds as many programs when the buffers of a loop take `more` bytes than `further`."""
+    type_ = late.wait.result.type
+    assert isinstance(type_, TensorType) and type_.layout is not None
+    registers = type_.layout.num_registers
+    return programs(further + more, registers) == programs(further, registers)
 
 
 def _late(loop: scf.For, copies: Sequence[Copy]) -> Late | None:
     """The last product of a loop's body, if it can be waited for in the next iteration.
 
-    Only its sum may be taken on, and what it reads must still be there: in buffers of several that only the copy engine
-    writes, or from before the loop.
+    Only its sum may be taken on, and what it reads must still be there: in buffers of several that are filled in one
+    way, or from before the loop.
     """
     block = loop.body.entry
     waits = [op for op in block.ops if isinstance(op, gpu.WgmmaWait)]
-    if not waits or not all(copy.by_engine for copy in copies):
+    if not waits or len({copy.by_engine for copy in copies}) > 1:
         return None
     wait, end = waits[-1], block.terminator
     if not isinstance(wait.value, OpResult) or wait.pending or len(wait.value.uses) > 1:

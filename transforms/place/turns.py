@@ -14,14 +14,19 @@ are those of the turn before is not checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.dialects import arith, gpu, scf
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
-from ziggurat.codemodel.types import SharedType
+from ziggurat.codemodel.types import SharedType, i32
 
+_COMPARED: Mapping[arith.IntPredicate, Callable[..., bool]] = {
+    arith.IntPredicate.EQ: operator.eq,
+    arith.IntPredicate.SLT: operator.lt,
+}
 # What reads buffers in shared memory.
 READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
 
@@ -170,6 +175,54 @@ def _number_of(buffer: Value) -> Value | None:
     while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalTrans):
         buffer = buffer.op.buffer
     return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
+
+
+def behind(copy: gpu.AsyncCopy | gpu.TmaLoad, loop: scf.For) -> int:
+    """How many iterations before its own the buffer was read that a copy in a loop fills: 1, or as its number says.
+
+    That is followed where it is computed from a number that the loop carries, the reads', by the operators that count
+    round in a ring; for each of these numbers it must be the same.
+    """
+    count = buffers_in_turn(copy.buffer)
+    number = _number_of(copy.buffer)
+    found: set[int] = set()
+    for turn in loop.body.parameters[1:] if number is not None else ():
+        if turn.type != i32 or not any(_number_of(v) is turn for op in loop.walk() for v in _read(op, copy.buffer)):
+            continue
+        for now in range(count):
+            filled = _computed(number, turn, now)
+            found.add(1 if filled is None else (now - filled) % count)
+    return found.pop() if len(found) == 1 and 0 not in found else 1
+
+
+def _read(op: Op, buffer: Value) -> list[Value]:
+    """What an op reads of the allocation that a buffer is part of."""
+    if not isinstance(op, READERS):
+        return []
+    return [value for value in op.operands if allocation(value) is allocation(buffer)]
+
+
+def _computed(value: Value | None, turn: Value, now: int) -> int | None:
+    """A number that is computed from the turn, when that is `now`; None where it is computed in another way."""
+    if value is turn:
+        return now
+    if not isinstance(value, OpResult):
+        return None
+    op = value.op
+    if isinstance(op, arith.ConstantOp):
+        return int(op.value)
+    numbers = [_computed(operand, turn, now) for operand in op.operands]
+    if any(number is None for number in numbers):
+        return None
+    if isinstance(op, arith.AddI):
+        return numbers[0] + numbers[1]  # pyright: ignore[reportOptionalOperand]
+    if isinstance(op, arith.SubI):
+        return numbers[0] - numbers[1]  # pyright: ignore[reportOptionalOperand]
+    if isinstance(op, arith.Select):
+        return numbers[1] if numbers[0] else numbers[2]
+    if isinstance(op, arith.CmpI) and op.predicate in _COMPARED:
+        return int(_COMPARED[op.predicate](numbers[0], numbers[1]))
+    return None
 
 
 def buffers_in_turn(buffer: Value) -> int:

@@ -13,7 +13,8 @@
     %4 = gpu.wgmma_wait %3 @0;                      before anything else has the sum
 
 `barriers` follows accesses to single buffers. Of buffers in turn it cannot tell which one is meant, so here the waits
-are counted: groups of copies and products end in the order in which they were begun.
+are counted: groups of copies and products end in the order in which they were begun. Copies go into the buffer that was
+read one iteration before, or as many as their number says where it is computed from the reads' (`turns.behind`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 
 from ziggurat.codemodel.dialects import core, gpu, scf, tt
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
-from ziggurat.transforms.place.turns import READERS, Hazard, allocation, buffers_in_turn, completes, place_in
+from ziggurat.transforms.place.turns import READERS, Hazard, allocation, behind, buffers_in_turn, completes, place_in
 
 _HANDED_ON = (scf.Yield, scf.For, core.MakeTuple)
 _WRITERS = (gpu.LocalStore, gpu.AsyncCopy, gpu.TmaLoad)
@@ -100,8 +101,9 @@ def _loop(loop: scf.For) -> Iterator[Hazard]:
     by_threads = {allocation(copy.buffer): copy for copy in copies if isinstance(copy, gpu.AsyncCopy)}
     for at, op in enumerate(ops):
         for ring in [allocation(value) for value in op.operands if isinstance(op, READERS)]:
-            # As many groups as there are buffers but one are begun ahead; the oldest is this turn's.
-            most = (buffers_in_turn(ring) - 2) * max(1, commits)
+            # As many groups are begun ahead as there are buffers but those behind; the oldest is this turn's.
+            back = behind(by_threads[ring], loop) if ring in by_threads else 1
+            most = (buffers_in_turn(ring) - back - 1) * max(1, commits)
             if ring in by_threads and not any(
                 isinstance(before, gpu.AsyncWait) and before.pending <= most for before in ops[:at]
             ):
@@ -111,8 +113,9 @@ def _loop(loop: scf.For) -> Iterator[Hazard]:
         for at, op in enumerate(ops):
             if not isinstance(op, gpu.Wgmma) or not _reads(op, ring):
                 continue
-            # The copy fills what the product of the iteration before has read.
-            if not completes([*ops[at + 1 :], *ops[: place_in(copy, block)]]):
+            # The copy fills what the product of an iteration before has read: of the last one, or of one before that.
+            between = [*ops] * (behind(copy, loop) - 1)
+            if not completes([*ops[at + 1 :], *between, *ops[: place_in(copy, block)]]):
                 yield Hazard(op, copy, "wait")
     # A loop inside of this one may have waited for all that it began.
     last = max((place_in(copy, block) for copy in by_threads.values()), default=len(ops))

@@ -96,7 +96,12 @@ def test_pipelined_products(
     (loop,) = kinds(module, scf.For)
     assert isinstance(loop, scf.For)
     assert not kinds(loop, tt.Load) and not kinds(loop, gpu.LocalStore)
-    assert len(kinds(loop, gpu.Barrier)) == 1
+    # A product that stays under way needs a second barrier, or one more buffer.
+    under_way = [wait for wait in kinds(loop, gpu.WgmmaWait) if isinstance(wait, gpu.WgmmaWait) and wait.pending]
+    rings = {op.type.count for op in kinds(module, gpu.LocalAlloc) if isinstance(op.type, SharedType)} - {1}
+    assert bool(under_way) == (target == "sm_90a" and (stages > 2 or rings == {3}))
+    assert rings == {stages} or (under_way and rings == {stages + 1})
+    assert len(kinds(loop, gpu.Barrier)) == (2 if under_way and rings == {stages} else 1)
     assert len(kinds(loop, gpu.FenceAsync)) == (1 if target == "sm_90a" else 0)
     rng = np.random.default_rng(length)
     a, b = rng.integers(-3, 4, (m, length)), rng.integers(-3, 4, (length, n))

@@ -10,7 +10,7 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import gpu, scf, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.place.pipeline import PLACE, PlaceOptions
-from ziggurat.transforms.place.pipeline_plan import Plan, planned
+from ziggurat.transforms.place.pipeline_plan import Plan, Programs, planned
 
 PLENTY = 200_000
 
@@ -184,7 +184,7 @@ def pointed_of() -> Op:
 
 
 def test_copies_of_threads_beside_the_engine() -> None:
-    """Copies of the threads are waited for by groups, at the beginning of an iteration: no product stays under way."""
+    """Where both bring something, no product stays under way."""
     plan = sure(plan_of(pointed_of()))
     assert [copy.by_engine for copy in plan.copies] in ([True, False], [False, True])
     assert plan.late is None
@@ -193,6 +193,53 @@ def test_copies_of_threads_beside_the_engine() -> None:
     # The pointers are carried, and computed ahead.
     assert len(plan.carried) == 1 and len(plan.ahead) >= 1
     assert [len(copies) for copies in plan.groups().values()] == [1]
+
+
+@zg.kernel
+def both_pointed(a_ptr, b_ptr, out_ptr, k, N: zg.constexpr):
+    rows, columns = zg.expand(zg.arange(0, N), 1), zg.expand(zg.arange(0, N), 0)
+    at = zg.add(zg.mul(rows, N), columns)
+    total = zg.zeros((N, N), zg.f32)
+    for step in range(0, k):
+        tile = zg.add(at, step * N * N)
+        total = zg.dot(zg.load(zg.add(a_ptr, tile)), zg.load(zg.add(b_ptr, tile)), total)
+    zg.store(zg.add(out_ptr, at), total)
+
+
+TILE = 2 * 64 * 64
+
+
+@pytest.mark.parametrize(
+    ("stages", "limit", "programs", "wanted"),
+    [
+        # One buffer more: what is filled was read two iterations before.
+        (3, PLENTY, lambda further, registers: 4, (4, 2, True)),
+        (2, PLENTY, lambda further, registers: 4, (3, 2, True)),
+        # That would make room for fewer programs; then the barrier is there twice.
+        (3, PLENTY, lambda further, registers: PLENTY // further, (3, 1, True)),
+        (3, 2 * 2 * TILE, lambda further, registers: 1, (3, 1, True)),
+        # Of two buffers there is none to fill while a product is under way.
+        (2, 2 * TILE, lambda further, registers: 1, (2, 1, False)),
+        (3, 2 * TILE, lambda further, registers: 1, (2, 1, False)),
+    ],
+)
+def test_a_product_of_what_threads_copy_stays_under_way(
+    stages: int, limit: int, programs: Programs, wanted: tuple[int, int, bool]
+) -> None:
+    pointer = zg.divisible(zg.ptr(zg.f16))
+    module = placed(both_pointed.triton(pointer, pointer, zg.ptr(zg.f32), zg.i32, 64))
+    (loop,) = loops_of(module)
+    asked: list[tuple[int, int]] = []
+
+    def counted(further: int, registers: int) -> int:
+        asked.append((further, registers))
+        return programs(further, registers)
+
+    plan = sure(planned(loop, stages, module.use_map(), limit, counted))
+    assert (plan.stages, plan.behind, plan.late is not None) == wanted
+    assert plan.distance == plan.stages - plan.behind
+    # The sum of 64 × 64 in 128 threads; the buffers beside the loop's own.
+    assert asked in ([], [(stages * 2 * TILE, 32), ((stages - 1) * 2 * TILE, 32)])
 
 
 @zg.kernel

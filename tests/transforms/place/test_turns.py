@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import arith, gpu
+from ziggurat.codemodel.dialects import arith, gpu, scf
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.place.pipeline import PlaceOptions, place
-from ziggurat.transforms.place.turns import Hazard, in_turn
+from ziggurat.transforms.place.turns import Hazard, behind, in_turn
 
 BLOCKS = [zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 64), (16, 64), (128, 16))]
 
@@ -118,3 +119,50 @@ def test_a_product_that_is_kept_under_way_longer() -> None:
 def test_how_a_hazard_reads() -> None:
     (first, *_) = without(prompt(), gpu.MbarrierArrive, 0)
     assert str(first).startswith("no arrival between <gpu.wgmma") and "and <gpu.tma_load" in str(first)
+
+
+# Which buffer a copy fills.
+
+RING = """
+tt.func @"k" (%p : tensor<x64, x64, ptr<f16>, "1 2 4 8 16 | 32 64 128 256 512 | 1024 2048">, %n : i32)void -> {
+    %0 : i32 = arith.constant @0;
+    %1 : i32 = arith.constant @1;
+    %2 : i32 = arith.constant @2;
+    %3 : i32 = arith.constant @3;
+    %b : shared<n4, x64, x64, f16, "1 2 4 8 16 32 64 128 256 512 1024 2048"> = gpu.local_alloc @alignment=128;
+    %5 : i32 = scf.for %0 %n %1 %0 (%i : i32, %turn : i32)i32 -> {
+        %7 : shared<x64, x64, f16, "1 2 4 8 16 32 64 128 256 512 1024 2048"> = gpu.local_view %b %turn;
+        %8 : tensor<x64, x64, f16, "1 2 4 8 16 | 32 64 128 256 512 | 1024 2048"> = gpu.local_load %7;
+        LINES
+        %20 : shared<x64, x64, f16, "1 2 4 8 16 32 64 128 256 512 1024 2048"> = gpu.local_view %b %to;
+        gpu.async_copy %p %20 @width=8;
+        %21 : i1 = arith.cmpi %turn %3 @eq;
+        %22 : i32 = arith.addi %turn %1;
+        %23 : i32 = arith.select %21 %0 %22;
+        scf.yield %23;
+    };
+    tt.return;
+};
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ("%9 : i1 = arith.cmpi %turn %0 @eq; %10 : i32 = arith.subi %turn %1; %to : i32 = arith.select %9 %3 %10;", 1),
+        (
+            "%9 : i1 = arith.cmpi %turn %2 @slt; %10 : i32 = arith.subi %turn %2; %11 : i32 = arith.addi %turn %2;"
+            "%to : i32 = arith.select %9 %11 %10;",
+            2,
+        ),
+        # Not the same for each turn, or not to be followed: the stricter reading of the products' waits.
+        ("%to : i32 = arith.subi %3 %turn;", 1),
+        ("%to : i32 = arith.muli %turn %3;", 1),
+        ("%to : i32 = arith.addi %turn %0;", 1),
+    ],
+)
+def test_how_far_behind_the_buffer_was_read_that_is_filled(lines: str, wanted: int) -> None:
+    module = parse(RING.replace("LINES", lines))
+    (loop,) = [op for op in module.walk() if isinstance(op, scf.For)]
+    (copy,) = [op for op in module.walk() if isinstance(op, gpu.AsyncCopy)]
+    assert behind(copy, loop) == wanted
