@@ -1,4 +1,28 @@
-"""Layout assignment: a Triton model becomes a GPU model, where the type of a tensor says who holds which element."""
+"""Layout assignment: a Triton model becomes a GPU model, where the type of a tensor says who holds which element.
+
+A block that is stored transposed, in a program of one warp (L and M stand for layouts):
+
+    %10 : tensor<x32, x32, ptr<f32>> = tt.addptr %9 %8;
+    %11 : tensor<x32, x32, f32> = tt.load %10;
+    %12 : tensor<x32, x32, f32> = tt.trans %11 @order=[1, 0];
+    tt.store %10 %12;
+
+becomes
+
+    %11 : tensor<x32, x32, ptr<f32>, L> = tt.addptr %10 %9;
+    %12 : tensor<x32, x32, f32, L> = tt.load %11 @width=4;
+    %13 : tensor<x32, x32, f32, M> = gpu.convert_layout %12;
+    %14 : tensor<x32, x32, f32, L> = tt.trans %13 @order=[1, 0];
+    tt.store %11 %14 @width=4;
+
+where L is "1 2 128 256 512 | 4 8 16 32 64 | ": four neighbours of a row in registers, eight lanes to a row, so that
+both accesses are coalesced and in vectors; and M is what the transposition takes to L:
+"32 64 4 8 16 | 128 256 512 1 2 | ".
+
+What is computed from ranges, constants and scalars alone is computed in each layout in which it is needed; other
+tensors are computed once, in their home, and converted where another layout is needed: just before the first use, the
+narrower of two tensors. Loops carry indices and pointers in each layout in which they are used.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +39,7 @@ def assign(
     """The GPU model of a prepared Triton model: each tensor with a layout, and as few conversions as possible.
 
     `anchor` may give the layout of the result of a `tt.dot` (or of a descriptor load); None lets this step choose.
-
-        %9 : tensor<x1024, f32>                    %9 : tensor<x1024, f32, "1 2 512 | 4 … 64 | 128 256">
-            = tt.load %8;                              = tt.load %8 @width=4;
-
-    What is computed from ranges, constants and scalars alone is computed in each layout in which it is needed; other
-    tensors are computed once, in their home, and converted where another layout is needed: just before the first use,
-    the narrower of two tensors. Loops carry indices and pointers in each layout in which they are used.
+    Raises `InternalError` for a module that has not been prepared.
     """
     func = _kernel(module)
     plan = Plan(func, num_warps, anchor)

@@ -1,4 +1,25 @@
-"""Preparation: one kernel without calls, simplified, with sums of products as the matrix units compute them."""
+"""Preparation: one kernel without calls, simplified, with sums of products as the matrix units compute them.
+
+    tt.func @"half_f32_f32" (%0 : f32)f32 -> {
+        %1 : f32 = arith.constant @0.5;
+        %2 : f32 = arith.mulf %0 %1;
+        tt.return %2;
+    };
+    …
+        %7 : f32 = tt.call %3 @"half_f32_f32";
+        %8 : tensor<x16, x16, f32> = arith.constant @0.0;
+        %9 : tensor<x16, x16, f32> = tt.dot %5 %6 %8;
+        %10 : tensor<x16, x16, f32> = arith.addf %4 %9;
+
+becomes, in a module with nothing but the kernel,
+
+        %7 : f32 = arith.constant @0.5;
+        %8 : f32 = arith.mulf %3 %7;
+        %9 : tensor<x16, x16, f32> = tt.dot %5 %6 %4;
+
+Loops and branches that are left by a `return`, or that call a function of several blocks, become blocks; all others
+stay structured.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +37,8 @@ _FUSED: tuple[ScalarType, ...] = (f32, f64, i32)  # An f16 sum would be rounded 
 def prepare(module: Op) -> core.Module:
     """The module with only the kernel, all calls inlined, simplified; a sum with a dot becomes the dot's third operand.
 
-        %4 : tensor<x16, x16, f32> = tt.dot %1 %2 %zero;         %4 : tensor<x16, x16, f32> = tt.dot %1 %2 %3;
-        %5 : tensor<x16, x16, f32> = arith.addf %3 %4;
-
-    Loops and branches that are left by a `return`, or that call a function of several blocks, become blocks; all others
-    stay structured. Raises `InternalError` naming the callee where a call cannot be inlined: it is recursive; and
-    `KernelTypeError` or `LaunchError` for models that no kernel gives, but that may be written by hand.
+    Raises `InternalError` naming the callee where a call cannot be inlined: it is recursive; and `KernelTypeError` or
+    `LaunchError` for models that no kernel gives, but that may be written by hand.
     """
     op = simplify(lower_structured(_inlinable(module), _returns_early))
     while calls := [inner for inner in op.walk() if isinstance(inner, tt.Call)]:

@@ -120,7 +120,7 @@ def _users(buffer: Value) -> Iterator[Op]:
 
 def _dot_of(user: Op, number: int, buffer: Value) -> Op | None:
     """The product that reads a buffer as this operand, from shared memory or after it has been loaded."""
-    if isinstance(user, gpu.Wgmma | gpu.Mma | tt.Dot):
+    if isinstance(user, gpu.Wgmma | gpu.Mma | gpu.DotFma | tt.Dot):
         return user if _leads_from(user.operands[number], buffer) else None
     if not isinstance(user, gpu.LocalLoad | gpu.ConvertLayout | tt.Trans):
         return None

@@ -42,6 +42,13 @@ def product(a, b, c, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
     zg.store(zg.add(c, zg.reshape(zg.arange(0, M * N), (M, N))), total)
 
 
+@zg.kernel
+def exact(a, b, c, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    left, right = tile(a, M, K), tile(b, K, N)
+    total = zg.dot(left, right, input_precision="ieee")
+    zg.store(zg.add(c, zg.reshape(zg.arange(0, M * N), (M, N))), total)
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("num_stages", [1, 3])
 def test_the_operands_of_a_dot_have_the_names_of_the_source(target: str, num_stages: int) -> None:
@@ -53,6 +60,15 @@ def test_the_operands_of_a_dot_have_the_names_of_the_source(target: str, num_sta
         f"  131072 bytes: 256×256 of f16: right, the second operand of dot, at {place_}",
         "  hint: use smaller blocks",
     ]
+
+
+@pytest.mark.parametrize(("element", "count"), [(zg.f32, 2), (zg.f64, 1)])
+def test_so_have_those_of_other_units(element: Any, count: int) -> None:
+    """Of f32 without matrix units; and of f64, where the other operand is not in shared memory at the same time."""
+    pointer = zg.divisible(zg.ptr(element))
+    lines = said(exact, pointer, pointer, pointer, 128, 128, 256)
+    names = [line.split(": ")[2].split(", at ")[0] for line in lines if " of f" in line]
+    assert names == ["left, the first operand of dot", "right, the second operand of dot"][:count]
 
 
 @zg.function
