@@ -37,6 +37,8 @@ class ComputedKernel(Kernel):
             if parameter.default is not parameter.empty
         }
         self._names = list(self.signature.parameters)
+        self._places = {name: place for place, name in enumerate(self._names)}
+        self._not_computed = {name: value for name, value in self.defaults.items() if name not in self.heuristics}
         for name, heuristic in self.heuristics.items():
             if name not in self._names and name not in _OPTIONS:
                 raise LaunchError(f"'{self.name}' has no parameter '{name}' (in zg.heuristics)", hint=self.written)
@@ -70,26 +72,31 @@ class ComputedKernel(Kernel):
         what is not there, and where the launch gives what is computed.
         """
         values: dict[str, Any] = {}
-        if not self.heuristics or len(arguments) > len(self._names):
+        count = len(arguments)
+        if not self.heuristics or count > len(self._names):
             return values  # The launch says that these are too many.
-        given = {**dict(zip(self._names, arguments, strict=False)), **keywords}
+        seen = _Arguments(self._not_computed)
+        seen.kernel = self
+        seen.update(zip(self._names, arguments, strict=False))
+        seen.update(keywords)
+        if chosen:
+            seen.update(chosen)
         for name, heuristic in self.heuristics.items():
-            if name in given:
+            if name in keywords or self._places.get(name, count) < count:
                 raise LaunchError(
                     f"'{name}' of '{self.name}' is computed by zg.heuristics, and the launch gives it as well",
                     hint=f"leave it out, or take '{name}' out of zg.heuristics",
                 )
-            seen = {**self.defaults, **given, **(chosen or {}), **values}
-            values[name] = heuristic(_Arguments(self, name, seen))
+            seen.computing = name
+            values[name] = seen[name] = heuristic(seen)
         return values
 
 
 class _Arguments(dict[str, Any]):
     """What a heuristic gets: the arguments of a launch by name."""
 
-    def __init__(self, kernel: ComputedKernel, computing: str, values: dict[str, Any]) -> None:
-        super().__init__(values)
-        self.kernel, self.computing = kernel, computing
+    kernel: ComputedKernel
+    computing: str  # what the heuristic is of
 
     def __missing__(self, name: object) -> Any:
         kernel = self.kernel
@@ -136,7 +143,7 @@ def decorated(target: Any, by: str, kind: type[ComputedKernel], **settings: Any)
         # The outer decorator's values are computed first, as Triton's are.
         both = {**settings.get("heuristics", {}), **before.keywords.get("heuristics", {})}
         settings = {**before.keywords, **settings, "heuristics": both}
-    wrap = functools.partial(kind, **settings)
+    wrap: functools.partial[Kernel] = functools.partial(kind, **settings)
     if isinstance(target, Kernel):
         return wrap(target.fn, target.do_not_specialize)
     return Undecorated(target.fn if isinstance(target, Undecorated) else target, wrap)

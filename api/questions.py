@@ -1,13 +1,15 @@
 """Which choice of tuning a launch asks for: the values of the key, and the arrays' element types and devices.
 
-Every launch of a tuned kernel asks, so the asking is compiled for the types of its arguments, as `Reader` has the
-expressions.
+Every launch of a tuned kernel asks, so the asking is compiled for the types of its arguments, from the expressions that
+`Reader` has: `exact` gives what a choice is kept for, and `quick` what is read quickly and tells as much apart or more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
 from ziggurat.backend.launch.arrays import is_array, on_gpu
@@ -17,10 +19,21 @@ from ziggurat.kernels import OPTIONS
 if TYPE_CHECKING:
     from ziggurat.tuning import TunedKernel
 
-# What a launch asks, a hashable value, of its arguments and keyword arguments.
-Question = Callable[[Sequence[Any], Mapping[str, Any]], Any]
+# Gives what a launch asks, a hashable value, from its arguments and keyword arguments.
+Asking = Callable[[Sequence[Any], Mapping[str, Any]], Any]
 # Options of a launch that kernels are not compiled for.
 NOT_COMPILED = ("stream", "check", "strict")
+
+
+@attrs.frozen
+class Question:
+    """How launches ask whose arguments have the types of those that it was made for.
+
+    `quick` may be asked by others: it raises an exception, or gives what is never given for arguments of these types.
+    """
+
+    exact: Asking
+    quick: Asking
 
 
 def refused(bound: Mapping[str, Any]) -> bool:
@@ -50,27 +63,38 @@ def types_of(bound: Mapping[str, Any]) -> dict[str, str]:
 
 
 def question(kernel: TunedKernel, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Question:
-    """What asks for launches whose arguments have the types of these."""
+    """How launches with arguments of the types of these ask."""
     names = list(kernel.signature.parameters)
     places = {name: f"a[{number}]" for number, name in enumerate(names[: len(arguments)])}
     places.update({name: f"k[{name!r}]" for name in keywords})
     values = {**dict(zip(names, arguments, strict=False)), **keywords}
     arrays: list[str] = []
-    parts: list[str] = []
+    exact: list[str] = []
+    quick = ["len(a)", "*k"]
     for name in names:
         if name not in places:
             if name in kernel.tuning.key:
-                parts.append(f"d.get({name!r})")  # the default, as where it is given
-        elif is_array(values[name]) or on_gpu(values[name]):
+                exact.append(f"d.get({name!r})")  # the default, as where it is given
+            continue
+        place, value = places[name], values[name]
+        if is_array(value) or on_gpu(value):
             arrays.append(name)
-            parts.append(_array(places[name], values[name]))
+            exact.append(_array(place, value))
+            # The key of our own arrays and of descriptors says all, and whether the address is aligned.
+            own = not isinstance(value, TensorDescriptor) and reader_of(value) is OWN
+            quick.append(f"{place}.key" if own else exact[-1])
         elif name in kernel.tuning.key:
-            parts.append(places[name] if _hashable(values[name]) else f"repr({places[name]})")
+            exact.append(place if _hashable(value) else f"repr({place})")
+            quick.append(f"{exact[-1]}, {place}.__class__")
+        else:
+            quick.append(f"{place}.__class__")  # Where None is given, or an array, it is another question.
     for name in sorted(keywords):
         if name in OPTIONS and name not in (*NOT_COMPILED, *names):
-            parts.append(f"{name!r}, {places[name]}")
-    text = f"lambda a, k: ({' '.join(arrays)!r}, {''.join(f'{part}, ' for part in parts)})"
-    return eval(text, {"d": kernel.defaults, "_seen": _seen})
+            exact.append(f"{name!r}, {places[name]}")
+            quick.append(places[name])
+    scope = {"d": kernel.defaults, "_seen": _seen}
+    told = [repr(" ".join(arrays)), *exact]
+    return Question(*(eval(f"lambda a, k: ({', '.join(parts)},)", scope) for parts in (told, quick)))
 
 
 def _array(place: str, array: Any) -> str:
@@ -79,8 +103,7 @@ def _array(place: str, array: Any) -> str:
         return f"{place}.key, {place}.device"
     reader = reader_of(array)
     if reader is None or reader.asks:
-        return f"_seen({place})"
-    # The key of our own arrays says more than the type: whether the address is aligned.
+        return f"*_seen({place})"
     element = "{0}.element.name" if reader is OWN else reader.element
     return f"{element.format(place)}, {reader.device.format(place)}"
 

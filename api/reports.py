@@ -35,7 +35,7 @@ def _listed(values: Any) -> tuple[Any, ...]:
     """The values of a sequence, an array or a generator, which is read once; a string is one value."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         return (values,)
-    given: Any = values
+    given = cast("Any", values)
     return tuple(given.tolist() if hasattr(given, "tolist") else given)
 
 

@@ -15,7 +15,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -27,7 +27,7 @@ from ziggurat.kernels import OPTIONS, Grid, Kernel
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.records import Record
-    from ziggurat.questions import Question
+    from ziggurat.questions import Asking, Question
 
 Measure = Callable[[Callable[[], None]], float]
 
@@ -98,7 +98,9 @@ class TunedKernel(ComputedKernel):
         self.tuning = tuning
         self.choices: dict[Any, Config] = {}
         self.last: Record | None = None
-        # By the types of the arguments, what says which choice a launch asks for. Those on GPUs are in it.
+        # Every launch asks which choice is its own: as the last one did, or else as launches of its types do.
+        self._ask: Asking = _nothing
+        self._made: dict[Any, Config] = {}
         self._questions: dict[tuple[Any, ...], Question] = {}
         _demand(self, tuning)
 
@@ -107,17 +109,14 @@ class TunedKernel(ComputedKernel):
         return functools.partial(TunedKernel, tuning=self.tuning, heuristics=self.heuristics)
 
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
-        # Every launch comes through here: where the choice is made, this is all that tuning adds to it.
+        # Where the choice is made, this is all that tuning adds to a launch.
         def launch(*arguments: Any, **keywords: Any) -> None:
-            kinds = tuple(map(type, arguments))
-            if keywords:
-                kinds = (*kinds, *keywords, *map(type, keywords.values()))
             try:
-                config = self.choices[self._questions[kinds](arguments, keywords)]
+                config = self._made[self._ask(arguments, keywords)]
             except Exception:  # Not met yet, or other people's code: an array that cannot be read.
                 config = None
             if config is None:
-                config = self._choose(kinds, grid, arguments, keywords)
+                config = self._answer(grid, arguments, keywords)
             given = config.keywords
             if self.heuristics:
                 given = {**given, **self.computed(arguments, keywords, given)}
@@ -128,9 +127,23 @@ class TunedKernel(ComputedKernel):
 
         return launch
 
+    def _answer(self, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> Config:
+        """The configuration for a launch that asks otherwise than the last one, or something new."""
+        kinds = (*map(type, arguments), *keywords, *map(type, keywords.values()))
+        asked = self._questions.get(kinds)
+        if asked is not None:
+            try:
+                config = self._made[asked.quick(arguments, keywords)]
+            except Exception:
+                pass
+            else:
+                self._ask = asked.quick
+                return config
+        return self._choose(kinds, grid, arguments, keywords)
+
     @public
     def _choose(self, kinds: tuple[Any, ...], grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> Config:
-        """The configuration for a launch of which the choice is not at hand."""
+        """The configuration for a launch that asks what was not answered yet."""
         given = (*self._names[: len(arguments)], *keywords)
         twice = [name for name in given if name in self.tuning.configs[0].keywords]
         if twice:
@@ -148,8 +161,8 @@ class TunedKernel(ComputedKernel):
 
         if refused(bound):
             return configs[0]  # The launch says why it takes no such arguments.
-        asks = question(self, arguments, keywords)
-        where = asks(arguments, keywords)
+        asked = question(self, arguments, keywords)
+        where = asked.exact(arguments, keywords)
         config = self.choices.get(where)
         if config is None:
             from ziggurat.tuner import Tuner
@@ -160,7 +173,8 @@ class TunedKernel(ComputedKernel):
                 return config  # An empty grid is no measure.
             self.last = record
             self.choices[where] = config
-        self._questions[kinds] = asks
+        self._questions[kinds], self._ask = asked, asked.quick
+        self._made[asked.quick(arguments, keywords)] = config
         return config
 
     def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Config]:
@@ -169,10 +183,10 @@ class TunedKernel(ComputedKernel):
         named = dict(zip(self._names, arguments, strict=False)) | keywords
         early: Callable[..., Any] | None = prune.get("early_config_prune")
         if early is not None:
-            kept: Any = early(configs, named, **keywords)
-            configs = list(kept) if isinstance(kept, Iterable) else [kept]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-            wrong = [config for config in configs if not isinstance(config, Config)]  # pyright: ignore[reportUnnecessaryIsInstance]
-            if wrong:
+            kept = early(configs, named, **keywords)
+            given = list(cast("Iterable[Any]", kept)) if isinstance(kept, Iterable) else [kept]
+            configs = [config for config in given if isinstance(config, Config)]
+            if len(configs) < len(given):
                 raise LaunchError(
                     f"early_config_prune of '{self.name}' is to give a list of configurations, and gave {kept!r}"
                 )
@@ -208,6 +222,11 @@ class TunedKernel(ComputedKernel):
         """Tell the user, unless that is not wanted."""
         if not self.tuning.quiet:
             print(f"{self.name}: {text}", file=sys.stderr)
+
+
+def _nothing(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    """What no launch asks; it is no answer's."""
+    return ()
 
 
 def autotune(

@@ -41,8 +41,8 @@ def capsule(bits=32, device=0, kind=2):
 
 
 def asked(kernel, *arguments, **keywords):
-    """What a launch asks; asked as by launches of equal types, too."""
-    return question(kernel, arguments, keywords)(arguments, keywords)
+    """What a launch asks."""
+    return question(kernel, arguments, keywords).exact(arguments, keywords)
 
 
 def test_keys_types_and_devices_tell_launches_apart(fake):
@@ -65,9 +65,42 @@ def test_keys_types_and_devices_tell_launches_apart(fake):
 
 
 def test_one_asking_serves_all_launches_of_its_types(fake):
-    asks = question(tuned("n"), (own(), own(), 5), {})
-    assert asks((own(), own(), 5), {}) != asks((own(), own(), 6), {})
-    assert asks((own(), own(), 5), {}) != asks((own(), own(device=1), 5), {})
+    made = question(tuned("n"), (own(), own(), 5), {})
+    for ask in (made.exact, made.quick):
+        assert ask((own(), own(), 5), {}) == ask((own(), own(0x3000), 5), {})
+        assert ask((own(), own(), 5), {}) != ask((own(), own(), 6), {})
+        assert ask((own(), own(), 5), {}) != ask((own(), own(device=1), 5), {})
+        assert ask((own(), own(), 5), {}) != ask((own(element=zg.f16), own(), 5), {})
+
+
+@pytest.mark.parametrize("made_by", [own, interface])
+def test_what_asks_otherwise_is_told_by_the_quick_question(fake, made_by):
+    """Launches whose arguments have other types may ask it: it is not answered for the others."""
+    x = made_by()
+    made = question(tuned("n"), (x, None, 5), {"scale": 3})
+    answered = made.quick((x, None, 5), {"scale": 3})
+    assert answered == made.quick((x, None, 5), {"scale": 4})
+    others = [
+        ((x, x, 5), {"scale": 3}),
+        ((x, None, 5.0), {"scale": 3}),
+        ((x, None, True), {"scale": 3}),
+        ((x, None, 5), {"scale": 3.0}),
+        ((x, None, 5), {"scale": x}),
+        ((x, None, 5), {}),
+        ((x, None, 5, 64), {"scale": 3}),
+        ((x, None, 5), {"scale": 3, "exact_math": True}),
+        ((x, None), {"scale": 3, "n": 5}),
+        ((np.zeros(64, np.float32), None, 5), {"scale": 3}),
+        ((capsule(16), None, 5), {"scale": 3}),
+        ((None, x, 5), {"scale": 3}),
+        ((x, None, [5]), {"scale": 3}),
+    ]
+    for arguments, keywords in others:
+        try:
+            assert made.quick(arguments, keywords) != answered
+            hash(made.quick(arguments, keywords))
+        except (AttributeError, IndexError, KeyError, TypeError, zg.LaunchError):
+            pass  # It has no answer, then.
 
 
 def test_a_default_is_as_good_as_the_same_value(fake):

@@ -1,6 +1,7 @@
 """Tuning, with times that are made up and a driver that writes down what it is asked."""
 
 import json
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -241,6 +242,39 @@ def test_a_choice_that_is_made_is_not_asked_for_again(gpu, monkeypatch):
         gpu.launches.clear()
         launched()
         assert [launch["threads"] for launch in gpu.launches] == [128]
+
+
+def test_a_choice_that_is_made_costs_a_launch_two_calls_of_python(gpu):
+    """One that finds the choice, and one that asks for it; the others are those of any launch."""
+    kernel, plain = tuned(gpu), zg.kernel(scale)
+    x, out = arrays()
+
+    def calls(launched):
+        for _ in range(3):
+            launched()
+        seen = []
+        sys.setprofile(lambda frame, event, argument: seen.append(frame.f_code) if event == "call" else None)
+        try:
+            launched()
+        finally:
+            sys.setprofile(None)
+        return [code.co_name for code in seen if "conftest" not in code.co_filename]
+
+    untuned = calls(lambda: plain[(8,)](x, out, 1000, BLOCK=128, num_warps=4, num_stages=3))
+    assert len(calls(lambda: kernel[(8,)](x, out, 1000))) == len(untuned) + 3  # and `__getitem__` of its own
+
+
+def test_the_last_question_is_asked_first_and_others_are_found(gpu, monkeypatch):
+    """Launches with arrays of two kinds in turn find their choices without choosing again."""
+    kernel = tuned(gpu)
+    own, protocol = arrays(), (interface(0x1000), interface(0x2000))
+    for given in (own, protocol):
+        kernel[grid](*given, 1000)
+    assert len(kernel.choices) == 1  # of the same types, on the same device
+    monkeypatch.setattr(kernel, "_choose", None)
+    for given in (own, protocol, protocol, own):
+        kernel[grid](*given, 1000)
+    assert [launch["threads"] for launch in gpu.launches[-4:]] == [128] * 4
 
 
 def test_an_empty_grid_is_not_measured_and_nothing_is_kept(gpu):
