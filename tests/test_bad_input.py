@@ -172,7 +172,7 @@ WRONG_CALLS: list[tuple[Callable[[], object], str, str]] = [
     ),
     (
         lambda: launch(lambda constants: constants["SIZE"]),
-        "the grid of 'scale' asks for 'SIZE', which is no constexpr parameter of it",
+        "the grid of 'scale' asks for 'SIZE', which is no parameter of it",
         "it has 'BLOCK'",
     ),
 ]
