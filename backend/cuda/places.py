@@ -57,7 +57,7 @@ def placed_as(model: Op, binary: Binary) -> Binary:
     moved: dict[Place, Place] = {}
     changed: list[Entry] = []
     for entry in entries:
-        old, (number, calls) = _as_place(entry), entry[3:]
+        old, number, calls = _as_place(entry), int(entry[3]), int(entry[4])
         chain = list(_chain(ops[number].location)) if number < len(ops) else []
         new = chain[calls] if calls < len(chain) else old
         moved[old] = new if old[2] else (new[0], new[1], 0)
