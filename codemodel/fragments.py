@@ -3,21 +3,25 @@ is to lie in shared memory for them.
 
 All of mma.sync and wgmma share one shape of fragment (PTX manual, "Matrix fragments for mma.m16n8k16" and its
 neighbours, "Register fragments" of wgmma): of the 32 lanes, the 2 low bits go along k (or along n, in a sum) and the 3
-high bits along m (or n, in an operand b). A whole tile repeats the fragment in further registers, and in the warps.
+high bits along m (or n, in an operand b). A whole tile repeats the fragment in further registers, and in the warps. Of
+a batch of tiles, the warps share the matrices, and each has its further ones in further registers.
 
     unit = UNITS["m16n8k16"]
     c = accumulator(unit, (128, 64), Warps(4, 1, 4))          # a wgmma's: 4 warps down the rows
     a = operand_a(unit, (128, 32), Warps(4, 1, 4))
+    c = accumulator(unit, (8, 32, 32), Warps(1, 2, 8, batches=4))    # 2 warps for a matrix, each with 2 of the 8
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
 import attrs
 
-from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
+from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted, product
+from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.types import ScalarType, SharedType
 
 
@@ -39,24 +43,60 @@ class Unit:
         return f"m{self.m}n{self.n}k{self.k}"
 
 
-UNITS = {unit.name: unit for unit in (Unit(16, 8, 16, 2), Unit(16, 8, 8, 1), Unit(16, 8, 32, 4), Unit(8, 8, 4, 1))}
+# By name, and the type of the elements where that is not the only instruction of this shape.
+UNITS = {
+    "m16n8k16": Unit(16, 8, 16, 2),
+    "m16n8k8": Unit(16, 8, 8, 1),
+    "m16n8k32": Unit(16, 8, 32, 4),
+    "m16n8k16.s8": Unit(16, 8, 16, 4),
+    "m8n8k4": Unit(8, 8, 4, 1),
+    "m16n8k4.f64": Unit(16, 8, 4, 1),
+    "m16n8k8.f64": Unit(16, 8, 8, 1),
+    "m16n8k16.f64": Unit(16, 8, 16, 1),
+}
+_LARGE_F64 = 90  # Since Hopper, the units multiply f64 in tiles of 16 rows.
+
+
+def units_for(element: ScalarType, target: str) -> tuple[Unit, ...]:
+    """The instructions of mma.sync that multiply elements of this type (tf32, of f32) on a target, the best first.
+
+    PTX manual, "mma", the types and shapes that each architecture has.
+    """
+    names = {8: ("m16n8k32",), 16: ("m16n8k16",), 32: ("m16n8k8",), 64: ("m8n8k4",)}[element.bits]
+    if element.bits == 8 and not element.is_float:
+        names += ("m16n8k16.s8",)
+    if element.bits == 64 and TARGETS[target].capability >= _LARGE_F64:
+        names = ("m16n8k16.f64", "m16n8k8.f64", "m16n8k4.f64", *names)
+    return tuple(UNITS[name] for name in names)
+
+
+def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> Unit | None:
+    """The best of these that is no larger than a product m × n × k; None where all are."""
+    m, n, k = shape
+    fits = (unit for unit in units_for(element, target) if m >= unit.m and n >= unit.n and k >= unit.k)
+    return next(fits, None)
 
 
 @attrs.frozen
 class Warps:
     """How the warps of a program share a tile: `rows` × `columns` of them; what is left of `count` has copies.
 
-    The low bits of a warp's number go down the rows.
+    Of a batch of tiles, `batches` as many warps share the tiles: each has every so many-th. The low bits of a warp's
+    number go down the rows, the next along the columns, then through the batch.
     """
 
     rows: int
     columns: int
     count: int
+    batches: int = 1
 
-    def bases(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[int, ...]:
-        """The bases of the warp bits, given those of the rows and of the columns."""
-        spare = bits_of(self.count) - bits_of(self.rows) - bits_of(self.columns)
-        return (*rows, *columns, *([0] * spare))
+    def bases(self, rows: Sequence[int], columns: Sequence[int], batches: Sequence[int] = ()) -> tuple[int, ...]:
+        """The bases of the warp bits, given those of the rows, of the columns, and of the matrices of a batch."""
+        spare = bits_of(self.count) - bits_of(self.rows) - bits_of(self.columns) - bits_of(self.batches)
+        return (*rows, *columns, *batches, *([0] * spare))
+
+
+Shape = tuple[int, ...]  # Of a matrix, or of a batch of them: (batch, rows, columns).
 
 
 def _powers(start: int, stop: int, scale: int) -> list[int]:
@@ -64,52 +104,65 @@ def _powers(start: int, stop: int, scale: int) -> list[int]:
     return [scale << bit for bit in range(bits_of(start), bits_of(stop))]
 
 
-def accumulator(unit: Unit, shape: tuple[int, int], warps: Warps) -> Layout:
+def _matrices(shape: Shape, warps: Warps) -> tuple[list[int], list[int]]:
+    """The bases that go through a batch: of the warps, and of further registers. None of a single matrix."""
+    count, step = math.prod(shape[:-2]), shape[-2] * shape[-1]
+    return _powers(1, warps.batches, step), _powers(warps.batches, count, step)
+
+
+def accumulator(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     """The layout of c and of the result, m × n: each warp has neighbouring columns, the rows go around the warps."""
-    m, n = shape
+    m, n = shape[-2:]
     own = n // warps.columns
     low = [1, *_powers(8, unit.m, n)]
     lanes = [*_powers(2, 8, 1), *_powers(1, 8, n)]
     around = unit.m * warps.rows
-    registers = [*low, *_powers(8, own, 1), *_powers(around, m, n)]
-    return Layout(tuple(registers), tuple(lanes), warps.bases(_powers(unit.m, around, n), _powers(own, n, 1)))
+    of_warps, further = _matrices(shape, warps)
+    registers = [*low, *_powers(8, own, 1), *_powers(around, m, n), *further]
+    return Layout(tuple(registers), tuple(lanes), warps.bases(_powers(unit.m, around, n), _powers(own, n, 1), of_warps))
 
 
-def operand_a(unit: Unit, shape: tuple[int, int], warps: Warps) -> Layout:
+def operand_a(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     """The layout of a, m × k: warps beside each other hold the same."""
-    m, k = shape
+    m, k = shape[-2:]
     pack = unit.pack
     low = [*_powers(1, pack, 1), *_powers(8, unit.m, k), *_powers(4 * pack, unit.k, 1)]
     lanes = [*_powers(pack, 4 * pack, 1), *_powers(1, 8, k)]
     around = unit.m * warps.rows
-    registers = [*low, *_powers(unit.k, k, 1), *_powers(around, m, k)]
+    of_warps, further = _matrices(shape, warps)
+    registers = [*low, *_powers(unit.k, k, 1), *_powers(around, m, k), *further]
     beside = [0] * bits_of(warps.columns)
-    return Layout(tuple(registers), tuple(lanes), warps.bases(_powers(unit.m, around, k), beside))
+    return Layout(tuple(registers), tuple(lanes), warps.bases(_powers(unit.m, around, k), beside, of_warps))
 
 
-def operand_b(unit: Unit, shape: tuple[int, int], warps: Warps) -> Layout:
+def operand_b(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     """The layout of b, k × n: warps above each other hold the same."""
-    k, n = shape
+    k, n = shape[-2:]
     pack = unit.pack
     own = n // warps.columns
     low = [*_powers(1, pack, n), *_powers(4 * pack, unit.k, n)]
     lanes = [*_powers(pack, 4 * pack, n), *_powers(1, 8, 1)]
-    registers = [*low, *_powers(unit.k, k, n), *_powers(8, own, 1)]
+    of_warps, further = _matrices(shape, warps)
+    registers = [*low, *_powers(unit.k, k, n), *_powers(8, own, 1), *further]
     above = [0] * bits_of(warps.rows)
-    return Layout(tuple(registers), tuple(lanes), warps.bases(above, _powers(own, n, 1)))
+    return Layout(tuple(registers), tuple(lanes), warps.bases(above, _powers(own, n, 1), of_warps))
 
 
-def warps_of(layout: Layout, unit: Unit, shape: tuple[int, int]) -> Warps | None:
-    """How the warps share a tile whose sum has this layout; None where it is not that of the unit."""
+def warps_of(layout: Layout, unit: Unit, shape: Shape) -> Warps | None:
+    """How the warps share a tile, or a batch, whose sum has this layout; None where it is not that of the unit."""
     count = layout.num_warps
-    for rows in (1 << bit for bit in range(bits_of(count), -1, -1)):
-        for columns in (1 << bit for bit in range(bits_of(count // rows), -1, -1)):
-            if rows * unit.m > shape[0] or columns * unit.n > shape[1]:
-                continue
-            found = Warps(rows, columns, count)
-            if accumulator(unit, shape, found) == layout:
-                return found
+    for batches in _shares(min(count, math.prod(shape[:-2]))):
+        for rows in _shares(min(count // batches, shape[-2] // unit.m)):
+            for columns in _shares(min(count // batches // rows, shape[-1] // unit.n)):
+                found = Warps(rows, columns, count, batches)
+                if accumulator(unit, shape, found) == layout:
+                    return found
     return None
+
+
+def _shares(most: int) -> list[int]:
+    """The powers of two up to a number, the largest first."""
+    return [1 << bit for bit in range(bits_of(most), -1, -1)] if most else []
 
 
 # Shared memory, as the matrix descriptors of wgmma know it.
@@ -131,8 +184,15 @@ class Panels:
         """Of the buffer, in bytes: after 8 rows the swizzle begins anew."""
         return 8 * self.width
 
-    def offsets(self, shape: tuple[int, int], k_axis: int, size: int) -> tuple[int, ...]:
-        """The `SharedType.offsets` for a tile of elements of `size` bytes, whose axis `k_axis` is k."""
+    def offsets(self, shape: Shape, k_axis: int, size: int) -> tuple[int, ...]:
+        """The `SharedType.offsets` for a tile of elements of `size` bytes, of whose two axes `k_axis` is k.
+
+        The tiles of a batch lie behind each other.
+        """
+        bits = bits_of(shape[-2] * shape[-1])
+        return product(self._offsets((shape[-2], shape[-1]), k_axis, size), _powers(1, math.prod(shape[:-2]), 1), bits)
+
+    def _offsets(self, shape: tuple[int, int], k_axis: int, size: int) -> tuple[int, ...]:
         column_axis = k_axis if self.k_major else 1 - k_axis
         step = (shape[1], 1)
         rows, columns = shape[1 - column_axis], shape[column_axis]
@@ -169,17 +229,21 @@ def panels_for(shape: tuple[int, int], k_axis: int, size: int, *, k_major: bool,
 
 
 def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
-    """How a buffer lies in shared memory; None where not as wgmma wants it."""
-    shape = shared.shape
-    if len(shape) != 2:
+    """How a buffer for a matrix, or for a batch, lies in shared memory; None where it is not in panels.
+
+    `k_axis` counts the axes of a matrix: 0 or 1.
+    """
+    if len(shared.shape) < 2:
         return None
+    size = shared.element.bytes
+    shape = (shared.shape[-2], shared.shape[-1])
     for k_major in (True, False):
         for width in (128, 64, 32):
             panels = Panels(width, k_major)
             major = shape[k_axis] if k_major else shape[1 - k_axis]
-            if major * shared.element.bytes < width or shape[k_axis if not k_major else 1 - k_axis] < 8:
+            if major * size < width or shape[k_axis if not k_major else 1 - k_axis] < 8:
                 continue
-            if panels.offsets((shape[0], shape[1]), k_axis, shared.element.bytes) == shared.offsets:
+            if panels.offsets(shared.shape, k_axis, size) == shared.offsets:
                 return panels
     return None
 
@@ -201,9 +265,10 @@ def box_and_swizzle(block: Sequence[int], element: ScalarType) -> Tile:
     return (*(min(size, 256) for size in block[:-1]), inner), row if row in (32, 64, 128) else 0
 
 
-def byte_of(shared: SharedType, row: int, column: int) -> int:
-    """Where an element of a matrix is in its buffer."""
-    return combine(_places(shared.offsets), row * shared.shape[1] + column) * shared.element.bytes
+def byte_of(shared: SharedType, row: int, column: int, batch: int = 0) -> int:
+    """Where an element of a matrix, or of one of a batch, is in its buffer."""
+    number = (batch * shared.shape[-2] + row) * shared.shape[-1] + column
+    return combine(_places(shared.offsets), number) * shared.element.bytes
 
 
 @lru_cache(maxsize=256)

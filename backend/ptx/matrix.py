@@ -8,6 +8,7 @@ neither LLVM nor ptxas finds a reason to move them in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, layout_of
 from ziggurat.backend.ptx.numbers import llvm_type
@@ -48,7 +49,7 @@ def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
     """mma.sync on the fragments that the layouts describe."""
     a_type, b_type, c_type = op.a.type, op.b.type, _tensor_type(op.c)
     assert isinstance(a_type, TensorType | SharedType) and isinstance(b_type, TensorType | SharedType)
-    tiles = mma_tiles(a_type, b_type, c_type)
+    tiles = mma_tiles(a_type, b_type, c_type, emitter.module.target)
     if tiles is None or _scalar(c_type).name not in _SUM:
         raise InternalError(f"a {op.NAME} whose operands are not fragments; it should have been placed", str(op.root()))
     a, b = operand_of(emitter, op.a, tiles, first=True), operand_of(emitter, op.b, tiles, first=False)
@@ -58,14 +59,14 @@ def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
     factor = _OPERAND[_scalar(a_type).name]
     unit = tiles.unit
     name = f"mma.sync.aligned.{unit.name}.row.col.{suffix}.{factor}.{factor}.{suffix}"
-    for k in tiles.depths:
-        for row in tiles.rows:
-            for column in tiles.columns:
-                own = [places[(row + y) * tiles.n + column + x] for y, x in places_c(unit, unit.n)]
-                parts = (a.part(row, k), b.part(column, k), [sums[register] for register in own])
-                made = _one_mma(emitter, name, (kind, constraint), a.register, parts)
-                for register, value in zip(own, made, strict=True):
-                    sums[register] = value
+    # Of a batch matrix by matrix: the registers of its operands are free then.
+    for batch, k, row, column in product(tiles.matrices, tiles.depths, tiles.rows, tiles.columns):
+        start = (batch * tiles.m + row) * tiles.n + column
+        own = [places[start + y * tiles.n + x] for y, x in places_c(unit, unit.n)]
+        parts = (a.part(row, k, batch), b.part(column, k, batch), [sums[register] for register in own])
+        made = _one_mma(emitter, name, (kind, constraint), a.register, parts)
+        for register, value in zip(own, made, strict=True):
+            sums[register] = value
     return sums
 
 

@@ -63,14 +63,17 @@ class _InRegisters:
         self.packed = Packed(emitter, value)
         self.register = self.packed.register
         self.places = registers_of(type_.layout)
-        self.along = (type_.shape[1], 1) if first else (1, type_.shape[1])  # Steps across and along k.
+        columns = type_.shape[-1]
+        self.along = (columns, 1) if first else (1, columns)  # Steps across and along k.
+        self.matrix = type_.shape[-2] * columns
         unit = tiles.unit
         self.elements = places_a(unit) if first else [(column, k) for k, column in places_b(unit)]
 
-    def part(self, line: int, k: int) -> list[str]:
-        """The registers for the rows (or columns) from `line` on, at `k`."""
+    def part(self, line: int, k: int, batch: int = 0) -> list[str]:
+        """The registers for the rows (or columns) from `line` on, at `k`, of a matrix of a batch."""
         step, step_k = self.along
-        numbers = [self.places[(line + across) * step + (k + depth) * step_k] for across, depth in self.elements]
+        start = batch * self.matrix + line * step + k * step_k
+        numbers = [self.places[start + across * step + depth * step_k] for across, depth in self.elements]
         return self.packed.registers(numbers)
 
 
@@ -91,7 +94,7 @@ class _InShared:
         self.trans = "" if panels.k_major else ".trans"
         self.address = emitter.emit(f"ptrtoint ptr addrspace(3) {emitter.scalar(value)} to i32")
         self._starts: dict[int, str] = {}
-        self._parts: dict[tuple[int, int], list[str]] = {}
+        self._parts: dict[tuple[int, int, int], list[str]] = {}
         half = unit.k // 2
         # Of a b, two parts at once: the next columns where there are some, or the next along k.
         self.next = (0, 0)
@@ -102,28 +105,29 @@ class _InShared:
         matrices = [(8, 0), (0, half)] if first else [(0, half), self.next]
         count = tiles.warps.rows if first else tiles.warps.columns
         step = unit.m if first else tiles.n // tiles.warps.columns
-        warps = [(step << bit, 0) for bit in range(bits_of(count))]
-        if not first:
-            warps = [(0, 0)] * bits_of(tiles.warps.rows) + warps
-        bases = [self._byte(*place) for place in (*rows, *matrices, *warps)]
+        own = [self._byte(step << bit, 0) for bit in range(bits_of(count))]
+        shared = [0] * bits_of(tiles.warps.columns if first else tiles.warps.rows)
+        batches = [self._byte(0, 0, 1 << bit) for bit in range(bits_of(tiles.warps.batches))]
+        warps = [*own, *shared, *batches] if first else [*shared, *own, *batches]
+        bases = [*(self._byte(*place) for place in (*rows, *matrices)), *warps]
         self.thread = emitter.linear(bases)
         self.spread = 0
         for basis in bases:
             self.spread |= basis
 
-    def _byte(self, line: int, k: int) -> int:
-        return byte_of(self.type, line, k) if self.first else byte_of(self.type, k, line)
+    def _byte(self, line: int, k: int, batch: int = 0) -> int:
+        return byte_of(self.type, line, k, batch) if self.first else byte_of(self.type, k, line, batch)
 
-    def part(self, line: int, k: int) -> list[str]:
-        """The registers for the rows (or columns) from `line` on, at `k`."""
-        if (line, k) not in self._parts:
-            loaded = self._load(self._byte(line, k), 2 if not self.first and self.next == (0, 0) else 4)
+    def part(self, line: int, k: int, batch: int = 0) -> list[str]:
+        """The registers for the rows (or columns) from `line` on, at `k`, of a matrix of a batch."""
+        if (line, k, batch) not in self._parts:
+            loaded = self._load(self._byte(line, k, batch), 2 if not self.first and self.next == (0, 0) else 4)
             if self.first:
-                self._parts[line, k] = loaded
+                self._parts[line, k, batch] = loaded
             else:
-                self._parts[line, k] = loaded[:2]
-                self._parts[line + self.next[0], k + self.next[1]] = loaded[2:] or loaded[:2]
-        return self._parts[line, k]
+                self._parts[line, k, batch] = loaded[:2]
+                self._parts[line + self.next[0], k + self.next[1], batch] = loaded[2:] or loaded[:2]
+        return self._parts[line, k, batch]
 
     def _load(self, place: int, count: int) -> list[str]:
         """`count` matrices, the first of thread 0 at a place in the buffer."""

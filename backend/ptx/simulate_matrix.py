@@ -28,18 +28,18 @@ _LANES = np.arange(32)
 _GROUP, _MEMBER = _LANES >> 2, _LANES & 3
 
 
-def fragment_a(k: int, per: int, i: int, rows: int) -> tuple[Array, Array]:
+def fragment_a(per: int, i: int, rows: int) -> tuple[Array, Array]:
     """(row, column) of element i of operand a, for each lane; `per` elements share a register."""
     if rows == 8:
         return _GROUP, _MEMBER
     register, part = divmod(i, per)
-    return _GROUP + 8 * (register & 1), _MEMBER * per + part + (k // 2) * (register >> 1)
+    return _GROUP + 8 * (register & 1), _MEMBER * per + part + 4 * per * (register >> 1)
 
 
-def fragment_b(k: int, per: int, i: int) -> tuple[Array, Array]:
+def fragment_b(per: int, i: int) -> tuple[Array, Array]:
     """(row, column) of element i of operand b, for each lane."""
     register, part = divmod(i, per)
-    return _MEMBER * per + part + (k // 2) * register, _GROUP
+    return _MEMBER * per + part + 4 * per * register, _GROUP
 
 
 def fragment_c(i: int) -> tuple[Array, Array]:
@@ -83,9 +83,9 @@ def _mma(program: Any, text: str, operands: list[Any]) -> list[Array]:
         own = slice(32 * warp, 32 * warp + 32)
         tile_a, tile_b, tile_c = np.zeros((m, k), dtype), np.zeros((k, n), dtype), np.zeros((m, n), sums[0].dtype)
         for i, value in enumerate(a):
-            tile_a[fragment_a(k, per, i, m)] = value[own]
+            tile_a[fragment_a(per, i, m)] = value[own]
         for i, value in enumerate(b):
-            tile_b[fragment_b(k, per, i)] = value[own]
+            tile_b[fragment_b(per, i)] = value[own]
         for i, value in enumerate(sums):
             tile_c[fragment_c(i)] = value[own]
         made = _added(tile_a, tile_b, tile_c)
@@ -261,7 +261,7 @@ def _one(
             a = np.zeros((64, k), dtype)
             for warp in range(4):
                 for i, value in enumerate(fragments):
-                    row, column = fragment_a(k, 4 // size, i, 16)
+                    row, column = fragment_a(4 // size, i, 16)
                     a[16 * warp + row, column] = value[128 * group + 32 * warp :][:32]
         else:
             matrix = _Matrix(int(first[128 * group]))

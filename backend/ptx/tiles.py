@@ -6,11 +6,24 @@ plans are data, so that a test can run them on paper.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import attrs
 
-from ziggurat.codemodel.fragments import UNITS, Panels, Unit, Warps, byte_of, operand_a, operand_b, panels_of, warps_of
+from ziggurat.codemodel.fragments import (
+    UNITS,
+    Panels,
+    Shape,
+    Unit,
+    Warps,
+    byte_of,
+    operand_a,
+    operand_b,
+    panels_of,
+    unit_for,
+    warps_of,
+)
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
 
@@ -19,7 +32,7 @@ _WIDEST = 256  # Columns of a wgmma.
 
 
 def unit_of(element: ScalarType) -> Unit:
-    """The instruction that multiplies elements of this type."""
+    """The instruction that multiplies elements of this type, 32 bytes of each row at a time: as wgmma does."""
     return UNITS[{8: "m16n8k32", 16: "m16n8k16", 32: "m16n8k8", 64: "m8n8k4"}[element.bits]]
 
 
@@ -56,13 +69,20 @@ def places_b(unit: Unit) -> list[tuple[int, int]]:
 
 @attrs.frozen
 class Tiles:
-    """The mma.syncs of a product m × n × k: in each warp, one for each start of a part of its tile."""
+    """The mma.syncs of a product m × n × k, or of a `batch` of them: in each warp, one for each start of a part of a
+    tile."""
 
     unit: Unit
     warps: Warps
     m: int
     n: int
     k: int
+    batch: int = 1
+
+    @property
+    def matrices(self) -> range:
+        """The products of the first warp."""
+        return range(0, self.batch, self.warps.batches)
 
     @property
     def rows(self) -> range:
@@ -80,23 +100,29 @@ class Tiles:
         return range(0, self.k, self.unit.k)
 
 
-def mma_tiles(a: TensorType | SharedType, b: TensorType | SharedType, c: TensorType) -> Tiles | None:
-    """The mma.syncs of a warp for a · b + c; None where the layouts are not those of its fragments."""
+def mma_tiles(a: TensorType | SharedType, b: TensorType | SharedType, c: TensorType, target: str) -> Tiles | None:
+    """The mma.syncs of a warp for a · b + c, or for a batch; None where the layouts are not those of its fragments."""
     assert isinstance(a.element, ScalarType)
-    unit = unit_of(a.element)
-    (m, n), layout = _matrix(c)
-    k = a.shape[1]
-    warps = warps_of(layout, unit, (m, n))
-    if warps is None or k < unit.k:
+    layout = c.layout
+    if c.rank < 2 or layout is None:
         return None
-    if isinstance(a, TensorType) and a.layout != operand_a(unit, (m, k), warps):
+    batch, (m, n), k = c.shape[:-2], c.shape[-2:], a.shape[-1]
+    unit = unit_for(a.element, (m, n, k), target)
+    warps = None if unit is None else warps_of(layout, unit, c.shape)
+    if unit is None or warps is None:
         return None
-    if isinstance(b, TensorType) and b.layout != operand_b(unit, (k, n), warps):
+    of_a: Shape = (*batch, m, k)
+    of_b: Shape = (*batch, k, n)
+    if a.shape != of_a or b.shape != of_b:
+        return None
+    if isinstance(a, TensorType) and a.layout != operand_a(unit, of_a, warps):
+        return None
+    if isinstance(b, TensorType) and b.layout != operand_b(unit, of_b, warps):
         return None
     for operand, k_axis in ((a, 1), (b, 0)):
-        if isinstance(operand, SharedType) and panels_of(operand, k_axis) is None:
+        if isinstance(operand, SharedType) and (unit != unit_of(operand.element) or panels_of(operand, k_axis) is None):
             return None
-    return Tiles(unit, warps, m, n, k)
+    return Tiles(unit, warps, m, n, k, math.prod(batch))
 
 
 @attrs.frozen

@@ -40,6 +40,27 @@ MANUAL: dict[str, tuple[Formula, Formula, Formula]] = {
         lambda i, g, t: (t * 2 + (i & 1) + (8 if i >= 2 else 0), g),
         lambda i, g, t: (g if i < 2 else g + 8, t * 2 + (i & 1)),
     ),
+    # "… mma.m16n8k16 with integer type", and "… with .f64 floating point type" of the three shapes.
+    "m16n8k16.s8": (
+        lambda i, g, t: (g if i < 4 else g + 8, t * 4 + (i & 3)),
+        lambda i, g, t: (t * 4 + i, g),
+        lambda i, g, t: (g if i < 2 else g + 8, t * 2 + (i & 1)),
+    ),
+    "m16n8k4.f64": (
+        lambda i, g, t: (g if i == 0 else g + 8, t),
+        lambda i, g, t: (t, g),
+        lambda i, g, t: (g if i in (0, 1) else g + 8, t * 2 + (i & 1)),
+    ),
+    "m16n8k8.f64": (
+        lambda i, g, t: (g if i in (0, 2) else g + 8, t if i in (0, 1) else t + 4),
+        lambda i, g, t: (t if i == 0 else t + 4, g),
+        lambda i, g, t: (g if i in (0, 1) else g + 8, t * 2 + (i & 1)),
+    ),
+    "m16n8k16.f64": (
+        lambda i, g, t: (g if i % 2 == 0 else g + 8, (i * 2 if i % 2 == 0 else i * 2 - 2) + t),
+        lambda i, g, t: (t + i * 4, g),
+        lambda i, g, t: (g if i in (0, 1) else g + 8, t * 2 + (i & 1)),
+    ),
     "m16n8k32": (
         lambda i, g, t: (g if 0 <= i < 4 or 8 <= i < 12 else g + 8, t * 4 + (i & 3) + (16 if i >= 8 else 0)),
         lambda i, g, t: (t * 4 + (i & 3) + (16 if i >= 4 else 0), g),
@@ -112,6 +133,43 @@ def test_tiles(name: str, m: int, n: int, k: int, rows: int, columns: int, spare
         row, column = divmod(c.element(0, 0, warp), n)
         assert a.element(0, 0, warp) == row * k
         assert b.element(0, 0, warp) == column
+
+
+@given(st.sampled_from(sorted(UNITS)), st.data(), counts, counts, st.sampled_from([1, 2, 4, 8]), counts)
+def test_batches_of_tiles(name: str, data: st.DataObject, rows: int, columns: int, batches: int, spare: int) -> None:
+    """Each matrix of a batch is shared as a single one would be; the warps, and further registers, go through them."""
+    unit = UNITS[name]
+    m, n, k = (size * data.draw(counts) for size in (unit.m * rows, unit.n * columns, unit.k))
+    count = batches * data.draw(counts)
+    alone, warps = Warps(rows, columns, rows * columns), Warps(rows, columns, rows * columns * batches * spare, batches)
+    for make, (height, width) in ((operand_a, (m, k)), (operand_b, (k, n)), (accumulator, (m, n))):
+        single, batch = make(unit, (height, width), alone), make(unit, (count, height, width), warps)
+        assert batch.covers(count * height * width) and batch.num_warps == warps.count
+        assert batch.num_registers == single.num_registers * count // batches
+        for warp in range(warps.count):
+            own, first = warp % (rows * columns), warp // (rows * columns) % batches
+            for register in (0, 1, single.num_registers - 1, batch.num_registers - 1):
+                register %= batch.num_registers
+                turn, inside = divmod(register, single.num_registers)
+                start = (turn * batches + first) * height * width
+                assert batch.element(register, 7, warp) == start + single.element(inside, 7, own)
+    assert warps_of(accumulator(unit, (count, m, n), warps), unit, (count, m, n)) == warps
+    assert accumulator(unit, (1, m, n), alone) == accumulator(unit, (m, n), alone)
+
+
+@pytest.mark.parametrize("k_axis", [0, 1])
+def test_panels_of_a_batch(k_axis: int) -> None:
+    """The tiles of a batch lie behind each other, each as it would alone."""
+    made, shape = Panels(64, k_major=False), (4, 32, 64)
+    shared = SharedType(shape, f16, made.offsets(shape, k_axis, 2))
+    alone = SharedType(shape[1:], f16, made.offsets(shape[1:], k_axis, 2))
+    for batch, row, column in ((0, 3, 5), (1, 0, 0), (2, 17, 40), (3, 31, 63)):
+        assert byte_of(shared, row, column, batch) == batch * alone.bytes + byte_of(alone, row, column)
+    assert panels_of(shared, k_axis) == panels_of(alone, k_axis) == made
+    assert panels_of(SharedType(shape, f16, tuple(1 << bit for bit in range(13))), k_axis) is None
+    mixed = (*shared.offsets[:-2], *shared.offsets[:-3:-1])
+    assert panels_of(SharedType(shape, f16, mixed), k_axis) is None
+    assert panels_of(SharedType((64,), f16, tuple(1 << bit for bit in range(6))), k_axis) is None
 
 
 @pytest.mark.parametrize("element", [f8e4m3, f16, f32], ids=str)

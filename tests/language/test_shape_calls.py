@@ -161,7 +161,10 @@ def tf32(x):
     return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-@pytest.mark.parametrize("shape", [(16, 8, 4), (1, 1, 1), (1, 16, 1), (2, 4, 1, 8), (4, 16, 16, 2)])
+@pytest.mark.parametrize("shape", [
+    (16, 8, 4), (1, 1, 1), (1, 16, 1), (2, 4, 1, 8), (4, 16, 16, 2),
+    (32, 16, 16), (16, 4, 8), (2, 16, 32, 16), (4, 32, 16, 8), (8, 16, 64, 16),
+])  # fmt: skip
 @pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64", "i8", "u8", "f8e4m3", "f8e5m2"])
 def test_dot(name, shape, compute, dtypes):
     *batch, m, k, n = shape

@@ -11,21 +11,31 @@ becomes, on sm_90a,
     %11 : tensor<x128, x128, f32, L> = gpu.wgmma %9 %10 %8;
     %12 : tensor<x128, x128, f32, L> = gpu.wgmma_wait %11 @0;
 
-elsewhere, or where the tile is too small for that, a `gpu.mma` that reads such buffers (of f64, a `tt.dot` whose
-operands are converted to the fragments of mma.sync); and where no matrix unit can, a `gpu.dot_fma`. `anchors` tells
-the layout assignment the layouts of the sums, so that they stay where they are through loops; `place_dots` converts
-those that have others.
+elsewhere, where the tile is too small for that, or for a batch of products, a `gpu.mma` that reads such buffers (for
+f64, and for a k of less than 32 bytes, a `tt.dot` whose operands are in the fragments of mma.sync); and where no matrix
+unit can, a `gpu.dot_fma`. `anchors` tells the layout assignment the layouts of the sums, so that they stay where they
+are through loops; `place_dots` converts those that have others.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import attrs
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, gpu, scf, tt
-from ziggurat.codemodel.fragments import UNITS, Panels, Unit, Warps, accumulator, operand_a, operand_b, panels_for
+from ziggurat.codemodel.fragments import (
+    Panels,
+    Unit,
+    Warps,
+    accumulator,
+    operand_a,
+    operand_b,
+    panels_for,
+    unit_for,
+)
 from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
@@ -34,7 +44,7 @@ from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f3
 WGMMA_TARGET = "sm_90a"
 _WARP_GROUP = 4
 _WIDEST = 256  # Columns of a wgmma.
-_UNITS = {8: UNITS["m16n8k32"], 16: UNITS["m16n8k16"], 32: UNITS["m16n8k8"], 64: UNITS["m8n8k4"]}
+_ROW = 32  # Bytes along k that ldmatrix, and wgmma, take at once.
 
 
 @attrs.frozen
@@ -52,6 +62,11 @@ class Way:
     warps: Warps | None = None
     thrice: bool = False
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether the unit's operands are rows of 32 bytes along k: these may be in shared memory."""
+        return self.unit is not None and self.element.bits < 64 and self.unit.k * self.element.bytes == _ROW
+
 
 def way_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False) -> Way:
     """How a dot is computed on a target. `rows_first`: rows are not shared among warps where that can be."""
@@ -61,19 +76,20 @@ def way_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False)
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     thrice = element == f32 and op.input_precision is tt.InputPrecision.TF32X3
     exact = element == f32 and op.input_precision is tt.InputPrecision.IEEE
-    if c.rank == 2 and not exact:
-        for factor in _factors(element, target):
-            unit = _UNITS[factor.bits]
-            if m < unit.m or n < unit.n or k < unit.k:
-                continue
-            wide = unit.m == 16 and m >= 64 and num_warps >= _WARP_GROUP
-            if target == WGMMA_TARGET and wide:
-                warps = _shared_out(unit, m, n, num_warps, Warps(_WARP_GROUP, 1, num_warps), rows_first=True)
-                kind = "wgmma"
-            else:
-                warps = _shared_out(unit, m, n, num_warps, Warps(1, 1, num_warps), rows_first=rows_first)
-                kind = "mma"
-            return Way(kind, factor, total, accumulator(unit, (m, n), warps), unit, warps, thrice)
+    for factor in () if exact else _factors(element, target):
+        unit = unit_for(factor, (m, n, k), target)
+        if unit is None:
+            continue
+        # wgmma has one product at a time, whose rows are shared by the warps of a group: nothing for a batch.
+        batches = min(num_warps, math.prod(c.shape[:-2]))
+        start = Warps(1, 1, num_warps, batches)
+        way = Way("mma", factor, total, accumulator(unit, c.shape, start), unit, start, thrice)
+        wide = unit.m == 16 and m >= 64 and num_warps >= _WARP_GROUP
+        if target == WGMMA_TARGET and wide and way.by_rows and c.rank == 2:
+            warps = _shared_out(unit, m, n, Warps(_WARP_GROUP, 1, num_warps), rows_first=True)
+            return attrs.evolve(way, kind="wgmma", layout=accumulator(unit, c.shape, warps), warps=warps)
+        warps = _shared_out(unit, m, n, start, rows_first=rows_first)
+        return attrs.evolve(way, layout=accumulator(unit, c.shape, warps), warps=warps)
     return Way("fma", total, total, fma_layout(c.shape, num_warps))
 
 
@@ -84,10 +100,11 @@ def _factors(element: ScalarType, target: str) -> tuple[ScalarType, ...]:
     return (f16,) if target in ("sm_80", "sm_86", "sm_87") else (element, f16)
 
 
-def _shared_out(unit: Unit, m: int, n: int, count: int, warps: Warps, *, rows_first: bool) -> Warps:
-    """Share a tile among all warps, as far as it goes: so that each has a tile as square as can be, or all columns."""
+def _shared_out(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -> Warps:
+    """Share a tile among all warps that have it, as far as it goes: so that each has a tile as square as can be, or all
+    columns."""
     rows, columns = warps.rows, warps.columns
-    while rows * columns < count:
+    while rows * columns * warps.batches < warps.count:
         down, across = m // rows > unit.m, n // columns > unit.n
         if down and (rows_first or not across or m // rows >= n // columns):
             rows *= 2
@@ -95,7 +112,7 @@ def _shared_out(unit: Unit, m: int, n: int, count: int, warps: Warps, *, rows_fi
             columns *= 2
         else:
             break
-    return Warps(rows, columns, count)
+    return attrs.evolve(warps, rows=rows, columns=columns)
 
 
 def fma_layout(shape: tuple[int, ...], num_warps: int) -> Layout:
@@ -250,12 +267,11 @@ def _first(builder: Builder, way: Way, value: Value) -> Value:
     if way.kind == "fma":
         return _stored(builder, value, _rows_together(type_.shape), 16)
     assert way.unit is not None and way.warps is not None
-    shape = (type_.shape[0], type_.shape[1])
-    fragment = operand_a(way.unit, shape, way.warps)
+    fragment = operand_a(way.unit, type_.shape, way.warps)
     in_registers = block_axis(value) is None and moved(_layout(value), fragment, type_.numel) is not None
-    if way.unit.pack * _scalar(type_).bits != 32 or in_registers:
+    if not way.by_rows or in_registers:
         return _laid(builder, value, fragment)
-    return _in_panels(builder, value, 1, 64 if way.kind == "wgmma" else shape[0])
+    return _in_panels(builder, value, 1, 64 if way.kind == "wgmma" else type_.shape[-2])
 
 
 def _second(builder: Builder, way: Way, value: Value) -> Value:
@@ -264,32 +280,37 @@ def _second(builder: Builder, way: Way, value: Value) -> Value:
     if way.kind == "fma":
         return _stored(builder, value, tuple(1 << bit for bit in range(bits_of(type_.numel))), 16)
     assert way.unit is not None and way.warps is not None
-    shape = (type_.shape[0], type_.shape[1])
-    if way.unit.pack * _scalar(type_).bits != 32:
-        return _laid(builder, value, operand_b(way.unit, shape, way.warps))
-    wide = min(_WIDEST, shape[1] // way.warps.columns) if way.kind == "wgmma" else shape[1]
+    if not way.by_rows:
+        return _laid(builder, value, operand_b(way.unit, type_.shape, way.warps))
+    columns = type_.shape[-1]
+    wide = min(_WIDEST, columns // way.warps.columns) if way.kind == "wgmma" else columns
     return _in_panels(builder, value, 0, wide)
 
 
 def _in_panels(builder: Builder, value: Value, k_axis: int, per_instruction: int) -> Value:
-    """A buffer for wgmma that holds the tensor, with the neighbours together that each thread has together."""
+    """A buffer in panels that holds the tensor, with the neighbours together that each thread has together.
+
+    `k_axis` counts the two axes of a matrix.
+    """
     type_ = _tensor(value)
     inner = block_axis(value)
-    panels = panels_of_tensor(type_, k_axis, per_instruction, None if inner is None else inner == k_axis)
-    shape = (type_.shape[0], type_.shape[1])
-    return _stored(builder, value, panels.offsets(shape, k_axis, _scalar(type_).bytes), panels.alignment)
+    k_major = None if inner is None else inner == type_.rank - 2 + k_axis
+    panels = panels_of_tensor(type_, k_axis, per_instruction, k_major)
+    return _stored(builder, value, panels.offsets(type_.shape, k_axis, _scalar(type_).bytes), panels.alignment)
 
 
 def panels_of_tensor(type_: TensorType, k_axis: int, per_instruction: int, k_major: bool | None = None) -> Panels:
-    """How an operand of wgmma lies in shared memory when it comes from registers in this layout, if not `k_major` says.
+    """How an operand, or a batch, lies in shared memory when it comes from registers in this layout, if not `k_major`
+    says.
 
     Only elements of 16 bits may have their neighbours along m or n.
     """
     assert type_.layout is not None
     size = _scalar(type_).bytes
-    shape = (type_.shape[0], type_.shape[1])
+    shape = (type_.shape[-2], type_.shape[-1])
     if k_major is None:
-        along_k, across = (type_.layout.contiguous(shape, axis) for axis in (k_axis, 1 - k_axis))
+        first = type_.rank - 2
+        along_k, across = (type_.layout.contiguous(type_.shape, first + axis) for axis in (k_axis, 1 - k_axis))
         k_major = along_k >= across
     found: Panels | None = None
     if size == 2 and not k_major:
@@ -371,7 +392,7 @@ def block_axis(value: Value) -> int | None:
     if isinstance(value.op, tt.Trans):
         inner = block_axis(value.op.value)
         return None if inner is None else list(value.op.order).index(inner)
-    return 1 if isinstance(value.op, tt.DescriptorLoad) else None
+    return _tensor(value).rank - 1 if isinstance(value.op, tt.DescriptorLoad) else None
 
 
 def _is_zero(value: Value) -> bool:

@@ -4,6 +4,7 @@ The simulation reads fragments and matrix descriptors as the PTX manual has them
 descriptor gives wrong sums here. Inputs are small integers, of which all sums are exact.
 """
 
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -79,6 +80,15 @@ CASES: list[tuple[Any, ...]] = [
     (32, 16, 32, "f8e5m2", "sm_80", 2, {}, "m16n8k16"),
     (16, 16, 16, "f8e4m3", "sm_90a", 4, {}, "m16n8k16"),
     (32, 16, 16, "f64", "sm_80", 4, {}, "m8n8k4"),
+    (32, 16, 32, "f64", "sm_90a", 4, {"t_a": True}, "m16n8k16"),
+    (64, 16, 16, "f64", "sm_100a", 4, {"t_b": True}, "m16n8k16"),
+    (16, 16, 8, "f64", "sm_90", 1, {}, "m16n8k8"),
+    (16, 8, 4, "f64", "sm_90a", 1, {}, "m16n8k4"),
+    (16, 8, 4, "f64", "sm_80", 1, {}, "m8n8k4"),
+    (8, 16, 16, "f64", "sm_90a", 2, {}, "m8n8k4"),
+    (32, 16, 16, "i8", "sm_80", 4, {}, "m16n8k16"),
+    (16, 32, 16, "u8", "sm_90a", 2, {"t_a": True, "t_b": True}, "m16n8k16"),
+    (64, 32, 16, "i8", "sm_90a", 4, {"t_b": True}, "m16n8k16"),
     (16, 16, 16, "f16", "sm_80", 4, {"of": "f16"}, "m16n8k16"),
     (8, 8, 8, "f16", "sm_80", 4, {}, "fma"),
     (32, 32, 64, "f32", "sm_80", 4, {"precision": "ieee"}, "fma"),
@@ -201,25 +211,102 @@ def test_what_a_loop_does_not_change_is_stored_before_it(target: str, m: int) ->
 
 
 @zg.kernel
-def batched(a_ptr, b_ptr, out_ptr, B: zg.constexpr, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+def batched(
+    a_ptr, b_ptr, c_ptr, out_ptr, steps, count,
+    B: zg.constexpr, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr,
+    am: zg.constexpr, ak: zg.constexpr, bk: zg.constexpr, bn: zg.constexpr,
+    precision: zg.constexpr = "tf32",
+):  # fmt: skip
+    """The same as `product`, of each of `count` matrices; what is loaded of the others of a batch is 0."""
     batch = zg.reshape(zg.arange(0, B), (B, 1, 1))
     rows, columns = zg.reshape(zg.arange(0, M), (1, M, 1)), zg.reshape(zg.arange(0, N), (1, 1, N))
-    at_a = zg.add(zg.mul(batch, M * K), zg.add(zg.mul(rows, K), zg.reshape(zg.arange(0, K), (1, 1, K))))
-    at_b = zg.add(zg.mul(batch, K * N), zg.add(zg.mul(zg.reshape(zg.arange(0, K), (1, K, 1)), N), columns))
-    made = zg.dot(zg.load(zg.add(a_ptr, at_a)), zg.load(zg.add(b_ptr, at_b)))
-    zg.store(zg.add(out_ptr, zg.add(zg.mul(batch, M * N), zg.add(zg.mul(rows, N), columns))), made)
+    deep_a, deep_b = zg.reshape(zg.arange(0, K), (1, 1, K)), zg.reshape(zg.arange(0, K), (1, K, 1))
+    a_ptrs = zg.add(a_ptr, zg.add(zg.mul(batch, M * K), zg.add(zg.mul(rows, am), zg.mul(deep_a, ak))))
+    b_ptrs = zg.add(b_ptr, zg.add(zg.mul(batch, K * N), zg.add(zg.mul(deep_b, bk), zg.mul(columns, bn))))
+    at = zg.add(zg.mul(batch, M * N), zg.add(zg.mul(rows, N), columns))
+    inside = zg.compare(batch, count, zg.CompareKind.LESS_THAN)
+    total = zg.load(zg.add(c_ptr, at), inside, other=0)
+    for step in range(0, steps):
+        a, b = zg.load(a_ptrs, inside, other=0), zg.load(b_ptrs, inside, other=0)
+        total = zg.dot(a, b, total, input_precision=precision)
+        a_ptrs = zg.add(a_ptrs, B * M * K)
+        b_ptrs = zg.add(b_ptrs, B * N * K)
+    zg.store(zg.add(out_ptr, at), total, inside)
 
 
-@pytest.mark.parametrize(("shape", "num_warps"), [((2, 16, 8, 16), 4), ((4, 2, 4, 8), 1), ((1, 32, 16, 64), 8)])
-def test_batches(shape: tuple[int, int, int, int], num_warps: int) -> None:
+def placed_batch(
+    shape: tuple[int, int, int, int], dtype: str, target: str, num_warps: int, *, stages: int = 3, **more: Any
+) -> gpu.Module:
+    _, m, n, k = shape
+    of = more.get("of", sum_type(dtype))
+    pointer, total = (zg.divisible(zg.ptr(getattr(zg, name))) for name in (dtype, of))
+    strides = ((1, m) if more.get("t_a") else (k, 1)) + ((1, k) if more.get("t_b") else (n, 1))
+    precision = more.get("precision", "tf32")
+    model = batched.triton(pointer, pointer, total, total, zg.i32, zg.i32, *shape, *strides, precision)
+    return place(model, PlaceOptions(target, num_warps, stages))
+
+
+# (batch, m, n, k), dtype, target, num_warps, and what is different from the usual; what computes it.
+BATCHES: list[tuple[Any, ...]] = [
+    ((2, 16, 8, 16), "f16", "sm_90a", 4, {}, "m16n8k16"),
+    ((4, 16, 16, 32), "f16", "sm_80", 1, {"count": 3}, "m16n8k16"),
+    ((4, 32, 32, 16), "bf16", "sm_80", 2, {"t_a": True, "count": 3}, "m16n8k16"),
+    ((2, 64, 16, 32), "f16", "sm_90a", 4, {"t_b": True}, "m16n8k16"),  # wgmma has no batches.
+    ((8, 16, 16, 32), "f16", "sm_100a", 8, {"t_a": True, "t_b": True, "count": 5}, "m16n8k16"),
+    ((1, 32, 32, 32), "f16", "sm_80", 8, {}, "m16n8k16"),
+    ((2, 16, 16, 16), "f16", "sm_80", 4, {"of": "f16"}, "m16n8k16"),
+    ((2, 32, 16, 16), "f32", "sm_80", 8, {"count": 1}, "m16n8k8"),
+    ((4, 16, 16, 16), "f32", "sm_90a", 4, {"t_b": True, "precision": "tf32x3"}, "m16n8k8"),
+    ((4, 16, 16, 64), "i8", "sm_80", 4, {"t_b": True}, "m16n8k32"),
+    ((2, 16, 32, 32), "u8", "sm_90a", 4, {"count": 1}, "m16n8k32"),
+    ((2, 16, 16, 16), "i8", "sm_80", 4, {}, "m16n8k16"),
+    ((2, 16, 16, 64), "f8e4m3", "sm_89", 2, {"t_b": True}, "m16n8k32"),
+    ((4, 16, 8, 32), "f8e5m2", "sm_80", 4, {}, "m16n8k16"),
+    ((2, 16, 16, 8), "f64", "sm_80", 4, {"t_a": True}, "m8n8k4"),
+    ((4, 16, 16, 16), "f64", "sm_90a", 4, {"t_b": True, "count": 3}, "m16n8k16"),
+    ((2, 32, 8, 8), "f64", "sm_90a", 2, {}, "m16n8k8"),
+    ((4, 2, 4, 8), "f16", "sm_90a", 1, {}, "fma"),
+    ((2, 8, 16, 16), "f16", "sm_80", 4, {"count": 1}, "fma"),
+    ((2, 16, 16, 16), "f32", "sm_80", 4, {"precision": "ieee"}, "fma"),
+]
+
+
+@pytest.mark.parametrize(("shape", "dtype", "target", "num_warps", "more", "unit"), BATCHES)
+def test_batches(
+    shape: tuple[int, int, int, int], dtype: str, target: str, num_warps: int, more: dict[str, Any], unit: str
+) -> None:
+    """Of matrices in a batch, by the units that multiply single ones; in a pipelined loop of three steps."""
     count, m, n, k = shape
-    half = zg.ptr(zg.f16)
-    module = place(batched.triton(half, half, zg.ptr(zg.f32), count, m, n, k), PlaceOptions("sm_90a", num_warps))
-    rng = np.random.default_rng(1)
-    a, b = (rng.integers(-3, 4, s).astype(np.float16) for s in ((count, m, k), (count, k, n)))
-    out = np.zeros((count, m, n), np.float32)
-    simulate(to_llvm(module), num_warps=num_warps, shared=module.shared, arguments=[a, b, out])
-    np.testing.assert_array_equal(out, a.astype(np.float64) @ b.astype(np.float64))
+    real, of = more.get("count", count), more.get("of", sum_type(dtype))
+    module = placed_batch(shape, dtype, target, num_warps, **more)
+    verify(module)
+    assert not hazards(module)
+    text = to_llvm(module)
+    assert "wgmma" not in text and ("mma.sync" not in text if unit == "fma" else f"aligned.{unit}." in text)
+    rng = np.random.default_rng(count * m * n * k)
+    low, high = (0, 8) if dtype == "u8" else (-3, 4)
+    a, b = rng.integers(low, high, (3, count, m, k)), rng.integers(low, high, (3, count, k, n))
+    c = rng.integers(-3, 4, (count, m, n)).astype(DTYPES.get(of, np.int32))
+    given = [
+        np.ascontiguousarray(x.swapaxes(2, 3) if across else x).astype(DTYPES[dtype])
+        for x, across in ((a, more.get("t_a")), (b, more.get("t_b")))
+    ]
+    out = np.zeros_like(c)
+    simulate(text, num_warps=num_warps, shared=module.shared, arguments=[*given, c, out, 3, real])
+    expected = c.astype(np.float64) + (a.astype(np.float64) @ b.astype(np.float64)).sum(axis=0)
+    expected[real:] = 0
+    np.testing.assert_array_equal(out.astype(np.float64), expected)
+
+
+@pytest.mark.parametrize(("target", "num_warps"), [("sm_80", 1), ("sm_80", 4), ("sm_90a", 8)])
+def test_warps_have_matrices_of_their_own(target: str, num_warps: int) -> None:
+    """No warp reads what another needs of a batch, where there are as many matrices as warps."""
+    module = placed_batch((8, 16, 16, 32), "f16", target, num_warps)
+    (made,) = [op for op in module.walk() if isinstance(op, gpu.Mma)]
+    assert isinstance(made.c.type, TensorType) and made.c.type.layout is not None
+    assert made.c.type.layout.warps == tuple(256 << bit for bit in range(num_warps.bit_length() - 1))
+    # 8 matrices × 2 columns of instructions × 2 along k, shared by the warps.
+    assert to_llvm(module).count("mma.sync") == 32 // num_warps
 
 
 def test_precisions_of_f32() -> None:
@@ -275,7 +362,27 @@ ASSEMBLED = [
     (64, 64, 32, "f32", "sm_80", 4, "HMMA"),
     (128, 128, 64, "i8", "sm_80", 4, "IMMA"),
     (128, 128, 64, "f8e5m2", "sm_80", 4, "HMMA"),
+    (64, 64, 32, "f64", "sm_90a", 8, "DMMA.16x8x16"),
+    (64, 64, 16, "i8", "sm_80", 4, "IMMA.16816"),
 ]
+
+
+def machine_code(module: gpu.Module, tmp_path: Path) -> str:
+    """What ptxas makes of a model: without spills. Empty where there is no disassembler."""
+    if not PTXAS.exists():
+        pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
+    source, binary = tmp_path / "k.ptx", tmp_path / "k.cubin"
+    source.write_text(assemble(module).ptx)
+    command = [str(PTXAS), "-v", "-arch", module.target, str(source), "-o", str(binary)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = made.stdout + made.stderr
+    assert made.returncode == 0, said
+    assert " 0 bytes stack frame, 0 bytes spill stores" in said
+    assert "C7510" not in said and "serialized" not in said
+    disassembler = PTXAS.with_name("nvdisasm")
+    if not disassembler.exists():
+        return ""
+    return subprocess.run([str(disassembler), "-c", str(binary)], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize(("m", "n", "k", "dtype", "target", "num_warps", "instruction"), ASSEMBLED)
@@ -283,18 +390,35 @@ def test_assembled(
     m: int, n: int, k: int, dtype: str, target: str, num_warps: int, instruction: str, tmp_path: Path
 ) -> None:
     """ptxas finds registers for all sums, does not serialise wgmma, and the machine code has the instruction."""
-    if not PTXAS.exists():
-        pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
     module = placed(m, n, k, dtype, target, num_warps, t_a=False, t_b=True, precision="tf32", of=sum_type(dtype))
-    source, binary = tmp_path / "k.ptx", tmp_path / "k.cubin"
-    source.write_text(assemble(module).ptx)
-    command = [str(PTXAS), "-v", "-arch", target, str(source), "-o", str(binary)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = made.stdout + made.stderr
-    assert made.returncode == 0, said
-    assert " 0 bytes stack frame, 0 bytes spill stores" in said
-    assert "C7510" not in said and "serialized" not in said
-    disassembler = PTXAS.with_name("nvdisasm")
-    if disassembler.exists():
-        code = subprocess.run([str(disassembler), "-c", str(binary)], capture_output=True, text=True, check=True).stdout
-        assert instruction in code
+    code = machine_code(module, tmp_path)
+    assert not code or instruction in code
+
+
+# (batch, m, n, k), type, warps; the instructions of each warp on sm_80, on sm_90a and on sm_100a.
+HMMA, IMMA, DMMA = "HMMA.16816.F32", "IMMA.16832.S8.S8", "DMMA.8x8x4"
+ASSEMBLED_BATCHES: list[tuple[Any, ...]] = [
+    ((4, 64, 64, 32), "f16", 4, {}, [(HMMA, 64)] * 3),
+    ((8, 32, 32, 32), "bf16", 8, {"t_a": True}, [(HMMA + ".BF16", 16)] * 3),
+    ((2, 64, 64, 64), "f16", 8, {"t_b": True}, [(HMMA, 32)] * 3),
+    ((4, 32, 32, 32), "f32", 4, {"t_b": True}, [("HMMA.1688.F32.TF32", 32)] * 3),
+    ((4, 32, 32, 64), "i8", 4, {"t_b": True}, [(IMMA, 16)] * 3),
+    ((4, 32, 32, 16), "i8", 4, {"t_b": True}, [("IMMA.16816.S8.S8", 8)] * 3),
+    ((4, 32, 32, 32), "f8e5m2", 4, {}, [(HMMA, 16)] * 3),  # Where there is mma.sync of fp8, ptxas makes two of f16.
+    ((4, 32, 32, 16), "f64", 4, {}, [("DMMA.884", 64), ("DMMA.16x8x16", 8), (DMMA, 64)]),
+    ((2, 16, 16, 8), "f64", 2, {"t_b": True}, [("DMMA.884", 8), ("DMMA.16x8x8", 2), (DMMA, 8)]),
+]
+
+
+@pytest.mark.parametrize("at", range(3), ids=["sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize(("shape", "dtype", "num_warps", "more", "made"), ASSEMBLED_BATCHES)
+def test_assembled_batches(
+    shape: tuple[int, int, int, int], dtype: str, num_warps: int, more: dict[str, Any], made: Any, at: int,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """Exactly the instructions that the product takes, and no multiply-adds of floats."""
+    target, (instruction, count) = ("sm_80", "sm_90a", "sm_100a")[at], made[at]
+    code = machine_code(placed_batch(shape, dtype, target, num_warps, **more), tmp_path)
+    if code:
+        assert len(re.findall(rf"\b{re.escape(instruction)} ", code)) == count, sorted(re.findall(r"[DHI]MMA\S*", code))
+        assert not re.search(r"\b[FD]FMA", code)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -84,10 +86,10 @@ def test_operands_in_registers_are_found_by_their_places(element: str, first: bo
                 given = registers
             found = [divmod(layout.element(number[name]), shape[1]) for name in given]
             if first:
-                places = [fragment_a(unit.k, unit.pack, i, unit.m) for i in range(unit.m * unit.k // 32)]
+                places = [fragment_a(unit.pack, i, unit.m) for i in range(unit.m * unit.k // 32)]
                 assert found == [(line + int(row[0]), at + int(deep[0])) for row, deep in places]
             else:
-                places = [fragment_b(unit.k, unit.pack, i) for i in range(unit.k * unit.n // 32)]
+                places = [fragment_b(unit.pack, i) for i in range(unit.k * unit.n // 32)]
                 assert found == [(at + int(deep[0]), line + int(column[0])) for deep, column in places]
 
 
@@ -125,46 +127,52 @@ def ran(emitter: Emitter, image: np.ndarray, registers: list[str]) -> np.ndarray
     ("f16", (64, 32), 64, False), ("i8", (32, 64), 64, True), ("f32", (32, 16), 64, True), ("f16", (32, 16), 32, True),
     ("f16", (8, 16), 32, True),
 ])  # fmt: skip
-@pytest.mark.parametrize("warps", [Warps(2, 1, 2), Warps(1, 2, 2), Warps(1, 1, 1)], ids=["down", "across", "one"])
+@pytest.mark.parametrize("warps", [
+    Warps(2, 1, 2), Warps(1, 2, 2), Warps(1, 1, 1), Warps(1, 1, 2, 2), Warps(2, 1, 4, 2), Warps(1, 2, 4, 2),
+], ids=["down", "across", "one", "batch", "batch-down", "batch-across"])  # fmt: skip
 def test_operands_in_shared_memory(
     element: str, shape: tuple[int, int], width: int, k_major: bool, first: bool, warps: Warps, emission
 ) -> None:
-    """`shape` is that of a (m × k), or of b turned. Every part, in every thread."""
+    """`shape` is that of a (m × k), or of b turned; of some there is a batch. Every part, in every thread."""
     scalar = SCALARS[element]
     unit = unit_of(scalar)
     lines, k = shape
     if lines < (unit.m * warps.rows if first else unit.n * warps.columns):
         return  # No tile of so many warps.
-    whole = shape if first else (k, lines)
+    batch = 2 * warps.batches if warps.batches > 1 else 1
+    whole = (*([batch] if batch > 1 else []), *(shape if first else (k, lines)))
     shared = SharedType(whole, scalar, Panels(width, k_major).offsets(whole, 1 if first else 0, scalar.bytes))
-    tiles = Tiles(unit, warps, lines if first else 64, 64 if first else lines, k)
+    tiles = Tiles(unit, warps, lines if first else 64, 64 if first else lines, k, batch)
     emitter, value = parameter(emission, shared, warps.count)
     emitter.values[value] = "@smem"
     operand = operand_of(emitter, value, tiles, first=first)
     dtype = DTYPES[scalar.bytes]
     matrix = np.random.default_rng(1).integers(0, 1 << scalar.bits, whole, dtype=np.uint64).astype(dtype)
     image = np.zeros(matrix.size, dtype)
-    for row, column in np.ndindex(whole):
-        image[byte_of(shared, row, column) // scalar.bytes] = matrix[row, column]
+    matrix = matrix.reshape(batch, *whole[-2:])
+    for number, row, column in np.ndindex(matrix.shape):
+        image[byte_of(shared, row, column, number) // scalar.bytes] = matrix[number, row, column]
     starts = tiles.rows if first else tiles.columns
-    parts = {(line, at): operand.part(line, at) for line in starts for at in tiles.depths}
+    places = product(tiles.matrices, starts, tiles.depths)
+    parts = {(line, at, number): operand.part(line, at, number) for number, line, at in places}
     count = 4 if first else 2
     assert all(len(part) == count for part in parts.values())
-    assert operand.part(0, 0) is parts[0, 0]  # Loaded once.
+    assert operand.part(0, 0) is parts[0, 0, 0]  # Loaded once.
     found = ran(emitter, image, [name for part in parts.values() for name in part])
-    for number, (line, at) in enumerate(parts):
+    for number, (line, at, turn) in enumerate(parts):
         for register in range(count):
             given = found[number * count + register].view(dtype).reshape(-1, unit.pack)
             for element_, warp in np.ndindex(unit.pack, warps.count):
                 i, lanes = register * unit.pack + element_, slice(32 * warp, 32 * warp + 32)
+                own_matrix = matrix[turn + warp // (warps.rows * warps.columns) % warps.batches]
                 if first:
                     own = line + unit.m * (warp % warps.rows)
-                    row, deep = fragment_a(unit.k, unit.pack, i, unit.m)
-                    wanted = matrix[own + row, at + deep]
+                    row, deep = fragment_a(unit.pack, i, unit.m)
+                    wanted = own_matrix[own + row, at + deep]
                 else:
                     own = line + tiles.n // warps.columns * (warp // warps.rows % warps.columns)
-                    deep, column = fragment_b(unit.k, unit.pack, i)
-                    wanted = matrix[at + deep, own + column]
+                    deep, column = fragment_b(unit.pack, i)
+                    wanted = own_matrix[at + deep, own + column]
                 np.testing.assert_array_equal(given[lanes, element_], wanted)
 
 

@@ -19,19 +19,20 @@ from ziggurat.backend.ptx.tiles import (
     wgmma_columns,
     wgmma_group,
 )
-from ziggurat.codemodel.fragments import UNITS, Panels, Warps, accumulator, byte_of, operand_a, operand_b
+from ziggurat.codemodel.fragments import UNITS, Panels, Warps, accumulator, byte_of, operand_a, operand_b, unit_for
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.types import SCALARS, SharedType, TensorType, f16, f32
 
 K16 = UNITS["m16n8k16"]
+TARGET = "sm_80"
 
 
-def tensor(shape: tuple[int, int], layout: Layout, element: str = "f16") -> TensorType:
+def tensor(shape: tuple[int, ...], layout: Layout, element: str = "f16") -> TensorType:
     return TensorType(shape, SCALARS[element], layout)
 
 
 def buffer(
-    shape: tuple[int, int], k_axis: int, width: int, *, k_major: bool = True, element: str = "f16"
+    shape: tuple[int, ...], k_axis: int, width: int, *, k_major: bool = True, element: str = "f16"
 ) -> SharedType:
     scalar = SCALARS[element]
     return SharedType(shape, scalar, Panels(width, k_major).offsets(shape, k_axis, scalar.bytes))
@@ -57,10 +58,8 @@ def first_lane(rows, columns) -> tuple[int, int]:
 def test_fragments_are_those_of_the_manual(unit) -> None:
     """Of thread 0, in the order of an instruction's operands."""
     lanes = 32
-    assert places_a(unit) == [
-        first_lane(*fragment_a(unit.k, unit.pack, i, unit.m)) for i in range(unit.m * unit.k // lanes)
-    ]
-    assert places_b(unit) == [first_lane(*fragment_b(unit.k, unit.pack, i)) for i in range(unit.k * unit.n // lanes)]
+    assert places_a(unit) == [first_lane(*fragment_a(unit.pack, i, unit.m)) for i in range(unit.m * unit.k // lanes)]
+    assert places_b(unit) == [first_lane(*fragment_b(unit.pack, i)) for i in range(unit.k * unit.n // lanes)]
     if unit.m == 16:
         assert places_c(unit, 8) == [first_lane(*fragment_c(i)) for i in range(4)]
         assert places_c(unit, 32) == [first_lane(*fragment_c(i)) for i in range(16)]
@@ -76,13 +75,63 @@ def test_tiles_of_operands_in_registers(element: str, rows: int, columns: int) -
     c = tensor((m, n), accumulator(unit, (m, n), warps), "f32")
     a = tensor((m, k), operand_a(unit, (m, k), warps), element)
     b = tensor((k, n), operand_b(unit, (k, n), warps), element)
-    found = mma_tiles(a, b, c)
+    found = mma_tiles(a, b, c, TARGET)
     assert found == Tiles(unit, warps, m, n, k)
     assert list(found.depths) == [0, unit.k]
     assert list(found.columns) == list(range(0, n // columns, 8))
     # All instructions of all warps make the whole tile.
     assert len(found.rows) * len(found.columns) * warps.rows * warps.columns * unit.m * unit.n == m * n
     assert found.rows[0] == 0 and found.rows.step == unit.m * rows
+    assert list(found.matrices) == [0]
+
+
+@pytest.mark.parametrize("element", ["bf16", "f32", "u8", "f64"])
+@pytest.mark.parametrize("count, batches, warps", [
+    (8, 4, Warps(1, 1, 4, 4)), (2, 2, Warps(1, 2, 4, 2)), (4, 2, Warps(2, 1, 8, 2)), (1, 1, Warps(2, 2, 4)),
+])  # fmt: skip
+@pytest.mark.parametrize("in_shared", [False, True])
+def test_tiles_of_a_batch(element: str, count: int, batches: int, warps: Warps, in_shared: bool) -> None:
+    """Each warp has every so many-th of the matrices, and all instructions of all warps make all of them."""
+    unit = unit_of(SCALARS[element])
+    m, n, k = 32, 32, 2 * unit.k
+    c = tensor((count, m, n), accumulator(unit, (count, m, n), warps), "f32")
+    a = tensor((count, m, k), operand_a(unit, (count, m, k), warps), element)
+    of_b = (count, k, n)
+    b = tensor(of_b, operand_b(unit, of_b, warps), element)
+    if in_shared and element != "f64":
+        a, b = buffer((count, m, k), 1, 32, element=element), buffer(of_b, 0, 64, element=element)
+    found = mma_tiles(a, b, c, TARGET)
+    assert found == Tiles(unit, warps, m, n, k, count)
+    assert list(found.matrices) == list(range(0, count, batches))
+    held = {c.layout.element(register) for register in range(c.layout.num_registers)}
+    starts = product(found.matrices, found.rows, found.columns)
+    made = [(batch * m + row + y) * n + column + x for batch, row, column in starts for y, x in places_c(unit, unit.n)]
+    assert len(made) == len(set(made)) and set(made) == held
+    # An operand of another batch, or of none.
+    assert mma_tiles(a, buffer((2 * count, k, n), 0, 64), c, TARGET) is None
+    assert mma_tiles(a, buffer((k, n), 0, 64), c, TARGET) is None
+
+
+@pytest.mark.parametrize("element, shape, target, name", [
+    ("i8", (32, 16, 16), "sm_80", "m16n8k16.s8"), ("u8", (32, 16, 64), "sm_80", "m16n8k32"),
+    ("f64", (32, 16, 32), "sm_90", "m16n8k16.f64"), ("f64", (16, 8, 8), "sm_90a", "m16n8k8.f64"),
+    ("f64", (16, 8, 4), "sm_100a", "m16n8k4.f64"), ("f64", (8, 8, 32), "sm_90a", "m8n8k4"),
+    ("f64", (16, 8, 4), "sm_89", "m8n8k4"), ("f64", (32, 16, 32), "sm_80", "m8n8k4"),
+    ("f16", (16, 8, 8), "sm_90a", None), ("f8e4m3", (32, 16, 16), "sm_90a", None), ("f64", (16, 8, 2), "sm_90a", None),
+])  # fmt: skip
+def test_the_unit_goes_by_shape_and_target(
+    element: str, shape: tuple[int, int, int], target: str, name: str | None
+) -> None:
+    """Also where the fragments of one are those of another: f64 of 16 rows is only multiplied since Hopper."""
+    unit = unit_for(SCALARS[element], shape, target)
+    assert unit == (None if name is None else UNITS[name])
+    if unit is None:
+        return
+    (m, n, k), warps = shape, Warps(1, 1, 1)
+    c = tensor((m, n), accumulator(unit, (m, n), warps), "f32")
+    a = tensor((m, k), operand_a(unit, (m, k), warps), element)
+    b = tensor((k, n), operand_b(unit, (k, n), warps), element)
+    assert mma_tiles(a, b, c, target) == Tiles(unit, warps, m, n, k)
 
 
 def test_what_no_mma_takes() -> None:
@@ -90,18 +139,21 @@ def test_what_no_mma_takes() -> None:
     warps, m, n, k = Warps(4, 1, 4), 64, 32, 32
     c = tensor((m, n), accumulator(K16, (m, n), warps), "f32")
     a, b = tensor((m, k), operand_a(K16, (m, k), warps)), tensor((k, n), operand_b(K16, (k, n), warps))
-    assert mma_tiles(a, b, c) is not None
+    assert mma_tiles(a, b, c, TARGET) is not None
     other = Warps(2, 2, 4)
-    assert mma_tiles(tensor((m, k), operand_a(K16, (m, k), other)), b, c) is None
-    assert mma_tiles(a, tensor((k, n), operand_b(K16, (k, n), other)), c) is None
+    assert mma_tiles(tensor((m, k), operand_a(K16, (m, k), other)), b, c, TARGET) is None
+    assert mma_tiles(a, tensor((k, n), operand_b(K16, (k, n), other)), c, TARGET) is None
     plain = Layout(tuple(1 << bit for bit in range(4)), tuple(1 << bit for bit in range(4, 9)), (512, 1024))
-    assert mma_tiles(a, b, tensor((m, n), plain, "f32")) is None
+    assert mma_tiles(a, b, tensor((m, n), plain, "f32"), TARGET) is None
     short = 8
     of_a, of_b = buffer((m, short), 1, 32, k_major=False), buffer((short, n), 0, 32, k_major=False)
-    assert mma_tiles(of_a, of_b, c) is None
+    assert mma_tiles(of_a, of_b, c, TARGET) is None
+    of_bytes, unit = buffer((m, 16), 1, 32, k_major=False, element="i8"), UNITS["m16n8k16.s8"]
+    right = tensor((16, n), operand_b(unit, (16, n), warps), "i8")
+    assert mma_tiles(of_bytes, right, c, TARGET) is None, "ldmatrix would take 32 bytes of each row"
     unswizzled = SharedType((m, k), f16, tuple(1 << bit for bit in range(11)))
-    assert mma_tiles(unswizzled, b, c) is None
-    assert mma_tiles(buffer((m, k), 1, 64), b, c) is not None
+    assert mma_tiles(unswizzled, b, c, TARGET) is None
+    assert mma_tiles(buffer((m, k), 1, 64), b, c, TARGET) is not None
 
 
 @pytest.mark.parametrize("columns, wanted", [(8, 8), (256, 256), (512, 256)])
