@@ -173,7 +173,7 @@ WRONG_CALLS: list[tuple[Callable[[], object], str, str]] = [
     (
         lambda: launch(lambda constants: constants["SIZE"]),
         "the grid of 'scale' asks for 'SIZE', which is no parameter of it",
-        "it has 'BLOCK'",
+        "it has 'x_ptr', 'out_ptr', 'n', 'factor', 'BLOCK'",
     ),
 ]
 

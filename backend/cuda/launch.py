@@ -47,7 +47,7 @@ _GRIDS = 256
 
 def stream_object(stream: Any) -> Any:
     """The driver's object for a stream: an address, torch's or CuPy's stream, or what has `__cuda_stream__`."""
-    if isinstance(stream, int):
+    if type(stream) is int and stream >= 0:
         return STREAMS[stream]
     for name in ("cuda_stream", "ptr"):
         address = getattr(stream, name, None)
@@ -55,7 +55,7 @@ def stream_object(stream: Any) -> Any:
             return STREAMS[address]
     protocol: Any = getattr(stream, "__cuda_stream__", None)
     if protocol is None:
-        raise LaunchError(f"a stream is an address or a stream of torch or CuPy, not {type(stream).__name__}")
+        raise LaunchError(f"a stream is an address or a stream of torch or CuPy, not {stream!r}")
     version_and_address: Any = protocol() if callable(protocol) else protocol
     return STREAMS[int(version_and_address[1])]
 
@@ -195,8 +195,8 @@ class Dispatcher:
         self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any, route: Route
     ) -> None:
         """Find or make the kernel, launch it, and have the route remember it."""
-        check = bool(options.pop("check", False))
         self._demand_options(options)
+        check = bool(options.pop("check", False))
         device = self._device_of(values)
         with on_device(device) as context:
             spec = self._specialization(values, route.kinds, options)

@@ -211,13 +211,16 @@ def _computed(value: Value | None, turn: Value, now: int) -> int | None:
     op = value.op
     if isinstance(op, arith.ConstantOp):
         return int(op.value)
-    numbers = [_computed(operand, turn, now) for operand in op.operands]
-    if any(number is None for number in numbers):
-        return None
+    numbers: list[int] = []
+    for operand in op.operands:
+        number = _computed(operand, turn, now)
+        if number is None:
+            return None
+        numbers.append(number)
     if isinstance(op, arith.AddI):
-        return numbers[0] + numbers[1]  # pyright: ignore[reportOptionalOperand]
+        return numbers[0] + numbers[1]
     if isinstance(op, arith.SubI):
-        return numbers[0] - numbers[1]  # pyright: ignore[reportOptionalOperand]
+        return numbers[0] - numbers[1]
     if isinstance(op, arith.Select):
         return numbers[1] if numbers[0] else numbers[2]
     if isinstance(op, arith.CmpI) and op.predicate in _COMPARED:
