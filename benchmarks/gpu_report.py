@@ -1,7 +1,7 @@
 """The tests and benchmarks that need a GPU, run in one go, and their results in one JSON file.
 
     benchmarks/on_device.sh python3 benchmarks/gpu_report.py report.json [--only NAME] [--also sanitizer]
-        [--skip-tests] [-- options]
+        [--skip-tests] [--tutorials FOLDER] [-- options]
 
 Each benchmark is a script that prints one JSON object as its last line; its exit status tells whether a bar was missed.
 The report holds the card, the driver, the versions, the date, and what came out. The status is that of the worst part.
@@ -43,6 +43,9 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices={**BENCHMARKS, **OPTIONAL}, help="run these alone")
     parser.add_argument("--also", action="append", choices=OPTIONAL, default=[], help="run these as well")
     parser.add_argument("--skip-tests", action="store_true")
+    parser.add_argument(
+        "--tutorials", type=Path, help="python/tutorials of a checkout of Triton: run beside ours as well"
+    )
     parser.add_argument("pytest", nargs="*", help="options for pytest, after --")
     options = parser.parse_args()
     report: dict[str, Any] = {"surroundings": surroundings()}
@@ -53,6 +56,9 @@ def main() -> int:
     for name in [*(options.only or BENCHMARKS), *options.also]:
         report["benchmarks"][name] = benchmark({**BENCHMARKS, **OPTIONAL}[name])
         save(options.path, report)  # After each part: what comes later may be cut off.
+    if options.tutorials is not None:
+        report["benchmarks"]["tutorials"] = benchmark(("gpu_tutorials.py", str(options.tutorials)))
+        save(options.path, report)
     return summarise(report)
 
 
@@ -93,12 +99,12 @@ def first_line(command: list[str]) -> str | None:
 
 
 def tests(options: list[str]) -> dict[str, Any]:
-    """Run the tests that are marked `gpu`, those of the language with each launch repeated there; how many passed, and
-    what failed with the end of its message."""
+    """Run the tests that are marked `gpu`, those of the language with each launch repeated there with 1, 4 and 8 warps;
+    how many passed, and what failed with the end of its message."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.xml"
-        parallel = ["-n", "8", "--dist", "worksteal"] if version("pytest-xdist") else []
-        command = [sys.executable, "-m", "pytest", "-m", "gpu", "--on-gpu", "-q", *parallel]
+        parallel = ["-n", "12", "--dist", "worksteal"] if version("pytest-xdist") else []
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "--on-gpu", "--every-warps", "-q", *parallel]
         command += [f"--junitxml={results}", *options]
         status, output, seconds = run(command)
         counts = {"passed": 0, "failed": 0, "skipped": 0}
