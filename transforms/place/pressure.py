@@ -20,6 +20,8 @@ from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type
 MOST = 255  # Registers that a thread can have. PTX and SASS encode them in 8 bits.
 FILE = 65536  # Registers of 32 bits that a multiprocessor has for the threads of a program, since sm_30.
 HOPELESS = 8 * MOST  # Of one value. Compiling takes 12 s from here on, and minutes for the next larger blocks.
+OF_A_WGMMA = 128  # Registers of the sum of the widest one.
+BESIDE_A_WGMMA = 26  # What ptxas wants beside them.
 
 
 @attrs.frozen
@@ -62,6 +64,7 @@ def registers_of_thread(num_warps: int) -> int:
 
 def check_registers(module: gpu.Module) -> None:
     """Raise `ResourceError` where a loop carries more than the threads' registers hold."""
+    _check_products(module)
     found, most = pressure(module), registers_of_thread(module.num_warps)
     if found.registers > most:
         raise ResourceError(_said(found, module, most), found.location, hint=_hint(most))
@@ -70,8 +73,10 @@ def check_registers(module: gpu.Module) -> None:
 def warn_of_registers(module: gpu.Module) -> None:
     """Warn where a loop carries more than the threads' registers hold: what is too much is put into memory.
 
-    Raises `ResourceError` where that is more than there is any sense in, as compiling it would take minutes.
+    Raises `ResourceError` where that is more than there is any sense in, as compiling it would take minutes, and where
+    an instruction cannot have the registers that it needs.
     """
+    _check_products(module)
     found, most = pressure(module), registers_of_thread(module.num_warps)
     if found.largest > HOPELESS:
         raise ResourceError(
@@ -85,6 +90,22 @@ def warn_of_registers(module: gpu.Module) -> None:
             place.file if place is not None else "<model>",
             place.line if place is not None else 0,
         )
+
+
+def _check_products(module: gpu.Module) -> None:
+    """Raise `ResourceError` where one wgmma needs more registers than a thread has: ptxas could not put them away."""
+    most = registers_of_thread(module.num_warps)
+    for op in module.walk():
+        if not isinstance(op, gpu.Wgmma):
+            continue
+        count = _registers(op.result.type)
+        if min(count, OF_A_WGMMA) + BESIDE_A_WGMMA > most:
+            raise ResourceError(
+                f"the sum of a product takes {count} registers in each of {32 * module.num_warps} threads, which have"
+                f" {most}, and its addresses and operands need some, too",
+                op.location,
+                hint="smaller blocks",
+            )
 
 
 def _said(found: Pressure, module: gpu.Module, most: int) -> str:

@@ -71,3 +71,26 @@ def test_what_spills_is_warned_of_and_what_is_hopeless_refused():
 def test_the_largest_value_is_named():
     found = pressure(placed(1024, zg.f64, 4))
     assert (found.largest, found.value) == (16, "a value of 1024 f64")
+
+
+@zg.kernel
+def product(a_ptr, b_ptr, out_ptr, N: zg.constexpr):
+    rows, columns, steps = zg.arange(0, N), zg.arange(0, N), zg.arange(0, 16)
+    a = zg.load(zg.add(a_ptr, zg.add(zg.mul(zg.expand(rows, 1), 16), zg.expand(steps, 0))))
+    b = zg.load(zg.add(b_ptr, zg.add(zg.mul(zg.expand(steps, 1), N), zg.expand(columns, 0))))
+    at = zg.add(zg.mul(zg.expand(rows, 1), N), zg.expand(columns, 0))
+    zg.store(zg.add(out_ptr, at), zg.dot(a, b))
+
+
+@pytest.mark.parametrize(("size", "warps", "fits"), [(256, 16, False), (128, 16, True), (256, 8, True), (64, 4, True)])
+def test_a_wgmma_needs_its_registers_at_once(size: int, warps: int, fits: bool):
+    """256 × 256 sums are all registers of a multiprocessor; ptxas says C7602 for 16 warps."""
+    pointer = zg.divisible(zg.ptr(zg.f16))
+    module = place(product.triton(pointer, pointer, zg.ptr(zg.f32), size), PlaceOptions("sm_90a", num_warps=warps))
+    assert any(isinstance(op, gpu.Wgmma) for op in module.walk())
+    for check in (check_registers, warn_of_registers):
+        if fits:
+            check(module)
+        else:
+            with pytest.raises(zg.ResourceError, match="takes 128 registers in each of 512 threads, which have 128"):
+                check(module)
