@@ -17,6 +17,7 @@ import attrs
 
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.failures import failure, out_of_resources
+from ziggurat.backend.ptx.lines import refused_at
 from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.codemodel.targets import target_for
 
@@ -330,6 +331,7 @@ def _load_module(driver: Any, binary: Binary) -> Any:
     if status.name in ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_INVALID_SOURCE"):
         raise TargetError(
             f"the driver's assembler refuses '{title}' ({status.name}):\n{said or '(it does not say why)'}",
+            refused_at(binary.code, said) if isinstance(binary.code, str) else None,
             hint="look at the kernel's zg.inline_asm_elementwise; if it has none, please report this",
         )
     raise failure(status.name, "loading the code", title)

@@ -30,6 +30,23 @@ def grid(e: Emitter, op: tt.Grid) -> Names:
     return (e.value(f"{op.NAME} {'xyz'[op.axis]}", " : i32"),)
 
 
+@emits(tt.SmId, tt.GlobalTimer)
+def special_register(e: Emitter, op: tt.SmId | tt.GlobalTimer) -> Names:
+    """By assembly, as Triton's own library reads them."""
+    wide = isinstance(op, tt.GlobalTimer)
+    text = "mov.u64 $0, %globaltimer;" if wide else "mov.u32 $0, %smid;"
+    return e.line(
+        f"tt.elementwise_inline_asm {quoted(text)}",
+        f" -> {mlir_type(op.result.type)}",
+        1,
+        {
+            "constraints": quoted("=l" if wide else "=r"),
+            "packed_element": "1 : i32",
+            "pure": "false" if wide else "true",
+        },
+    )
+
+
 @emits(tt.MakeRange)
 def make_range(e: Emitter, op: tt.MakeRange) -> Names:
     return (

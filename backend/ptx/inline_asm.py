@@ -11,19 +11,11 @@ from ziggurat.backend.ptx.memory import from_memory, pack, to_memory, unpack
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of
+from ziggurat.transforms.attribution.assembly import LETTERS, parts_of
+from ziggurat.transforms.attribution.assembly import element_bytes as _size
+from ziggurat.transforms.attribution.assembly import per_register as _per_register
 
-_KINDS = {"b": "i1", "c": "i8", "h": "i16", "r": "i32", "l": "i64", "f": "float", "d": "double"}
-
-
-def _size(type_: Type) -> int:
-    """Bytes of an element; an i1 is a byte."""
-    element = element_of(type_)
-    return element.bytes if isinstance(element, ScalarType) else 8
-
-
-def _per_register(type_: Type, count: int) -> int:
-    """How many elements one register holds."""
-    return max(1, min(count, 4 // _size(type_)))
+_KINDS = {**{letter: f"i{bits}" for letter, bits in LETTERS.items()}, "f": "float", "d": "double"}
 
 
 def _registers(emitter: Emitter, values: list[str], type_: Type) -> list[str]:
@@ -61,8 +53,10 @@ def _as(emitter: Emitter, value: str, bits: int, kind: str, back: bool) -> str:
     return value if kind[0] == "i" else emitter.emit(f"bitcast {whole} {value} to {kind}")
 
 
-def _kind(constraint: str) -> str:
-    letter = constraint.lstrip("=&+")
+def _kind(constraint: str, bits: int = 32) -> str:
+    letter = constraint.lstrip("=&")
+    if letter == "n":
+        return f"i{bits}"  # A constant: it stands in the text as it is.
     if letter not in _KINDS:
         raise InternalError(f"the constraint '{constraint}' is none of PTX's: {', '.join(_KINDS)}", constraint)
     return _KINDS[letter]
@@ -71,7 +65,7 @@ def _kind(constraint: str) -> str:
 @emits(tt.InlineAsm)
 def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
     types = components(op.type)
-    constraints = [part.strip() for part in op.constraints.split(",") if part.strip()]
+    constraints = parts_of(op.constraints)
     outputs = [part for part in constraints if part.startswith("=")]
     inputs = [part for part in constraints if not part.startswith(("=", "~"))]
     tensor = is_tensor(types[0])
@@ -87,10 +81,11 @@ def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
             for register in _registers(emitter, given, value.type):
                 _expect(op, len(arguments) < len(inputs), f"more operands than its constraints '{op.constraints}' name")
                 letter = inputs[len(arguments)]
-                kind = _kind(outputs[int(letter)] if letter.isdecimal() else letter)
+                kind = _kind(outputs[int(letter)] if letter.isdecimal() else letter, bits)
                 arguments.append((kind, _as(emitter, register, bits, kind, False)))
         kinds = [_kind(part) for part in outputs]
         result = kinds[0] if len(kinds) == 1 else "{ " + ", ".join(kinds) + " }"
+        _expect(op, len(arguments) == len(inputs), f"fewer operands than its constraints '{op.constraints}' name")
         made = emitter.asm(result, op.asm, ",".join(constraints), *arguments, effect=not op.is_pure)
         registers = [made]
         if len(kinds) > 1:
@@ -106,6 +101,7 @@ def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
                 for index, register in enumerate(mine)
             ]
             into += _elements(emitter, words, type_, op.pack)
+        _expect(op, not registers, f"fewer results than its constraints '{op.constraints}' name")
     emitted = [values[:count] if tensor else values[0] for values in results]
     return emitted[0] if len(emitted) == 1 else tuple(emitted)
 

@@ -10,17 +10,11 @@ the place of the call. What the language itself is written in has the place of t
 from __future__ import annotations
 
 import os
+import re
 
 from ziggurat.codemodel.location import Location
 
 _LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "frontends", "")
-
-
-def _outside(location: Location) -> Location:
-    """The place, or the author's call that led there where it is in our own library."""
-    while location.caller is not None and location.file.startswith(_LIBRARY):
-        location = location.caller
-    return location
 
 
 def _quoted(text: str) -> str:
@@ -66,7 +60,7 @@ class LineInfo:
             return ""
         found = self._places.get(location)
         if found is None:
-            found = self._places[location] = f", !dbg !{self._place(_outside(location))}"
+            found = self._places[location] = f", !dbg !{self._place(location.outside(_LIBRARY))}"
         return found
 
     def _place(self, location: Location) -> int:
@@ -94,3 +88,27 @@ class LineInfo:
             *lines, f'!{version} = !{{i32 2, !"Debug Info Version", i32 3}}', f"!llvm.module.flags = !{{!{version}}}",
             f"!llvm.dbg.cu = !{{!{self._unit}}}",
         ]  # fmt: skip
+
+
+_REFUSED = re.compile(r"\bline (\d+)\s*;")
+_FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+
+
+def refused_at(ptx: str, said: str) -> Location | None:
+    """The place in the kernel's source of the first line of PTX that the assembler complains about in what it said.
+
+    That is where the last `.loc` before the line points to; None where there is none.
+    """
+    found = _REFUSED.search(said)
+    lines = ptx.splitlines()
+    if found is None or not 0 < int(found[1]) <= len(lines):
+        return None
+    at = next((match for line in reversed(lines[: int(found[1])]) if (match := _LOC.match(line))), None)
+    if at is None:
+        return None
+    file, line, column = at.groups()
+    files = {number: path.replace("\\\\", "\\") for number, path in _FILE.findall(ptx)}
+    if file not in files or line == "0":
+        return None
+    return Location(files[file], int(line), max(0, int(column) - 1))

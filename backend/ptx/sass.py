@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 
+from ziggurat.backend.ptx.lines import refused_at
 from ziggurat.codemodel.errors import LaunchError
 
 
@@ -53,7 +54,13 @@ def assembled(ptx: str, target: str) -> tuple[bytes, Resources]:
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(ptx)
-        said = _run("ptxas", f"-arch={target}", "-v", str(source), "-o", str(cubin))
+        try:
+            said = _run("ptxas", f"-arch={target}", "-v", str(source), "-o", str(cubin))
+        except LaunchError as error:
+            error.location = refused_at(ptx, error.summary)
+            if error.location is not None:
+                error.hint = "if inline assembly stands there, look at its instructions; if not, please report this"
+            raise
         return cubin.read_bytes(), _resources(said)
 
 

@@ -19,6 +19,18 @@ def _grid(emitter: Emitter, op: tt.Grid) -> Emitted:
     return emitter.once(name, lambda: emitter.call("i32", name))
 
 
+@emits(tt.SmId)
+def _smid(emitter: Emitter, op: tt.SmId) -> Emitted:
+    name = "llvm.nvvm.read.ptx.sreg.smid"
+    return emitter.once(name, lambda: emitter.call("i32", name))
+
+
+@emits(tt.GlobalTimer)
+def _globaltimer(emitter: Emitter, op: tt.GlobalTimer) -> Emitted:
+    """By assembly: loads and stores do not pass it, as they may LLVM's intrinsic."""
+    return emitter.asm("i64", "mov.u64 $0, %globaltimer;", "=l,~{memory}", effect=True, convergent=False)
+
+
 @emits(tt.MakeRange)
 def _make_range(emitter: Emitter, op: tt.MakeRange) -> Emitted:
     layout = layout_of(op.result.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,22 @@ def _program_id(machine: Machine, op: tt.GetProgramId, operands: Operands) -> Ar
 @triton.of(tt.GetNumPrograms)
 def _num_programs(machine: Machine, op: tt.GetNumPrograms, operands: Operands) -> Array:
     return np.full(1, machine.memory.grid[op.axis], np.int32)
+
+
+@triton.of(tt.SmId)
+def _smid(machine: Machine, op: tt.SmId, operands: Operands) -> Array:
+    return np.zeros(1, np.int32)
+
+
+_last_time = 0
+
+
+@triton.of(tt.GlobalTimer)
+def _globaltimer(machine: Machine, op: tt.GlobalTimer, operands: Operands) -> Array:
+    """The host's clock; later at each call, also where that stands still in between."""
+    global _last_time
+    _last_time = max(_last_time + 1, time.perf_counter_ns())
+    return np.full(1, _last_time, np.int64)
 
 
 @triton.of(tt.MakeRange)

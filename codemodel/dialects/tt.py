@@ -81,6 +81,7 @@ from ziggurat.codemodel.types import (
     f64,
     i1,
     i32,
+    i64,
     shape_of,
     shaped,
     void,
@@ -162,6 +163,22 @@ class GetProgramId(Grid):
 @operation("tt.get_num_programs")
 class GetNumPrograms(Grid):
     """How many programs were launched along an axis of the grid."""
+
+
+@operation("tt.smid")
+class SmId(Op, Pure):
+    """The number of the multiprocessor that runs the program: PTX's `%smid`, an i32. 0 in the interpreter."""
+
+    def infer_type(self) -> Type:
+        return i32
+
+
+@operation("tt.globaltimer")
+class GlobalTimer(Op):
+    """Nanoseconds, of a clock that the whole device shares: PTX's `%globaltimer`, an i64. Each thread reads it here."""
+
+    def infer_type(self) -> Type:
+        return i64
 
 
 # Making and shaping tensors.

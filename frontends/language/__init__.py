@@ -71,7 +71,7 @@ from ziggurat.frontends.language.math import (
 )
 from ziggurat.frontends.language.memory import load, store
 from ziggurat.frontends.language.ordering import gather, histogram, sort, topk
-from ziggurat.frontends.language.programs import num_programs, program_id
+from ziggurat.frontends.language.programs import globaltimer, num_programs, program_id, smid
 from ziggurat.frontends.language.random import philox, rand, rand4x, randint, randint4x, randn, randn4x
 from ziggurat.frontends.language.reductions import (
     argmax,
@@ -150,6 +150,7 @@ __all__ = [
     "full",
     "function",
     "gather",
+    "globaltimer",
     "histogram",
     "inline_asm_elementwise",
     "invert",
@@ -190,6 +191,7 @@ __all__ = [
     "shr",
     "sigmoid",
     "sin",
+    "smid",
     "softmax",
     "sort",
     "split",

@@ -12,13 +12,17 @@ def inline_asm_elementwise(
 ) -> Value:
     """Run PTX on the elements of tensors. Not available in the interpreter.
 
-    - `asm`: the instructions; `$0`, `$1`, … stand for results, then operands.
-    - `constraints`: of results and operands, as LLVM writes them: "=r,r,r".
-    - `args`: a tuple of scalars or tensors; they are broadcast to one shape.
+    - `asm`: the instructions; `$0`, `$1`, … stand for results, then operands; `$$` is a dollar sign.
+    - `constraints`: as LLVM writes them: "=r,r,r". One for each register of the results ("=", or "=&" of one that is
+      written before the operands are read), then one for each of the operands: b of i1, h of 16 bits, r of 32, l of 64,
+      f of f32, d of f64, n of an integer known at compile time, or the number of a result, which is then in its
+      register. Last what else changes: "~{memory}".
+    - `args`: a tuple of scalars or tensors; they are broadcast to one shape. Of none, the results are scalars.
     - `dtype`: of the result, or a tuple of dtypes for several.
-    - `is_pure`: without effects: it may be moved, shared or removed.
-    - `pack`: how many elements one run of the instructions takes, in registers of 32 bits.
+    - `is_pure`: without effects: it may be moved, shared or removed. What reads a clock is not: it stays in its place.
+    - `pack`: how many elements one run of the instructions takes; those of fewer than 32 bits share registers of 32.
 
-    Result: the broadcast shape, in `dtype`; a tuple for a tuple.
-    Errors: shapes that do not broadcast.
+    Result: the broadcast shape, in `dtype`; a tuple for a tuple. A scalar is computed by each thread: where these
+    differ, choose no branch by it.
+    Errors: shapes that do not broadcast; constraints that are not those of the results and operands.
     """

@@ -26,3 +26,22 @@ def num_programs(axis: ConstInt) -> Value:
     Result: an i32 scalar, at least 1.
     Errors: another axis.
     """
+
+
+@call("Programs")
+def smid() -> Value:
+    """The number of the multiprocessor that runs the program, as it is when the program starts.
+
+    Result: an i32 scalar; 0 in the interpreter.
+    """
+
+
+@call("Programs")
+def globaltimer() -> Value:
+    """The time in nanoseconds, by a clock that the whole device shares. It stays in its place among loads and stores.
+
+    It goes in steps of the machine's, of up to a microsecond. Each thread reads it when it gets there, so that they may
+    have different numbers: store it, or a difference of two, and choose no branch by it.
+
+    Result: an i64 scalar; in the interpreter the host's clock, which is greater at each call.
+    """

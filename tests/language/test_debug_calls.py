@@ -124,3 +124,21 @@ def test_values_tell_their_types(kernel):
     tell.triton(zg.ptr(zg.f16), zg.i32, 8)
     with pytest.raises(zg.ZigguratError, match="static assertion"):
         tell.triton(zg.ptr(zg.f32), zg.i32, 8)
+
+
+def test_the_timer_goes_on_and_there_is_one_multiprocessor(kernel, launch):
+    timed = kernel("""
+    def timed(x_ptr, out_ptr):
+        before = zg.globaltimer()
+        x = zg.load(x_ptr + zg.program_id(0))
+        zg.store(out_ptr + 2 * zg.program_id(0), x)
+        after = zg.globaltimer()
+        zg.store(out_ptr + 2 * zg.program_id(0) + 1, zg.where(after >= before, 0, 1) + zg.smid() * 0)
+    """)
+    out = np.full(6, -1, np.int32)
+    launch(timed, (3,), [np.arange(3, dtype=np.int32), out])
+    assert out.tolist() == [0, 0, 1, 0, 2, 0]
+    clock = kernel("def clock(out_ptr):\n    zg.store(out_ptr, zg.globaltimer() - zg.globaltimer())")
+    step = np.zeros(1, np.int64)
+    clock[(1,)](step)
+    assert step[0] < 0

@@ -19,10 +19,12 @@ from ziggurat.codemodel.types import (
     f32,
     i1,
     i32,
+    i64,
     shape_of,
     shaped,
 )
 from ziggurat.frontends.language.spellings import of_attribute
+from ziggurat.transforms.attribution.assembly import MAX_PACK, check_assembly
 from ziggurat.transforms.attribution.lattice import RangeType, components
 from ziggurat.transforms.attribution.promotion import (
     NONE,
@@ -51,6 +53,12 @@ class ProgramTypes:
         if axis not in (0, 1, 2):
             raise KernelValueError(f"zg.{name}: the axis of the grid is 0, 1 or 2, got {show(axis)}")
         return i32
+
+    def smid(self) -> Type:
+        return i32
+
+    def globaltimer(self) -> Type:
+        return i64
 
     # Loops.
 
@@ -164,21 +172,25 @@ class ProgramTypes:
         return NONE
 
     def inline_asm_elementwise(self, asm: Any, constraints: Any, args: Type, dtype: Any, pure: Any, pack: Any) -> Type:
-        parts = components(args) or (args,)
+        several = components(args)
+        parts = (args,) if several is None else several
         for part in parts:
             if not is_number(part) and not isinstance(element_of(part), PtrType):
                 raise KernelTypeError(f"zg.inline_asm_elementwise takes tensors and numbers, got {describe(part)}")
-        shape = common_shape("zg.inline_asm_elementwise", *parts)
+        shape = common_shape("zg.inline_asm_elementwise", *parts) if parts else ()
         if not isinstance(asm, str) or not isinstance(constraints, str):
             raise KernelTypeError("zg.inline_asm_elementwise takes the assembly and the constraints as strings")
-        if not is_power_of_two(pack):
-            raise KernelValueError(f"zg.inline_asm_elementwise: 'pack' is a power of two, got {show(pack)}")
+        if not is_power_of_two(pack) or pack > MAX_PACK:
+            raise KernelValueError(
+                f"zg.inline_asm_elementwise: 'pack' is a power of two up to {MAX_PACK}, got {show(pack)}"
+            )
         dtypes: Sequence[Any] = cast(Any, dtype) if isinstance(dtype, tuple) else (dtype,)
         results: list[Type] = []
         for one in dtypes:
             if not isinstance(one, ScalarType):
                 raise KernelTypeError(f"zg.inline_asm_elementwise gives dtypes such as zg.i32, got {show(one)}")
             results.append(shaped(shape, one))
+        check_assembly(asm, constraints, parts, results, pack)
         return TupleType(tuple(results)) if isinstance(dtype, tuple) else results[0]
 
 

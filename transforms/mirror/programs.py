@@ -24,6 +24,12 @@ class ProgramBuilder:
     def num_programs(self, result: Type, axis: int) -> Value:
         return self.emit.add(tt.GetNumPrograms(axis))
 
+    def smid(self, result: Type) -> Value:
+        return self.emit.add(tt.SmId())
+
+    def globaltimer(self, result: Type) -> Value:
+        return self.emit.add(tt.GlobalTimer())
+
     def _hint(self, cls: type[Any], x: Operand, values: Any) -> Value:
         return self.emit.add(cls(x.value, (values,) if isinstance(values, int) else tuple(values)))
 
@@ -58,7 +64,7 @@ class ProgramBuilder:
         self, result: Type, asm: str, constraints: str, args: Operand, dtype: Any, pure: bool, pack: int
     ) -> Built:
         parts = split_operand(args) if components(args.type) is not None else [args]
-        shape = common_shape("zg.inline_asm_elementwise", *(part.type for part in parts))
+        shape = common_shape("zg.inline_asm_elementwise", *(part.type for part in parts)) if parts else ()
         values: list[Value] = []
         for part in parts:
             value = self._runtime(part)

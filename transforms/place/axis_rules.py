@@ -155,8 +155,8 @@ def _make_range(op: tt.MakeRange, operands: Sequence[AxisInfo]) -> AxisInfo:
     return known(op.result.type, (count,), (power(op.start),), nonnegative=op.start >= 0)
 
 
-@_rule(tt.GetProgramId, tt.GetNumPrograms)
-def _grid(op: tt.Grid, operands: Sequence[AxisInfo]) -> AxisInfo:
+@_rule(tt.GetProgramId, tt.GetNumPrograms, tt.SmId)
+def _grid(op: tt.Grid | tt.SmId, operands: Sequence[AxisInfo]) -> AxisInfo:
     return known(op.result.type, nonnegative=True)
 
 

@@ -171,6 +171,8 @@ def _shapes(case: Callable[[str, Sequence[Type], Build], None]) -> None:
     case("make_range", [], lambda f: tt.MakeRange(3, 35))
     case("program_id", [], lambda f: tt.GetProgramId(2))
     case("num_programs", [], lambda f: tt.GetNumPrograms(1))
+    case("smid", [], lambda f: tt.SmId())
+    case("globaltimer", [], lambda f: tt.GlobalTimer())
     for s in (f32, f16, u8, i1, i64):
         t, m, c = tensor(s), tensor(s, 8, 16), tensor(s, 8, 1)
         case(f"expand_dims.{s}", [t], lambda f, x: tt.ExpandDims(x, 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import ziggurat as zg
@@ -59,3 +61,40 @@ def test_effects_are_kept_in_place() -> None:
         '%0 : i32 = tt.elementwise_inline_asm %n @asm="mov.b32 $0, $1;" @constraints="=r,r" @is_pure=false;'
     )
     assert "asm sideeffect" in llvm
+
+
+def test_assembly_without_operands_is_a_scalar(ptxas) -> None:
+    llvm, ptx = emitted("""%0 : i32 = tt.elementwise_inline_asm @asm="mov.u32 $0, %smid;" @constraints="=r";
+        %1 : i64 = tt.elementwise_inline_asm @asm="mov.u64 $0, %clock64;" @constraints="=l" @is_pure=false;
+        %2 : i64 = tt.elementwise_inline_asm @asm="mov.u64 $0, %clock64;" @constraints="=l" @is_pure=false;
+        %3 : i64 = arith.subi %2 %1; %4 : f32 = arith.sitofp %3; %5 : f32 = arith.sitofp %0;
+        %6 : f32 = arith.addf %4 %5; tt.store %p %6;""")
+    assert ptx.count("%clock64") == 2 and ptx.count("%smid") == 1
+    ptxas(ptx, "sm_90a")
+
+
+def test_a_constant_stands_in_the_text(ptxas) -> None:
+    _, ptx = emitted("""%0 : i32 = arith.constant @77;
+        %1 : i32 = tt.elementwise_inline_asm %n %0 @asm="add.s32 $0, $1, $2;" @constraints="=r,r,n";
+        %2 : f32 = arith.sitofp %1; tt.store %p %2;""")
+    assert re.search(r"add\.s32 %r\d+, %r\d+, 77;", ptx)
+    ptxas(ptx, "sm_90a")
+
+
+def test_more_constraints_than_registers_are_an_error() -> None:
+    for constraints in ("=r,r,r", "=r,=r,r"):
+        with pytest.raises(InternalError, match="constraints"):
+            emitted(f'%0 : i32 = tt.elementwise_inline_asm %n @asm="mov.b32 $0, $1;" @constraints="{constraints}";')
+
+
+def test_the_timer_is_read_in_its_place_and_the_multiprocessor_once(ptxas) -> None:
+    llvm, ptx = (
+        emitted("""%0 : i64 = tt.globaltimer; %1 : f32 = tt.load %p; %2 : i64 = tt.globaltimer; %3 : i32 = tt.smid;
+        %4 : i64 = arith.subi %2 %0; %5 : f32 = arith.sitofp %4; %6 : f32 = arith.addf %1 %5; %7 : i32 = tt.smid;
+        %8 : i32 = arith.addi %3 %7; %9 : f32 = arith.sitofp %8; %10 : f32 = arith.addf %6 %9; tt.store %p %10;""")
+    )
+    assert llvm.count("@llvm.nvvm.read.ptx.sreg.smid()") == 2  # Its declaration, and one call.
+    first, load = ptx.index("%globaltimer"), ptx.index("ld.global")
+    second = ptx.index("%globaltimer", first + 1)
+    assert first < load < second
+    ptxas(ptx, "sm_90a")

@@ -10,8 +10,8 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble
 from ziggurat.backend.ptx.emitter import Options
-from ziggurat.backend.ptx.lines import LineInfo
-from ziggurat.backend.ptx.sass import sass, tool
+from ziggurat.backend.ptx.lines import LineInfo, refused_at
+from ziggurat.backend.ptx.sass import assembled, sass, tool
 from ziggurat.codemodel.location import Location
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.prepare import prepare
@@ -105,3 +105,32 @@ def test_the_machine_s_code_stands_under_the_lines_of_the_source() -> None:
     assert found["LDG"] == {"x = zg.load(zg.add(x_ptr, offsets))"} and found["MUFU.EX2"] == {"x = zg.exp(x)"}
     assert found["STG"] == {"zg.store(zg.add(x_ptr, offsets), x)"}
     assert "test_lines.py" not in sass(ptx, "sm_90a")
+
+
+def test_what_the_assembler_refuses_is_found_in_the_source():
+    ptx = emitted().ptx
+    lines = ptx.splitlines()
+    number = next(number for number, line in enumerate(lines, 1) if "ex2.approx" in line)
+    place = refused_at(ptx, f"ptxas kernel.ptx, line {number}; error : no\nptxas x, line 1; error : no")
+    assert place is not None and (place.file, place.line) == (__file__, line_of("x = zg.exp(x)"))
+    assert place.column == 12 and "zg.exp(x)" in place.excerpt()
+    for said in ("ptxas fatal : out of memory", "line 1; error", f"line {len(lines) + 9}; error", "line 0; error"):
+        assert refused_at(ptx, said) is None, said
+    assert refused_at("", "line 1; error") is None
+
+
+@zg.kernel
+def misspelled(x_ptr):
+    x = zg.load(x_ptr)
+    x = zg.inline_asm_elementwise("nosuch.b32 $0, $1;", "=r,r", (x,), zg.i32, True, 1)
+    zg.store(x_ptr, x)
+
+
+@pytest.mark.skipif(tool("ptxas") is None, reason="ptxas is not installed")
+def test_an_unknown_instruction_is_an_error_at_the_line_of_the_kernel():
+    compiled = misspelled.compile(zg.ptr(zg.i32))
+    with pytest.raises(zg.LaunchError, match="nosuch") as caught:
+        assembled(compiled.ptx, compiled.target)
+    place = caught.value.location
+    called = 'x = zg.inline_asm_elementwise("nosuch.b32 $0, $1;", "=r,r", (x,), zg.i32, True, 1)'
+    assert place is not None and place.line == line_of(called) and "inline assembly" in str(caught.value.hint)

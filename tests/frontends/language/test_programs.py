@@ -17,6 +17,9 @@ CASES = {
     "zg.num_programs(-1)": "error: is 0, 1 or 2",
     "zg.program_id(n)": "error: must be known at compile time",
     "zg.program_id('0')": "error: 'axis' is an integer",
+    "zg.smid()": "i32",
+    "zg.globaltimer()": "i64",
+    "zg.smid(0)": "error: takes at most 0",
     "zg.num_programs()": "error: needs its argument 'axis'",
 }
 

@@ -127,17 +127,18 @@ def test_device_assertions():
 
 
 def test_inline_assembly():
-    def asm(args, dtype, pack=1, text="mov", constraints="=r,r"):
+    def asm(args, dtype, pack=1, text="mov", constraints="=f,f"):
         return R.inline_asm_elementwise(text, constraints, args, dtype, True, pack)
 
     wide = TensorType((4, 16), f32)
-    assert asm(T, f32) == wide and asm(TupleType((T, i32)), f32) == wide
-    assert asm(TupleType((i32, P)), (f32, u8)) == TupleType((f32, u8))
+    assert asm(T, f32) == wide and asm(TupleType((T, i32)), f32, 1, "", "=f,f,r") == wide
+    assert asm(TupleType((i32, P)), (f32, u8), 1, "", "=f,=r,r,l") == TupleType((f32, u8))
+    assert asm(TupleType(()), i32, constraints="=r") == i32
     with pytest.raises(KernelTypeError, match="takes tensors and numbers"):
         asm(constant("a"), f32)
     with pytest.raises(KernelTypeError, match=r"gives dtypes such as zg.i32, got 32"):
         asm(T, 32)
-    with pytest.raises(KernelValueError, match="'pack' is a power of two, got 3"):
+    with pytest.raises(KernelValueError, match="'pack' is a power of two up to 64, got 3"):
         asm(T, f32, 3)
     with pytest.raises(KernelTypeError, match="as strings"):
         asm(T, f32, constraints=3)

@@ -85,7 +85,7 @@ static_assert | cond=c == 4 ; msg='text'
 static_print | values=c
 device_print | prefix='text' ; args=t
 device_assert | cond=b ; msg='text'
-debug_barrier |
+debug_barrier smid globaltimer |
 make_tensor_descriptor | base=p ; shape=(n, n) ; strides=(n, 1) ; block_shape=(16, 16) ; padding_option='zero'
 load_tensor_descriptor | desc=d ; offsets=(n, 0)
 store_tensor_descriptor | desc=d ; offsets=(n, 0) ; value=zg.zeros((16, 16), zg.f32)
