@@ -13,7 +13,7 @@ from ziggurat.backend.ptx.memory import pack, unpack
 from ziggurat.backend.ptx.tensors import unique_registers
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.layout import bits_of
+from ziggurat.codemodel.layout import Layout, bits_of
 from ziggurat.codemodel.op import Body
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import TensorType, Type, element_of
@@ -40,6 +40,14 @@ def is_commutative(body: Body) -> bool:
         return False
     op, end = ops
     return isinstance(op, Commutative) and end.operands == (op.result,) and set(op.operands) == set(body.parameters)
+
+
+def picks(body: Body) -> int | None:
+    """Which of its two operands a body gives as they are, 0 or 1; None where it combines them."""
+    given = tuple(body.entry.terminator.operands)
+    half = len(body.parameters) // 2
+    sides = (body.parameters[:half], body.parameters[half:])
+    return next((at for at, side in enumerate(sides) if given == tuple(side)), None)
 
 
 def shuffled(
@@ -117,13 +125,16 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
     along = sorted(
         (bit for bit, basis in enumerate(layout.registers) if basis & mask), key=lambda bit: layout.registers[bit]
     )
+    lanes = _lane_bits(layout.lanes, mask)
+    side = picks(op.combine)
+    if side is not None:
+        return _picked(emitter, op, rows, (along, lanes), side)
     for bit in along:
         rows = {
             register: inline_body(emitter, op.combine, [*row, *rows[register | 1 << bit]])
             for register, row in rows.items()
             if not register >> bit & 1
         }
-    lanes = _lane_bits(layout.lanes, mask)
     for bit in lanes:
         other = shuffled(
             emitter, list(rows.values()), types, lambda word, bit=bit: shuffle(emitter, "bfly", word, str(1 << bit))
@@ -140,9 +151,37 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
         )
         found = shuffled(emitter, list(rows.values()), types, lambda word: shuffle(emitter, "idx", word, first))
         rows = dict(zip(rows, found, strict=True))
+    return _reduced(layout, type_, rows, along)
+
+
+def _picked(
+    emitter: Emitter, op: tt.Reduce, rows: dict[int, Column], on_axis: tuple[list[int], list[int]], side: int
+) -> Emitted:
+    """What is first (side 0) or last along the axis: of one register, and of one lane."""
+    type_ = op.values[0].type
+    assert isinstance(type_, TensorType)
+    along, lanes = on_axis
+    registers = sum(1 << bit for bit in along)
+    rows = {register: rows[register | registers if side else register] for register in rows if not register & registers}
+    if lanes:
+        bits = sum(1 << bit for bit in lanes)
+
+        def chosen() -> str:
+            lane = emitter.emit(f"and i32 {emitter.thread()}, {31 & ~bits}")
+            return emitter.emit(f"or disjoint i32 {lane}, {bits}") if side else lane
+
+        lane = emitter.once(("end lane", tuple(lanes), side), chosen)
+        types = [value.type for value in op.values]
+        found = shuffled(emitter, list(rows.values()), types, lambda word: shuffle(emitter, "idx", word, lane))
+        rows = dict(zip(rows, found, strict=True))
+    return _reduced(layout_of(type_), type_, rows, along)
+
+
+def _reduced(layout: Layout, type_: TensorType, rows: dict[int, Column], along: list[int]) -> Emitted:
+    """The results of a reduction whose registers without those `along` the axis are given."""
     combined = sum(1 << bit for bit in along)
     results: list[Emitted] = []
-    for index in range(len(op.values)):
+    for index in range(len(rows[0])):
         if len(type_.shape) == 1:
             results.append(rows[0][index])
         else:

@@ -1,4 +1,8 @@
-"""Layouts in which reductions and scans run within a warp, and the steps to get there."""
+"""Layouts in which reductions and scans run within a warp, and the steps to get there.
+
+Either begins with what each warp holds by itself, and goes on with one value for each of these runs: the whole tensor
+goes to other warps only where a scan finds no neighbours together in a warp.
+"""
 
 from __future__ import annotations
 
@@ -143,6 +147,35 @@ def scans_within_warps(layout: Layout, shape: Sequence[int], axis: int) -> bool:
     return all(not lanes or basis < lanes[0] or basis > lanes[-1] for basis in of_axis.held(layout.registers))
 
 
+def _in_order(layout: Layout, axis: _Axis) -> Layout:
+    """The layout with the same elements in each warp, but the lowest bits of the axis in registers, then in lanes."""
+    registers, lanes = list(layout.registers), list(layout.lanes)
+    held = sorted(axis.held((*registers, *lanes)))
+    of_registers = len(axis.held(registers))
+    rest = iter(held)
+    # Registers with the lowest bits come first, as vectors have them.
+    others = [basis for basis in registers if not basis & axis.mask]
+    along = [next(rest) for _ in range(of_registers)]
+    lanes = [next(rest) if basis & axis.mask else basis for basis in lanes]
+    registers = [*along, *others] if registers and registers[0] & axis.mask else [*others, *along]
+    return Layout(tuple(registers), tuple(lanes), layout.warps)
+
+
+def run_of_warps(layout: Layout, shape: Sequence[int], axis: int) -> int:
+    """How many neighbours along an axis one warp holds, from a multiple of them on: those of a scan's first stage.
+
+    1 where they are not together, or no warp holds only a part of the axis.
+    """
+    of_axis = _Axis.of(shape, axis)
+    in_warps = of_axis.held(layout.warps)
+    return min(in_warps) >> of_axis.offset if in_warps and of_axis.is_apart(layout) else 1
+
+
+def short_scan_layout(layout: Layout, shape: Sequence[int], axis: int) -> Layout:
+    """A layout in which the lanes of a warp scan an axis, for what is moved to other threads anyhow."""
+    return _compact(_Axis.of(shape, axis), bits_of(math.prod(shape)), layout.num_warps)
+
+
 def scan_layout(layout: Layout, shape: tuple[int, ...], axis: int) -> Layout:
     """A layout in which a scan along the axis can run, near to the given one."""
     if scans_within_warps(layout, shape, axis):
@@ -161,4 +194,5 @@ def scan_layout(layout: Layout, shape: tuple[int, ...], axis: int) -> Layout:
         near = Layout(tuple(registers), layout.lanes, tuple(warps))
         if scans_within_warps(near, shape, axis):
             return near
+        return _in_order(near, of_axis)
     return _compact(of_axis, bits_of(math.prod(shape)), layout.num_warps)

@@ -15,11 +15,13 @@ Barriers come later (`barriers.py`).
 
 from __future__ import annotations
 
+import math
+
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, gpu, tt
-from ziggurat.codemodel.layout import Layout, blocked, moved, replicated
+from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
+from ziggurat.codemodel.layout import Layout, bits_of, blocked, moved, replicated
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
@@ -30,7 +32,13 @@ from ziggurat.codemodel.types import (
     i32,
     with_element,
 )
-from ziggurat.transforms.place.combining import Stage, reduction_stages, scan_layout
+from ziggurat.transforms.place.combining import (
+    Stage,
+    reduction_stages,
+    run_of_warps,
+    scan_layout,
+    short_scan_layout,
+)
 from ziggurat.transforms.place.matrices import conversion_buffer
 from ziggurat.transforms.place.shuffles import by_shuffles
 from ziggurat.transforms.place.swizzle import buffer_bases, row_major
@@ -174,16 +182,92 @@ def reshaped(builder: Builder, value: Value, shape: tuple[int, ...]) -> Value:
 
 
 def _scan(builder: Rewriter, op: tt.Scan, operands: tuple[Value, ...]) -> Outcome:
+    """Within warps; what they lack of the axis they get from a scan of the last values of all runs."""
     type_ = operands[0].type
     assert isinstance(type_, TensorType)
-    layout = scan_layout(layout_in(type_), type_.shape, op.axis)
-    values = _together(builder, operands, layout)
-    body = builder.rewrite_body(op.combine)
-    results = unpacked(builder, builder.add(tt.Scan(values, op.axis, body, reverse=op.reverse)), len(values))
+    layout = layout_in(type_)
+    run = run_of_warps(layout, type_.shape, op.axis)
+    if run > 1 and all(isinstance(_element(value), ScalarType) for value in operands):
+        results = _scan_of_runs(builder, op, _together(builder, operands, layout), run)
+    else:
+        values = _together(builder, operands, scan_layout(layout, type_.shape, op.axis))
+        results = _scanned(builder, op, values, op.axis, reverse=op.reverse)
     return repacked(
         builder,
         [converted(builder, value, layout_in(old.type)) for value, old in zip(results, op.values, strict=True)],
     )
+
+
+def _scanned(builder: Rewriter, op: tt.Scan, values: list[Value], axis: int, *, reverse: bool) -> list[Value]:
+    """Values combined along an axis as by a scan, each of them packed with the others."""
+    body = builder.rewrite_body(op.combine)
+    return unpacked(builder, builder.add(tt.Scan(values, axis, body, reverse=reverse)), len(values))
+
+
+def _scan_of_runs(builder: Rewriter, op: tt.Scan, values: list[Value], run: int) -> list[Value]:
+    """A scan of tensors of which each warp holds `run` neighbours together.
+
+    The runs are scanned first; then what is last in each of them, which is little and goes through shared memory to
+    where one warp has the whole axis; and through it again to the next run, all of which is combined with that.
+    """
+    type_, axis, reverse = values[0].type, op.axis, op.reverse
+    assert isinstance(type_, TensorType)
+    layout, (before, after) = layout_in(type_), (type_.shape[:axis], type_.shape[axis + 1 :])
+    count = type_.shape[axis] // run
+    inner = (*before, count, run, *after)
+    within = scan_layout(layout, inner, axis + 1)
+    values = _together(builder, tuple(reshaped(builder, value, inner) for value in values), within)
+    values = _scanned(builder, op, values, axis + 1, reverse=reverse)
+    lasts = _picked(builder, values, axis + 1, last=not reverse)
+    outer = layout_in(lasts[0].type)
+    short = short_scan_layout(outer, (*before, count, *after), axis)
+    sums = _scanned(builder, op, _together(builder, tuple(lasts), short), axis, reverse=reverse)
+    # Of each run the number of that before it; around for the first, which takes nothing of it.
+    number = _number_along(builder, lasts[0].type, axis)
+    step = builder.add(arith.ConstantOp(1, number.type))
+    mask = builder.add(arith.ConstantOp(count - 1, number.type))
+    other = builder.add((arith.AddI if reverse else arith.SubI)(number, step))
+    other = builder.add(arith.AndI(other, mask))
+    prefixes = [_gathered(builder, value, other, axis) for value in sums]
+    pairs: list[Value] = []
+    for prefix, value in zip(prefixes, values, strict=True):
+        narrow = reshaped(builder, prefix, (*before, count, 1, *after))
+        pairs.append(builder.add(tt.Join(builder.add(tt.Broadcast(narrow, value.type)), value)))
+    both = _picked(builder, _scanned(builder, op, pairs, len(inner), reverse=False), len(inner), last=True)
+    number = _number_along(builder, values[0].type, axis)
+    first = builder.add(arith.ConstantOp(count - 1 if reverse else 0, number.type))
+    alone = builder.add(arith.CmpI(number, first, arith.IntPredicate.EQ))
+    both = [converted(builder, value, within) for value in both]
+    made = [builder.add(arith.Select(alone, own, new)) for own, new in zip(values, both, strict=True)]
+    return [reshaped(builder, value, type_.shape) for value in made]
+
+
+def _picked(builder: Rewriter, values: list[Value], axis: int, *, last: bool) -> list[Value]:
+    """What is first, or last, along an axis: a reduction that takes one of its two operands."""
+    types = [_element(value) for value in values]
+    body = builder.nested([*types, *types], scf.packed(types))
+    body.add(tt.ReduceReturn(list(body.parameters[len(types) if last else 0 :][: len(types)])))
+    return unpacked(builder, builder.add(tt.Reduce(values, axis, body.finish())), len(values))
+
+
+def _number_along(builder: Builder, type_: Type, axis: int) -> Value:
+    """For each element of a tensor, its index along an axis."""
+    assert isinstance(type_, TensorType)
+    flat = TensorType((type_.numel,), i32, type_.layout)
+    number = reshaped(builder, builder.add(rebuilt(tt.MakeRange(0, type_.numel), (), (), (), flat)), type_.shape)
+    below = math.prod(type_.shape[axis + 1 :])
+    if below > 1:
+        bits = builder.add(arith.ConstantOp(bits_of(below), number.type))
+        number = builder.add(arith.ShrSI(number, bits))
+    if math.prod(type_.shape[:axis]) > 1:
+        mask = builder.add(arith.ConstantOp(type_.shape[axis] - 1, number.type))
+        number = builder.add(arith.AndI(number, mask))
+    return number
+
+
+def _element(value: Value) -> Type:
+    assert isinstance(value.type, TensorType)
+    return value.type.element
 
 
 # What is looked up.

@@ -6,7 +6,10 @@ The simulation also finds races, so a barrier that is missing fails here.
 
 import math
 import re
+import subprocess
+import sysconfig
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes  # noqa: F401  (gives NumPy its small floats)
@@ -15,18 +18,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ziggurat.backend.ptx.assemble import to_llvm
+from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
+from ziggurat.backend.ptx.assemble import assemble, to_llvm
+from ziggurat.backend.ptx.crossing import picks
 from ziggurat.backend.ptx.simulate import SimulationError, simulate
 from ziggurat.backend.reference.run import run
-from ziggurat.codemodel.dialects import gpu
-from ziggurat.codemodel.layout import Layout
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.layout import Layout, blocked
+from ziggurat.codemodel.op import Body, Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.barriers import hazards, insert_barriers
+from ziggurat.transforms.place.combining import run_of_warps
 from ziggurat.transforms.place.lower import lower
 
+PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "f16": np.float16, "f32": np.float32, "f64": np.float64}  # fmt: skip  # noqa: E501
 WARPS = st.sampled_from([1, 4, 8])
 
@@ -57,6 +64,7 @@ class Text:
 
     def __init__(self, num_warps: int) -> None:
         self.num_warps = num_warps
+        self.target = "sm_90a"
         self.parameters: list[str] = []
         self.lines: list[str] = []
         self.count = 0
@@ -92,7 +100,7 @@ class Text:
     def __str__(self) -> str:
         body = "\n".join([*self.lines, "tt.return;"])
         func = f'tt.func @"f" ({", ".join(self.parameters)})void -> {{\n{body}\n}};'
-        return f'gpu.module @target="sm_90a" @num_warps={self.num_warps} ()void -> {{\n{func}\nunreachable;\n}};'
+        return f'gpu.module @target="{self.target}" @num_warps={self.num_warps} ()void -> {{\n{func}\nunreachable;\n}};'
 
 
 def placed(text: Text) -> gpu.Module:
@@ -262,6 +270,92 @@ def test_scans_of_types(data: st.DataObject, sizes: list[int], num_warps: int, e
     value = text.add(type_, f"tt.scan {value} @axis={axis}{more} {single('tt.scan', op, element)}")
     text.store(value, element, shape, layout)
     agree(text, [noise(element, math.prod(shape))], [np.zeros(math.prod(shape), DTYPES[element])])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("shape", "axis", "num_warps"), [
+    ((2048,), 0, 8), ((1024,), 0, 4), ((256,), 0, 2), ((16, 256), 1, 8), ((64, 32), 0, 4), ((4, 64, 8), 1, 4),
+])  # fmt: skip
+def test_scans_of_runs(shape: tuple[int, ...], axis: int, num_warps: int, reverse: bool) -> None:
+    """In the layouts that loads have: the buffers hold what is last in each warp's runs, and all is in order."""
+    order = tuple(reversed(range(len(shape))))
+    layout = blocked(shape, order, 4, num_warps)
+    text = Text(num_warps)
+    values = [text.load("i32", shape, layout) for _ in range(2)]
+    type_ = tensor(shape, "i32", layout)
+    more = " @reverse=true" if reverse else ""
+    both = text.add(f"Tuple<{type_}, {type_}>", f"tt.scan {values[0]} {values[1]} @axis={axis}{more} {COMPOSE}")
+    for number in range(2):
+        text.store(text.add(type_, f"tuple.load {both} @{number}"), "i32", shape, layout)
+    numel, run = math.prod(shape), run_of_warps(layout, shape, axis)
+    assert run > 1
+    # Two values of 4 bytes, each twice at most: on the way to one warp, and to the next run.
+    assert numel // run * 8 <= placed(text).shared <= numel // run * 16
+    agree(text, [noise("i32", numel, 1), noise("i32", numel, 2)], [np.zeros(numel, np.int32) for _ in range(2)])
+
+
+def cumulative_sum(numel: int, num_warps: int, target: str) -> gpu.Module:
+    layout = blocked((numel,), (0,), 4, num_warps)
+    text = Text(num_warps)
+    value = text.load("f32", [numel], layout)
+    value = text.add(
+        tensor([numel], "f32", layout), f"tt.scan {value} @axis=0 {single('tt.scan', 'arith.addf', 'f32')}"
+    )
+    text.store(value, "f32", [numel], layout)
+    text.target = target
+    return placed(text)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+def test_a_long_scan_assembles(target: str, tmp_path: Path) -> None:
+    """Two sums of each element behind the first, some of each run, and a little shared memory."""
+    module = cumulative_sum(65536, 8, target)
+    assert module.shared == 2 * 4 * 65536 // 128
+    ptx = assemble(module).ptx
+    assert len(ptx) < 150_000
+    assert ptx.count("shfl.sync") < 65536 // 256 * 2, "a few of each run"
+    if not PTXAS.exists():
+        pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
+    source = tmp_path / "k.ptx"
+    source.write_text(assemble(cumulative_sum(16384, 8, target)).ptx)
+    command = [str(PTXAS), "-v", "-arch", target, str(source), "-o", str(tmp_path / "k.cubin")]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0 and " 0 bytes spill stores" in made.stderr + made.stdout, made.stderr
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((256,), 0), ((16, 32), 0), ((16, 32), 1), ((4, 8, 16), 1)])
+@pytest.mark.parametrize("last", [False, True])
+def test_what_is_first_or_last(shape: tuple[int, ...], axis: int, last: bool) -> None:
+    """A reduction that takes one of its operands as it is: no more than one shuffle brings it."""
+    num_warps, numel = 2, math.prod(shape)
+    layout = blocked(shape, tuple(reversed(range(len(shape)))), 2, num_warps)
+    text = Text(num_warps)
+    values = [text.load(element, shape, layout) for element in ("i32", "f64")]
+    (type_, rest, narrow), (other, _, _) = (axis_types(shape, axis, e, layout) for e in ("i32", "f64"))
+    body = "(%a : i32, %b : f64, %c : i32, %d : f64)Tuple<i32, f64> -> { tt.reduce.return " + (
+        "%c %d; }" if last else "%a %b; }"
+    )
+    both = text.add(f"Tuple<{type_}, {other}>", f"tt.reduce {values[0]} {values[1]} @axis={axis} {body}")
+    for number, (part, kind) in enumerate(((type_, "i32"), (other, "f64"))):
+        text.store(text.add(part, f"tuple.load {both} @{number}"), kind, rest, narrow)
+    given = [noise("i32", numel), noise("f64", numel)]
+    found = [np.zeros(math.prod(rest), x.dtype) for x in given]
+    agree(text, given, found)
+    for x, y in zip(given, found, strict=True):
+        np.testing.assert_array_equal(y, x.reshape(shape).take(-last, axis).ravel())
+
+
+def test_which_operand_a_body_gives() -> None:
+    def body(text: str) -> Body:
+        func = f'func @"f" (%x : tensor<x4, i32>)i32 -> {{ %y : i32 = tt.reduce %x @axis=0 {text}; return %y; }};'
+        module = parse(f"module ()void -> {{ {func} unreachable; }};")
+        (reduce,) = (op for op in module.walk() if isinstance(op, tt.Reduce))
+        return reduce.combine
+
+    start = "(%a : i32, %b : i32)i32 -> { "
+    assert picks(body(start + "tt.reduce.return %a; }")) == 0
+    assert picks(body(start + "tt.reduce.return %b; }")) == 1
+    assert picks(body(start + "%c : i32 = arith.addi %a %b; tt.reduce.return %c; }")) is None
 
 
 @settings(max_examples=40)

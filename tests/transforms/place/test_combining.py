@@ -15,8 +15,10 @@ from ziggurat.codemodel.layout import Layout, bits_of, blocked
 from ziggurat.transforms.place.combining import (
     Stage,
     reduction_stages,
+    run_of_warps,
     scan_layout,
     scans_within_warps,
+    short_scan_layout,
 )
 
 
@@ -113,6 +115,50 @@ def test_scans_can_run_in_the_layout_that_is_given_for_them(case: tuple[Layout, 
     assert found.covers(math.prod(shape)) and found.num_warps == layout.num_warps
     if scans_within_warps(layout, shape, axis):
         assert found == layout
+
+
+@settings(max_examples=50)
+@given(layouts())
+def test_runs_of_a_warp(case: tuple[Layout, tuple[int, ...], int]) -> None:
+    """Each warp holds whole runs; where a warp has a part of the axis that is apart from others, no longer ones."""
+    layout, shape, axis = case
+    run, low = run_of_warps(layout, shape, axis), math.prod(shape[axis + 1 :])
+    assert shape[axis] % run == 0
+    if run == 1:
+        return
+    owners: dict[int, set[int]] = {}
+    for warp in range(layout.num_warps):
+        for register in range(layout.num_registers):
+            for lane in range(32):
+                owners.setdefault(layout.element(register, lane, warp), set()).add(warp)
+    numbers = np.arange(math.prod(shape)).reshape(-1, shape[axis] // run, run, low)
+    for outer, turn, inner in np.ndindex(numbers.shape[0], numbers.shape[1], low):
+        assert len({frozenset(owners[int(n)]) for n in numbers[outer, turn, :, inner]}) == 1
+    first, after = (numbers[0, turn, 0, 0] for turn in (0, 1))
+    assert owners[int(first)] != owners[int(after)], "a run ends where another warp goes on"
+    short = short_scan_layout(layout, shape, axis)
+    assert scans_within_warps(short, shape, axis) and short.covers(math.prod(shape))
+    assert short.num_warps == layout.num_warps
+
+
+@settings(max_examples=50)
+@given(layouts(apart=True))
+def test_what_one_warp_has_is_put_in_order_there(case: tuple[Layout, tuple[int, ...], int]) -> None:
+    """Where no warp lacks anything of the axis, none gets what another has."""
+    layout, shape, axis = case
+    if along(layout.warps, shape, axis):
+        return
+    found = scan_layout(layout, shape, axis)
+    assert found.warps == layout.warps
+    assert sorted((*found.registers, *found.lanes)) == sorted((*layout.registers, *layout.lanes))
+
+
+def test_runs_of_layouts_as_loads_have_them() -> None:
+    assert run_of_warps(blocked((1024,), (0,), 4, 4), (1024,), 0) == 128
+    assert run_of_warps(blocked((128, 64), (1, 0), 4, 4), (128, 64), 0) == 2
+    assert run_of_warps(blocked((128, 64), (1, 0), 4, 4), (128, 64), 1) == 1  # No warp lacks anything.
+    assert run_of_warps(Layout((), (2, 4, 8, 16, 32), (1,)), (64,), 0) == 1
+    assert run_of_warps(Layout((), (1 | 32, 2, 4, 8, 16), (32,)), (64,), 0) == 1  # Not apart.
 
 
 @pytest.mark.parametrize(("layout", "runs"), [

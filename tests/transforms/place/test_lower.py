@@ -77,6 +77,19 @@ def test_reductions_within_warps_stay() -> None:
     assert names(lowered(lines + BODY.replace("NAME", "tt.reduce") + ";")) == ["reshape", "reduce"]
 
 
+def test_scans_send_one_number_of_each_run_of_a_warp() -> None:
+    """Twice: to where one warp has all of them, and to the run that goes on. 512 numbers, 128 of them in a warp."""
+    ops = lowered(f"%y : {tensor(ROWS)} = tt.scan %x @axis=0 {BODY.replace('NAME', 'tt.scan')};")
+    allocs = [op.type for op in ops if isinstance(op, gpu.LocalAlloc)]
+    assert len(allocs) == 2 and all(isinstance(type_, SharedType) and type_.bytes == 16 for type_ in allocs)
+    assert names(ops)[:6] == ["reshape", "scan", "reduce", "local_alloc", "local_store", "local_load"]
+    for op in ops:
+        if isinstance(op, tt.Scan):
+            held = op.values[0].type
+            assert isinstance(held, TensorType) and held.layout is not None
+            assert scans_within_warps(held.layout, held.shape, op.axis)
+
+
 def test_scans_keep_layouts_that_fit() -> None:
     fits = blocked((16, 128), (1, 0), 4, 4)
     assert scan_layout(fits, (16, 128), 1) is fits
