@@ -54,6 +54,11 @@ def divide(e: Emitter, op: arith.DivF) -> Names:
     return float_op(e, op, exact_16=False)
 
 
+@emits(tt.PreciseDivF, tt.PreciseSqrt)
+def precise(e: Emitter, op: Op) -> Names:
+    return float_op(e, op, exact_16=False)
+
+
 @emits(math.Tanh)
 def tanh(e: Emitter, op: math.Tanh) -> Names:
     """MLIR has the op, Triton no code for it; its own way is the function of NVIDIA's libdevice."""

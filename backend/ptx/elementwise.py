@@ -145,6 +145,18 @@ def _divf(emitter: Emitter, op: arith.DivF) -> Emitted:
     return emitter.each(op.result.type, op.operands, divide)
 
 
+@emits(tt.PreciseDivF)
+def _precise_divf(emitter: Emitter, op: tt.PreciseDivF) -> Emitted:
+    kind, scalar = llvm_type(op.lhs.type), scalar_of(op.lhs.type)
+
+    def divide(a: str, b: str) -> str:
+        if scalar.bits < 32:
+            return in_f32(emitter, scalar, (a, b), lambda x, y: emitter.emit(f"fdiv float {x}, {y}"))
+        return emitter.emit(f"fdiv {kind} {a}, {b}")
+
+    return emitter.each(op.result.type, op.operands, divide)
+
+
 @emits(arith.NegF)
 def _negf(emitter: Emitter, op: arith.NegF) -> Emitted:
     kind = llvm_type(op.operand.type)

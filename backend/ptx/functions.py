@@ -12,7 +12,7 @@ from ziggurat.backend.ptx.casts import narrow, widen
 from ziggurat.backend.ptx.elementwise import in_f32
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.numbers import llvm_type, scalar_of, suffix
-from ziggurat.codemodel.dialects import math
+from ziggurat.codemodel.dialects import math, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import f64
 
@@ -72,6 +72,20 @@ def _function(emitter: Emitter, op: math.FloatUnary) -> Emitted:
         return function(emitter, name, value, llvm_type(scalar))
 
     return emitter.each(op.result.type, op.operands, apply)
+
+
+@emits(tt.PreciseSqrt)
+def _precise_root(emitter: Emitter, op: tt.PreciseSqrt) -> Emitted:
+    scalar = scalar_of(op.operand.type)
+    kind = "double" if scalar == f64 else "float"
+
+    def root(value: str) -> str:
+        return emitter.call(kind, f"llvm.sqrt.{suffix(kind)}", (kind, value))
+
+    narrow_too = scalar.bits < 32
+    return emitter.each(
+        op.result.type, op.operands, lambda a: in_f32(emitter, scalar, (a,), root) if narrow_too else root(a)
+    )
 
 
 @emits(math.Floor, math.Ceil)

@@ -23,7 +23,7 @@ from ziggurat.backend.reference.rounding import (
     widened,
 )
 from ziggurat.backend.reference.values import DTYPES, Array, element_dtype, is_array, over
-from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate, Rounding
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.op import Op
@@ -152,6 +152,11 @@ def float_binary(cls: type[Op], a: Array, b: Array, scalar: ScalarType) -> Array
     if FLOATS[cls] in _SELECTING:
         return result.astype(a.dtype)  # One of the operands: not rounded, so an infinite f8e5m2 stays infinite.
     return rounded(result, scalar)
+
+
+@triton.of(tt.PreciseDivF)
+def _quotient(machine: Machine, op: Op, operands: Operands) -> Array:
+    return float_binary(arith.DivF, operands[0], operands[1], scalar_type(op.result.type))
 
 
 @triton.of(*FLOATS)

@@ -19,6 +19,7 @@ from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.rounding import bits_of, rounded, widened
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.dialects import math as dialect
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.op import Op
 
 Operands = tuple[Any, ...]
@@ -32,7 +33,7 @@ def erf(array: Array) -> Array:
 _FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
     dialect.Exp: np.exp, dialect.Exp2: np.exp2, dialect.Log: np.log, dialect.Log2: np.log2, dialect.Sqrt: np.sqrt,
     dialect.Rsqrt: lambda x: 1.0 / np.sqrt(x), dialect.Sin: np.sin, dialect.Cos: np.cos, dialect.Tanh: np.tanh,
-    dialect.Erf: erf,
+    dialect.Erf: erf, tt.PreciseSqrt: np.sqrt,
 }  # fmt: skip
 
 

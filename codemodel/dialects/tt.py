@@ -10,7 +10,8 @@ import enum
 from collections.abc import Sequence
 
 from ziggurat.codemodel.declare import attribute, body, operand, operands, operation, result_type, template
-from ziggurat.codemodel.dialects.arith import same_types, scalar_of, tensor_of
+from ziggurat.codemodel.dialects.arith import FloatBinary, same_types, scalar_of, tensor_of
+from ziggurat.codemodel.dialects.math import FloatUnary
 from ziggurat.codemodel.dialects.scf import packed
 from ziggurat.codemodel.dialects.tt_memory import (
     AddPtr as AddPtr,
@@ -403,6 +404,16 @@ class Dot(Op, Pure):
             c.element in allowed,
             f"tt.dot of {a.element} accumulates in {' or '.join(map(str, allowed))}, not {c.element}",
         )
+
+
+@operation("tt.precise_divf")
+class PreciseDivF(FloatBinary):
+    """Quotient, rounded correctly, whatever a target's own division is."""
+
+
+@operation("tt.precise_sqrt")
+class PreciseSqrt(FloatUnary):
+    """Square root, rounded correctly, whatever a target's own root is."""
 
 
 @operation("tt.mulhiui")

@@ -53,6 +53,17 @@ def div(a: Value, b: Value) -> Value:
     """
 
 
+@call("Arithmetic", host=host.div)
+def div_rn(a: Value, b: Value) -> Value:
+    """The quotient `a / b`, rounded correctly, also where `div` is the machine's fast one.
+
+    - `a`, `b`: scalars or tensors of numbers.
+
+    Result: the broadcast shape, in the promoted dtype where that is a float, and f32 for two integers.
+    Errors: shapes that do not broadcast; pointers.
+    """
+
+
 @call("Arithmetic", host=host.floordiv)
 def floordiv(a: Value, b: Value) -> Value:
     """The integer quotient `a // b`, rounded toward zero as in C. (Python's `//` of constants rounds down.)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ziggurat.frontends.language.arithmetic import maximum, minimum, xor
+from ziggurat.frontends.language.arithmetic import and_, maximum, minimum, or_, xor
 from ziggurat.frontends.language.comparison import where
 from ziggurat.frontends.language.function import Function
 
@@ -40,6 +40,16 @@ def _min(a: Any, b: Any) -> Any:
 @_combiner
 def _xor(a: Any, b: Any) -> Any:
     return xor(a, b)
+
+
+@_combiner
+def _or(a: Any, b: Any) -> Any:
+    return or_(a, b)
+
+
+@_combiner
+def _and(a: Any, b: Any) -> Any:
+    return and_(a, b)
 
 
 # A NaN (it alone is unlike itself) loses against a number, as in `maximum`; among equals, and among NaNs, the smaller
@@ -87,4 +97,9 @@ COMBINE: Final[dict[str, Function]] = {
     "cumsum": _sum,
     "cumprod": _mul,
     "prod": _mul,
+    "cummax": _max,
+    "cummin": _min,
+    "reduce_or": _or,
+    "any": _or,
+    "all": _and,
 }

@@ -84,6 +84,7 @@ minimum, maximum = map(_on_numbers, (_smaller, _larger))
 
 exp, exp2, log, log2 = map(_on_floats, (math.exp, _exp2, _log, _log2))
 sqrt, rsqrt, sin, cos = map(_on_floats, (math.sqrt, _rsqrt, math.sin, math.cos))
+sqrt_rn = sqrt
 tanh, erf, sigmoid = map(_on_floats, (math.tanh, math.erf, _sigmoid))
 floor, ceil = map(_on_floats, (_whole(math.floor), _whole(math.ceil)))
 

@@ -74,6 +74,17 @@ def sqrt(x: Value) -> Value:
     """
 
 
+@call("Math", host=host.sqrt_rn)
+def sqrt_rn(x: Value) -> Value:
+    """The square root, rounded correctly, also where `sqrt` is the machine's fast one; NaN of negative numbers.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32.
+    Errors: pointers.
+    """
+
+
 @call("Math", host=host.rsqrt)
 def rsqrt(x: Value) -> Value:
     """1 over the square root; NaN of negative numbers.

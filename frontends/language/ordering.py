@@ -20,6 +20,20 @@ def sort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False) -
 
 
 @call("Sorting and indexing")
+def argsort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False) -> Value:
+    """The indices by which the elements are in order along the last axis: `gather(x, argsort(x), -1)` is `sort(x)`.
+
+    - `x`: a tensor of numbers.
+    - `dim`: the last axis, or None for it.
+    - `descending`: the largest first.
+
+    Result: i32, in the shape of `x`. Of equal elements the first one is first, in either direction; NaNs are equal, and
+    stand where `sort` puts them.
+    Errors: another axis than the last; pointers.
+    """
+
+
+@call("Sorting and indexing")
 def topk(x: Value, k: ConstInt, dim: ConstInt | None = None, descending: ConstBool = True) -> Value:
     """The first `k` elements of `x` in order along the last axis. A NaN counts as larger than all numbers.
 

@@ -108,6 +108,61 @@ def xor_sum(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False
 
 
 @call("Reductions and scans")
+def reduce_or(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False) -> Value:
+    """The bitwise or of all elements along an axis.
+
+    - `x`: a tensor of integers or i1.
+    - `axis`: negative counts from the last; None takes all elements.
+    - `keep_dims`: leave the axis in the result, with size 1.
+
+    Result: `x` without the axis.
+    Errors: floats or pointers; an axis out of range.
+    """
+
+
+@call("Reductions and scans")
+def any(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False) -> Value:
+    """Whether one element or more along an axis is not zero. A NaN is not.
+
+    - `x`: a tensor of numbers.
+    - `axis`: negative counts from the last; None takes all elements.
+    - `keep_dims`: leave the axis in the result, with size 1.
+
+    Result: i1, `x` without the axis.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def all(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False) -> Value:
+    """Whether no element along an axis is zero. A NaN is not.
+
+    - `x`: a tensor of numbers.
+    - `axis`: negative counts from the last; None takes all elements.
+    - `keep_dims`: leave the axis in the result, with size 1.
+
+    Result: i1, `x` without the axis.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def prod(
+    x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False, dtype: ConstDtype | None = None
+) -> Value:
+    """The product along an axis.
+
+    - `x`: a tensor of numbers.
+    - `axis`: negative counts from the last; None multiplies all elements.
+    - `keep_dims`: leave the axis in the result, with size 1.
+    - `dtype`: of the result, as of `sum`. Floats narrower than f32 are multiplied in f32 and rounded once.
+
+    Result: `x` without the axis; a scalar where no axis is left.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
 def reduce(x: Value, axis: ConstInt | None, combine_fn: ConstFunction, keep_dims: ConstBool = False) -> Value:
     """Combine the elements along an axis by a function of yours.
 
@@ -146,6 +201,32 @@ def cumprod(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
     - `reverse`: times all after it instead.
 
     Result: the shape of `x`, in the dtype that `sum` gives.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def cummax(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
+    """The largest of each element and all before it along an axis. NaNs are passed over.
+
+    - `x`: a tensor of numbers.
+    - `axis`: negative counts from the last.
+    - `reverse`: and all after it instead.
+
+    Result: as `x`; NaN up to the first number.
+    Errors: an axis out of range; pointers.
+    """
+
+
+@call("Reductions and scans")
+def cummin(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
+    """The smallest of each element and all before it along an axis. NaNs are passed over.
+
+    - `x`: a tensor of numbers.
+    - `axis`: negative counts from the last.
+    - `reverse`: and all after it instead.
+
+    Result: as `x`; NaN up to the first number.
     Errors: an axis out of range; pointers.
     """
 

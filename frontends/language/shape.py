@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ziggurat.frontends.language.kinds import ConstInts, ConstShape, ShapeOrValue, Value
+from ziggurat.frontends.language.kinds import ConstInt, ConstInts, ConstShape, ShapeOrValue, Value
 from ziggurat.frontends.language.signature import call
 
 
@@ -84,6 +84,29 @@ def join(a: Value, b: Value) -> Value:
 
     Result: a tensor with a last axis of size 2 more.
     Errors: shapes that do not broadcast.
+    """
+
+
+@call("Shape")
+def interleave(a: Value, b: Value) -> Value:
+    """Two tensors in turns along the last axis: `a[0], b[0], a[1], b[1] …`.
+
+    - `a`, `b`: numbers, or pointers of one type; they are broadcast to one shape and promoted.
+
+    Result: the last axis is twice as long; scalars give two elements.
+    Errors: shapes that do not broadcast; two constants.
+    """
+
+
+@call("Shape")
+def flip(x: Value, dim: ConstInt = -1) -> Value:
+    """The elements along an axis in the opposite order.
+
+    - `x`: a tensor.
+    - `dim`: the axis; negative counts from the last.
+
+    Result: as `x`.
+    Errors: an axis that `x` does not have.
     """
 
 

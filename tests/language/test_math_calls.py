@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 
+import ziggurat as zg
+
 FLOATS = ("f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64")
 NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")
 LIMITS = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
@@ -82,4 +84,21 @@ def test_functions_of_scalars(compute):
             "w": np.floor(x),
         },
         ulp=2,
+    )
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_division_and_root_rounded_correctly(name, compute, values, rows, dtypes):
+    """Of f32 on a GPU as well, where `div` and `sqrt` are not."""
+    some = values(name)
+    a, b = rows(np.repeat(some, len(some))[:2048], np.tile(some, len(some))[:2048], programs=4)
+    with np.errstate(all="ignore"):
+        wide = np.float64 if name == "f64" else np.float32
+        quotient = rounded(a.astype(wide) / b.astype(wide), name, dtypes)
+        root = rounded(np.sqrt(np.abs(a.astype(wide))), name, dtypes)
+    compute(
+        "q = zg.div_rn(a, b)\nr = zg.sqrt_rn(zg.abs(zg.cast(a, WIDE)))\ns = zg.cast(r, a.dtype)\nt = zg.sqrt_rn(4)",
+        {"a": a, "b": b},
+        {"q": quotient, "s": root},
+        WIDE=zg.f64 if name == "f64" else zg.f32,
     )

@@ -59,3 +59,37 @@ def test_sort_and_topk(name, compute, values, rows, dtypes):
 def test_a_long_sort(compute):
     x = np.random.default_rng(1).standard_normal((2, 512)).astype(np.float32)
     compute("y = zg.sort(x)\nz = zg.topk(x, 8)", {"x": x}, {"y": np.sort(x), "z": np.sort(x)[:, ::-1][:, :8]})
+
+
+@pytest.mark.parametrize("name", ["i1", "i8", "u8", "i32", "u32", "i64", "u64", "f16", "bf16", "f8e4m3", "f32", "f64"])
+def test_argsort_is_stable(name, compute, values):
+    """Telling values, most of them twice; -0.0 before 0.0, NaN last."""
+    some = np.resize(values(name), 32)
+    x = np.stack([np.random.default_rng(seed).permutation(some) for seed in range(2)]).reshape(2, 2, 16)
+
+    def keys(array):
+        """Numbers that are in the order of the values, as Python's, with the sign of zero."""
+        return [(e != e, 0.0 if e != e else e, 0 if e != e else -int(np.signbit(float(e)))) for e in array.tolist()]
+
+    def order(array, descending):
+        ranks = {key: rank for rank, key in enumerate(sorted(set(keys(array))))}
+        numbers = np.array([ranks[key] for key in keys(array)])
+        return np.argsort(-numbers if descending else numbers, kind="stable").astype(np.int32)
+
+    up = np.array([[order(row, False) for row in program] for program in x])
+    down = np.array([[order(row, True) for row in program] for program in x])
+    compute(
+        "up = zg.argsort(x)\ndown = zg.argsort(x, -1, descending=True)\ny = zg.gather(x, up, -1)\nz = zg.sort(x)",
+        {"x": x},
+        {"up": up, "down": down, "y": np.take_along_axis(x, up, -1), "z": np.take_along_axis(x, up, -1)},
+    )
+
+
+def test_argsort_of_one_element_and_of_equal_ones(compute):
+    x = np.full((2, 16), 7, np.int64)
+    compute(
+        "a = zg.argsort(x)\nb = zg.argsort(x, descending=True)\nc = zg.argsort(zg.topk(x, 1))",
+        {"x": x},
+        {"a": np.arange(16, dtype=np.int32)[None].repeat(2, 0), "b": np.arange(16, dtype=np.int32)[None].repeat(2, 0),
+         "c": np.zeros((2, 1), np.int32)},
+    )  # fmt: skip

@@ -245,9 +245,11 @@ def test_reductions_keep_the_order(compute):
     )  # fmt: skip
 
 
-def test_scans_of_tuples(compute):
+@pytest.mark.parametrize("shape", [(4, 8), (16, 128), (128, 32)])
+def test_scans_of_tuples(shape, compute):
+    """Along one axis, and back along the other. What the larger ones overflow to is the same in any order, too."""
     rng = np.random.default_rng(4)
-    a, b = rng.integers(-2, 3, (2, 2, 4, 8)).astype(np.int64)
+    a, b = rng.integers(-2, 3, (2, 2, *shape)).astype(np.int64)
     results = {}
     for tag, reverse, axis in (("", False, 1), ("back", True, 0)):
         p, q = (np.moveaxis(v, axis + 1, -1) for v in (a, b))
@@ -343,3 +345,81 @@ def test_cumulative_sums_and_products(name, compute, dtypes):
                 expected[f"{call}{number}"] = y.astype(result)
         compute("\n".join(lines), {"x": x}, expected, thorough=shape == (2, 4, 8))
     compute("y = zg.cumsum(x)", {"x": x}, {"y": np.cumsum(x.astype(computing), 1, computing).astype(result)})
+
+
+@pytest.mark.parametrize("shape", [(2048,), (8, 256), (128, 16)])
+@pytest.mark.parametrize("name", ["i1", "i8", "u64", "f16", "f32", "f64"])
+def test_long_cumulative_sums(name, shape, compute, dtypes):
+    """Of more than one warp has together; of numbers whose sums are exact in any order."""
+    rng = np.random.default_rng(9)
+    x = rng.integers(-2 if name[0] == "f" else 0, 2, (2, *shape)).astype(dtypes[name])
+    lines, expected = [], {}
+    for axis, back in itertools.product(range(len(shape)), (False, True)):
+        y = np.flip(x, axis + 1) if back else x
+        y = np.cumsum(y.astype(np.int64), axis + 1)
+        lines.append(f"y{axis}{back} = zg.cumsum(x, {axis}, reverse={back})")
+        expected[f"y{axis}{back}"] = (np.flip(y, axis + 1) if back else y).astype(dtypes[summed(name)])
+    compute("\n".join(lines), {"x": x}, expected)
+
+
+@pytest.mark.parametrize("name", ["i1", "i8", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f8e5m2", "f32", "f64"])
+def test_products_and_questions(name, compute, dtypes):
+    rng = np.random.default_rng(4)
+    x = rng.integers(0, 2 if name == "i1" else 3, (4, 4, 8)).astype(dtypes[name])
+    x[1], x[2, 1] = 1, 0
+    wide = {"i1": np.int32, "i8": np.int32, "u16": np.uint32}.get(name, dtypes[name])
+    large = x.astype(np.float64).prod(2)
+    compute(
+        """
+        rows = zg.prod(x, 1)
+        whole = zg.prod(x, dtype=zg.f64)
+        some = zg.any(x, 1)
+        every = zg.all(x, axis=0)
+        kept = zg.all(x, 1, keep_dims=True)
+        one = zg.any(x)
+        """,
+        {"x": x},
+        {
+            "rows": large.astype(wide), "whole": x.astype(np.float64).reshape(4, -1).prod(1),
+            "some": x.astype(bool).any(2), "every": x.astype(bool).all(1), "kept": x.astype(bool).all(2, keepdims=True),
+            "one": x.astype(bool).reshape(4, -1).any(1),
+        },
+    )  # fmt: skip
+
+
+def test_a_nan_is_not_zero(compute):
+    x = np.array([[np.nan, np.nan], [0.0, -0.0]], np.float32)
+    compute("a = zg.any(x)\nb = zg.all(x)", {"x": x}, {"a": np.array([True, False]), "b": np.array([True, False])})
+
+
+@pytest.mark.parametrize("name", ["i1", "u8", "i16", "i32", "u64"])
+def test_bitwise_or(name, compute, dtypes):
+    x = np.random.default_rng(6).integers(0, 2 if name == "i1" else 100, (2, 4, 8)).astype(dtypes[name])
+    compute(
+        "a = zg.reduce_or(x, 1)\nb = zg.reduce_or(x)\nc = zg.reduce_or(x, 0, keep_dims=True)",
+        {"x": x},
+        {
+            "a": np.bitwise_or.reduce(x, 2), "b": np.bitwise_or.reduce(x.reshape(2, -1), 1),
+            "c": np.bitwise_or.reduce(x, 1, keepdims=True),
+        },
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["i8", "u8", "i32", "u64", "f16", "bf16", "f8e4m3", "f32", "f64"])
+def test_running_extremes(name, compute, dtypes):
+    x = np.random.default_rng(8).integers(0, 100, (2, 4, 16)).astype(dtypes[name])
+    if name in ("f32", "f16"):
+        x[0, :, :2], x[1, 2, 5], x[1, 3] = np.nan, np.nan, np.nan
+    wide = x.astype(np.float64) if name != "u64" else x
+    compute(
+        """
+        up = zg.cummax(x, 1)
+        down = zg.cummin(x)
+        back = zg.cummax(x, axis=-1, reverse=True)
+        """,
+        {"x": x},
+        {
+            "up": np.fmax.accumulate(wide, 2).astype(x.dtype), "down": np.fmin.accumulate(wide, 1).astype(x.dtype),
+            "back": np.fmax.accumulate(wide[..., ::-1], 2)[..., ::-1].astype(x.dtype),
+        },
+    )  # fmt: skip

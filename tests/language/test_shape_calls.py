@@ -261,3 +261,30 @@ def test_histogram(name, compute, values, rows, dtypes):
         {"x": x, "mask": mask},
         {"y": counts(lists, 16), "z": counts(masked, 16), "w": counts(lists, 1)},
     )
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_flip_and_interleave(name, compute, dtypes):
+    x = np.random.default_rng(5).integers(0, 2 if name == "i1" else 100, (2, 4, 1, 8)).astype(dtypes[name])
+    y = x[:, ::-1].copy()
+    turns = np.stack([x, y], -1).reshape(2, 4, 1, 16)
+    compute(
+        """
+        last = zg.flip(x)
+        first = zg.flip(x, 0)
+        one = zg.flip(x, dim=-2)
+        turns = zg.interleave(x, y)
+        row = zg.interleave(zg.reshape(x, (4, 8)), zg.zeros((8,), x.dtype))
+        """,
+        {"x": x, "y": y},
+        {
+            "last": x[..., ::-1], "first": x[:, ::-1], "one": x, "turns": turns,
+            "row": np.stack([x.reshape(2, 4, 8), np.zeros_like(x).reshape(2, 4, 8)], -1).reshape(2, 4, 16),
+        },
+    )  # fmt: skip
+
+
+def test_scalars_and_literals_are_interleaved(compute):
+    x = np.array([3, -4], np.int16)
+    pairs = np.stack([x, np.ones_like(x)], -1)
+    compute("y = zg.interleave(x, 1)\nz = zg.flip(zg.interleave(1, x))", {"x": x}, {"y": pairs, "z": pairs})

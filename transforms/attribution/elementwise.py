@@ -163,12 +163,18 @@ class ElementwiseTypes:
     def mul(self, a: Type, b: Type) -> Type:
         return self._arithmetic("mul", a, b)
 
-    def div(self, a: Type, b: Type) -> Type:
-        self._numbers("div", a, b)
+    def _quotient(self, name: str, a: Type, b: Type) -> Type:
+        self._numbers(name, a, b)
         if isinstance(a, ConstantType) and isinstance(b, ConstantType):
             return folded("div", a.value, b.value)
         element = promote(a, b)
-        return shaped(common_shape("zg.div", a, b), element if element.is_float else f32)
+        return shaped(common_shape(f"zg.{name}", a, b), element if element.is_float else f32)
+
+    def div(self, a: Type, b: Type) -> Type:
+        return self._quotient("div", a, b)
+
+    def div_rn(self, a: Type, b: Type) -> Type:
+        return self._quotient("div_rn", a, b)
 
     def _integers(self, name: str, a: Type, b: Type, hint: str | None = None) -> Type:
         self._numbers(name, a, b)
@@ -350,6 +356,9 @@ class ElementwiseTypes:
 
     def sqrt(self, x: Type) -> Type:
         return self._float_function("sqrt", x)
+
+    def sqrt_rn(self, x: Type) -> Type:
+        return self._float_function("sqrt_rn", x)
 
     def rsqrt(self, x: Type) -> Type:
         return self._float_function("rsqrt", x)

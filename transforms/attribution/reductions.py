@@ -79,19 +79,37 @@ class ReductionTypes:
     ) -> Type:
         tensor = self._numbers_of(name, x)
         result = element(scalar_type(tensor))
-        inner = computing(result) if name == "sum" else result
+        inner = computing(result) if name in ("sum", "prod") else result
         self.combiner.combine(name, [inner], f"zg.{name}")
         return self._reduced(name, tensor, axis, keep, result)
 
-    def sum(self, x: Type, axis: Any, keep_dims: bool, dtype: Any) -> Type:
+    def _accumulated(self, name: str, x: Type, axis: Any, keep_dims: bool, dtype: Any) -> Type:
         if dtype is not None and not isinstance(dtype, ScalarType):
-            raise KernelTypeError(f"zg.sum: dtype is a dtype such as zg.f32, got {show(dtype)}")
-        return self._reduction("sum", x, axis, keep_dims, lambda e: dtype if dtype is not None else accumulator(e))
+            raise KernelTypeError(f"zg.{name}: dtype is a dtype such as zg.f32, got {show(dtype)}")
+        return self._reduction(name, x, axis, keep_dims, lambda e: dtype if dtype is not None else accumulator(e))
+
+    def sum(self, x: Type, axis: Any, keep_dims: bool, dtype: Any) -> Type:
+        return self._accumulated("sum", x, axis, keep_dims, dtype)
+
+    def prod(self, x: Type, axis: Any, keep_dims: bool, dtype: Any) -> Type:
+        return self._accumulated("prod", x, axis, keep_dims, dtype)
+
+    def _bitwise(self, name: str, x: Type, axis: Any, keep_dims: bool) -> Type:
+        if is_number(x) and scalar_type(x).is_float:
+            raise KernelTypeError(f"zg.{name} takes integers, got {describe(x)}")
+        return self._reduction(name, x, axis, keep_dims, lambda e: e)
 
     def xor_sum(self, x: Type, axis: Any, keep_dims: bool) -> Type:
-        if is_number(x) and scalar_type(x).is_float:
-            raise KernelTypeError(f"zg.xor_sum takes integers, got {x}")
-        return self._reduction("xor_sum", x, axis, keep_dims, lambda e: e)
+        return self._bitwise("xor_sum", x, axis, keep_dims)
+
+    def reduce_or(self, x: Type, axis: Any, keep_dims: bool) -> Type:
+        return self._bitwise("reduce_or", x, axis, keep_dims)
+
+    def any(self, x: Type, axis: Any, keep_dims: bool) -> Type:
+        return self._reduction("any", x, axis, keep_dims, lambda _: i1)
+
+    def all(self, x: Type, axis: Any, keep_dims: bool) -> Type:
+        return self._reduction("all", x, axis, keep_dims, lambda _: i1)
 
     def _extreme(self, name: str, x: Type, axis: Any, indices: bool, tie_left: bool, keep_dims: bool) -> Type:
         if not indices:
@@ -161,6 +179,18 @@ class ReductionTypes:
     def cumprod(self, x: Type, axis: Any, _reverse: bool, dtype: Any = None) -> Type:
         return self._cumulative("cumprod", x, axis, dtype)
 
+    def _running_extreme(self, name: str, x: Type, axis: Any) -> Type:
+        tensor = self._numbers_of(name, x)
+        checked_axis(name, axis, tensor.rank)
+        self.combiner.combine(name, [tensor.element], f"zg.{name}")
+        return tensor
+
+    def cummax(self, x: Type, axis: Any, _reverse: bool) -> Type:
+        return self._running_extreme("cummax", x, axis)
+
+    def cummin(self, x: Type, axis: Any, _reverse: bool) -> Type:
+        return self._running_extreme("cummin", x, axis)
+
     def _last_axis(self, name: str, x: Type, dim: Any) -> TensorType:
         tensor = self._numbers_of(name, x)
         if checked_axis(name, -1 if dim is None else dim, tensor.rank) != tensor.rank - 1:
@@ -173,6 +203,9 @@ class ReductionTypes:
         if type(descending) is not bool:
             raise KernelTypeError(f"zg.sort: descending is True or False, got {show(descending)}")
         return self._last_axis("sort", x, dim)
+
+    def argsort(self, x: Type, dim: Any, _descending: bool) -> Type:
+        return TensorType(self._last_axis("argsort", x, dim).shape, i32)
 
     def topk(self, x: Type, k: Any, dim: Any, _descending: Any = True) -> Type:
         tensor = self._last_axis("topk", x, dim)

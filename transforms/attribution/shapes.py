@@ -184,6 +184,22 @@ class ShapeTypes:
             raise KernelTypeError("zg.join takes tensors, got two constants")
         return TensorType((*common_shape("zg.join", a, b), 2), promote(a, b))
 
+    def interleave(self, a: Type, b: Type) -> Type:
+        if not (is_pointer(a) and a == b):
+            for part in (a, b):
+                if not is_number(part):
+                    raise KernelTypeError(f"zg.interleave takes numbers, or pointers of one type, got {describe(part)}")
+            if isinstance(a, ConstantType) and isinstance(b, ConstantType):
+                raise KernelTypeError("zg.interleave takes tensors, got two constants")
+        element = self._element(a) if is_pointer(a) else promote(a, b)
+        shape = common_shape("zg.interleave", a, b) or (1,)
+        return TensorType(checked_shape("interleave", (*shape[:-1], 2 * shape[-1])), element)
+
+    def flip(self, x: Type, dim: Any) -> Type:
+        source = self._tensor("flip", x)
+        checked_axis("flip", dim, source.rank)
+        return source
+
     def split(self, x: Type) -> Type:
         source = self._tensor("split", x)
         if source.shape[-1] != 2:

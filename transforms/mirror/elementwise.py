@@ -111,6 +111,9 @@ class ElementwiseBuilder:
     def div(self, result: Type, a: Operand, b: Operand) -> Value:
         return self.binary("div", result, a, b)
 
+    def div_rn(self, result: Type, a: Operand, b: Operand) -> Value:
+        return self.emit.add(tt.PreciseDivF(self.emit.convert(a, result), self.emit.convert(b, result)))
+
     def floordiv(self, result: Type, a: Operand, b: Operand) -> Value:
         return self.binary("floordiv", result, a, b)
 
@@ -232,6 +235,9 @@ class ElementwiseBuilder:
 
     def sqrt(self, result: Type, x: Operand) -> Value:
         return self.float_function(math.Sqrt, result, x)
+
+    def sqrt_rn(self, result: Type, x: Operand) -> Value:
+        return self.emit.add(tt.PreciseSqrt(self.emit.convert(x, result)))
 
     def rsqrt(self, result: Type, x: Operand) -> Value:
         return self.float_function(math.Rsqrt, result, x)

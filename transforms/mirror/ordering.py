@@ -87,6 +87,45 @@ def _bit(emit: Emitter, shape: tuple[int, ...], axis: int) -> Value:
     return emit.spread(emit.nonzero(numbers), shape)
 
 
+def indices(emit: Emitter, shape: tuple[int, ...], axis: int) -> Value:
+    """The index along an axis, as i32, in the given shape."""
+    numbers = emit.add(tt.MakeRange(0, shape[axis]))
+    for other in range(len(shape)):
+        if other != axis:
+            numbers = emit.add(tt.ExpandDims(numbers, other))
+    return emit.spread(numbers, shape)
+
+
+def order_of(emit: Emitter, keys: Value, descending: bool) -> Value:
+    """The indices, as i32, by which the keys are in order along the last axis; of equal keys the first one first.
+
+    A key and its index are sorted together, as one number of 64 bits. Keys of 64 bits are ordered by their lower half,
+    and then by their upper one: as equal ones stay in order, that is the order of the whole.
+    """
+    element = _element(keys)
+    if descending:
+        keys = emit.add(arith.XOrI(keys, emit.constant(-1, keys.type)))
+    if element.bits < 64:
+        return _order_of_halves(emit, emit.cast(keys, i64), element.signed)
+    half = emit.constant(32, keys.type)
+    upper = emit.add((arith.ShrSI if element.signed else arith.ShrUI)(keys, half))
+    lower = emit.add(arith.AndI(keys, emit.constant((1 << 32) - 1, keys.type)))
+    first = _order_of_halves(emit, emit.cast(lower, i64), False)
+    axis = len(shape_of(keys.type)) - 1
+    upper = emit.add(tt.Gather(emit.cast(upper, i64), first, axis))
+    return emit.add(tt.Gather(first, _order_of_halves(emit, upper, element.signed), axis))
+
+
+def _order_of_halves(emit: Emitter, keys: Value, signed: bool) -> Value:
+    """The same of numbers of 32 bits, in i64."""
+    shape = shape_of(keys.type)
+    if not signed:
+        keys = emit.add(arith.SubI(keys, emit.constant(1 << 31, keys.type)))
+    upper = emit.add(arith.ShlI(keys, emit.constant(32, keys.type)))
+    index = emit.add(arith.ExtUI(indices(emit, shape, len(shape) - 1), keys.type))
+    return emit.cast(sorted_keys(emit, emit.add(arith.OrI(upper, index)), False), i32)
+
+
 def sorted_keys(emit: Emitter, keys: Value, descending: bool) -> Value:
     """The keys sorted along the last axis."""
     shape = shape_of(keys.type)

@@ -26,7 +26,7 @@ from ziggurat.transforms.attribution.promotion import scalar_type
 from ziggurat.transforms.attribution.reductions import computing
 from ziggurat.transforms.attribution.shapes import checked_axis
 from ziggurat.transforms.mirror.emit import Built, Emitter, Operand, packed_type, split_operand
-from ziggurat.transforms.mirror.ordering import sorted_keys, take_first, to_keys, to_values
+from ziggurat.transforms.mirror.ordering import indices, order_of, sorted_keys, take_first, to_keys, to_values
 
 
 class Functions(Protocol):
@@ -108,17 +108,26 @@ class ReductionBuilder:
         value = self.emit.cast(x.value, computing(element))
         return self.emit.cast(self._along("sum", [value], axis, keep_dims)[0], element)
 
+    def prod(self, result: Type, x: Operand, axis: Any, keep_dims: bool, dtype: Any) -> Value:
+        element = scalar_type(result)
+        value = self.emit.cast(x.value, computing(element))
+        return self.emit.cast(self._along("prod", [value], axis, keep_dims)[0], element)
+
+    def reduce_or(self, result: Type, x: Operand, axis: Any, keep_dims: bool) -> Value:
+        return self._along("reduce_or", [x.value], axis, keep_dims)[0]
+
+    def any(self, result: Type, x: Operand, axis: Any, keep_dims: bool) -> Value:
+        return self._along("any", [self.emit.nonzero(x.value)], axis, keep_dims)[0]
+
+    def all(self, result: Type, x: Operand, axis: Any, keep_dims: bool) -> Value:
+        return self._along("all", [self.emit.nonzero(x.value)], axis, keep_dims)[0]
+
     def xor_sum(self, result: Type, x: Operand, axis: Any, keep_dims: bool) -> Value:
         return self._along("xor_sum", [x.value], axis, keep_dims)[0]
 
     def _indices(self, type_: Type, axis: int) -> Value:
         """The index along the axis, in the shape of a tensor."""
-        shape = shape_of(type_)
-        numbers = self.emit.add(tt.MakeRange(0, shape[axis]))
-        for other in range(len(shape)):
-            if other != axis:
-                numbers = self.emit.add(tt.ExpandDims(numbers, other))
-        return self.emit.spread(numbers, shape)
+        return indices(self.emit, shape_of(type_), axis)
 
     def _with_index(self, name: str, x: Operand, axis: Any, tie_left: bool, keep_dims: bool) -> list[Value]:
         value = x.value
@@ -197,7 +206,26 @@ class ReductionBuilder:
     def cumprod(self, result: Type, x: Operand, axis: Any, reverse: bool, dtype: Any = None) -> Value:
         return self._cumulative("prod", result, x, axis, reverse)
 
+    def cummax(self, result: Type, x: Operand, axis: Any, reverse: bool) -> Value:
+        return self._scan("max", [x.value], axis, reverse)[0]
+
+    def cummin(self, result: Type, x: Operand, axis: Any, reverse: bool) -> Value:
+        return self._scan("min", [x.value], axis, reverse)[0]
+
     # Sorting and counting.
+
+    def argsort(self, result: Type, x: Operand, dim: Any, descending: bool) -> Value:
+        source = x.value.type
+        symbol = "_".join(["argsort", str(source), "descending" if descending else "ascending", str(result)])
+
+        def build(builder: Builder, parameters: Sequence[Value]) -> list[Value]:
+            emit = Emitter(builder)
+            return [order_of(emit, to_keys(emit, parameters[0]), descending)]
+
+        symbol = self.functions.helper(symbol, "argsort", [source], result, build)
+        made = self.emit.call(symbol, [x.value], result)
+        assert isinstance(made, Value)
+        return made
 
     def sort(self, result: Type, x: Operand, dim: Any, descending: bool) -> Value:
         return self._ordered("sort", x.value, x.value.type, descending, None)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, ScalarType, TensorType, Type, element_of, shape_of, shaped
+from ziggurat.transforms.attribution.promotion import common_shape
 from ziggurat.transforms.attribution.shapes import ShapeTypes, checked_axis
 from ziggurat.transforms.mirror.emit import Built, Emitter, Operand
+from ziggurat.transforms.mirror.ordering import indices
 
 
 class ShapeBuilder:
@@ -69,6 +71,20 @@ class ShapeBuilder:
         assert isinstance(result, TensorType)
         half = shaped(result.shape[:-1], result.element)
         return self.emit.add(tt.Join(self.emit.convert(a, half), self.emit.convert(b, half)))
+
+    def interleave(self, result: Type, a: Operand, b: Operand) -> Value:
+        assert isinstance(result, TensorType)
+        half = shaped(common_shape("zg.interleave", a.type, b.type), result.element)
+        return self._reshaped(self.emit.add(tt.Join(self.emit.convert(a, half), self.emit.convert(b, half))), result)
+
+    def flip(self, result: Type, x: Operand, dim: int) -> Value:
+        shape = shape_of(result)
+        axis = checked_axis("flip", dim, len(shape))
+        if shape[axis] == 1:
+            return x.value
+        numbers = indices(self.emit, shape, axis)
+        last = self.emit.constant(shape[axis] - 1, numbers.type)
+        return self.emit.add(tt.Gather(x.value, self.emit.add(arith.SubI(last, numbers)), axis))
 
     def split(self, result: Type, x: Operand) -> Built:
         return self.emit.unpack(self.emit.add(tt.Split(x.value)), result)

@@ -16,7 +16,7 @@ from ziggurat.transforms.place.slots import tensor_operands
 # What has no tensor operands: it can be computed in any layout.
 _ROOTS = (tt.MakeRange, tt.Splat, tt.Poison, arith.ConstantOp)
 _SHAPING = (tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans)
-_EACH = (tt.AddPtr, tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MulHiUI, tt.Hint)
+_EACH = (tt.AddPtr, tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MulHiUI, tt.PreciseDivF, tt.PreciseSqrt, tt.Hint)
 _WIDENING = (arith.ExtF, arith.ExtSI, arith.ExtUI)
 
 

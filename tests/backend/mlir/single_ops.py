@@ -107,6 +107,8 @@ def cases() -> dict[str, Op]:
     each([math.Exp, math.Exp2, math.Log, math.Log2, math.Sqrt, math.Rsqrt, math.Sin, math.Cos, math.Tanh], FLOATS, 1)
     each([math.Erf, math.Floor, math.Ceil, math.AbsF, arith.NegF], FLOATS, 1)
     each([math.Fma], FLOATS, 3)
+    each([tt.PreciseDivF], FLOATS, 2)
+    each([tt.PreciseSqrt], FLOATS, 1)
     each([math.AbsI], INTEGERS, 1)
     for scalar in SCALARS.values():
         shaped_as = tensor(scalar)

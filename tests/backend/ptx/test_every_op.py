@@ -96,6 +96,8 @@ def test_elementwise_ops(element: str, target: str, exact: bool, ptxas) -> None:
         for name in sorted(UNARY):
             kernel.store(element, kernel.emit(element, f"{name} {a}"))
         kernel.store(element, kernel.emit(element, f"math.fma {a} {b} {c}"))
+        kernel.store(element, kernel.emit(element, f"tt.precise_divf {a} {b}"))
+        kernel.store(element, kernel.emit(element, f"tt.precise_sqrt {a}"))
         tests = [f"arith.cmpf {a} {b} @{predicate.value}" for predicate in arith.FloatPredicate]
     else:
         kernel.store(element, kernel.emit(element, f"math.absi {a}"))

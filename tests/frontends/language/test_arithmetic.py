@@ -7,6 +7,9 @@ import pytest
 from ziggurat.frontends.language import SIGNATURES
 
 CASES = {
+    "zg.div_rn(t, f)": "tensor<x16, f32>",
+    "zg.div_rn(n, n)": "f32",
+    "zg.div_rn(p, 1)": "error: zg.div_rn takes numbers, got a pointer",
     "zg.add(t, f)": "tensor<x16, f32>",
     "zg.add(p, t)": "tensor<x16, ptr<f32>>",
     "zg.add(t, p)": "tensor<x16, ptr<f32>>",
@@ -61,7 +64,7 @@ def test_the_group_is_declared_here():
     assert (
         [name for name, signature in SIGNATURES.items() if signature.group == "Arithmetic"]
         == """
-        add sub mul div floordiv mod neg and_ or_ xor invert shl shr minimum maximum clamp fma umulhi cdiv
+        add sub mul div div_rn floordiv mod neg and_ or_ xor invert shl shr minimum maximum clamp fma umulhi cdiv
         next_power_of_2
     """.split()
     )

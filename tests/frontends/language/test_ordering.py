@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 CASES = {
+    "zg.argsort(m)": "tensor<x4, x16, i32>",
+    "zg.argsort(m, 0)": "error: zg.argsort works along the last axis",
     "zg.sort(m)": "tensor<x4, x16, f32>",
     "zg.sort(m, -1, descending=True)": "tensor<x4, x16, f32>",
     "zg.sort(m, 0)": "error: along the last axis",

@@ -18,6 +18,15 @@ def both(a, b, c, d):
 
 
 CASES = {
+    "zg.prod(m, 0)": "tensor<x16, f32>",
+    "zg.prod(t, dtype=zg.i64)": "i64",
+    "zg.any(m, -1)": "tensor<x4, i1>",
+    "zg.all(t)": "i1",
+    "zg.all(p)": "error: zg.all takes a tensor of numbers",
+    "zg.reduce_or(t, 0, keep_dims=True)": "tensor<x1, i32>",
+    "zg.reduce_or(f)": "error: zg.reduce_or takes integers",
+    "zg.cummax(h, -1)": "tensor<x16, f16>",
+    "zg.cummin(m, 2)": "error: axis 2 is not one of the 2 axes",
     "zg.sum(m, 0)": "tensor<x16, f32>",
     "zg.sum(m)": "f32",
     "zg.sum(m, axis=-1, keep_dims=True)": "tensor<x4, x1, f32>",

@@ -5,6 +5,14 @@ from __future__ import annotations
 import pytest
 
 CASES = {
+    "zg.flip(m)": "tensor<x4, x16, f32>",
+    "zg.flip(m, 2)": "error: axis 2 is not one of the 2 axes",
+    "zg.flip(x)": "error: zg.flip takes a tensor",
+    "zg.interleave(m, 1)": "tensor<x4, x32, f32>",
+    "zg.interleave(n, x)": "tensor<x2, f32>",
+    "zg.interleave(p, p)": "tensor<x2, ptr<f32>>",
+    "zg.interleave(1, 2)": "error: two constants",
+    "zg.interleave(p, t)": "error: takes numbers, or pointers of one type",
     "zg.expand(t, 0)": "tensor<x1, x16, i32>",
     "zg.expand(t, (0, -1))": "tensor<x1, x16, x1, i32>",
     "zg.expand(x, 0)": "tensor<x1, f32>",

@@ -50,7 +50,7 @@ def test_a_module_may_have_another_name():
 
 def test_only_public_names_are_suggested(type_of):
     with pytest.raises(zg.KernelNameError) as caught:
-        type_of("zg.any")
+        type_of("zg.Anny")
     assert "zg.Any" not in (caught.value.hint or "")
 
 

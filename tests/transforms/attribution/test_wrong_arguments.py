@@ -92,6 +92,10 @@ store_tensor_descriptor | desc=d ; offsets=(n, 0) ; value=zg.zeros((16, 16), zg.
 multiple_of max_contiguous max_constancy | x=t ; values=16
 assume | cond=n > 0
 dot | a=w ; b=zg.trans(w) ; acc=None
+div_rn | a=x ; b=f
+interleave | a=t ; b=n
+sqrt_rn flip argsort prod any all cummax cummin | x=f
+reduce_or | x=t
 neg abs exp exp2 log log2 sqrt rsqrt sin cos tanh erf sigmoid floor ceil softmax sort sum max min cumsum | x=f
 cumprod ravel | x=f
 invert xor_sum | x=t
