@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import ziggurat.frontends
 from ziggurat.codemodel.dialects import gpu, tt
@@ -194,7 +194,7 @@ def _stands_at(node: ast.expr, place: Location) -> bool:
     return not place.end_line or (node.end_lineno, node.end_col_offset) == (place.end_line, place.end_column)
 
 
-def _assigned(tree: ast.AST, value: ast.expr) -> Iterable[str]:
+def _assigned(tree: ast.AST, value: ast.expr) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and node.value is value and isinstance(node.targets[0], ast.Name):
             yield node.targets[0].id
