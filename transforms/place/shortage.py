@@ -104,7 +104,7 @@ def _name_and_purpose(buffer: gpu.LocalAlloc) -> tuple[str | None, str | None]:
 
 _PURPOSES: tuple[tuple[type[Op], str], ...] = (
     (gpu.LocalAtomicAdd, "the counters of histogram"),
-    (gpu.LocalGather, "what gather reads"),
+    (gpu.LocalGather, "what threads look up"),
     (gpu.TmaStore, "on its way to a descriptor"),
 )
 
