@@ -78,8 +78,7 @@ def product(a_ptr, b_ptr, out_ptr, N: zg.constexpr):
     rows, columns, steps = zg.arange(0, N), zg.arange(0, N), zg.arange(0, 16)
     a = zg.load(zg.add(a_ptr, zg.add(zg.mul(zg.expand(rows, 1), 16), zg.expand(steps, 0))))
     b = zg.load(zg.add(b_ptr, zg.add(zg.mul(zg.expand(steps, 1), N), zg.expand(columns, 0))))
-    at = zg.add(zg.mul(zg.expand(rows, 1), N), zg.expand(columns, 0))
-    zg.store(zg.add(out_ptr, at), zg.dot(a, b))
+    zg.store(zg.add(out_ptr, rows), zg.sum(zg.dot(a, b), axis=1))
 
 
 @pytest.mark.parametrize(("size", "warps", "fits"), [(256, 16, False), (128, 16, True), (256, 8, True), (64, 4, True)])
