@@ -345,10 +345,13 @@ def _bit_map(shape: Sequence[int], target: Sequence[int], axes: dict[int, int]) 
     return image
 
 
-def blocked(shape: Sequence[int], order: Sequence[int], vector: int, num_warps: int) -> Layout:
+def blocked(
+    shape: Sequence[int], order: Sequence[int], vector: int, num_warps: int, *, warps_last: bool = False
+) -> Layout:
     """Each thread holds `vector` neighbours along `order[0]`; lanes, then warps go on along the axes in order.
 
     What is left over of the tensor is held in further registers; where there are more threads than elements, in copies.
+    With `warps_last` these registers come before the warps: each warp has a part of the tensor that is in one piece.
     """
     free: list[int] = []
     for axis in order:
@@ -358,7 +361,8 @@ def blocked(shape: Sequence[int], order: Sequence[int], vector: int, num_warps: 
     registers, rest = free[:count], free[count:]
     lanes, rest = rest[:LANE_BITS], rest[LANE_BITS:]
     warp_bits = bits_of(num_warps)
-    warps, rest = rest[:warp_bits], rest[warp_bits:]
+    first = max(0, len(rest) - warp_bits) if warps_last else 0
+    warps, rest = rest[first : first + warp_bits], [*rest[:first], *rest[first + warp_bits :]]
     lanes += [0] * (LANE_BITS - len(lanes))
     warps += [0] * (warp_bits - len(warps))
     return Layout((*registers, *rest), tuple(lanes), tuple(warps))

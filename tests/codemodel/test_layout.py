@@ -198,6 +198,18 @@ def test_neighbours_in_the_lowest_registers():
     assert layout.contiguous((16, 64), 1) == 4 and layout.contiguous((16, 64), 0) == 1
 
 
+def test_blocked_layouts_with_a_piece_for_each_warp():
+    """The registers that are left over come before the warps; where there are too few elements, nothing changes."""
+    layout = blocked((1024,), (0,), 4, 4, warps_last=True)
+    assert layout == Layout((1, 2, 128), (4, 8, 16, 32, 64), (256, 512))
+    for shape, order in (((64,), (0,)), ((16, 16), (0, 1)), ((2, 256), (1, 0)), ((64, 128), (1, 0))):
+        some, other = (blocked(shape, order, 2, 8, warps_last=last) for last in (False, True))
+        assert other.covers(some.numel) and other.lanes == some.lanes
+        assert sorted(other.bases) == sorted(some.bases)
+        assert other == some or max(other.registers) < min(other.warps)
+    assert blocked((64,), (0,), 2, 8, warps_last=True) == blocked((64,), (0,), 2, 8)
+
+
 def test_blocked_layouts_copy_what_is_left():
     small = blocked((8,), (0,), 4, 2)
     assert small.covers(8) and small.registers == (1, 2) and small.lanes == (4, 0, 0, 0, 0) and small.warps == (0,)

@@ -5,14 +5,14 @@ Both follow from what `axis_info` knows. The layout is a matter of speed; the wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.layout import Layout, bits_of, blocked, combine
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import PtrType, TensorType
+from ziggurat.codemodel.types import PtrType, TensorType, shape_of
 from ziggurat.transforms.place.axis_info import AxisInfo, unknown_slot
 from ziggurat.transforms.place.slots import Slot, slot_of
 
@@ -25,22 +25,30 @@ Key = tuple[tuple[int, ...], tuple[int, ...]]
 
 @attrs.frozen
 class Accesses:
-    """The accesses of a function. `widest` has the widest vector of all that have the same shape and order."""
+    """The accesses of a function. `widest` has the widest vector of all that have the same shape and order.
+
+    `scanned` are the shapes of what is scanned along one of several axes. Of these each warp has a part in one piece,
+    which is as good for memory: so it has all of the axis, or a long run.
+    """
 
     infos: Mapping[Slot, AxisInfo]
     num_warps: int
     widest: Mapping[Key, int]
+    scanned: Collection[tuple[int, ...]] = ()
 
     @staticmethod
     def of(func: Op, infos: Mapping[Slot, AxisInfo], num_warps: int) -> Accesses:
         """Look at all loads and stores of a function."""
         found = Accesses(infos, num_warps, {})
         widest: dict[Key, int] = {}
+        scanned: set[tuple[int, ...]] = set()
         for op in func.walk():
+            if isinstance(op, tt.Scan) and len(shape := shape_of(op.values[0].type)) > 1:
+                scanned.add(shape)
             if isinstance(op, tt.Load | tt.Store) and isinstance(op.ptr.type, TensorType):
                 key = (op.ptr.type.shape, found.order(op))
                 widest[key] = max(widest.get(key, 1), found.vector(op))
-        return Accesses(infos, num_warps, widest)
+        return Accesses(infos, num_warps, widest, scanned)
 
     def info(self, value: Value) -> AxisInfo:
         """What is known of a value."""
@@ -80,7 +88,7 @@ class Accesses:
         vector = self.vector(op)
         if isinstance(op, tt.Load | tt.Store):
             vector = self.widest.get((type_.shape, order), vector)
-        return blocked(type_.shape, order, vector, self.num_warps)
+        return self._blocked(type_.shape, order, vector)
 
     def default(self, shape: Sequence[int]) -> Layout:
         """The layout of what no access decides: that of accesses of this shape, if there are."""
@@ -89,7 +97,10 @@ class Accesses:
         for extent in shape:
             size *= extent
         vector = self.widest.get((tuple(shape), order), min(4, self._share(size)))
-        return blocked(shape, order, vector, self.num_warps)
+        return self._blocked(shape, order, vector)
+
+    def _blocked(self, shape: Sequence[int], order: Sequence[int], vector: int) -> Layout:
+        return blocked(shape, order, vector, self.num_warps, warps_last=tuple(shape) in self.scanned)
 
     def width(self, op: Access, layout: Layout) -> int:
         """How many registers in a row point to neighbours that are aligned, and masked, together in this layout."""

@@ -17,6 +17,7 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.place.accesses import Accesses, element_bytes
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.axis_info import analyse
+from ziggurat.transforms.place.combining import run_of_warps
 from ziggurat.transforms.place.prepare import prepare
 
 
@@ -175,6 +176,25 @@ def test_what_no_access_decides_is_as_the_accesses_of_its_shape() -> None:
     assert accesses.default((1024,)) == blocked((1024,), (0,), 2, 4)
     assert accesses.default((2048,)) == blocked((2048,), (0,), 4, 4)
     assert accesses.default((8, 16)) == blocked((8, 16), (1, 0), 1, 4)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_of_what_is_scanned_each_warp_has_a_part_in_one_piece(axis: int) -> None:
+    """8 rows of 32 next to each other, as good for memory; of tensors with one axis, and of other shapes, as ever."""
+    body = "(%c : f32, %d : f32)f32 -> { %e : f32 = arith.addf %c %d; tt.scan.return %e; };"
+    func, accesses = model(f"{grid(False)} %g : tensor<x32, x64, f32> = tt.scan %v @axis={axis} {body}")
+    before, plain = model(grid(False))
+    load, other = first(func), first(before)
+    layout, usual = accesses.coalesced(load), plain.coalesced(other)
+    assert layout.warps == (512, 1024) and usual.warps == (128, 256)
+    assert (layout.registers, layout.lanes) == ((1, 2, 128, 256), usual.lanes)
+    assert accesses.default((32, 64)) == layout and accesses.default((64, 32)) == plain.default((64, 32))
+    assert accesses.width(load, layout) == plain.width(other, usual) == 4
+    assert accesses.traffic(load, layout) == plain.traffic(other, usual)
+    assert run_of_warps(layout, (32, 64), 0) == 8 and run_of_warps(usual, (32, 64), 0) == 2
+    scan = f"%3 : tensor<x1024, f32> = tt.load %2; %4 : tensor<x1024, f32> = tt.scan %3 @axis=0 {body}"
+    func, accesses = model(f"{row(1024)} {scan}")
+    assert accesses.coalesced(first(func)) == blocked((1024,), (0,), 4, 4)
 
 
 def test_the_size_of_an_element_and_what_is_not_known() -> None:
