@@ -362,6 +362,26 @@ def test_long_cumulative_sums(name, shape, compute, dtypes):
     compute("\n".join(lines), {"x": x}, expected)
 
 
+@zg.function
+def odd_one(a, b):
+    return zg.xor(a, b)
+
+
+@pytest.mark.parametrize("shape", [(1024,), (16, 64)])
+@pytest.mark.parametrize("name", ["i1", "i16", "u8"])
+def test_long_scans_by_functions(name, shape, compute, dtypes):
+    """One that is commutative, and one that is not: it takes what comes last, which is each element itself."""
+    x = np.random.default_rng(0).integers(0, 2 if name == "i1" else 100, (2, *shape)).astype(dtypes[name])
+    compute(
+        """
+        y = zg.associative_scan(x, 0, odd_one)
+        z = zg.associative_scan(x, 0, last, reverse=True)
+        w = zg.reduce(x, 0, last)
+        """,
+        {"x": x}, {"y": np.bitwise_xor.accumulate(x, 1), "z": x, "w": x[:, -1]}, odd_one=odd_one, last=last,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["i1", "i8", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f8e5m2", "f32", "f64"])
 def test_products_and_questions(name, compute, dtypes):
     rng = np.random.default_rng(4)
