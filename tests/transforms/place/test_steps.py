@@ -75,6 +75,20 @@ def by_roles(a, b, c, k, ACROSS: zg.constexpr, DEPTH: zg.constexpr):
     c.store((0, 0), zg.cast(total, zg.f16))
 
 
+@zg.kernel
+def batches(a, b, c, B: zg.constexpr, SIZE: zg.constexpr):
+    """A product of each of several matrices."""
+    at = zg.reshape(zg.arange(0, B * SIZE * SIZE), (B, SIZE, SIZE))
+    zg.store(zg.add(c, at), zg.dot(zg.load(zg.add(a, at)), zg.load(zg.add(b, at))))
+
+
+@zg.kernel
+def running_sums(x, y, N: zg.constexpr):
+    """A scan that goes over several warps."""
+    at = zg.arange(0, N)
+    zg.store(zg.add(y, at), zg.cumsum(zg.load(zg.add(x, at)), 0))
+
+
 # Kernel, types, target, warps; and the steps that have to do something to it.
 A, B = zg.descriptor((64, 64), zg.f16), zg.descriptor((64, 64), zg.f16)
 C = zg.divisible(zg.descriptor((64, 64), zg.f16))
@@ -101,6 +115,14 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
         {"prepare", "assign", "dots", "pipeline_loads", "allocate", "barriers"},
     ),
     "products_by_fma": (products, [F32, F32, F32, N, 4, 4, 4], "sm_80", 1, {"prepare", "assign", "dots"}),
+    "batches": (batches, [F16, F16, F32, 4, 32], "sm_80", 8, {"assign", "dots", "allocate", "barriers"}),
+    "running_sums": (
+        running_sums,
+        [F32, F32, 1024],
+        "sm_80",
+        4,
+        {"prepare", "assign", "lower", "allocate", "barriers"},
+    ),
     "by_descriptors": (
         by_descriptors,
         [A, B, F16, N, 64, 64],
