@@ -15,6 +15,7 @@ import numpy as np
 
 from ziggurat.backend.ptx.simulate_shared import Array
 from ziggurat.backend.ptx.simulate_text import dtype_of, elements_of, odd_width
+from ziggurat.backend.reference.functions import fma_f64, sum_to_odd
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
@@ -227,9 +228,9 @@ def _reversed(a: Array) -> Array:
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
-    """Rounded once, but for what is rounded in f64."""
-    x, y, z = (value.astype(np.float64) for value in (a, b, c))
-    return (x * y + z).astype(a.dtype)
+    """Rounded once: the product of narrower floats is exact in f64, and the sum is rounded so that it can be again."""
+    x, y, z = np.broadcast_arrays(*(value.astype(np.float64) for value in (a, b, c)))
+    return fma_f64(x, y, z) if a.dtype == np.float64 else sum_to_odd(x * y, z).astype(a.dtype)
 
 
 def _whole(a: Array, dtype: Any) -> Array:

@@ -70,7 +70,7 @@ def _fma(machine: Machine, op: Op, operands: Operands) -> Array:
     wide = [array.astype(np.float64) for array in (a, b, c)]
     # The product of two floats of at most 24 digits is exact in f64; the sum is rounded to odd, so that the final
     # rounding is the only one.
-    return rounded(_sum_to_odd(wide[0] * wide[1], wide[2]), scalar)
+    return rounded(sum_to_odd(wide[0] * wide[1], wide[2]), scalar)
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -80,7 +80,7 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return near, (a - (near - other)) + (b - other)
 
 
-def _sum_to_odd(a: Array, b: Array) -> Array:
+def sum_to_odd(a: Array, b: Array) -> Array:
     """The sum; where it is not exact, the neighbour with an odd last bit."""
     near, rest = _two_sum(a, b)
     fix = np.isfinite(near) & (rest != 0) & ((near.view(np.int64) & 1) == 0)
@@ -106,7 +106,7 @@ def fma_f64(a: Array, b: Array, c: Array) -> Array:
     high, low = _two_product(a, b)
     t_high, t_low = _two_sum(c, low)
     v_high, v_low = _two_sum(high, t_high)
-    result = np.asarray(v_high + _sum_to_odd(t_low, v_low))
+    result = np.asarray(v_high + sum_to_odd(t_low, v_low))
     size = np.abs(np.stack([a, b, high, c]))
     ordinary = ((size < 1e290) & ((size > 1e-250) | (size == 0))).all(0) & (high != 0) & (result != 0)
     special = ~np.isfinite(np.stack([a, b, c])).all(0)

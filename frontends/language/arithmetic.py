@@ -219,6 +219,39 @@ def umulhi(a: Value, b: Value) -> Value:
     """
 
 
+@call("Arithmetic")
+def popc(x: Value) -> Value:
+    """How many bits are set.
+
+    - `x`: a scalar or a tensor of integers; not i1.
+
+    Result: i32, in the shape of `x`.
+    Errors: floats, i1 or pointers; a constant.
+    """
+
+
+@call("Arithmetic")
+def clz(x: Value) -> Value:
+    """How many bits are zero before the first that is set; of 0 all.
+
+    - `x`: a scalar or a tensor of integers; not i1.
+
+    Result: i32, in the shape of `x`.
+    Errors: floats, i1 or pointers; a constant.
+    """
+
+
+@call("Arithmetic")
+def brev(x: Value) -> Value:
+    """The bits in the opposite order.
+
+    - `x`: a scalar or a tensor of integers; not i1.
+
+    Result: as `x`.
+    Errors: floats, i1 or pointers; a constant.
+    """
+
+
 @call("Arithmetic", host=host.cdiv)
 def cdiv(x: Value, div: Value) -> Value:
     """How many pieces of size `div` cover `x`: the quotient rounded up. Also outside of a kernel, as in grids.

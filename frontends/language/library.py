@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, f64, i32, i64, u32, u64
+from ziggurat.codemodel.types import f32, f64, i32, i64, u32, u64
 from ziggurat.frontends.language.arithmetic import (
     add,
     div,
@@ -22,16 +22,17 @@ from ziggurat.frontends.language.arithmetic import (
     umulhi,
     xor,
 )
+from ziggurat.frontends.language.bits import BITS
 from ziggurat.frontends.language.combine import COMBINE
 from ziggurat.frontends.language.comparison import CompareKind, compare, where
 from ziggurat.frontends.language.control import static_range
 from ziggurat.frontends.language.conversion import bitcast, cast
+from ziggurat.frontends.language.elementary import ELEMENTARY, FLOATS
 from ziggurat.frontends.language.function import Function, constexpr, function
 from ziggurat.frontends.language.math import cos, exp, log, sin, sqrt
 from ziggurat.frontends.language.reductions import max, sum
 from ziggurat.frontends.language.shape import broadcast
 
-FLOATS: Final = (f8e4m3, f8e5m2, f16, bf16, f32, f64)
 WIDE: Final = (i64, u64)
 
 
@@ -154,7 +155,9 @@ def randn4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
 
 
 LIBRARY: Final[dict[str, Function]] = {
-    made.name: made for made in (cdiv, sigmoid, softmax, philox, rand, randn, randint, rand4x, randn4x, randint4x)
+    **ELEMENTARY,
+    **BITS,
+    **{made.name: made for made in (cdiv, sigmoid, softmax, philox, rand, randn, randint, rand4x, randn4x, randint4x)},
 }
 
 __all__ = ["COMBINE", "LIBRARY"]

@@ -174,6 +174,171 @@ def ceil(x: Value) -> Value:
 
 
 @call("Math")
+def tan(x: Value) -> Value:
+    """The tangent of an angle in radians.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def asin(x: Value) -> Value:
+    """The angle, from -π/2 to π/2, whose sine `x` is; NaN beyond -1 and 1.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def acos(x: Value) -> Value:
+    """The angle, from 0 to π, whose cosine `x` is; NaN beyond -1 and 1.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def atan(x: Value) -> Value:
+    """The angle, from -π/2 to π/2, whose tangent `x` is.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def atan2(y: Value, x: Value) -> Value:
+    """The angle, from -π to π, of the point (x, y), as C's: the signs of zeros count.
+
+    - `y`, `x`: scalars or tensors of numbers; two integers are cast to f32.
+
+    Result: the broadcast shape, in the promoted dtype where that is a float, and f32 for two integers.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def sinh(x: Value) -> Value:
+    """The hyperbolic sine.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def cosh(x: Value) -> Value:
+    """The hyperbolic cosine.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def expm1(x: Value) -> Value:
+    """`exp(x) - 1`, as good next to 0 as elsewhere.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def log1p(x: Value) -> Value:
+    """The natural logarithm of `1 + x`, as good next to 0 as elsewhere; NaN below -1.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def trunc(x: Value) -> Value:
+    """The whole number next to `x` toward zero.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32; a float.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def rint(x: Value) -> Value:
+    """The whole number nearest to `x`, of two the even one.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32; a float.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def round(x: Value) -> Value:
+    """The whole number nearest to `x`, of two the one away from zero, as C's. (Python's and NumPy's is `rint`.)
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: as `x`, or f32; a float.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def isnan(x: Value) -> Value:
+    """Whether it is NaN.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: i1, in the shape of `x`; false of integers.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def isinf(x: Value) -> Value:
+    """Whether it is infinite.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: i1, in the shape of `x`; false of integers.
+    Errors: pointers.
+    """
+
+
+@call("Math")
+def isfinite(x: Value) -> Value:
+    """Whether it is neither infinite nor NaN.
+
+    - `x`: a scalar or a tensor of numbers; integers are cast to f32.
+
+    Result: i1, in the shape of `x`; true of integers.
+    Errors: pointers.
+    """
+
+
+@call("Math")
 def softmax(x: Value, dim: ConstInt = 0) -> Value:
     """`exp(x)` divided by its sum along an axis, computed without overflow.
 

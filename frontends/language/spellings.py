@@ -15,7 +15,6 @@ _MEMBERS: Final[dict[str, str]] = {
     "zeros_like": "zg.zeros(x.shape, x.dtype)",
     "fdiv": "zg.div(a, b)",
     "pow": "zg.exp2(zg.mul(y, zg.log2(x)))",
-    "isnan": "zg.compare(x, x, zg.CompareKind.NOT_EQUAL)",
     "logical_and": "zg.and_(a, b)",
     "logical_or": "zg.or_(a, b)",
     "logical_not": "zg.invert(x)",

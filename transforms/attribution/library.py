@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.types import TensorType, Type
+from ziggurat.codemodel.types import ConstantType, TensorType, Type
 from ziggurat.transforms.attribution.promotion import common_shape, is_number, scalar_type
 from ziggurat.transforms.attribution.shapes import checked_axis
 from ziggurat.transforms.attribution.wording import describe, show
@@ -24,9 +24,76 @@ class LibraryChecks:
         _integers("cdiv", x=x, div=div)
         common_shape("zg.cdiv", x, div)
 
-    def check_sigmoid(self, x: Type) -> None:
+    def _number(self, call: str, x: Type) -> None:
         if not is_number(x):
-            raise KernelTypeError(f"zg.sigmoid takes numbers, got {describe(x)}")
+            raise KernelTypeError(f"zg.{call} takes numbers, got {describe(x)}")
+
+    def check_sigmoid(self, x: Type) -> None:
+        self._number("sigmoid", x)
+
+    def _bits(self, call: str, x: Type) -> None:
+        if isinstance(x, ConstantType):
+            raise KernelTypeError(
+                f"zg.{call} takes an integer of a known width, got {describe(x)}", hint="zg.cast gives it one"
+            )
+        if not is_number(x) or scalar_type(x).kind != "int":
+            raise KernelTypeError(f"zg.{call} takes integers, got {describe(x)}")
+
+    def check_popc(self, x: Type) -> None:
+        self._bits("popc", x)
+
+    def check_clz(self, x: Type) -> None:
+        self._bits("clz", x)
+
+    def check_brev(self, x: Type) -> None:
+        self._bits("brev", x)
+
+    def check_atan2(self, y: Type, x: Type) -> None:
+        self._number("atan2", y)
+        self._number("atan2", x)
+        common_shape("zg.atan2", y, x)
+
+    def check_tan(self, x: Type) -> None:
+        self._number("tan", x)
+
+    def check_asin(self, x: Type) -> None:
+        self._number("asin", x)
+
+    def check_acos(self, x: Type) -> None:
+        self._number("acos", x)
+
+    def check_atan(self, x: Type) -> None:
+        self._number("atan", x)
+
+    def check_sinh(self, x: Type) -> None:
+        self._number("sinh", x)
+
+    def check_cosh(self, x: Type) -> None:
+        self._number("cosh", x)
+
+    def check_expm1(self, x: Type) -> None:
+        self._number("expm1", x)
+
+    def check_log1p(self, x: Type) -> None:
+        self._number("log1p", x)
+
+    def check_trunc(self, x: Type) -> None:
+        self._number("trunc", x)
+
+    def check_rint(self, x: Type) -> None:
+        self._number("rint", x)
+
+    def check_round(self, x: Type) -> None:
+        self._number("round", x)
+
+    def check_isnan(self, x: Type) -> None:
+        self._number("isnan", x)
+
+    def check_isinf(self, x: Type) -> None:
+        self._number("isinf", x)
+
+    def check_isfinite(self, x: Type) -> None:
+        self._number("isfinite", x)
 
     def check_softmax(self, x: Type, dim: Any) -> None:
         if not isinstance(x, TensorType) or not is_number(x):

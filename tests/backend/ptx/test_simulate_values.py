@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -218,3 +219,12 @@ def test_functions_of_vectors_and_names_that_are_not_known() -> None:
 
 def test_signed() -> None:
     assert signed(np.array([255, 1], np.uint8)).tolist() == [-1, 1] and signed(np.array([True])).tolist() == [-1]
+
+
+def test_a_product_and_a_sum_of_f64_are_rounded_once():
+    fused = function_named("llvm.fma.f64")
+    assert fused is not None
+    a = np.array([1 + 2.0**-52, 0.1, 3.0])
+    found = fused(a, a, -np.array([1 + 2.0**-51, 0.01, 9.0]))
+    exact = [float(Fraction(x) ** 2 - Fraction(y)) for x, y in zip(a.tolist(), [1 + 2.0**-51, 0.01, 9.0], strict=True)]
+    assert found.tolist() == exact and found[0] == 2.0**-104

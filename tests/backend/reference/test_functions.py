@@ -67,10 +67,10 @@ def test_fma_of_f64_rounds_once(numbers):
 
 @given(st.tuples(*[st.floats(-4, 4, width=32)] * 3))
 def test_fma_of_f32_rounds_once(numbers):
-    from ziggurat.backend.reference.functions import _sum_to_odd
+    from ziggurat.backend.reference.functions import sum_to_odd
 
     a, b, c = (np.array([x]) for x in numbers)
-    found = _sum_to_odd(a * b, c).astype(np.float32)[0]
+    found = sum_to_odd(a * b, c).astype(np.float32)[0]
     exact = fractions.Fraction(numbers[0]) * fractions.Fraction(numbers[1]) + fractions.Fraction(numbers[2])
     distance = abs(fractions.Fraction(float(found)) - exact)
     for direction in (-np.inf, np.inf):

@@ -64,7 +64,7 @@ def test_the_group_is_declared_here():
     assert (
         [name for name, signature in SIGNATURES.items() if signature.group == "Arithmetic"]
         == """
-        add sub mul div div_rn floordiv mod neg and_ or_ xor invert shl shr minimum maximum clamp fma umulhi cdiv
-        next_power_of_2
+        add sub mul div div_rn floordiv mod neg and_ or_ xor invert shl shr minimum maximum clamp fma umulhi popc clz
+        brev cdiv next_power_of_2
     """.split()
     )

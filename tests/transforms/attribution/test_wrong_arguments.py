@@ -93,9 +93,11 @@ multiple_of max_contiguous max_constancy | x=t ; values=16
 assume | cond=n > 0
 dot | a=w ; b=zg.trans(w) ; acc=None
 div_rn | a=x ; b=f
+atan2 | y=x ; x=f
+tan asin acos atan sinh cosh expm1 log1p trunc rint round isnan isinf isfinite | x=f
 interleave | a=t ; b=n
 sqrt_rn flip argsort prod any all cummax cummin | x=f
-reduce_or | x=t
+reduce_or popc clz brev | x=t
 neg abs exp exp2 log log2 sqrt rsqrt sin cos tanh erf sigmoid floor ceil softmax sort sum max min cumsum | x=f
 cumprod ravel | x=f
 invert xor_sum | x=t
