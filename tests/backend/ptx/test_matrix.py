@@ -181,6 +181,33 @@ def test_a_sum_goes_on_as_an_operand(target: str, m: int, num_warps: int) -> Non
 
 
 @zg.kernel
+def chained_batch(q_ptr, k_ptr, v_ptr, out_ptr, B: zg.constexpr, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr):
+    """The same for each matrix of a batch."""
+    of_m, of_n = zg.reshape(zg.arange(0, B * M * D), (B, M, D)), zg.reshape(zg.arange(0, B * N * D), (B, N, D))
+    q, k = zg.load(zg.add(q_ptr, of_m)), zg.load(zg.add(k_ptr, of_n))
+    scores = zg.cast(zg.add(zg.dot(q, zg.permute(k, 0, 2, 1)), 1.0), zg.f16)
+    zg.store(zg.add(out_ptr, of_m), zg.dot(scores, zg.load(zg.add(v_ptr, of_n))))
+
+
+@pytest.mark.parametrize(("target", "count", "num_warps"), [("sm_80", 4, 4), ("sm_90a", 2, 4), ("sm_90a", 8, 2)])
+def test_sums_of_a_batch_go_on_as_operands(target: str, count: int, num_warps: int) -> None:
+    """In the registers where they are: a warp has whole rows of both products."""
+    m, n, d = 32, 16, 16
+    half = zg.divisible(zg.ptr(zg.f16))
+    model = chained_batch.triton(half, half, half, zg.divisible(zg.ptr(zg.f32)), count, m, n, d)
+    module = place(model, PlaceOptions(target, num_warps))
+    assert not hazards(module)
+    products = [op for op in module.walk() if isinstance(op, gpu.Mma)]
+    assert len(products) == 2 and isinstance(products[1].a.type, TensorType)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.integers(-2, 3, (count, size, d)).astype(np.float16) for size in (m, n, n))
+    out = np.zeros((count, m, d), np.float32)
+    simulate(to_llvm(module), num_warps=num_warps, shared=module.shared, arguments=[q, k, v, out])
+    wide = [x.astype(np.float64) for x in (q, k, v)]
+    np.testing.assert_array_equal(out, (wide[0] @ wide[1].swapaxes(1, 2) + 1) @ wide[2])
+
+
+@zg.kernel
 def repeated(q_ptr, k_ptr, out_ptr, steps, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr):
     """The sum over steps of q · k[step]ᵀ, twice."""
     rows, across = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, D), 0)
