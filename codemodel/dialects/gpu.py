@@ -379,7 +379,7 @@ class RoundTf32(Op, Pure):
 
 @operation("gpu.mma")
 class Mma(Op):
-    """mma.sync: a · b + c, for matrices or batches. `a` is a buffer, or a tensor laid out as an operand; `b` is a buffer."""
+    """mma.sync: a · b + c, also of batches. `a` is a buffer, or a tensor laid out as an operand; `b` is a buffer."""
 
     a: Value = operand()
     b: Value = operand()
