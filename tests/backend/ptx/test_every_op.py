@@ -96,8 +96,6 @@ def test_elementwise_ops(element: str, target: str, exact: bool, ptxas) -> None:
         for name in sorted(UNARY):
             kernel.store(element, kernel.emit(element, f"{name} {a}"))
         kernel.store(element, kernel.emit(element, f"math.fma {a} {b} {c}"))
-        kernel.store(element, kernel.emit(element, f"tt.precise_divf {a} {b}"))
-        kernel.store(element, kernel.emit(element, f"tt.precise_sqrt {a}"))
         tests = [f"arith.cmpf {a} {b} @{predicate.value}" for predicate in arith.FloatPredicate]
     else:
         kernel.store(element, kernel.emit(element, f"math.absi {a}"))
@@ -109,6 +107,19 @@ def test_elementwise_ops(element: str, target: str, exact: bool, ptxas) -> None:
         condition = kernel.emit("i1", test)
         kernel.store(element, kernel.emit(element, f"arith.select {condition} {a} {c}"))
     ptxas(kernel.ptx(Options(exact_math=exact)), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("element", FLOATS)
+def test_division_and_root_are_not_the_fast_ones(element: str, target: str, ptxas) -> None:
+    kernel = Kernel(target)
+    a, b = kernel.load(element), kernel.load(element)
+    kernel.store(element, kernel.emit(element, f"tt.precise_divf {a} {b}"))
+    kernel.store(element, kernel.emit(element, f"tt.precise_sqrt {a}"))
+    ptx = kernel.ptx()
+    kind = "f64" if element == "f64" else "f32"
+    assert f"div.rn.{kind}" in ptx and f"sqrt.rn.{kind}" in ptx and "approx" not in ptx and "div.full" not in ptx
+    ptxas(ptx, target)
 
 
 def casts(source: ScalarType, target: ScalarType) -> Iterator[str]:
