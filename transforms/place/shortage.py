@@ -17,14 +17,14 @@ import linecache
 import os
 from collections.abc import Iterator, Sequence
 
-import ziggurat.frontends
+import ziggurat.frontends.language
 from ziggurat.codemodel.dialects import gpu, tt
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import SharedType
 
-_LIBRARY = os.path.join(os.path.dirname(os.path.abspath(ziggurat.frontends.__file__)), "")
+_LIBRARY = os.path.join(os.path.dirname(os.path.abspath(ziggurat.frontends.language.__file__)), "")
 _MOST = 8  # Tensors that are told.
 _LONG = 40  # Characters of an expression that are told.
 _ORDINALS = ("first", "second")
