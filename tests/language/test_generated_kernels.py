@@ -231,26 +231,37 @@ class Generator:
         )  # fmt: skip
 
     def product(self, depth: int, scalar: bool) -> Expression:
-        """A product of matrices of 8-bit integers, which is exact: 16 × 32 by 32 × 16, large enough for the units."""
+        """A product of matrices whose sums are exact, large enough for the matrix units: of i8 or f16, 16 or 64 × 32 by
+        32 × 16, or two of them in a batch."""
         a = self.tensor(depth)
+        kind = self.random.choice(["i8", "i8", "f16"])
+        batched = self.random.random() < 0.4
+        rows = 16 if batched else self.random.choice([16, 64])
         # Of other kinds of values, whether they are positive: what casts of floats out of range give is nobody's rule.
-        line = a.text if a.dtype == "i8" else f"zg.cast(zg.compare({a.text}, 0, K.GREATER_THAN), zg.i8)"
+        whole = a.dtype == kind == "i8"
+        line = a.text if whole else f"zg.cast(zg.compare({a.text}, 0, K.GREATER_THAN), zg.{kind})"
         count = 32 // int(np.prod(a.shape))
         line = f"zg.reshape(zg.broadcast(zg.expand(zg.ravel({line}), 1), ({32 // count}, {count})), (32,))"
-        rows = "zg.cast(zg.arange(0, 16), zg.i8)"
-        left = f"zg.broadcast(zg.add(zg.expand({rows}, 1), zg.expand({line}, 0)), (16, 32))"
+        numbers = f"zg.cast(zg.arange(0, {rows}), zg.{kind})"
+        left = f"zg.broadcast(zg.add(zg.expand({numbers}, 1), zg.expand({line}, 0)), ({rows}, 32))"
         right = f"zg.broadcast(zg.expand({line}, 1), (32, 16))"
+        if batched:
+            which = f"zg.expand(zg.expand(zg.cast(zg.arange(0, 2), zg.{kind}), 1), 1)"
+            left, right = f"zg.add(zg.expand({left}, 0), {which})", f"zg.broadcast(zg.expand({right}, 0), (2, 32, 16))"
+        dtype: Any = np.int8 if kind == "i8" else np.int32
 
         def value(env: Env) -> Any:
             given = np.asarray(a.value(env))
-            given = given if a.dtype == "i8" else (given > 0).astype(np.int8)
-            repeated = np.repeat(given.ravel(), count)
-            left = (np.arange(16, dtype=np.int8)[:, None] + repeated[None, :]).astype(np.int32)
-            sums = left @ np.broadcast_to(repeated[:, None], (32, 16)).astype(np.int32)
-            return sums.reshape(2, 4, 2, 16).sum((2, 3), dtype=np.int32)
+            repeated = np.repeat((given if whole else given > 0).astype(dtype).ravel(), count)
+            left = np.arange(rows, dtype=dtype)[:, None] + repeated[None, :]
+            if batched:
+                left = left + np.arange(2, dtype=dtype)[:, None, None]
+            sums = left.astype(np.int32) @ np.broadcast_to(repeated[:, None], (32, 16)).astype(np.int32)
+            return sums.sum(-1, dtype=np.int32).reshape(2, 4, -1).sum(2, dtype=np.int32)
 
-        text = f"zg.sum(zg.reshape(zg.sum(zg.dot({left}, {right}), 1), (2, 4, 2)), 2)"
-        return Expression(text, "i32", (2, 4), value)
+        sums = f"zg.sum(zg.dot({left}, {right}), {2 if batched else 1})"
+        text = f"zg.sum(zg.reshape({sums}, (2, 4, {rows // (4 if batched else 8)})), 2)"
+        return Expression(text if kind == "i8" else f"zg.cast({text}, zg.i32)", "i32", (2, 4), value)
 
     def reshaped(self, depth: int, scalar: bool) -> Expression:
         a = self.tensor(depth)
