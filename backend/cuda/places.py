@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.cuda.binary import Binary
+from ziggurat.backend.ptx.lines import files_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 
@@ -29,7 +30,7 @@ _CALL = re.compile(r"(?<=inlined_at )\d+ \d+ \d+")
 
 def source_map(model: Op, ptx: str) -> list[Entry]:
     """Where in a model each place comes from that its code tells: `[file, line, column, op, calls]`, as JSON has it."""
-    files = {int(number): _unquoted(name) for number, name in _FILE.findall(ptx)}
+    files = files_of(ptx)
     told = {_place(files, text) for loc, more in set(_LOC.findall(ptx)) for text in (loc, *_CALL.findall(more))}
     if not told:
         return []
@@ -82,7 +83,7 @@ def _chain(location: Location | None) -> Iterator[Place]:
 
 
 def _rewritten(ptx: str, moved: dict[Place, Place]) -> str:
-    files = {int(number): _unquoted(name) for number, name in _FILE.findall(ptx)}
+    files = files_of(ptx)
     numbers: dict[str, int] = {}
 
     def moved_to(found: re.Match[str] | str) -> str:
@@ -101,17 +102,6 @@ def _place(files: Mapping[int, str], said: str) -> Place:
     """A place as a directive says it: the number of the file, line, column."""
     number, line, column = map(int, said.split())
     return files.get(number, ""), line, column
-
-
-def _unquoted(text: str) -> str:
-    """A file name as LLVM writes it in a directive: bytes that are no ASCII as octal numbers."""
-    raw = re.sub(rb"\\([0-7]{3}|.)", _byte, text.encode())
-    return raw.decode(errors="surrogateescape")
-
-
-def _byte(found: re.Match[bytes]) -> bytes:
-    said = found[1]
-    return bytes([int(said, 8)]) if len(said) == 3 else {b"n": b"\n", b"t": b"\t"}.get(said, said)
 
 
 def _quoted(name: str) -> str:

@@ -108,7 +108,23 @@ def refused_at(ptx: str, said: str) -> Location | None:
     if at is None:
         return None
     file, line, column = at.groups()
-    files = {number: path.replace("\\\\", "\\") for number, path in _FILE.findall(ptx)}
-    if file not in files or line == "0":
+    files = files_of(ptx)
+    if int(file) not in files or line == "0":
         return None
-    return Location(files[file], int(line), max(0, int(column) - 1))
+    return Location(files[int(file)], int(line), max(0, int(column) - 1))
+
+
+def files_of(ptx: str) -> dict[int, str]:
+    """The names of the files that PTX names in `.file`, by number."""
+    return {int(number): _unquoted(name) for number, name in _FILE.findall(ptx)}
+
+
+def _unquoted(text: str) -> str:
+    """A file name as LLVM writes it in a directive: bytes that are no ASCII as octal numbers."""
+    raw = re.sub(rb"\\([0-7]{3}|.)", _byte, text.encode())
+    return raw.decode(errors="surrogateescape")
+
+
+def _byte(found: re.Match[bytes]) -> bytes:
+    said = found[1]
+    return bytes([int(said, 8)]) if len(said) == 3 else {b"n": b"\n", b"t": b"\t"}.get(said, said)

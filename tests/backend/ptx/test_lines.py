@@ -10,7 +10,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble
 from ziggurat.backend.ptx.emitter import Options
-from ziggurat.backend.ptx.lines import LineInfo, refused_at
+from ziggurat.backend.ptx.lines import LineInfo, files_of, refused_at
 from ziggurat.backend.ptx.sass import assembled, sass, tool
 from ziggurat.codemodel.location import Location
 from ziggurat.transforms.place.assign import assign
@@ -117,6 +117,14 @@ def test_what_the_assembler_refuses_is_found_in_the_source():
     for said in ("ptxas fatal : out of memory", "line 1; error", f"line {len(lines) + 9}; error", "line 0; error"):
         assert refused_at(ptx, said) is None, said
     assert refused_at("", "line 1; error") is None
+
+
+def test_files_of_any_name_are_found_again():
+    named = emitted().ptx.replace(__file__, "/home/J\\303\\266rg/a\\\\b.py")
+    assert list(files_of(named).values()) == ["/home/Jörg/a\\b.py"]
+    number = next(number for number, line in enumerate(named.splitlines(), 1) if "ex2.approx" in line)
+    place = refused_at(named, f"ptxas kernel.ptx, line {number}; error : no")
+    assert place is not None and place.file == "/home/Jörg/a\\b.py"
 
 
 @zg.kernel
