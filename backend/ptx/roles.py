@@ -9,9 +9,9 @@ from __future__ import annotations
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.transforms.place.pressure import FILE
 
 _WARP_GROUP = 4
-_REGISTERS = 65536  # Of a multiprocessor.
 _COMPUTING_BARRIER = 1  # Its number; 0 is the program's.
 ALL_THREADS = 1023  # Of the threads of all roles, the first is the one whose number has none of these bits.
 
@@ -34,8 +34,8 @@ def registers_of(module: gpu.Module) -> int | None:
         return None
     asked = sum(warps * registers for warps, registers in zip(split.warps, split.registers, strict=True))
     # As many programs as there is room for with what they ask for.
-    programs = _REGISTERS // (32 * asked)
-    return _REGISTERS // programs // (32 * sum(split.warps)) // 8 * 8
+    programs = FILE // (32 * asked)
+    return FILE // programs // (32 * sum(split.warps)) // 8 * 8
 
 
 @emits(gpu.WarpId)

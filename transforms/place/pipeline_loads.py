@@ -45,11 +45,11 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, i1, i32, with_element
 from ziggurat.transforms.place.allocate import limit_of
 from ziggurat.transforms.place.pipeline_plan import Plan, planned
+from ziggurat.transforms.place.pressure import FILE
 from ziggurat.transforms.place.tma import forget_mbarriers, mbarriers
 
 _KEPT_BYTES = 8192  # Shared memory that is left to what the lowering needs.
 _RESERVED_BYTES = 1024  # What the driver takes of it for each program.
-_REGISTERS = 65536  # Of a multiprocessor.
 _OTHER_REGISTERS = 64  # Of a thread, beside the sum of a product.
 
 
@@ -88,7 +88,7 @@ def _programs(module: gpu.Module, others: int, further: int, registers: int) -> 
     """How many programs a multiprocessor holds, about, if a loop's buffers take `further` bytes beside `others`, and
     its sum takes so many registers of a thread."""
     by_memory = (limit_of(module.target) + _RESERVED_BYTES) // (others + further + _RESERVED_BYTES)
-    by_registers = _REGISTERS // (32 * module.num_warps * (registers + _OTHER_REGISTERS))
+    by_registers = FILE // (32 * module.num_warps * (registers + _OTHER_REGISTERS))
     return max(1, min(by_memory, by_registers))
 
 

@@ -8,7 +8,7 @@ slow compiling: the time of LLVM and of the assembler grows with the square of i
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -98,7 +98,7 @@ def _check_products(module: gpu.Module) -> None:
     for op in module.walk():
         if not isinstance(op, gpu.Wgmma):
             continue
-        count = _registers(op.result.type)
+        count = _registers(op.result.type, lambda element: True)  # Sums of integers, too.
         if min(count, OF_A_WGMMA) + BESIDE_A_WGMMA > most:
             raise ResourceError(
                 f"the sum of a product takes {count} registers in each of {32 * module.num_warps} threads, which have"
@@ -124,9 +124,10 @@ def _parts(type_: Type) -> Iterator[Type]:
         yield type_
 
 
-def _registers(type_: Type) -> int:
+def _registers(type_: Type, counts: Callable[[ScalarType], bool] = lambda element: element.is_float) -> int:
+    """Registers of a thread for a value, if its elements are of a type that `counts`."""
     element = type_.element if isinstance(type_, TensorType) else type_
-    if not isinstance(element, ScalarType) or not element.is_float:
+    if not isinstance(element, ScalarType) or not counts(element):
         return 0
     count = 1
     if isinstance(type_, TensorType) and type_.layout is not None:

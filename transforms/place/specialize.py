@@ -34,12 +34,12 @@ from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, void
 from ziggurat.transforms.place.allocate import intervals_of, limit_of, place
 from ziggurat.transforms.place.pipeline_loads import rewritten, where_it_runs
 from ziggurat.transforms.place.pipeline_plan import Copy, Plan, planned
+from ziggurat.transforms.place.pressure import FILE
 from ziggurat.transforms.place.tma import mbarrier_buffer
 from ziggurat.transforms.simplify.effects import is_pure
 
 _WARP_GROUP = 4
 _WARPS = 32  # The most that a program can have.
-_REGISTERS = 65536  # Of a multiprocessor.
 _FETCHING = 24  # Registers of a thread that only fetches.
 _MOST = 240  # The most that a thread can ask for, as setmaxnreg counts.
 _KEPT_BYTES = (
@@ -432,7 +432,7 @@ def _registers(num_warps: int) -> tuple[int, int]:
     """
     programs = 2 if num_warps == _WARP_GROUP else 1
     warps = num_warps + _WARP_GROUP
-    given = _REGISTERS // programs // (32 * warps) // 8 * 8
+    given = FILE // programs // (32 * warps) // 8 * 8
     left = given * warps - _FETCHING * _WARP_GROUP
     return min(_MOST, left // num_warps // 8 * 8), _FETCHING
 

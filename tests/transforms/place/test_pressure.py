@@ -74,9 +74,9 @@ def test_the_largest_value_is_named():
 
 
 @zg.kernel
-def product(a_ptr, b_ptr, out_ptr, N: zg.constexpr):
-    rows, columns, steps = zg.arange(0, N), zg.arange(0, N), zg.arange(0, 16)
-    a = zg.load(zg.add(a_ptr, zg.add(zg.mul(zg.expand(rows, 1), 16), zg.expand(steps, 0))))
+def product(a_ptr, b_ptr, out_ptr, N: zg.constexpr, K: zg.constexpr):
+    rows, columns, steps = zg.arange(0, N), zg.arange(0, N), zg.arange(0, K)
+    a = zg.load(zg.add(a_ptr, zg.add(zg.mul(zg.expand(rows, 1), K), zg.expand(steps, 0))))
     b = zg.load(zg.add(b_ptr, zg.add(zg.mul(zg.expand(steps, 1), N), zg.expand(columns, 0))))
     zg.store(zg.add(out_ptr, rows), zg.sum(zg.dot(a, b), axis=1))
 
@@ -85,7 +85,7 @@ def product(a_ptr, b_ptr, out_ptr, N: zg.constexpr):
 def test_a_wgmma_needs_its_registers_at_once(size: int, warps: int, fits: bool):
     """256 × 256 sums are all registers of a multiprocessor; ptxas says C7602 for 16 warps."""
     pointer = zg.divisible(zg.ptr(zg.f16))
-    module = place(product.triton(pointer, pointer, zg.ptr(zg.f32), size), PlaceOptions("sm_90a", num_warps=warps))
+    module = place(product.triton(pointer, pointer, zg.ptr(zg.f32), size, 16), PlaceOptions("sm_90a", num_warps=warps))
     assert any(isinstance(op, gpu.Wgmma) for op in module.walk())
     for check in (check_registers, warn_of_registers):
         if fits:
@@ -93,3 +93,12 @@ def test_a_wgmma_needs_its_registers_at_once(size: int, warps: int, fits: bool):
         else:
             with pytest.raises(zg.ResourceError, match="takes 128 registers in each of 512 threads, which have 128"):
                 check(module)
+
+
+def test_sums_of_integers_need_registers_as_well():
+    pointer = zg.divisible(zg.ptr(zg.i8))
+    model = product.triton(pointer, pointer, zg.ptr(zg.i32), 256, 32)
+    module = place(model, PlaceOptions("sm_90a", num_warps=16))
+    assert any(isinstance(op, gpu.Wgmma) for op in module.walk())
+    with pytest.raises(zg.ResourceError, match="takes 128 registers in each of 512 threads, which have 128"):
+        check_registers(module)
