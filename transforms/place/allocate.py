@@ -16,11 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from ziggurat.codemodel.dialects import gpu, scf
-from ziggurat.codemodel.op import Block, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.shortage import shortage
+from ziggurat.transforms.place.turns import allocation
 
 SMALL = 4096  # Bytes of a buffer that is worth keeping to save a barrier.
 
@@ -167,18 +168,11 @@ def _ends(
                 continue
             complete = (op for op in ops if isinstance(op, waits) and not getattr(op, "pending", 0))
             if isinstance(user, gpu.TmaLoad):
-                mine = _allocation(user.barrier)
-                complete = (op for op in complete if _allocation(op.operands[0]) is mine)
+                mine = allocation(user.barrier)
+                complete = (op for op in complete if allocation(op.operands[0]) is mine)
             # Every load of the engine is waited for, in the next turn of its loop if not behind it.
             never = number if isinstance(user, gpu.TmaLoad) else last
             yield min((n for op in complete if (n := numbers[op.result][0]) > number), default=never)
-
-
-def _allocation(buffer: Value) -> Value:
-    """The allocation that a buffer is part of."""
-    while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView):
-        buffer = buffer.op.buffer
-    return buffer
 
 
 def _at_worst(intervals: Sequence[Interval]) -> list[gpu.LocalAlloc]:
