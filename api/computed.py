@@ -15,12 +15,11 @@ from typing import Any
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.options import SHARED_OPTIONS
 from ziggurat.frontends.language import Function
 from ziggurat.kernels import Grid, Kernel
 
 Heuristic = Callable[[dict[str, Any]], Any]
-# Options of a launch that can be computed; the others are no matter of the kernel.
-_OPTIONS = ("num_warps", "num_stages", "exact_math")
 
 
 class ComputedKernel(Kernel):
@@ -40,7 +39,7 @@ class ComputedKernel(Kernel):
         self._places = {name: place for place, name in enumerate(self._names)}
         self._not_computed = {name: value for name, value in self.defaults.items() if name not in self.heuristics}
         for name, heuristic in self.heuristics.items():
-            if name not in self._names and name not in _OPTIONS:
+            if name not in self._names and name not in SHARED_OPTIONS:  # Other options are no matter of the kernel.
                 raise LaunchError(f"'{self.name}' has no parameter '{name}' (in zg.heuristics)", hint=self.written)
             if not callable(heuristic):
                 raise LaunchError(

@@ -132,15 +132,18 @@ class Executable:
 
     @property
     def registers(self) -> int:
+        """See `Compiled.registers`."""
         return self._resources.registers
 
     @property
     def local_bytes(self) -> int:
+        """See `Compiled.local_bytes`."""
         found = self._resources
         return found.local_bytes if isinstance(found, Loaded) else found.stack
 
     @property
     def max_threads(self) -> int:
+        """See `Compiled.max_threads`."""
         found = self._resources
         # Code says for how many threads it is; an assembler that takes it has given them registers.
         return found.max_threads if isinstance(found, Loaded) else 32 * self.compiled.num_warps

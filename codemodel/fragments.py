@@ -81,8 +81,8 @@ def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> U
 class Warps:
     """How the warps of a program share a tile: `rows` × `columns` of them; what is left of `count` has copies.
 
-    Of a batch of tiles, `batches` as many warps share the tiles: each has every so many-th. The low bits of a warp's
-    number go down the rows, the next along the columns, then through the batch.
+    There are `batches` times as many for a batch of tiles, and each of these parts has every `batches`-th tile. The low
+    bits of a warp's number go down the rows, the next along the columns, then through the batch.
     """
 
     rows: int

@@ -84,8 +84,8 @@ class Dispatcher:
     `build` compiles for a `Specialization`; the options of a launch (all keywords that are no parameters, but
     `stream` and `check`) are in it. `on_host(grid, arguments by name, options)` runs the kernel when its arrays are
     not on a GPU. `location` is where the kernel stands in its source, for errors, and `demand_options` raises the error
-    of options that are none. `check=True` waits for each launch,
-    so that a fault is reported as the kernel's that made it.
+    of options that are none. `check=True` waits for each launch, so that a fault is reported as the kernel's that made
+    it.
     """
 
     def __init__(
