@@ -7,10 +7,16 @@ the model it stumbled over and asks for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ziggurat.codemodel.location import Location
+
+
+def shown(value: Any) -> str:
+    """A value in a message: its `repr`, cut off after 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 class ZigguratError(Exception):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.targets import TARGETS
 
 DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
@@ -63,21 +63,21 @@ def _integer(value: Any) -> int | None:
 def _num_warps(name: str, value: Any) -> int:
     number = _integer(value)
     if number not in _WARPS:
-        raise LaunchError(f"{name} is an integer, a power of two from 1 to 32, got {_shown(value)}")
+        raise LaunchError(f"{name} is an integer, a power of two from 1 to 32, got {shown(value)}")
     return number
 
 
 def _num_stages(name: str, value: Any) -> int:
     number = _integer(value)
     if number is None or not 1 <= number <= _MOST_STAGES:
-        raise LaunchError(f"{name} is a positive integer, got {_shown(value)}")
+        raise LaunchError(f"{name} is an integer from 1 to {_MOST_STAGES}, got {shown(value)}")
     return number
 
 
 def _boolean(name: str, value: Any) -> bool:
     if _is_boolean(value) or _integer(value) in (0, 1):
         return bool(value)
-    raise LaunchError(f"{name} is True or False, got {_shown(value)}")
+    raise LaunchError(f"{name} is True or False, got {shown(value)}")
 
 
 def _target(name: str, value: Any) -> str:
@@ -87,14 +87,9 @@ def _target(name: str, value: Any) -> str:
 
     near = get_close_matches(value.lower(), TARGETS, 1) if isinstance(value, str) else []
     raise LaunchError(
-        f"the {name} is one of {', '.join(TARGETS)}; got {_shown(value)}",
+        f"the {name} is one of {', '.join(TARGETS)}; got {shown(value)}",
         hint=f"did you mean '{near[0]}'?" if near else None,
     )
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 _CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = MappingProxyType(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, shown
 
 # Along each axis here; a GPU has the two last shorter.
 MOST = (1 << 31) - 1
@@ -25,7 +25,7 @@ def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
         sizes = ()
     if not 1 <= len(sizes) <= 3 or any(not 0 <= size <= MOST for size in sizes):
         raise LaunchError(
-            f"the grid of '{name}' has one to three sizes, integers from 0 to {MOST}; got {_shown(grid)}",
+            f"the grid of '{name}' has one to three sizes, integers from 0 to {MOST}; got {shown(grid)}",
             hint=f"{name}[(zg.cdiv(n, BLOCK),)](…)",
         )
     return sizes
@@ -66,8 +66,3 @@ class Meta(dict[str, Any]):
         raise LaunchError(
             f"the grid of '{self.kernel}' asks for {name!r}, which is no parameter of it", hint=f"it has {known}"
         )
-
-
-def _shown(grid: Any) -> str:
-    text = repr(grid)
-    return text if len(text) <= 60 else f"{text[:59]}…"

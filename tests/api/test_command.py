@@ -139,7 +139,7 @@ def test_divisibility_is_of_the_models_too(file, capsys):
         (["--divisible", "x_ptr=many"], "--divisible x_ptr=many: 'many' is not a number"),
         (["--divisible", "x_ptr=12"], "a power of two, got 12"),
         (["--divisible", "B=16"], "speaks of integers, pointers and descriptors, not of 64"),
-        (["--stage", "ptx", "--num-stages", "0"], "num_stages is a positive integer, got 0"),
+        (["--stage", "ptx", "--num-stages", "0"], "num_stages is an integer from 1 to 65536, got 0"),
         (["--stage", "ptx", "--num-warps", "5"], "power of two from 1 to 32, got 5"),
         (["--stage", "ptx", "--target", "sm_91"], "the target is one of sm_80"),
     ],

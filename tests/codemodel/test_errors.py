@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from ziggurat.codemodel import errors
-from ziggurat.codemodel.errors import InternalError, KernelErrors, KernelTypeError, VerifyError, ZigguratError
+from ziggurat.codemodel.errors import InternalError, KernelErrors, KernelTypeError, VerifyError, ZigguratError, shown
 from ziggurat.codemodel.location import Location
 
 CLASSES = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, ZigguratError)]
@@ -42,6 +42,11 @@ def test_several_errors_are_shown_one_after_the_other():
     assert str(both) == "2 errors\n\nfirst\n  hint: do this\n\nsecond"
     assert both.summary == "2 errors" and KernelErrors([KernelTypeError("x")]).summary == "1 error"
     assert [error.summary for error in both.errors] == ["first", "second"]
+
+
+def test_what_a_message_shows_of_a_value():
+    assert shown("x") == "'x'" and shown("x" * 58) == repr("x" * 58)
+    assert shown("x" * 59) == "'" + "x" * 58 + "…" and len(shown(list(range(99)))) == 60
 
 
 def test_violations_are_kept():
