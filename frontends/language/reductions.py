@@ -122,7 +122,7 @@ def reduce_or(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = Fal
 
 @call("Reductions and scans")
 def any(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False) -> Value:
-    """Whether one element or more along an axis is not zero. A NaN is not.
+    """Whether one element or more along an axis is not zero. A NaN is not zero.
 
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None takes all elements.
@@ -135,7 +135,7 @@ def any(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False) ->
 
 @call("Reductions and scans")
 def all(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False) -> Value:
-    """Whether no element along an axis is zero. A NaN is not.
+    """Whether no element along an axis is zero. A NaN is not zero.
 
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None takes all elements.
