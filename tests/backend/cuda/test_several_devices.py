@@ -100,6 +100,59 @@ def test_torch_tensors_of_either_device():
         kernel[(1,)](first, torch.zeros(16), 16, BLOCK=256)
 
 
+class Interface:
+    """An array of a library that does not say where it is."""
+
+    def __init__(self, array):
+        self.array = array
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+
+class Pointer:
+    def __init__(self, array):
+        self.array, self.dtype, self.is_cuda = array, "float32", True
+
+    def data_ptr(self):
+        return self.array.pointer
+
+
+@pytest.mark.parametrize("seen", [Interface, Pointer])
+def test_the_driver_says_where_memory_is_that_does_not(seen):
+    kernel = kernel_of_its_own()
+    for number in (0, 1, 0, 1, 1):
+        x, dx, out = arrays(number, seed=number)
+        kernel[grid(1000)](seen(dx), seen(out), 1000, BLOCK=256)
+        assert np.array_equal(zg.to_host(out), 2 * x + 1)
+    first, second = arrays(0)[1], arrays(1)[1]
+    for _ in range(2):
+        with pytest.raises(zg.LaunchError, match="several devices: 'x_ptr' on 0, 'out_ptr' on 1"):
+            kernel[grid(1000)](seen(first), seen(second), 1000, BLOCK=256)
+
+
+def test_dlpack_alone_says_where_an_array_is():
+    torch = pytest.importorskip("torch")
+
+    class Packed:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+        def __dlpack__(self, **options):
+            return self.tensor.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.tensor.__dlpack_device__()
+
+    kernel = kernel_of_its_own()
+    for number in (0, 1, 0, 1, 1):
+        x = torch.randn(4096, device=f"cuda:{number}")
+        out = torch.zeros_like(x)
+        torch.cuda.synchronize(number)
+        kernel[grid(4096)](Packed(x), Packed(out), 4096, BLOCK=256)
+        with on_device(number):
+            synchronize()
+        assert torch.equal(out, 2 * x + 1)
+
+
 def test_a_thread_for_each_device():
     kernel = kernel_of_its_own()
     failures = []
