@@ -8,7 +8,7 @@ from typing import Any
 
 from ziggurat.backend.cuda.arrays import reader_of, view
 from ziggurat.backend.cuda.driver import Loaded
-from ziggurat.backend.cuda.launch import Launcher
+from ziggurat.backend.cuda.launch import Launcher, one_device
 from ziggurat.backend.launch.arrays import is_array, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.ptx.sass import Resources, assembled, tool
@@ -42,11 +42,7 @@ class Executable:
             device = self._fits(argument, name, given)
             if device is not None:
                 devices.setdefault(device, name)
-        if len(devices) > 1:
-            (first, a), (second, b) = list(devices.items())[:2]
-            raise LaunchError(
-                f"the arrays of '{self.title}' are on several devices: '{a}' on {first}, '{b}' on {second}"
-            )
+        one_device(devices, self.title)
         self._launcher(grid, *arguments, stream=stream, check=check)
 
     def _fits(self, argument: Argument, name: str, given: Any) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -73,6 +73,20 @@ def start(loaded: Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stre
         raise failure(status.name, f"launching over a grid of {sizes}", binary.title)
     if check:
         synchronize(binary.title)
+
+
+def one_device(arrays: Mapping[int, str], kernel: str) -> int | None:
+    """The device of all arrays of a launch, given the name of one on each device; None where none says.
+
+    Raises `LaunchError` where there are several.
+    """
+    if len(arrays) > 1:
+        (first, a), (second, b) = list(arrays.items())[:2]
+        raise LaunchError(
+            f"the arrays of '{kernel}' are on several devices: '{a}' on {first}, '{b}' on {second}",
+            hint=f"move one: zg.to_device({b}.numpy(), device={first}), or {b}.to('cuda:{first}') of torch",
+        )
+    return next(iter(arrays), None)
 
 
 class Dispatcher:
@@ -269,13 +283,7 @@ class Dispatcher:
                 number = device_of(view(value, parameter.name))
             if number is not None:
                 found.setdefault(number, parameter.name)
-        if len(found) > 1:
-            (first, a), (second, b) = list(found.items())[:2]
-            raise LaunchError(
-                f"the arrays of '{self.name}' are on several devices: '{a}' on {first}, '{b}' on {second}",
-                hint=f"move one: zg.to_device({b}.numpy(), device={first}), or {b}.to('cuda:{first}') of torch",
-            )
-        return next(iter(found), None)
+        return one_device(found, self.name)
 
     def _specialization(self, values: Sequence[Any], kinds: Sequence[Kind], options: dict[str, Any]) -> Specialization:
         arguments = tuple(map(described, values, kinds, self.parameters))
