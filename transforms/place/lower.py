@@ -21,6 +21,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
 from ziggurat.codemodel.layout import Layout, bits_of, blocked, moved, replicated
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import (
     PtrType,
@@ -73,7 +74,7 @@ def lower(module: Op) -> Op:
     if not any(isinstance(op, gpu.ConvertLayout) for op in made.walk()):
         return made
     # `stmatrix` came with Hopper.
-    stmatrix = int("".join(filter(str.isdigit, module.target))) >= 90
+    stmatrix = TARGETS[module.target].capability >= 90
 
     def crossing(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, gpu.ConvertLayout):

@@ -42,9 +42,8 @@ _WARP_GROUP = 4
 _WARPS = 32  # The most that a program can have.
 _FETCHING = 24  # Registers of a thread that only fetches.
 _MOST = 240  # The most that a thread can ask for, as setmaxnreg counts.
-_KEPT_BYTES = (
-    4096  # Shared memory that is left to what the lowering needs, beside the largest tensor that goes through.
-)
+# Shared memory that is left to what the lowering needs, beside the largest tensor that goes through.
+_KEPT_BYTES = 4096
 
 
 def specialize(module: Op, num_stages: int) -> Op:
