@@ -131,27 +131,16 @@ def _choice(emitter: Emitter, op: arith.FloatBinary) -> Emitted:
     return emitter.each(op.result.type, op.operands, lambda a, b: choose(emitter, cls, scalar, a, b))
 
 
-@emits(arith.DivF)
-def _divf(emitter: Emitter, op: arith.DivF) -> Emitted:
+@emits(arith.DivF, tt.PreciseDivF)
+def _divf(emitter: Emitter, op: arith.DivF | tt.PreciseDivF) -> Emitted:
     kind, scalar = llvm_type(op.lhs.type), scalar_of(op.lhs.type)
+    is_fast = isinstance(op, arith.DivF) and not emitter.options.exact_math
 
     def divide(a: str, b: str) -> str:
         if scalar.bits < 32:
             return in_f32(emitter, scalar, (a, b), lambda x, y: emitter.emit(f"fdiv float {x}, {y}"))
-        if kind == "float" and not emitter.options.exact_math:
+        if kind == "float" and is_fast:
             return emitter.asm("float", "div.full.f32 $0, $1, $2;", "=f,f,f", ("float", a), ("float", b))
-        return emitter.emit(f"fdiv {kind} {a}, {b}")
-
-    return emitter.each(op.result.type, op.operands, divide)
-
-
-@emits(tt.PreciseDivF)
-def _precise_divf(emitter: Emitter, op: tt.PreciseDivF) -> Emitted:
-    kind, scalar = llvm_type(op.lhs.type), scalar_of(op.lhs.type)
-
-    def divide(a: str, b: str) -> str:
-        if scalar.bits < 32:
-            return in_f32(emitter, scalar, (a, b), lambda x, y: emitter.emit(f"fdiv float {x}, {y}"))
         return emitter.emit(f"fdiv {kind} {a}, {b}")
 
     return emitter.each(op.result.type, op.operands, divide)
