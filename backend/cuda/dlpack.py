@@ -59,7 +59,7 @@ def view(array: Any) -> View | None:
     kernels lack."""
     from ziggurat.backend.cuda.arrays import View
 
-    capsule = array.__dlpack__()  # The structure is there as long as this is.
+    capsule = _capsule(array)  # The structure is there as long as this is.
     tensor = _tensor(capsule)
     element = _CODES.get((tensor.code, tensor.bits))
     if element is None or tensor.lanes != 1 or tensor.device_kind not in CUDA_KINDS:
@@ -69,11 +69,26 @@ def view(array: Any) -> View | None:
 
 def layout(array: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """The shape of an array with the DLPack protocol and its strides in elements, None for rows without gaps."""
-    capsule = array.__dlpack__()
+    capsule = _capsule(array)
     tensor = _tensor(capsule)
     numbers = ctypes.c_int64 * tensor.rank
     shape = tuple(numbers.from_address(tensor.shape)) if tensor.rank else ()
     return shape, tuple(numbers.from_address(tensor.strides)) if tensor.rank and tensor.strides else None
+
+
+def _capsule(array: Any) -> Any:
+    """What the array gives: on its own device, if its library (torch) exports only those of the current one."""
+    from ziggurat.backend.cuda.driver import on_device
+
+    try:
+        return array.__dlpack__()
+    except Exception as error:
+        first = error
+    try:
+        with on_device(int(array.__dlpack_device__()[1])):
+            return array.__dlpack__()
+    except Exception:
+        raise first from None
 
 
 def _tensor(capsule: Any) -> _Tensor:

@@ -50,7 +50,7 @@ class FakeDriver(types.ModuleType):
         self.devices: dict[int, int | None] = {}  # by the first address of a page; those of no page are the first's
         self.done: list[tuple] = []  # what was asked of the device's memory, and launches among it
         for name in (
-            "CUdevice_attribute CUfunction_attribute CUjit_option CUpointer_attribute CUtensorMapDataType "
+            "CUdevice_attribute CUfunction_attribute CUjit_option CUtensorMapDataType "
             "CUtensorMapSwizzle CUtensorMapInterleave CUtensorMapL2promotion CUtensorMapFloatOOBfill"
         ).split():
             setattr(self, name, Names())
@@ -73,9 +73,13 @@ class FakeDriver(types.ModuleType):
     def cuDeviceGetCount(self):
         return OK, self.count
 
-    def cuPointerGetAttribute(self, name, pointer):
-        device = self.devices.get(pointer & ~0xFFF, 0)
-        return (Failure("CUDA_ERROR_INVALID_VALUE"), None) if device is None else (OK, device)
+    def cuPointerGetAttribute(self, found, attribute, pointer):
+        """The C function, whose results are where it is told to put them."""
+        device = self.devices.get(pointer.value & ~0xFFF, 0)
+        if attribute != 9 or device is None:
+            return 1
+        found._obj.value = device
+        return 0
 
     def cuDriverGetVersion(self):
         return OK, 13000
@@ -205,6 +209,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
     monkeypatch.setitem(sys.modules, "cuda.bindings", types.ModuleType("cuda.bindings"))
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", made)
+    monkeypatch.setattr(driver, "_library", lambda: made)
     for cache in CACHES:
         cache.cache_clear()
     driver.STREAMS.clear()

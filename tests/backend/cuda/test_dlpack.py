@@ -70,3 +70,22 @@ def test_an_array_is_asked_anew_each_time():
     assert dlpack.view(array) == View(0x3010, f32, 1)
     array.__dlpack__ = other.__dlpack__
     assert dlpack.view(array) == View(0x5010, f32, 1)
+
+
+def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
+    """As torch does."""
+    array = dlpack_array(2, 32)
+    whole, asked = array.__dlpack__, []
+
+    def given(**options):
+        asked.append(fake.context)
+        if fake.context != 101:
+            raise BufferError("another device is the current one")
+        return whole(**options)
+
+    array.__dlpack__ = given
+    assert dlpack.view(array) == View(0x3010, f32, 1)
+    assert len(asked) == 2 and asked[1] == 101 and fake.context != 101
+    array.__dlpack_device__ = lambda: (2, 0)
+    with pytest.raises(BufferError, match="another device"):
+        dlpack.view(array)
