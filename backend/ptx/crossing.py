@@ -144,7 +144,7 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
             for (register, row), there in zip(rows.items(), other, strict=True)
         }
     if lanes and not is_commutative(op.combine):
-        # Only the first of the lanes has combined everything in order; what the others have may differ.
+        # The lanes have combined in different orders: all take what the first of them has.
         first = emitter.once(
             ("first lane", tuple(lanes)),
             lambda: emitter.emit(f"and i32 {emitter.thread()}, {31 & ~sum(1 << bit for bit in lanes)}"),

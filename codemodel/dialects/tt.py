@@ -464,7 +464,8 @@ class Combining(Op, Pure):
 
 @operation("tt.reduce")
 class Reduce(Combining):
-    """The elements along the axis combined to one. The result lacks the axis; of a single axis, it is a scalar."""
+    """The elements along the axis combined to one, in no order that is said, unless `combine` gives one of its operands
+    as it is. The result lacks the axis; of a single axis, it is a scalar."""
 
     def infer_type(self) -> Type:
         elements = self.elements()

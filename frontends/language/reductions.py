@@ -169,7 +169,8 @@ def reduce(x: Value, axis: ConstInt | None, combine_fn: ConstFunction, keep_dims
     - `x`: a tensor, or a tuple of tensors of one shape, reduced together.
     - `axis`: negative counts from the last; None takes all elements.
     - `combine_fn`: a `@zg.function`. It takes one element of every tensor, then another of every tensor, as scalars,
-      and gives as many.
+      and gives as many. It has to be associative and commutative, as elements are combined in no order that is said;
+      but it may give the first of each two as it is, or the second, which then is the first or last along the axis.
     - `keep_dims`: leave the axis in the result, with size 1.
 
     Result: `x` without the axis; a tuple for a tuple.
@@ -237,7 +238,8 @@ def associative_scan(x: Value, axis: ConstInt, combine_fn: ConstFunction, revers
 
     - `x`: a tensor, or a tuple of tensors of one shape, scanned together.
     - `axis`: negative counts from the last.
-    - `combine_fn`: a `@zg.function`, as for `reduce`; its first half of arguments stands earlier in the scan.
+    - `combine_fn`: a `@zg.function` that is associative, with parameters as for `reduce`; the first half of them stands
+      earlier in the scan. The order is kept.
     - `reverse`: go from the end.
 
     Result: as `x`.
