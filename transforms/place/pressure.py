@@ -22,6 +22,7 @@ FILE = 65536  # Registers of 32 bits that a multiprocessor has for the threads o
 HOPELESS = 8 * MOST  # Of one value. Compiling takes 12 s from here on, and minutes for the next larger blocks.
 OF_A_WGMMA = 128  # Registers of the sum of the widest one.
 BESIDE_A_WGMMA = 26  # What ptxas wants beside them.
+LONG = 512  # Elements of a tensor in one thread from which on compiling takes half a minute, where they are masked.
 
 
 @attrs.frozen
@@ -39,7 +40,7 @@ class Pressure:
     @property
     def value(self) -> str:
         """The value that takes the most, in words: "a value of 256×256 f32"."""
-        shape = "×".join(map(str, self.type.shape)) if isinstance(self.type, TensorType) else ""
+        shape = _shape(self.type) if isinstance(self.type, TensorType) else ""
         element = self.type.element if isinstance(self.type, TensorType) else self.type
         return f"a value of {shape} {element}" if shape else f"a value of {element}"
 
@@ -73,8 +74,9 @@ def check_registers(module: gpu.Module) -> None:
 def warn_of_registers(module: gpu.Module) -> None:
     """Warn where a loop carries more than the threads' registers hold: what is too much is put into memory.
 
-    Raises `ResourceError` where that is more than there is any sense in, as compiling it would take minutes, and where
-    an instruction cannot have the registers that it needs.
+    Also where a thread has so many elements of a tensor that compiling takes long: each has code of its own.
+
+    Raises `ResourceError` where compiling would take minutes, and where an instruction cannot have its registers.
     """
     _check_products(module)
     found, most = pressure(module), registers_of_thread(module.num_warps)
@@ -83,13 +85,34 @@ def warn_of_registers(module: gpu.Module) -> None:
             f"{_said(found, module, most)}: {found.value} takes {found.largest}", found.location, hint=_hint(most)
         )
     if found.registers > most:
-        place = found.location
-        warnings.warn_explicit(
-            f"{_said(found, module, most)}: the rest is put into memory, which is slow; {_hint(most)} would do better",
-            ZigguratWarning,
-            place.file if place is not None else "<model>",
-            place.line if place is not None else 0,
+        said = (
+            f"{_said(found, module, most)}: the rest is put into memory, which is slow; {_hint(most)} would do better"
         )
+        _warn(said, found.location)
+    elif (large := _largest(module)) is not None and large[0] >= LONG:
+        count, type_, place = large
+        said = f"a tensor of {_shape(type_)} has {count} elements in each of {32 * module.num_warps} threads"
+        hint = "smaller blocks, or more warps"
+        if count > HOPELESS:
+            raise ResourceError(f"{said}: compiling that would take minutes", place, hint=hint)
+        _warn(f"{said}, and compiling takes long; {hint} would do better", place)
+
+
+def _warn(said: str, place: Location | None) -> None:
+    file, line = ("<model>", 0) if place is None else (place.file, place.line)
+    warnings.warn_explicit(said, ZigguratWarning, file, line)
+
+
+def _largest(module: gpu.Module) -> tuple[int, TensorType, Location | None] | None:
+    """The tensor of which a thread has the most elements: how many, its type, and where it is made."""
+    seen: dict[TensorType, Location | None] = {}
+    for op in module.walk():
+        if isinstance(op.result.type, TensorType):
+            seen.setdefault(op.result.type, op.location)
+    if not seen:
+        return None
+    largest = max(seen, key=_elements)
+    return _elements(largest), largest, seen[largest]
 
 
 def _check_products(module: gpu.Module) -> None:
@@ -106,6 +129,15 @@ def _check_products(module: gpu.Module) -> None:
                 op.location,
                 hint="smaller blocks",
             )
+
+
+def _shape(type_: TensorType) -> str:
+    return "×".join(map(str, type_.shape))
+
+
+def _elements(type_: TensorType) -> int:
+    """How many elements of a tensor a thread has."""
+    return 1 if type_.layout is None else 1 << sum(1 for basis in type_.layout.registers if basis)
 
 
 def _said(found: Pressure, module: gpu.Module, most: int) -> str:
@@ -129,7 +161,5 @@ def _registers(type_: Type, counts: Callable[[ScalarType], bool] = lambda elemen
     element = type_.element if isinstance(type_, TensorType) else type_
     if not isinstance(element, ScalarType) or not counts(element):
         return 0
-    count = 1
-    if isinstance(type_, TensorType) and type_.layout is not None:
-        count = 1 << sum(1 for basis in type_.layout.registers if basis)
+    count = _elements(type_) if isinstance(type_, TensorType) else 1
     return -(-count * element.bytes // 4)

@@ -102,3 +102,28 @@ def test_sums_of_integers_need_registers_as_well():
     assert any(isinstance(op, gpu.Wgmma) for op in module.walk())
     with pytest.raises(zg.ResourceError, match="takes 128 registers in each of 512 threads, which have 128"):
         check_registers(module)
+
+
+@zg.kernel
+def copies(x_ptr, out_ptr, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    zg.store(zg.add(out_ptr, at), zg.load(zg.add(x_ptr, at)))
+
+
+def test_tensors_of_which_a_thread_has_very_many_elements(recwarn: pytest.WarningsRecorder):
+    """Without a loop, too."""
+    pointer = zg.ptr(zg.i8)
+
+    def made(block: int, warps: int) -> gpu.Module:
+        return place(copies.triton(pointer, pointer, block), PlaceOptions(num_warps=warps))
+
+    warn_of_registers(made(1 << 15, 4))
+    warn_of_registers(made(1 << 17, 16))
+    assert not recwarn.list
+    with pytest.warns(
+        zg.ZigguratWarning, match="65536 has 512 elements in each of 128 threads, and compiling takes long"
+    ):
+        warn_of_registers(made(1 << 16, 4))
+    with pytest.raises(zg.ResourceError, match="1048576 has 8192 elements in each of 128 threads") as caught:
+        warn_of_registers(made(1 << 20, 4))
+    assert "more warps" in str(caught.value) and "zg.arange(0, BLOCK)" in str(caught.value)
