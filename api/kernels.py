@@ -120,9 +120,8 @@ class Kernel(Function):
         if any(map(on_gpu, arguments)) or any(map(on_gpu, keywords.values())):
             self.dispatcher.at(grid)(*arguments, **keywords)
             return
-        options = {
-            name: keywords.pop(name) for name in OPTIONS if name in keywords and name not in self.signature.parameters
-        }
+        options = {name: keywords.pop(name) for name in [*keywords] if name not in self.signature.parameters}
+        demand_options(self, options)
         self._on_host(grid, bind(self, arguments, keywords), options)
 
     def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> None:
@@ -130,7 +129,6 @@ class Kernel(Function):
         those of compilation say nothing here."""
         from ziggurat.backend.reference.run import run
 
-        demand_options(self, options)
         strict = bool(options.get("strict", False))
         signature, names, values = self._specialized(bound)
         sizes = self._grid(grid, bound)
@@ -183,7 +181,7 @@ class Kernel(Function):
             listed = isinstance(given, (list, tuple, range))
             raise LaunchError(
                 f"'{name}' of '{self.name}' takes an array or a number, got {got}",
-                hint=f"pass an array: np.array({name})"
+                hint=f"pass an array of the element type: np.array({name}, np.float32)"
                 if listed
                 else f"annotate it as zg.constexpr to pass other values: {name}: zg.constexpr",
             )

@@ -180,7 +180,10 @@ class Builder:
             if block.parent is body:
                 return
             body = body.ancestor
-        raise BuildError(f"{op.NAME}: an operand is not visible here (declared in another body)")
+        raise BuildError(
+            f"{op.NAME}: an operand is not visible here (declared in another body)",
+            hint="in a transformer, what stands for an old value is in `operands`, or builder[value]",
+        )
 
 
 def reverse_postorder(entry: Block) -> tuple[Block, ...]:

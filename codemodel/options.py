@@ -85,11 +85,15 @@ def _target(name: str, value: Any) -> str:
         return value
     from difflib import get_close_matches
 
-    near = get_close_matches(value.lower(), TARGETS, 1) if isinstance(value, str) else []
-    raise LaunchError(
-        f"the {name} is one of {', '.join(TARGETS)}; got {shown(value)}",
-        hint=f"did you mean '{near[0]}'?" if near else None,
-    )
+    text = str(value).lower().removeprefix("sm_").removeprefix("sm")
+    oldest = min(TARGETS.values(), key=lambda target: target.capability)
+    if text.isdecimal() and int(text) < oldest.capability:
+        hint = f"the oldest that there is code for is '{oldest.name}'"
+    else:
+        near = [known for known in (f"sm_{text}a", f"sm_{text}") if known in TARGETS]
+        near = near or get_close_matches(str(value).lower(), TARGETS, 1)
+        hint = f"did you mean '{near[0]}'?" if near else None
+    raise LaunchError(f"the {name} is one of {', '.join(TARGETS)}; got {shown(value)}", hint=hint)
 
 
 _CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = MappingProxyType(

@@ -268,6 +268,7 @@ class Dispatcher:
                 if described_here
                 else f"zg.to_device({here}), or .cuda() of torch",
             )
+        self._demand_options(options)
         self._on_host(grid, {parameter.name: value for parameter, value, _ in named}, options)
 
     def _device_of(self, values: Sequence[Any]) -> int | None:

@@ -140,7 +140,11 @@ def test_strict_fills_what_is_undefined():
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (([1, 2], 2), "'x_ptr' of 'double' takes an array or a number, got list", "pass an array: np.array(x_ptr)"),
+        (
+            ([1, 2], 2),
+            "'x_ptr' of 'double' takes an array or a number, got list",
+            "pass an array of the element type: np.array(x_ptr, np.float32)",
+        ),
         (("text", 2), "'x_ptr' of 'double' takes an array or a number, got str", "annotate it as zg.constexpr"),
         ((F32, 2), "got the type ptr<f32>", "annotate it"),
         ((np.zeros(4, complex), 2), "'x_ptr' is an array of complex128", "they have bool"),
@@ -180,3 +184,21 @@ def test_a_kernel_is_compiled_without_a_gpu(double):
 def test_only_functions_become_kernels():
     with pytest.raises(zg.KernelSyntaxError, match="a kernel is made of a function, got 3"):
         zg.kernel(3)
+
+
+def test_a_misspelled_keyword_is_answered_before_what_is_missing():
+    for keywords, meant in (
+        ({"BLOK": 64}, "BLOCK"),
+        ({"BLOCK": 64, "num_warp": 4}, "num_warps"),
+        ({"strct": True}, "strict"),
+    ):
+        x = np.zeros(64, np.float32)
+        with pytest.raises(zg.LaunchError, match="nor is there such an option") as caught:
+            masked[1](x, 64, **keywords)
+        assert caught.value.hint == f"did you mean '{meant}'?"
+
+
+@zg.kernel
+def masked(x_ptr, n, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    zg.store(zg.add(x_ptr, at), 1.0, zg.compare(at, n, zg.CompareKind.LESS_THAN))

@@ -55,3 +55,21 @@ def test_the_nearest_target_is_named():
 def test_what_is_not_given_has_its_default():
     assert compile_options({"num_warps": None, "num_stages": 2}) == {"num_stages": 2}
     assert compile_options({"num_stages": np.int32(2)}, complete=True) == {**DEFAULTS, "num_stages": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("sm_75", "the oldest that there is code for is 'sm_80'"),
+        (70, "the oldest that there is code for is 'sm_80'"),
+        (90, "did you mean 'sm_90a'?"),
+        ("86", "did you mean 'sm_86'?"),
+        ("sm90a", "did you mean 'sm_90a'?"),
+        (["sm_80"], "did you mean 'sm_80'?"),
+        ("gfx942", None),
+    ],
+)
+def test_what_a_target_may_have_meant(given, hint):
+    with pytest.raises(LaunchError, match="the target is one of") as caught:
+        checked_option("target", given)
+    assert caught.value.hint == hint

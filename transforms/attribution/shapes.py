@@ -88,7 +88,10 @@ class ShapeTypes:
                 else "the end must be greater than the start",
             )
         if count > MAX_NUMEL:
-            raise KernelValueError(f"zg.arange gives at most {MAX_NUMEL} numbers, not {count}")
+            raise KernelValueError(
+                f"zg.arange gives at most {MAX_NUMEL} numbers, not {count}",
+                hint="use smaller blocks, and more programs",
+            )
         return TensorType((count,), i32)
 
     def _dtype(self, name: str, dtype: Any) -> ScalarType:
