@@ -1,7 +1,7 @@
 """The tests and benchmarks that need a GPU, run in one go, and their results in one JSON file.
 
     benchmarks/on_device.sh python3 benchmarks/gpu_report.py report.json [--only NAME] [--also sanitizer]
-        [--skip-tests] [--tutorials FOLDER] [-- options]
+        [--skip-tests] [--tutorials FOLDER] [--commit ID] [-- options]
 
 Each benchmark is a script that prints one JSON object as its last line; its exit status tells whether a bar was missed.
 The report holds the card, the driver, the versions, the date, and what came out. The status is that of the worst part.
@@ -46,9 +46,12 @@ def main() -> int:
     parser.add_argument(
         "--tutorials", type=Path, help="python/tutorials of a checkout of Triton: run beside ours as well"
     )
+    parser.add_argument("--commit", help="what is run, where that is a copy whose git says something else")
     parser.add_argument("pytest", nargs="*", help="options for pytest, after --")
     options = parser.parse_args()
     report: dict[str, Any] = {"surroundings": surroundings()}
+    if options.commit:
+        report["surroundings"]["commit"] = options.commit
     if not options.skip_tests:
         report["tests"] = tests(options.pytest)
         save(options.path, report)
