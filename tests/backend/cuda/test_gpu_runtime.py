@@ -329,8 +329,8 @@ def launch_cost(library: str) -> dict[str, float]:
 
 @pytest.mark.parametrize(("library", "most"), [("own", 1.5), ("torch", 2.0)])
 def test_launch_cost(library: str, most: float, capsys: pytest.CaptureFixture[str]):
-    """The bar is 1.5. Torch's own functions that a launch asks for addresses and types take a fifth of a bare launch, and
-    more while other tests run beside this one: whether it is met there is for the benchmark to say, which runs alone."""
+    """The bar is 1.5. Torch's own functions that a launch asks for addresses and types take a fifth of a bare launch,
+    and more while other tests run beside this one: whether it is met there the benchmark says, which runs alone."""
     if library != "own":
         pytest.importorskip(library)
     # Other tests share the processor: the quietest of a few measurements counts.
