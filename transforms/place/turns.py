@@ -177,22 +177,22 @@ def _number_of(buffer: Value) -> Value | None:
     return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
 
 
-def behind(copy: gpu.AsyncCopy | gpu.TmaLoad, loop: scf.For) -> int:
-    """How many iterations before its own the buffer was read that a copy in a loop fills: 1, or as its number says.
+def behind(copy: gpu.AsyncCopy | gpu.TmaLoad, loop: scf.For) -> int | None:
+    """How many iterations before its own the buffer was read that a copy in a loop fills, as its number says.
 
     That is followed where it is computed from a number that the loop carries, the reads', by the operators that count
-    round in a ring; for each of these numbers it must be the same.
+    round in a ring; for each of these numbers it must be the same. None where it is not, or cannot be followed.
     """
     count = buffers_in_turn(copy.buffer)
     number = _number_of(copy.buffer)
-    found: set[int] = set()
+    found: set[int | None] = set()
     for turn in loop.body.parameters[1:] if number is not None else ():
         if turn.type != i32 or not any(_number_of(v) is turn for op in loop.walk() for v in _read(op, copy.buffer)):
             continue
         for now in range(count):
             filled = _computed(number, turn, now)
-            found.add(1 if filled is None else (now - filled) % count)
-    return found.pop() if len(found) == 1 and 0 not in found else 1
+            found.add(None if filled is None else (now - filled) % count)
+    return found.pop() if len(found) == 1 and 0 not in found else None
 
 
 def _read(op: Op, buffer: Value) -> list[Value]:

@@ -14,7 +14,7 @@
 
 `barriers` follows accesses to single buffers. Of buffers in turn it cannot tell which one is meant, so here the waits
 are counted: groups of copies and products end in the order in which they were begun. Copies go into the buffer that was
-read one iteration before, or as many as their number says where it is computed from the reads' (`turns.behind`).
+read so many iterations before as their number says (`turns.behind`); where it says nothing, nothing may be under way.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _loop(loop: scf.For) -> Iterator[Hazard]:
         for ring in [allocation(value) for value in op.operands if isinstance(op, READERS)]:
             # As many groups are begun ahead as there are buffers but those behind; the oldest is this turn's.
             back = behind(by_threads[ring], loop) if ring in by_threads else 1
-            most = (buffers_in_turn(ring) - back - 1) * max(1, commits)
+            most = (buffers_in_turn(ring) - back - 1) * max(1, commits) if back is not None else 0
             if ring in by_threads and not any(
                 isinstance(before, gpu.AsyncWait) and before.pending <= most for before in ops[:at]
             ):
@@ -114,7 +114,7 @@ def _loop(loop: scf.For) -> Iterator[Hazard]:
             if not isinstance(op, gpu.Wgmma) or not _reads(op, ring):
                 continue
             # The copy fills what the product of an iteration before has read: of the last one, or of one before that.
-            between = [*ops] * (behind(copy, loop) - 1)
+            between = [*ops] * ((behind(copy, loop) or 1) - 1)
             if not completes([*ops[at + 1 :], *between, *ops[: place_in(copy, block)]]):
                 yield Hazard(op, copy, "wait")
     # A loop inside of this one may have waited for all that it began.
