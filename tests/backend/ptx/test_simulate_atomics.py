@@ -1,4 +1,4 @@
-"""Additions to global memory in the simulation: every thread's counts, one after the other."""
+"""Atomics of global memory in the simulation: every thread's counts, one after the other."""
 
 from __future__ import annotations
 
@@ -82,8 +82,57 @@ def test_an_access_is_aligned_as_a_whole(by_hand) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["red.global.add.u32 [ $0 + 0 ], $1;", "red.relaxed.gpu.global.add.u32 [ $0 + 4 ], $1;"]
+    "text",
+    [
+        "red.global.add.u32 [ $0 + 0 ], $1;",
+        "red.relaxed.gpu.global.add.u32 [ $0 + 4 ], $1;",
+        "red.relaxed.gpu.global.inc.u32 [ $0 + 0 ], $1;",
+    ],
 )
 def test_other_forms_are_not_known(text: str, by_hand) -> None:
     with pytest.raises(NotImplementedError):
         by_hand(adding(text, "i32 1"), np.zeros(4, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "wanted"),
+    [
+        ("max.s32", np.int32, 31), ("min.s32", np.int32, -5), ("max.u32", np.uint32, 2**32 - 5),
+        ("or.b32", np.int32, -5 | 31), ("and.b32", np.int32, 0), ("xor.b32", np.int32, -5), ("exch.b32", np.int32, 31),
+    ],
+)  # fmt: skip
+def test_other_operators(name: str, dtype, wanted: int, by_hand) -> None:
+    """Of -5 and the threads' numbers."""
+    out = np.array([-5], np.int32)
+    by_hand(adding(f"red.relaxed.gpu.global.{name} [ $0 + 0 ], $1;", "i32 %tid"), out)
+    assert out.view(dtype).tolist() == [wanted]
+
+
+def test_compare_and_swap(by_hand) -> None:
+    """Each thread finds what the one before it has left."""
+    out, olds = np.array([0], np.int32), np.zeros(32, np.int32)
+    text = "%next = add i32 %tid, 1\n" + adding(
+        "atom.acq_rel.gpu.global.cas.b32 $0, [ $1 + 0 ], $2, $3;",
+        "i32 %tid, i32 %next", "=r,l,r,r,~{memory}", "i32", "%old = ",
+    )  # fmt: skip
+    by_hand(
+        text + "\n%q = getelementptr i32, ptr addrspace(1) %p1, i32 %tid\nstore i32 %old, ptr addrspace(1) %q, align 4",
+        out,
+        olds,
+    )
+    assert out.tolist() == [32] and olds.tolist() == list(range(32))
+
+
+def test_two_instructions_under_guards(by_hand) -> None:
+    """As the largest of floats is found: by a signed, or by an unsigned comparison of the bits."""
+    out = np.array([3], np.int32)
+    by_hand(
+        "%c = icmp ult i32 %tid, 8\n%d = xor i1 %c, true\n"
+        + adding(
+            "@$2 red.relaxed.gpu.global.max.s32 [ $0 + 0 ], $1; @$3 red.relaxed.gpu.global.add.u32 [ $0 + 0 ], $1;",
+            "i32 %tid, i1 %c, i1 %d",
+            "l,r,b,b,~{memory}",
+        ),
+        out,
+    )
+    assert out.tolist() == [7 + sum(range(8, 32))]
