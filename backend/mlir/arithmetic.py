@@ -56,7 +56,9 @@ def divide(e: Emitter, op: arith.DivF) -> Names:
 
 @emits(tt.PreciseDivF, tt.PreciseSqrt)
 def precise(e: Emitter, op: Op) -> Names:
-    return float_op(e, op, exact_16=False)
+    """Triton has these of f32; of f64 its other division and root are as precise."""
+    usual = arith.DivF if isinstance(op, tt.PreciseDivF) else math.Sqrt
+    return float_op(e, op, usual.NAME if scalar_type(op.result.type) == f64 else None, exact_16=False)
 
 
 @emits(math.Tanh)
