@@ -17,6 +17,7 @@ and nothing else, and which role goes on is the adversary's choice.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -451,7 +452,9 @@ class _Program:
             match = re.fullmatch(r"bar\.sync (\d+)(?:, (\d+))?", text)
             assert match is not None, text
             self._barrier(int(match[2]) if match[2] else None)
-        elif part[0] == "mov":
+        elif text.endswith(", %globaltimer"):
+            operands[numbers[0]] = np.full(self.threads, time.monotonic_ns(), np.uint64)
+        elif part[0] == "mov" and len(numbers) == 2:
             operands[numbers[0]] = operands[numbers[1]]
         elif part[0] == "div":
             operands[numbers[0]] = operands[numbers[1]] / operands[numbers[2]]

@@ -272,3 +272,12 @@ def test_text_that_is_not_known_is_an_error(line: str, by_hand) -> None:
 def test_blocked_threads_and_why() -> None:
     blocked = Blocked(np.array([True, False]), "they wait")
     assert str(blocked) == "they wait" and blocked.threads.tolist() == [True, False]
+
+
+def test_the_timer_goes_on(by_hand) -> None:
+    read = 'call i64 asm sideeffect "mov.u64 $0, %globaltimer;", "=l,~{memory}"() #4'
+    out = np.zeros(1, np.int64)
+    by_hand(f"%a = {read}\n%b = {read}\n%c = sub i64 %b, %a\nstore i64 %c, ptr addrspace(1) %p0, align 8", out)
+    assert out[0] >= 0
+    with pytest.raises(NotImplementedError):
+        by_hand('%a = call i32 asm sideeffect "mov.u32 $0, %warpid;", "=r,~{memory}"() #4', out)
