@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from ziggurat.backend.cuda.arrays import reader_of, view
+from ziggurat.backend.cuda.arrays import device_of, reader_of, view
 from ziggurat.backend.cuda.driver import Loaded
 from ziggurat.backend.cuda.launch import Launcher, one_device
 from ziggurat.backend.launch.arrays import is_array, number_type
@@ -69,7 +69,7 @@ class Executable:
             raise self._other(name, f"an array of {type_.pointee}", f"an array of {seen.element}")
         if seen.address % argument.divisibility:
             raise self._divided(argument, name, f"an address divisible by {argument.divisibility}", hex(seen.address))
-        return seen.device
+        return device_of(seen)
 
     def _fits_descriptor(self, argument: Argument, name: str, given: Any) -> int | None:
         expected = "a zg.TensorDescriptor" + (f" of type {argument.type}" if argument.type is not None else "")

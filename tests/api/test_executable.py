@@ -99,6 +99,19 @@ def test_arguments_that_it_was_not_compiled_for(driver, compiled, arguments, wor
     assert driver.launches == []
 
 
+def test_arrays_that_do_not_say_where_they_are_are_asked_for(driver, compiled):
+    def seen(pointer):
+        told = {"typestr": "<f4", "data": (pointer, False), "shape": (64,), "version": 3}
+        return types.SimpleNamespace(__cuda_array_interface__=told)
+
+    driver.devices |= {0x10000: 1, 0x20000: 1, 0x30000: 0}
+    compiled[(1,)](seen(0x10000), seen(0x20000), 16, 1.0)
+    assert driver.launches[-1]["function"][2] == 101
+    with pytest.raises(zg.LaunchError, match="on several devices: 'x_ptr' on 0, 'y_ptr' on 1"):
+        compiled[(1,)](seen(0x30000), seen(0x20000), 16, 1.0)
+    assert len(driver.launches) == 1
+
+
 def test_check_is_a_boolean(driver, compiled):
     with pytest.raises(zg.LaunchError, match="check is True or False"):
         compiled[(1,)](array(), array(), 16, 1.0, check="yes")
