@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-import ziggurat.backend.ptx.assemble  # noqa: F401  (fills the table of emitters)
+from ziggurat.backend.ptx.assemble import assemble  # Fills the table of emitters, too.
 from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, Options, kernel_of
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.routines import Routine
@@ -55,6 +55,20 @@ def ptxas() -> Callable[..., str]:
         return said
 
     return assemble
+
+
+@pytest.fixture
+def emitted() -> Callable[[str], tuple[str, str]]:
+    """The LLVM text and the PTX of a kernel of four warps that takes a pointer, %p, and an i32, %n."""
+
+    def texts(body: str) -> tuple[str, str]:
+        module = parse(f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
+            tt.func @"k" (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }}; unreachable; }};""")
+        assert isinstance(module, gpu.Module)
+        made = assemble(module)
+        return made.llvm, made.ptx
+
+    return texts
 
 
 def run_on_host(routine: Routine, extra: Sequence[str] = ()) -> Callable[..., Any]:

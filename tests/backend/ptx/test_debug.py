@@ -6,7 +6,6 @@ import re
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble
-from ziggurat.codemodel.dialects import gpu
 
 LAYOUT = '"1 2 | 4 8 16 32 64 | 128 256"'
 
@@ -15,19 +14,10 @@ def tensor(element: str, shape: str = "x512") -> str:
     return f"tensor<{shape}, {element}, {LAYOUT}>"
 
 
-def emitted(body: str) -> tuple[str, str]:
-    """The LLVM text and the PTX of a kernel of four warps that takes a pointer and an i32."""
-    module = zg.parse(f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
-        tt.func @"k" (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }}; unreachable; }};""")
-    assert isinstance(module, gpu.Module)
-    made = assemble(module)
-    return made.llvm, made.ptx
-
-
 RANGE = f"%0 : {tensor('i32')} = tt.make_range @start=0 @end=512;"
 
 
-def test_prints_name_the_program_the_index_and_the_value(ptxas) -> None:
+def test_prints_name_the_program_the_index_and_the_value(ptxas, emitted) -> None:
     llvm, ptx = emitted(f"""{RANGE} %1 : {tensor("i32", "x16, x32")} = tt.reshape %0;
         %2 : {tensor("f16", "x16, x32")} = arith.sitofp %1; tt.print %2 %n @"100%" @hex=false; tt.print @"here";""")
     assert 'c"pid (%u, %u, %u) idx (%u, %u) 100%% (operand 0): %.5g\\0A\\00"' in llvm
@@ -38,12 +28,12 @@ def test_prints_name_the_program_the_index_and_the_value(ptxas) -> None:
     ptxas(ptx, "sm_90a", stack=True)
 
 
-def test_scalars_are_printed_by_one_thread() -> None:
+def test_scalars_are_printed_by_one_thread(emitted) -> None:
     llvm, _ = emitted('tt.print %n @"n" @hex=true;')
     assert "0x%x" in llvm and re.search(r"and i32 %v\d+, 127\n\s+%v\d+ = icmp eq i32 %v\d+, 0", llvm)
 
 
-def test_an_assertion_calls_cudas_handler_with_message_and_place(ptxas) -> None:
+def test_an_assertion_calls_cudas_handler_with_message_and_place(ptxas, emitted) -> None:
     llvm, ptx = emitted(f"""{RANGE} %1 : {tensor("i32")} = tt.splat %n; %2 : {tensor("i1")} = arith.cmpi %0 %1 @slt;
         tt.assert %2 @"too \\"small\\"";""")
     assert 'c"too \\22small\\22' in llvm and "__assertfail" in ptx

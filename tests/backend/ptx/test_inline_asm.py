@@ -6,9 +6,6 @@ import re
 
 import pytest
 
-import ziggurat as zg
-from ziggurat.backend.ptx.assemble import assemble
-from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
 
 LAYOUT = '"1 2 | 4 8 16 32 64 | 128 256"'
@@ -18,19 +15,10 @@ def tensor(element: str, shape: str = "x512") -> str:
     return f"tensor<{shape}, {element}, {LAYOUT}>"
 
 
-def emitted(body: str) -> tuple[str, str]:
-    """The LLVM text and the PTX of a kernel of four warps that takes a pointer and an i32."""
-    module = zg.parse(f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
-        tt.func @"k" (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }}; unreachable; }};""")
-    assert isinstance(module, gpu.Module)
-    made = assemble(module)
-    return made.llvm, made.ptx
-
-
 RANGE = f"%0 : {tensor('i32')} = tt.make_range @start=0 @end=512;"
 
 
-def test_inline_assembly_packs_small_elements(ptxas) -> None:
+def test_inline_assembly_packs_small_elements(ptxas, emitted) -> None:
     _, ptx = emitted(f"""{RANGE} %1 : {tensor("f16")} = arith.sitofp %0;
         %2 : {tensor("f16")} = tt.elementwise_inline_asm %1 @asm="neg.f16x2 $0, $1;" @constraints="=r,r" @pack=2;
         %3 : {tensor("f32")} = arith.extf %2; %4 : {tensor("ptr<f32>")} = tt.splat %p;
@@ -39,7 +27,7 @@ def test_inline_assembly_packs_small_elements(ptxas) -> None:
     ptxas(ptx, "sm_90a")
 
 
-def test_inline_assembly_gives_several_results_of_unlike_types(ptxas) -> None:
+def test_inline_assembly_gives_several_results_of_unlike_types(ptxas, emitted) -> None:
     made = f"Tuple<{tensor('u8')}, {tensor('f32')}>"
     text = "mov.b32 $0, $5; mov.f32 $1, $6; mov.f32 $2, $7; mov.f32 $3, $8; mov.f32 $4, $9;"
     _, ptx = emitted(f"""{RANGE} %1 : {tensor("u8")} = arith.trunci %0; %2 : {tensor("f32")} = arith.sitofp %0;
@@ -51,19 +39,19 @@ def test_inline_assembly_gives_several_results_of_unlike_types(ptxas) -> None:
     ptxas(ptx, "sm_90a")
 
 
-def test_too_few_constraints_are_an_error() -> None:
+def test_too_few_constraints_are_an_error(emitted) -> None:
     with pytest.raises(InternalError, match="constraints"):
         emitted('%0 : i32 = tt.elementwise_inline_asm %n %n @asm="add.s32 $0, $1, $2;" @constraints="=r,r";')
 
 
-def test_effects_are_kept_in_place() -> None:
+def test_effects_are_kept_in_place(emitted) -> None:
     llvm, _ = emitted(
         '%0 : i32 = tt.elementwise_inline_asm %n @asm="mov.b32 $0, $1;" @constraints="=r,r" @is_pure=false;'
     )
     assert "asm sideeffect" in llvm
 
 
-def test_assembly_without_operands_is_a_scalar(ptxas) -> None:
+def test_assembly_without_operands_is_a_scalar(ptxas, emitted) -> None:
     llvm, ptx = emitted("""%0 : i32 = tt.elementwise_inline_asm @asm="mov.u32 $0, %smid;" @constraints="=r";
         %1 : i64 = tt.elementwise_inline_asm @asm="mov.u64 $0, %clock64;" @constraints="=l" @is_pure=false;
         %2 : i64 = tt.elementwise_inline_asm @asm="mov.u64 $0, %clock64;" @constraints="=l" @is_pure=false;
@@ -73,7 +61,7 @@ def test_assembly_without_operands_is_a_scalar(ptxas) -> None:
     ptxas(ptx, "sm_90a")
 
 
-def test_a_constant_stands_in_the_text(ptxas) -> None:
+def test_a_constant_stands_in_the_text(ptxas, emitted) -> None:
     _, ptx = emitted("""%0 : i32 = arith.constant @77;
         %1 : i32 = tt.elementwise_inline_asm %n %0 @asm="add.s32 $0, $1, $2;" @constraints="=r,r,n";
         %2 : f32 = arith.sitofp %1; tt.store %p %2;""")
@@ -81,13 +69,13 @@ def test_a_constant_stands_in_the_text(ptxas) -> None:
     ptxas(ptx, "sm_90a")
 
 
-def test_more_constraints_than_registers_are_an_error() -> None:
+def test_more_constraints_than_registers_are_an_error(emitted) -> None:
     for constraints in ("=r,r,r", "=r,=r,r"):
         with pytest.raises(InternalError, match="constraints"):
             emitted(f'%0 : i32 = tt.elementwise_inline_asm %n @asm="mov.b32 $0, $1;" @constraints="{constraints}";')
 
 
-def test_the_timer_is_read_in_its_place_and_the_multiprocessor_once(ptxas) -> None:
+def test_the_timer_is_read_in_its_place_and_the_multiprocessor_once(ptxas, emitted) -> None:
     llvm, ptx = (
         emitted("""%0 : i64 = tt.globaltimer; %1 : f32 = tt.load %p; %2 : i64 = tt.globaltimer; %3 : i32 = tt.smid;
         %4 : i64 = arith.subi %2 %0; %5 : f32 = arith.sitofp %4; %6 : f32 = arith.addf %1 %5; %7 : i32 = tt.smid;
