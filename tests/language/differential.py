@@ -21,11 +21,11 @@ import pytest
 import ziggurat as zg
 from ziggurat.arguments import bind
 from ziggurat.backend.cuda.isolated import Image, Isolated
-from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.accuracy import Bound, bounds
 from ziggurat.backend.ptx.assemble import optimized
 from ziggurat.backend.ptx.sass import assembled
-from ziggurat.backend.ptx.simulate import SimulationError, simulate
+from ziggurat.backend.simulator.shared import SimulationError
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler import Compiled, binary_of
 from ziggurat.transforms.place import pipeline
 from ziggurat.transforms.place.barriers import hazards
@@ -65,7 +65,7 @@ class Gpu:
 
 
 class Simulated:
-    """The emitted LLVM text, thread by thread, on the host; see `backend/ptx/simulate.py`."""
+    """The emitted LLVM text, thread by thread, on the host; see `backend/simulator/simulate.py`."""
 
     target = "sm_90a"
     repeated = "repeated as emitted"

@@ -19,7 +19,6 @@ from ziggurat.backend.ptx.assemble import assemble  # Fills the table of emitter
 from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, Options, kernel_of
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.routines import Routine
-from ziggurat.backend.ptx.simulate import simulate
 from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.text.parser import parse
@@ -221,34 +220,3 @@ def emission() -> Callable[..., tuple[Emitter, list[Any]]]:
     """`emission(lines, parameters, target, num_warps)`: ops in a kernel as they are emitted, the emitter and what each
     op gives. Parameter 1 is `%p1`, or where it is a tensor, `%p1.0`, `%p1.1` and so on."""
     return _emission
-
-
-def _by_hand(
-    lines: str, *arguments: Any, num_warps: int = 1, shared: int = 0, grid: Sequence[int] = (1,), seed: int = 0,
-    attributes: str = "",
-) -> None:  # fmt: skip
-    kinds = [
-        "i32" if isinstance(a, int) else "float" if isinstance(a, float) else "ptr addrspace(1)" for a in arguments
-    ]
-    body = [
-        "%tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()",
-        *(line.strip() for line in lines.split("\n") if line.strip()),
-    ]
-    text = "\n".join(
-        [
-            f"define ptx_kernel void @k({', '.join(f'{kind} %p{at}' for at, kind in enumerate(kinds))}) #0 {{",
-            "entry:",
-            *(line if line.endswith(":") else f"  {line}" for line in body),
-            "  ret void",
-            "}",
-            f"attributes #0 = {{ nounwind {attributes} }}",
-        ]
-    )
-    simulate(text, num_warps=num_warps, shared=shared, grid=grid, arguments=arguments, seed=seed)
-
-
-@pytest.fixture(scope="session")
-def by_hand() -> Callable[..., None]:
-    """`by_hand(lines, *arguments, num_warps, shared, grid, seed, attributes)`: simulate a kernel of these lines of LLVM
-    text, whose thread is `%tid` and whose parameters are `%p0`, `%p1` …"""
-    return _by_hand

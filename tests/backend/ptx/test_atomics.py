@@ -7,9 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx import simulate_atomics  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
-from ziggurat.backend.ptx.simulate import simulate
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.text.parser import parse
 

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.ptx.emitter import Options
-from ziggurat.backend.ptx.simulate import simulate
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.text.parser import parse

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.ptx.crossing import picks
-from ziggurat.backend.ptx.simulate import SimulationError, simulate
 from ziggurat.backend.reference.run import run
+from ziggurat.backend.simulator.shared import SimulationError
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import gpu, tt
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Body, Op

@@ -9,7 +9,7 @@ import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble
 from ziggurat.backend.ptx.crowding import is_crowded
 from ziggurat.backend.ptx.sass import assembled, tool
-from ziggurat.backend.ptx.simulate import simulate
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.transforms.place.pipeline import PlaceOptions, place
 

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
-from ziggurat.backend.ptx.simulate import simulate
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import gpu, scf
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.text.parser import parse

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
-from ziggurat.backend.ptx.simulate import simulate
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler import Compiled
 from ziggurat.transforms.place import pipeline
 from ziggurat.transforms.place.barriers import hazards

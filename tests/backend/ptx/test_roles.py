@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.ptx.emitter import kernel_of
 from ziggurat.backend.ptx.roles import registers_of, specialization_of, warps_of
-from ziggurat.backend.ptx.simulate import SimulationError, simulate
-from ziggurat.backend.ptx.simulate_engine import in_parts
 from ziggurat.backend.reference.run import run
+from ziggurat.backend.simulator.shared import SimulationError
+from ziggurat.backend.simulator.simulate import simulate
+from ziggurat.backend.simulator.tma import in_parts
 from ziggurat.codemodel.dialects import arith, gpu, tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform

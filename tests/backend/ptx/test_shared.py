@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
-from ziggurat.backend.ptx.simulate import simulate
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.text.parser import parse

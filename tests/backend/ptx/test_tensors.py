@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.simulate import simulate
 from ziggurat.backend.ptx.tensors import moved, unique_registers
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import Layout

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
-from ziggurat.backend.ptx.simulate import simulate
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler import Compiled
 
 DTYPES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "i32": np.int32}  # fmt: skip  # noqa: E501

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
-from ziggurat.backend.ptx.simulate import SimulationError, simulate
+from ziggurat.backend.simulator.shared import SimulationError
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import gpu, scf, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.transform import DROP, transform

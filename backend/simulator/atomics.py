@@ -13,8 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ziggurat.backend.ptx.simulate import UNITS
-from ziggurat.backend.ptx.simulate_shared import Array, SimulationError
+from ziggurat.backend.simulator.program import UNITS
+from ziggurat.backend.simulator.shared import Array, SimulationError
 
 _ELEMENTS: dict[str, Any] = {
     **{f"{kind}{bits}": np.dtype(f"uint{bits}") for kind in "ub" for bits in (16, 32, 64)},

@@ -6,8 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx import simulate_atomics
-from ziggurat.backend.ptx.simulate import UNITS, SimulationError
+from ziggurat.backend.simulator import atomics
+from ziggurat.backend.simulator.program import UNITS
+from ziggurat.backend.simulator.shared import SimulationError
 
 
 def adding(text: str, arguments: str, constraints: str = "l,r,~{memory}", result: str = "void", name: str = "") -> str:
@@ -15,7 +16,7 @@ def adding(text: str, arguments: str, constraints: str = "l,r,~{memory}", result
 
 
 def test_the_simulation_has_been_taught() -> None:
-    assert UNITS[".global.add"] is simulate_atomics._KNOWN[".global.add"]
+    assert UNITS[".global.add"] is atomics._KNOWN[".global.add"]
 
 
 def test_all_threads_add_to_one_place(by_hand) -> None:

@@ -23,8 +23,8 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.launch.descriptors import TensorDescriptor
-from ziggurat.backend.ptx.simulate import ENDS, UNITS, Blocked
-from ziggurat.backend.ptx.simulate_shared import FLYING, Array, SimulationError
+from ziggurat.backend.simulator.program import ENDS, UNITS, Blocked
+from ziggurat.backend.simulator.shared import FLYING, Array, SimulationError
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.fragments import box_and_swizzle
 

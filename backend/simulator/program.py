@@ -1,35 +1,20 @@
-"""The emitted text on a machine without a GPU: all threads of a program in step, each value an array over the threads.
-
-    simulate(to_llvm(model), num_warps=4, shared=model.shared, grid=(2,), arguments=[x, y, 1024])
-
-The text is what our emitters write, or what LLVM's passes have made of that (`assemble.optimized`), inline assembly
-included; `simulate_text` reads it. The simulation is strict: all threads must come to a barrier or a shuffle together,
-accesses must be as aligned as the text says and inside the arrays, shared memory begins as noise, and an access that
-conflicts with one of another thread since the last barrier is a `SimulationError`. Where our text says what does not
-hold, LLVM's passes make another program of it, and that is seen in the same way.
-
-It is slow, and it is a judge: what it gives is compared with what the reference gives.
-
-Where warps part ways (`simulate_roles`), all threads are those of a role, a barrier orders what its threads have done
-and nothing else, and which role goes on is the adversary's choice.
-"""
+"""One program of the simulation: the values of its threads, its memory, and the instructions that need no unit."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
 
-from ziggurat.backend.ptx.simulate_shared import Array, Shared, SimulationError
-from ziggurat.backend.ptx.simulate_text import (
+from ziggurat.backend.simulator.shared import Array, Shared, SimulationError
+from ziggurat.backend.simulator.text import (
     Function,
     called,
     dtype_of,
     elements_of,
-    function_of,
     incoming,
     instruction,
     odd_width,
@@ -38,7 +23,7 @@ from ziggurat.backend.ptx.simulate_text import (
     targets,
     typed,
 )
-from ziggurat.backend.ptx.simulate_values import (
+from ziggurat.backend.simulator.values import (
     BINARY,
     binary,
     broken,
@@ -55,7 +40,7 @@ _SHIFT = 40  # The array of an argument is the upper bits of an address.
 _EXPRESSION = re.compile(r"([a-z]+) (?:(?:inbounds|nuw|nsw|nusw|disjoint|exact) )*\((.*)\)", re.DOTALL)
 
 
-# What runs a piece of assembly as a whole, by a word in it: gives what it gives. `simulate_matrix` adds to it.
+# What runs a piece of assembly as a whole, by a word in it: gives what it gives. The units add to it.
 UNITS: dict[str, Callable[[Any, str, list[Any]], list[Array]]] = {}
 
 _WORDS = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "zeroinitializer": 0, "@smem": 0}
@@ -79,7 +64,7 @@ _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
 }  # fmt: skip
 
 
-class _Program:
+class Program:
     """One program: its threads' values, and the memory."""
 
     def __init__(self, function: Function, threads: int, shared: int, arrays: list[Array], seed: int = 0) -> None:
@@ -497,45 +482,3 @@ def _index(text: str) -> int:
     if not text.isdigit():
         raise NotImplementedError(f"an element by the index {text}")
     return int(text)
-
-
-def simulate(
-    llvm: str, *, num_warps: int, shared: int, grid: Sequence[int] = (1,), arguments: Sequence[Any] = (), seed: int = 0,
-    promises: bool = True,
-) -> None:  # fmt: skip
-    """Run emitted LLVM text for every program of a grid, one after the other. Arrays are changed in place.
-
-    What is asynchronous happens as late as it may with the seed 0, as early as it may with 1, and anywhere between with
-    others. An argument may be a `simulate_engine.TensorMap`.
-
-    What instructions say of themselves (nuw, nsw, exact, disjoint) has to hold with `promises`: so for what we emit.
-    LLVM's passes leave some that do not hold, where nothing depends on the value.
-
-    There are more warps than `num_warps` where the text says so: those that only fetch.
-
-    Raises `SimulationError` for what no program may do, `NotImplementedError` for text that is not known here.
-    """
-    function = function_of(llvm)
-    said = function.numbers
-    threads = max(32 * num_warps, said.get("nvvm.reqntid", 0))
-    # The array that a tensor map describes is memory as well.
-    given = [getattr(argument, "array", argument) for argument in arguments]
-    arrays: list[Array] = [argument for argument in given if isinstance(argument, np.ndarray)]
-    sizes = (*grid, 1, 1)[:3]
-    with np.errstate(all="ignore"):
-        for index in np.ndindex(*sizes[::-1]):
-            program = _Program(function, threads, -(-shared // 8) * 8, arrays, seed)
-            program.promises = promises
-            if registers := said.get("nvvm.maxnreg"):
-                program.registers, program.pool = np.full(threads, registers), threads * registers
-            program.program, program.grid = index[::-1], sizes
-            count = 0
-            for (kind, name), argument, array in zip(function.parameters, arguments, given, strict=True):
-                if isinstance(array, np.ndarray):
-                    count += 1
-                    program.maps[count << _SHIFT] = argument
-                    program.values[name] = np.full(program.threads, count << _SHIFT, np.int64)
-                else:
-                    number = argument if kind in ("half", "bfloat", "float", "double") else int(argument)
-                    program.values[name] = np.full(program.threads, number).astype(dtype_of(kind))
-            program.run()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx.simulate_values import (
+from ziggurat.backend.simulator.values import (
     BINARY,
     binary,
     broken,

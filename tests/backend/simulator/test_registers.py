@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
-from ziggurat.backend.ptx.simulate import SimulationError, simulate
+from ziggurat.backend.simulator.shared import SimulationError
+from ziggurat.backend.simulator.simulate import simulate
 
 
 def asm(text: str) -> str:

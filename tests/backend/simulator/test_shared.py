@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx.simulate_shared import Array, Shared, SimulationError
+from ziggurat.backend.simulator.shared import Array, Shared, SimulationError
 
 ALL = np.ones(256, bool)
 FIRST = np.arange(256) < 128

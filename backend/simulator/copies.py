@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ziggurat.backend.ptx.simulate import UNITS
-from ziggurat.backend.ptx.simulate_shared import FLYING, Array, SimulationError
+from ziggurat.backend.simulator.program import UNITS
+from ziggurat.backend.simulator.shared import FLYING, Array, SimulationError
 
 Copy = tuple[Array, Array, Array]  # Places in shared memory, the threads that write there, and the bytes.
 

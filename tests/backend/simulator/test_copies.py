@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx import simulate_copies  # noqa: F401  (teaches the simulation)
-from ziggurat.backend.ptx.simulate import SimulationError
+from ziggurat.backend.simulator.shared import SimulationError
 
 COMMIT = 'call void asm sideeffect "cp.async.commit_group;", "~{memory}"() #1\n'
 BARRIER = 'call void asm sideeffect "bar.sync 0;", "~{memory}"() #1\n'

@@ -12,8 +12,9 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.simulate import SimulationError, simulate
-from ziggurat.backend.ptx.simulate_matrix import PARTS, fragment_a, fragment_b, fragment_c
+from ziggurat.backend.simulator.matrix import fragment_a, fragment_b, fragment_c
+from ziggurat.backend.simulator.shared import SimulationError
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.transforms.place.pipeline import PlaceOptions, place
 
 
@@ -38,12 +39,6 @@ def test_places_of_the_manual() -> None:
     assert [int(part[5]) for part in fragment_a(2, 3, 16)] == [9, 3]
     assert [int(part[5]) for part in fragment_b(2, 2)] == [10, 1]
     assert [int(part[5]) for part in fragment_c(2)] == [9, 2]
-
-
-def test_the_other_parts_of_the_simulation_come_along() -> None:
-    assert {part.__name__.rpartition(".")[2] for part in PARTS} == {
-        "simulate_atomics", "simulate_copies", "simulate_engine", "simulate_roles",
-    }  # fmt: skip
 
 
 def loads(parameter: int, count: int, name: str) -> str:

@@ -14,11 +14,8 @@ from weakref import WeakKeyDictionary
 import ml_dtypes
 import numpy as np
 
-from ziggurat.backend.ptx import simulate_atomics, simulate_copies, simulate_engine, simulate_roles
-from ziggurat.backend.ptx.simulate import UNITS
-from ziggurat.backend.ptx.simulate_shared import Array, SimulationError
-
-PARTS = (simulate_atomics, simulate_copies, simulate_engine, simulate_roles)  # They fill the simulator's table, too.
+from ziggurat.backend.simulator.program import UNITS
+from ziggurat.backend.simulator.shared import Array, SimulationError
 
 _ELEMENTS: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx.simulate import Blocked, SimulationError
+from ziggurat.backend.simulator.program import Blocked
+from ziggurat.backend.simulator.shared import SimulationError
 
 OUT = "%q = getelementptr i32, ptr addrspace(1) %p0, i32 %tid\n"
 SHARED = "%s = getelementptr i32, ptr addrspace(3) @smem, i32 %tid\n"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx import simulate_matrix  # noqa: F401  (teaches the simulation)
 from ziggurat.backend.ptx.assemble import optimized
-from ziggurat.backend.ptx.simulate import SimulationError, simulate
+from ziggurat.backend.simulator.shared import SimulationError
+from ziggurat.backend.simulator.simulate import simulate
 
 F16, F32, I8, I32 = zg.ptr(zg.f16), zg.ptr(zg.f32), zg.ptr(zg.i8), zg.ptr(zg.i32)
 RNG = np.random.default_rng(3)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.ptx.simulate import UNITS, Blocked
-from ziggurat.backend.ptx.simulate_shared import Array, SimulationError
+from ziggurat.backend.simulator.program import UNITS, Blocked
+from ziggurat.backend.simulator.shared import Array, SimulationError
 
 
 def _setmaxnreg(program: Any, text: str, operands: list[Any]) -> list[Array]:

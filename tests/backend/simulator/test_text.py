@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx.simulate_text import (
+from ziggurat.backend.simulator.text import (
     arranged,
     called,
     dtype_of,

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx import simulate_engine  # noqa: F401  (teaches the simulation)
-from ziggurat.backend.ptx.simulate import SimulationError
-from ziggurat.backend.ptx.simulate_engine import TensorMap, in_parts
+from ziggurat.backend.simulator.shared import SimulationError
+from ziggurat.backend.simulator.tma import TensorMap, in_parts
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.text.parser import parse
 
