@@ -11,7 +11,7 @@ import attrs
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import KernelValueError, LaunchError
-from ziggurat.codemodel.options import DEFAULTS, SHARED_OPTIONS, checked_option
+from ziggurat.codemodel.gpu.options import DEFAULTS, SHARED_OPTIONS, checked_option
 from ziggurat.codemodel.types import (
     SCALARS,
     ConstantType,

@@ -12,8 +12,8 @@ from typing import Any
 
 from ziggurat.arguments import constexpr_names, divisible
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.gpu.options import DEFAULTS
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.options import DEFAULTS
 from ziggurat.codemodel.text.html import to_html
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text

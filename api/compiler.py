@@ -11,12 +11,13 @@ import attrs
 from ziggurat.arguments import bind, constexpr_names, signature_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import core, gpu, tt
+from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
-from ziggurat.codemodel.fragments import box_and_swizzle
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import box_and_swizzle
+from ziggurat.codemodel.gpu.options import DEFAULTS, SHARED_OPTIONS, compile_options
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, require_model
-from ziggurat.codemodel.options import DEFAULTS, SHARED_OPTIONS, compile_options
-from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, Type
 from ziggurat.codemodel.verify import verify
@@ -137,7 +138,7 @@ def compile(
 
 def compile_kernel(kernel: Kernel, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Compiled:
     """What `kernel.compile` gives. A keyword that is a parameter's name is that parameter's argument; a constexpr
-    parameter that is named as an option is that option as well, as of `ziggurat.codemodel.options`."""
+    parameter that is named as an option is that option as well, as of `ziggurat.codemodel.gpu.options`."""
     names = kernel.signature.parameters
     _demand_known(kernel, keywords)
     options = compile_options({n: v for n, v in keywords.items() if n in DEFAULTS and n not in names})

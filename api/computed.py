@@ -15,7 +15,7 @@ from typing import Any
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.options import SHARED_OPTIONS
+from ziggurat.codemodel.gpu.options import SHARED_OPTIONS
 from ziggurat.frontends.language import Function
 from ziggurat.kernels import Grid, Kernel
 

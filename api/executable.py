@@ -13,7 +13,7 @@ from ziggurat.backend.launch.arrays import is_array, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.ptx.sass import Resources, assembled, tool
 from ziggurat.codemodel.errors import LaunchError, TargetError
-from ziggurat.codemodel.options import checked_option
+from ziggurat.codemodel.gpu.options import checked_option
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, i1
 from ziggurat.compiler import Argument, Compiled, binary_of
 

@@ -11,7 +11,7 @@ from ziggurat.backend.launch.grids import Meta, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.options import checked_option
+from ziggurat.codemodel.gpu.options import checked_option
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1
 from ziggurat.frontends.language import Function
 from ziggurat.pipeline import triton_model

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat.arguments import Signature as KernelSignature
 from ziggurat.arguments import constant_of, constexpr_names
+from ziggurat.codemodel.gpu.options import DEFAULTS, SHARED_OPTIONS, compile_options
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.options import DEFAULTS, SHARED_OPTIONS, compile_options
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler import binary_of, compile
 from ziggurat.transforms.simplify.known import with_known_values

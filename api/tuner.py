@@ -19,7 +19,7 @@ from ziggurat.backend.cuda.specialize import Specialization
 from ziggurat.backend.cuda.tensormap import TensorDescriptor
 from ziggurat.backend.cuda.testing import address_of, on_stream
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
-from ziggurat.codemodel.options import SHARED_OPTIONS, compile_options
+from ziggurat.codemodel.gpu.options import SHARED_OPTIONS, compile_options
 from ziggurat.kernels import OPTIONS, Grid, Kernel
 from ziggurat.launching import model_of
 from ziggurat.progress import Progress

@@ -138,7 +138,7 @@ def bad_race() -> None:
     import ziggurat as zg
     from ziggurat.backend.cuda.launch import Launcher
     from ziggurat.backend.ptx.assemble import assemble
-    from ziggurat.codemodel.dialects import gpu
+    from ziggurat.codemodel.gpu import dialect as gpu
     from ziggurat.codemodel.transform import DROP
     from ziggurat.compiler import binary_of
 

@@ -21,17 +21,17 @@ says how they are written in a model.
 
 def catalogue() -> str:
     """All declared ops by dialect, as Markdown."""
-    from ziggurat.codemodel import dialects  # What is not imported is not declared.
+    from ziggurat.codemodel import dialects
+    from ziggurat.codemodel.gpu import dialect
 
-    by_module: dict[str, list[type[Op]]] = {f"{dialects.__name__}.{name}": [] for name in dialects.__all__}
+    modules = [f"{dialects.__name__}.{name}" for name in dialects.__all__]
+    by_module: dict[str, list[type[Op]]] = {name: [] for name in [*modules, dialect.__name__]}
     for cls in OPS.values():
-        # A dialect's second file, as `tt_memory`, is part of it.
-        by_module.setdefault(cls.__module__.removesuffix("_memory"), []).append(cls)
+        if cls.__module__ in by_module:
+            by_module[cls.__module__].append(cls)
     parts = [_INTRODUCTION]
     for module, classes in by_module.items():
-        if not module.startswith(dialects.__name__):
-            continue
-        name = module.rpartition(".")[2]
+        name = module.split(".")[-2 if module == dialect.__name__ else -1]
         parts.append(f"\n## {name}\n\n{_summary(module)}\n")
         parts += [_entry(cls) for cls in classes]
     return "\n".join(parts) + "\n"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ziggurat.codemodel.op import Body, Op
+
 
 class Pure:
     """The op has no effect but its result: it may be removed when unused, repeated, and shared with an equal one."""
@@ -45,6 +50,16 @@ class Isolated:
 
 class Symbol:
     """The op declares a name, in its attribute `sym_name`, that ops of the same module refer to."""
+
+
+class SymbolTable:
+    """The block of the op's body holds ops that declare symbols."""
+
+    bodies: tuple[Body, ...]
+
+    def functions(self) -> dict[str, Op]:
+        """The ops of the module that declare a symbol, by name, in order."""
+        return {op.attributes["sym_name"]: op for op in self.bodies[0].entry.ops if isinstance(op, Symbol)}
 
 
 class Loop:

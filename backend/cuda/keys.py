@@ -19,8 +19,8 @@ import ziggurat.backend as backend
 import ziggurat.codemodel as codemodel
 import ziggurat.transforms as transforms
 from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.gpu.options import compile_options
 from ziggurat.codemodel.op import Block, Op, Value
-from ziggurat.codemodel.options import compile_options
 from ziggurat.codemodel.text.writer import attribute_text
 
 # Attributes that only name things for people.

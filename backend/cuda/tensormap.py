@@ -14,8 +14,8 @@ from ziggurat.backend.launch.descriptors import NO_TILE as NO_TILE
 from ziggurat.backend.launch.descriptors import TensorDescriptor as TensorDescriptor
 from ziggurat.backend.launch.descriptors import field_of as field_of
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.fragments import Tile as Tile
-from ziggurat.codemodel.fragments import box_and_swizzle as box_and_swizzle
+from ziggurat.codemodel.gpu.fragments import Tile as Tile
+from ziggurat.codemodel.gpu.fragments import box_and_swizzle as box_and_swizzle
 
 _DATA_TYPES = {
     **dict.fromkeys(("i1", "i8", "u8", "f8e4m3", "f8e5m2"), "UINT8"),

@@ -12,7 +12,7 @@ import numpy as np
 from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
 from ziggurat.codemodel.dialects.tt import MAX_NUMEL
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.fragments import Tile
+from ziggurat.codemodel.gpu.fragments import Tile
 from ziggurat.codemodel.types import DescriptorType, ScalarType
 
 NO_TILE: Tile = ((), 0)  # of a kernel that has no use for the map

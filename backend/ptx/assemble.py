@@ -29,9 +29,9 @@ from ziggurat.backend.ptx import (  # They fill the table.
 from ziggurat.backend.ptx.crowding import is_crowded
 from ziggurat.backend.ptx.emitter import Emitter, Options, emitted_type, kernel_of, symbol_of
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
-from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.targets import TARGETS
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.types import DescriptorType, PtrType
 
 PARTS = (

@@ -29,8 +29,9 @@ from ziggurat.backend.ptx.memory import both, from_memory, to_memory
 from ziggurat.backend.ptx.numbers import llvm_type, scalar_of
 from ziggurat.backend.ptx.tensors import unique_registers
 from ziggurat.backend.ptx.vector_atomics import add_together, together
-from ziggurat.codemodel.dialects import arith, gpu, tt
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, MemScope, MemSemantic
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, replicated
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64

@@ -12,8 +12,8 @@ from ziggurat.backend.ptx.crossing import shuffle, shuffled_values
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, emitted_type, layout_of
 from ziggurat.backend.ptx.memory import from_memory, pack, to_memory, unpack
 from ziggurat.backend.ptx.tensors import moved
-from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import LANE_BITS
 from ziggurat.codemodel.types import ScalarType, TensorType
 from ziggurat.transforms.place.shuffles import Exchange, Factor, exchange

@@ -13,7 +13,7 @@ They would get some more registers, which bring them nothing and leave room for 
 from __future__ import annotations
 
 from ziggurat.backend.ptx.roles import warps_of
-from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.transforms.place.pressure import pressure, registers_of_thread
 
 

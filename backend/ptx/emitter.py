@@ -17,8 +17,9 @@ import attrs
 from ziggurat.backend.ptx.lines import LineInfo
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.routines import Routine
-from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value

@@ -14,8 +14,9 @@ from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, lay
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.operands import Packed, operand_of
 from ziggurat.backend.ptx.tiles import Group, mma_tiles, places_c, registers_of, wgmma_group
-from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ziggurat.backend.ptx.emitter import Emitter
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.tiles import Tiles, places_a, places_b, registers_of
-from ziggurat.codemodel.fragments import byte_of, panels_of
+from ziggurat.codemodel.gpu.fragments import byte_of, panels_of
 from ziggurat.codemodel.layout import bits_of
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType

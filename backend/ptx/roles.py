@@ -7,8 +7,8 @@ barrier is not the program's: it counts only them.
 from __future__ import annotations
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
-from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.transforms.place.pressure import FILE
 
 _WARP_GROUP = 4

@@ -6,8 +6,9 @@ import math
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, emitted_type, is_tensor, layout_of
 from ziggurat.codemodel import layout as layouts
-from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.types import TensorType, Type
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from ziggurat.codemodel.fragments import (
+from ziggurat.codemodel.gpu.fragments import (
     UNITS,
     Panels,
     Shape,

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.shared import buffer_type
-from ziggurat.codemodel.dialects import gpu
-from ziggurat.codemodel.fragments import box_and_swizzle
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import DescriptorType
 

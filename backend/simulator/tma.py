@@ -26,7 +26,7 @@ from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.simulator.program import ENDS, UNITS, Blocked
 from ziggurat.backend.simulator.shared import FLYING, Array, SimulationError
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.fragments import box_and_swizzle
+from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 
 
 @attrs.frozen(eq=False)

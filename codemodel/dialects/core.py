@@ -7,19 +7,24 @@ from typing import Any
 
 from ziggurat.codemodel.declare import attribute, body, operand, operands, operation, result_type, successor
 from ziggurat.codemodel.op import Body, Op, Successor, Value, require
-from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Constant, Isolated, Pure, Returns, Symbol
+from ziggurat.codemodel.traits import (
+    BlockTerminator,
+    BodyTerminator,
+    Constant,
+    Isolated,
+    Pure,
+    Returns,
+    Symbol,
+    SymbolTable,
+)
 from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject, void
 
 
 @operation("module")
-class Module(Op, Isolated):
+class Module(Op, Isolated, SymbolTable):
     """Functions that call each other by their symbols. Its block ends in `unreachable`: a module is not run."""
 
     body: Body = body()
-
-    def functions(self) -> dict[str, Op]:
-        """The ops of the module that declare a symbol, by name, in order."""
-        return {op.attributes["sym_name"]: op for op in self.body.entry.ops if isinstance(op, Symbol)}
 
 
 @operation("func")

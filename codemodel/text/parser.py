@@ -14,7 +14,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
-import ziggurat.codemodel.dialects  # noqa: F401  # pyright: ignore[reportUnusedImport]  # It declares the ops.
+import ziggurat.codemodel.dialects  # pyright: ignore[reportUnusedImport]  # It declares the ops.
+import ziggurat.codemodel.gpu.dialect  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS, Field, convert_attribute
 from ziggurat.codemodel.errors import BuildError, ParseError

@@ -10,7 +10,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.cuda.binary import Parameter
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.fragments import box_and_swizzle
+from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, f16, f32, i1, i32, i64
 from ziggurat.compiler import TARGETS, Compiled, binary_of, compile, kind_of, parameter_of
 

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from ziggurat.codemodel.dialects import gpu, scf
+from ziggurat.codemodel.dialects import scf
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Block, Op, Value
-from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.shortage import shortage

@@ -26,8 +26,9 @@ narrower of two tensors. Loops carry indices and pointers in each layout in whic
 
 from __future__ import annotations
 
-from ziggurat.codemodel.dialects import core, gpu, tt
+from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.transforms.place.homes import Anchor
 from ziggurat.transforms.place.plan import Plan
 from ziggurat.transforms.place.relayout import relaid

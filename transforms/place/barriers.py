@@ -23,7 +23,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from ziggurat.codemodel.dialects import gpu, scf, tt
+from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform

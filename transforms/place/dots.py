@@ -25,8 +25,9 @@ from collections.abc import Callable
 import attrs
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, gpu, scf, tt
-from ziggurat.codemodel.fragments import (
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import (
     Panels,
     Unit,
     Warps,

@@ -18,10 +18,11 @@ from __future__ import annotations
 import math
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
+from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, bits_of, blocked, moved, replicated
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import (
     PtrType,

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import attrs
 
-from ziggurat.codemodel.dialects import core, gpu
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.assign import assign

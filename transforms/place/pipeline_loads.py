@@ -39,7 +39,8 @@ from functools import partial
 import attrs
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
+from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, i1, i32, with_element

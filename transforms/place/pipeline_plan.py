@@ -11,7 +11,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 
 import attrs
 
-from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
+from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from ziggurat.codemodel.dialects import gpu, scf
+from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.errors import ResourceError, ZigguratWarning
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type
 

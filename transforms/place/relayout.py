@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, cf, core, gpu, scf, tt
+from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.traits import Terminator

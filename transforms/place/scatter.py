@@ -19,7 +19,8 @@ from __future__ import annotations
 from random import Random
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import core, gpu, tt
+from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform

@@ -18,8 +18,9 @@ import os
 from collections.abc import Iterator, Sequence
 
 import ziggurat.frontends.language
-from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import ResourceError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import SharedType

@@ -27,7 +27,8 @@ from collections.abc import Sequence
 import attrs
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
+from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, void

@@ -23,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, gpu, tt
-from ziggurat.codemodel.fragments import Panels, box_and_swizzle
+from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import Panels, box_and_swizzle
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, SharedType, i1, i32, i64

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from ziggurat.codemodel.dialects import arith, gpu, scf
+from ziggurat.codemodel.dialects import arith, scf
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, i32
 

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ziggurat.codemodel.dialects import core, gpu, scf, tt
+from ziggurat.codemodel.dialects import core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.transforms.place.turns import READERS, Hazard, allocation, behind, buffers_in_turn, completes, place_in
 

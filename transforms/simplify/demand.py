@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ziggurat.codemodel.dialects import core, gpu, scf, tt
+from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.traits import (
     BlockTerminator,
@@ -28,6 +28,7 @@ from ziggurat.codemodel.traits import (
     Pure,
     Returns,
     Symbol,
+    SymbolTable,
 )
 from ziggurat.codemodel.types import void
 
@@ -70,7 +71,7 @@ def callees(op: Op) -> tuple[str, ...]:
     return (op.callee,) if isinstance(op, tt.Call | core.FuncCall | core.FuncRef) else ()
 
 
-def reachable_roots(module: core.Module | gpu.Module) -> list[Op]:
+def reachable_roots(module: SymbolTable) -> list[Op]:
     """The functions from which the others are reached.
 
     Those are the `tt.func`s that return nothing and the `func`s, as far as none calls them. A module without any is a
@@ -109,9 +110,9 @@ class Demand:
         self._stores: dict[Value, list[Op]] = {}
         self._functions: dict[str, Op] = {}
         self._effective: dict[str, bool] = {}
-        if isinstance(root, core.Module | gpu.Module):
+        if isinstance(root, SymbolTable):
             self._functions = root.functions()
-            self.kept.add(root.body.entry.terminator.result)
+            self.kept.add(root.bodies[0].entry.terminator.result)
             for function in reachable_roots(root) if structure else self._functions.values():
                 self._keep(function)
         else:

@@ -17,8 +17,9 @@ from ziggurat.backend.mlir import to_mlir
 from ziggurat.backend.mlir.emitter import EMITTERS
 from ziggurat.backend.mlir.literals import number, quoted, symbol
 from ziggurat.codemodel.declare import OPS
-from ziggurat.codemodel.dialects import core, gpu, py, tt
+from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS, f8e4m3, f16, f32, i1, i8, u8, u32

@@ -20,7 +20,7 @@ from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, Options, kernel_of
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.backend.reference.values import DTYPES
-from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType, f8e4m3, f8e5m2
 

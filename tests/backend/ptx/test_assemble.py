@@ -12,9 +12,9 @@ import ziggurat.backend.ptx as package
 from ziggurat.backend.ptx.assemble import PARTS, Assembly, optimized, to_llvm, to_ptx
 from ziggurat.backend.ptx.assemble import assemble as texts_of
 from ziggurat.backend.ptx.emitter import EMITTERS, Options
-from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.targets import TARGETS
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.text.parser import parse
 
 

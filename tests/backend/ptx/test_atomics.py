@@ -9,7 +9,7 @@ import pytest
 
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.text.parser import parse
 
 OWNED = '"1 | 2 4 8 16 32 | 64 128"'

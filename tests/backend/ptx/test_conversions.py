@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.ptx.emitter import Options
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify

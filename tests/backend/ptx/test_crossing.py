@@ -23,7 +23,8 @@ from ziggurat.backend.ptx.crossing import picks
 from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Body, Op
 from ziggurat.codemodel.text.parser import parse

@@ -11,7 +11,8 @@ from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.backend.ptx.emitter import Options
 from ziggurat.backend.reference.arithmetic import COMPARISONS, INTEGERS, float_binary
 from ziggurat.backend.reference.values import DTYPES
-from ziggurat.codemodel.dialects import arith, gpu
+from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS
 

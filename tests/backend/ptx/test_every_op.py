@@ -8,7 +8,8 @@ import pytest
 
 from ziggurat.backend.ptx.assemble import assemble
 from ziggurat.backend.ptx.emitter import Options
-from ziggurat.codemodel.dialects import arith, gpu, math
+from ziggurat.codemodel.dialects import arith, math
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS, ScalarType
 from ziggurat.codemodel.verify import verify

@@ -11,8 +11,9 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.sass import sass, tool
-from ziggurat.codemodel.dialects import gpu, scf
-from ziggurat.codemodel.targets import TARGETS
+from ziggurat.codemodel.dialects import scf
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.transforms.place.barriers import hazards
 
 ROOT = Path(__file__).resolve().parents[3]

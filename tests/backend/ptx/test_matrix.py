@@ -17,8 +17,9 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.dialects import gpu, scf
+from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType
 from ziggurat.codemodel.verify import verify

@@ -14,7 +14,7 @@ from ziggurat.backend.ptx.emitter import Emitter, Options
 from ziggurat.backend.ptx.memory import both, from_memory, pack, to_memory, unpack, words_of
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, f64, i1, i32
 

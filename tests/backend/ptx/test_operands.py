@@ -13,7 +13,7 @@ from ziggurat.backend.ptx.operands import Packed, operand_of
 from ziggurat.backend.ptx.tiles import Tiles, unit_of
 from ziggurat.backend.simulator.matrix import fragment_a, fragment_b
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.fragments import UNITS, Panels, Warps, byte_of, operand_a, operand_b
+from ziggurat.codemodel.gpu.fragments import UNITS, Panels, Warps, byte_of, operand_a, operand_b
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import SCALARS, SharedType, TensorType, f16
 

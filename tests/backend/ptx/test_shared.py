@@ -7,8 +7,8 @@ import pytest
 
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import ZigguratError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType, f32
 from ziggurat.codemodel.verify import verify

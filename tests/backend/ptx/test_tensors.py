@@ -8,8 +8,8 @@ import pytest
 from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.backend.ptx.tensors import moved, unique_registers
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.text.parser import parse
 

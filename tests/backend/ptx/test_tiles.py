@@ -19,7 +19,7 @@ from ziggurat.backend.ptx.tiles import (
     wgmma_group,
 )
 from ziggurat.backend.simulator.matrix import fragment_a, fragment_b, fragment_c
-from ziggurat.codemodel.fragments import UNITS, Panels, Warps, accumulator, byte_of, operand_a, operand_b, unit_for
+from ziggurat.codemodel.gpu.fragments import UNITS, Panels, Warps, accumulator, byte_of, operand_a, operand_b, unit_for
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.types import SCALARS, SharedType, TensorType, f16, f32
 

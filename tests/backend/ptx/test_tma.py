@@ -24,7 +24,8 @@ from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.backend.simulator.tma import in_parts
-from ziggurat.codemodel.dialects import arith, gpu, tt
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ziggurat.codemodel.dialects import arith, gpu, tt
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, element_of, shape_of
 

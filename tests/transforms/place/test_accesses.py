@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.place.accesses import Accesses, element_bytes

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import gpu
 from ziggurat.codemodel.errors import ResourceError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse

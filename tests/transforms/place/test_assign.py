@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import arith, core, gpu, scf, tt
+from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import PtrType, TensorType, element_of, shape_of

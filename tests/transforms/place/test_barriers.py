@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ziggurat.codemodel.dialects import gpu, scf
+from ziggurat.codemodel.dialects import scf
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform

@@ -13,9 +13,10 @@ from ziggurat.backend.ptx.emitter import kernel_of
 from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.backend.simulator.tma import in_parts
-from ziggurat.codemodel.dialects import core, gpu, tt
+from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.errors import VerifyError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.types import DescriptorType, f32
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards

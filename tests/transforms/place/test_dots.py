@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.targets import TARGETS
 from ziggurat.transforms.place.dots import anchors, place_dots, way_of
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import blocked, moved, parse_layout
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse

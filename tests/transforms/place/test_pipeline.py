@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import core, gpu, scf, tt
+from ziggurat.codemodel.dialects import core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards

@@ -17,7 +17,8 @@ import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.dialects import gpu, scf, tt
+from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import SharedType

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import gpu, scf, tt
+from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.place.pipeline import PLACE, PlaceOptions
 from ziggurat.transforms.place.pipeline_plan import Plan, Programs, planned

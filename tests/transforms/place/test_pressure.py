@@ -3,7 +3,7 @@
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.transforms.place.pipeline import PlaceOptions, place
 from ziggurat.transforms.place.pressure import (
     HOPELESS,

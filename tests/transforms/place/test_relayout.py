@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import core, gpu, scf, tt
+from ziggurat.codemodel.dialects import core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.types import PtrType, TensorType, TupleType, f32, i32
 from ziggurat.codemodel.verify import verify

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import arith, gpu, tt
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.scatter import random_layout, scatter

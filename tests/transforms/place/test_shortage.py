@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import gpu
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType, f32
 from ziggurat.transforms.place.pipeline import PlaceOptions, place

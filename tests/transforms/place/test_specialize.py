@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import gpu, scf, tt
+from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, OpResult
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType

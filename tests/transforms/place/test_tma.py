@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import gpu, tt
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import combine, inverted
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import arith, gpu, scf
+from ziggurat.codemodel.dialects import arith, scf
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, result_type
 from ziggurat.codemodel.layout import transposed
 from ziggurat.codemodel.op import Body, Op, Value, require
-from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, Symbol
+from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
@@ -44,17 +44,13 @@ def buffer_of(op: Op, value: Value) -> SharedType:
 
 
 @operation("gpu.module")
-class Module(Op, Isolated):
+class Module(Op, Isolated, SymbolTable):
     """A kernel for a target such as "sm_90a", of `num_warps` warps a program and `shared` bytes of shared memory."""
 
     target: str = attribute(str)
     num_warps: int = attribute(int)
     body: Body = body()
     shared: int = attribute(int, default=0)
-
-    def functions(self) -> dict[str, Op]:
-        """The ops of the module that declare a symbol, by name, in order."""
-        return {op.attributes["sym_name"]: op for op in self.body.entry.ops if isinstance(op, Symbol)}
 
 
 # Layouts.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ziggurat.codemodel.targets import TARGETS, target_for
+from ziggurat.codemodel.gpu.targets import TARGETS, target_for
 
 
 def test_what_is_known_of_a_target():

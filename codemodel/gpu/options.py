@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from ziggurat.codemodel.errors import LaunchError, shown
-from ziggurat.codemodel.targets import TARGETS
+from ziggurat.codemodel.gpu.targets import TARGETS
 
 DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
     {"target": "sm_90a", "num_warps": 4, "num_stages": 3, "exact_math": False}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.options import DEFAULTS, checked_option, compile_options
-from ziggurat.codemodel.targets import TARGETS
+from ziggurat.codemodel.gpu.options import DEFAULTS, checked_option, compile_options
+from ziggurat.codemodel.gpu.targets import TARGETS
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from functools import lru_cache
 
 import attrs
 
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted, product
-from ziggurat.codemodel.targets import TARGETS
 from ziggurat.codemodel.types import ScalarType, SharedType
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ziggurat.codemodel.fragments import (
+from ziggurat.codemodel.gpu.fragments import (
     UNITS,
     Panels,
     Warps,
