@@ -7,14 +7,18 @@ dialect adds a type by registering a reader for its name (`register_type`).
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
 from ziggurat.codemodel.layout import Layout, parse_layout
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @attrs.frozen
@@ -60,17 +64,87 @@ class VoidType(Type):
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("void")
 
-    __str__ = Type.__str__
+
+@attrs.frozen
+class FloatFormat:
+    """The layout of a float type: a sign bit, `exponent_bits`, `mantissa_bits`.
+
+    Without `has_infinity`, the largest exponent holds numbers too, and only its last mantissa is NaN.
+
+    >>> f16.format.largest, f16.format.bias, f8e4m3.format.largest
+    (65504.0, 15, 448.0)
+    """
+
+    exponent_bits: int
+    mantissa_bits: int
+    has_infinity: bool = True
+
+    @property
+    def precision(self) -> int:
+        """Number of significant bits, the implicit leading one included."""
+        return self.mantissa_bits + 1
+
+    @property
+    def bias(self) -> int:
+        return (1 << (self.exponent_bits - 1)) - 1
+
+    @property
+    def smallest_exponent(self) -> int:
+        """Exponent of the smallest normal number."""
+        return 1 - self.bias
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        if self.has_infinity:
+            return (2.0 - self.epsilon) * 2.0**self.bias
+        return (2.0 - 2.0 * self.epsilon) * 2.0 ** (self.bias + 1)
+
+    @property
+    def smallest_normal(self) -> float:
+        return 2.0**self.smallest_exponent
+
+    @property
+    def smallest_subnormal(self) -> float:
+        return math.ldexp(self.epsilon, self.smallest_exponent)
+
+    @property
+    def epsilon(self) -> float:
+        """Distance from 1 to the next larger number."""
+        return 2.0**-self.mantissa_bits
+
+    @property
+    def digits(self) -> int:
+        """Number of decimal digits from which every number of the format is read back as it was."""
+        return math.ceil(1 + self.precision * math.log10(2))
 
 
 @attrs.frozen(str=False, cache_hash=True)
 class ScalarType(Type):
-    """A number of fixed width. `kind` is "bool", "int" or "float"; the order of kinds is the order of promotion."""
+    """A number of fixed width: one record for each dtype of the language, with its names elsewhere.
+
+    `kind` is "bool", "int" or "float"; the order of kinds is the order of promotion. Two types are equal when their
+    name, kind, width and sign are.
+    """
 
     name: str
     kind: str
     bits: int
     signed: bool = True
+    numpy: str = attrs.field(default="", kw_only=True, eq=False, repr=False)
+    """Name of the dtype in NumPy (with ml_dtypes), torch and JAX."""
+    llvm: str = attrs.field(default="", kw_only=True, eq=False, repr=False)
+    """LLVM's type; an integer of the width where LLVM has no such float."""
+    mlir: str = attrs.field(default="", kw_only=True, eq=False, repr=False)
+    """MLIR's type; its integers have no sign."""
+    ptx: str = attrs.field(default="", kw_only=True, eq=False, repr=False)
+    """Name of the type in PTX instructions that read elements, such as mma."""
+    tensor_map: str = attrs.field(default="", kw_only=True, eq=False, repr=False)
+    """Suffix of the driver's CU_TENSOR_MAP_DATA_TYPE_…"""
+    dlpack: int = attrs.field(default=-1, kw_only=True, eq=False, repr=False)
+    """DLPack's DLDataTypeCode."""
+    format: FloatFormat = attrs.field(default=FloatFormat(0, 0), kw_only=True, eq=False, repr=False)
+    """Layout of a float. An integer has none of interest."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("bool", "int", "float")
 
@@ -93,6 +167,12 @@ class ScalarType(Type):
         return self.kind == "float" and self.bits == 8
 
     @property
+    def saturates(self) -> bool:
+        """True for the floats to which rounding gives the largest number in place of what is too large, infinities
+        too, as PTX's `cvt.satfinite` does: those of 8 bits."""
+        return self.is_fp8
+
+    @property
     def bytes(self) -> int:
         """Size in memory. i1 takes a byte there."""
         return max(1, self.bits // 8)
@@ -106,26 +186,101 @@ class ScalarType(Type):
             return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
         return 0, (1 << self.bits) - 1
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype of an array of such numbers."""
+        return _dtype(self.numpy)
+
+    @property
+    def unsigned(self) -> ScalarType:
+        """The unsigned integer type of this width; of i1 itself."""
+        return self if self.kind == "bool" else SCALARS[f"u{self.bits}"]
+
     def syntax(self) -> TypeSyntax:
         return TypeSyntax(self.name)
 
-    __str__ = Type.__str__
+
+@functools.cache
+def _dtype(name: str) -> np.dtype[Any]:
+    import ml_dtypes
+    import numpy as np
+
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def _integer(name: str, bits: int, signed: bool, numpy: str, tensor_map: str, ptx: str = "") -> ScalarType:
+    return ScalarType(
+        name, "int", bits, signed, numpy=numpy, llvm=f"i{bits}", mlir=f"i{bits}", ptx=ptx, tensor_map=tensor_map,
+        dlpack=0 if signed else 1,
+    )  # fmt: skip
+
+
+def _float(
+    name: str, bits: int, format: FloatFormat, numpy: str, llvm: str, mlir: str, ptx: str, tensor_map: str, dlpack: int
+) -> ScalarType:
+    return ScalarType(
+        name, "float", bits, numpy=numpy, llvm=llvm, mlir=mlir, ptx=ptx, tensor_map=tensor_map, dlpack=dlpack,
+        format=format,
+    )  # fmt: skip
 
 
 void = VoidType()
-i1 = ScalarType("i1", "bool", 1, False)
-i8, i16, i32, i64 = (ScalarType(f"i{bits}", "int", bits) for bits in (8, 16, 32, 64))
-u8, u16, u32, u64 = (ScalarType(f"u{bits}", "int", bits, False) for bits in (8, 16, 32, 64))
-f16 = ScalarType("f16", "float", 16)
-bf16 = ScalarType("bf16", "float", 16)
-f32 = ScalarType("f32", "float", 32)
-f64 = ScalarType("f64", "float", 64)
-f8e4m3 = ScalarType("f8e4m3", "float", 8)
-f8e5m2 = ScalarType("f8e5m2", "float", 8)
+i1 = ScalarType("i1", "bool", 1, False, numpy="bool", llvm="i1", mlir="i1", tensor_map="UINT8", dlpack=6)
+i8 = _integer("i8", 8, True, "int8", "UINT8", "s8")
+i16 = _integer("i16", 16, True, "int16", "UINT16")
+i32 = _integer("i32", 32, True, "int32", "INT32", "s32")
+i64 = _integer("i64", 64, True, "int64", "INT64")
+u8 = _integer("u8", 8, False, "uint8", "UINT8", "u8")
+u16 = _integer("u16", 16, False, "uint16", "UINT16")
+u32 = _integer("u32", 32, False, "uint32", "UINT32")
+u64 = _integer("u64", 64, False, "uint64", "UINT64")
+f16 = _float("f16", 16, FloatFormat(5, 10), "float16", "half", "f16", "f16", "FLOAT16", 2)
+bf16 = _float("bf16", 16, FloatFormat(8, 7), "bfloat16", "bfloat", "bf16", "bf16", "BFLOAT16", 4)
+f32 = _float("f32", 32, FloatFormat(8, 23), "float32", "float", "f32", "tf32", "FLOAT32", 2)
+f64 = _float("f64", 64, FloatFormat(11, 52), "float64", "double", "f64", "f64", "FLOAT64", 2)
+f8e4m3 = _float("f8e4m3", 8, FloatFormat(4, 3, False), "float8_e4m3fn", "i8", "f8E4M3FN", "e4m3", "UINT8", 10)
+f8e5m2 = _float("f8e5m2", 8, FloatFormat(5, 2), "float8_e5m2", "i8", "f8E5M2", "e5m2", "UINT8", 12)
 
 SCALARS: dict[str, ScalarType] = {
     type_.name: type_ for type_ in (i1, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, f8e4m3, f8e5m2)
 }
+# By the name that NumPy, torch and JAX give the dtype.
+BY_NUMPY_NAME: dict[str, ScalarType] = {type_.numpy: type_ for type_ in SCALARS.values()}
+
+
+def find_scalar(dtype: object) -> ScalarType | None:
+    """The dtype that a user names: ours, NumPy's, torch's or JAX's, or the name of one; None for anything else.
+
+    >>> find_scalar("float32") is find_scalar("torch.float32") is find_scalar("f32") is f32
+    True
+    """
+    if isinstance(dtype, ScalarType):
+        return dtype
+    if isinstance(dtype, str):
+        library, _, name = dtype.rpartition(".")
+        known = library in ("", "zg", "torch", "np", "numpy", "jnp", "ml_dtypes")
+        return (SCALARS.get(name) or BY_NUMPY_NAME.get(name)) if known else None
+    module = (dtype if isinstance(dtype, type) else type(dtype)).__module__.partition(".")[0]
+    if module == "torch":
+        return find_scalar(str(dtype)) if str(dtype).startswith("torch.") else None
+    if module == "jax":  # jnp.float32 is an object of JAX that holds NumPy's dtype; an array holds one as well.
+        dtype = None if hasattr(dtype, "shape") else getattr(dtype, "dtype", None)
+    elif module not in ("numpy", "ml_dtypes"):
+        return None
+    return _of_numpy(dtype)
+
+
+def _of_numpy(dtype: object) -> ScalarType | None:
+    import numpy as np
+
+    if not isinstance(dtype, np.dtype | type):
+        return None
+    try:
+        native: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        return None
+    found = BY_NUMPY_NAME.get(native.name)
+    return found if found is not None and found.dtype == native else None  # A dtype of foreign byte order has the name.
 
 
 @attrs.frozen(str=False, cache_hash=True)
@@ -136,8 +291,6 @@ class PythonType(Type):
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax(self.name)
-
-    __str__ = Type.__str__
 
 
 pyobject = PythonType("object")
@@ -154,8 +307,6 @@ class FunctionType(Type):
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("func", (self.result.syntax(), *(p.syntax() for p in self.parameters)))
 
-    __str__ = Type.__str__
-
 
 @attrs.frozen(str=False, cache_hash=True)
 class TupleType(Type):
@@ -165,8 +316,6 @@ class TupleType(Type):
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("Tuple", tuple(c.syntax() for c in self.components))
-
-    __str__ = Type.__str__
 
 
 @attrs.frozen(str=False, cache_hash=True)
@@ -178,8 +327,6 @@ class VarType(Type):
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("Var", (self.value.syntax(),))
 
-    __str__ = Type.__str__
-
 
 @attrs.frozen(str=False, cache_hash=True)
 class PtrType(Type):
@@ -189,8 +336,6 @@ class PtrType(Type):
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("ptr", (self.pointee.syntax(),))
-
-    __str__ = Type.__str__
 
 
 @attrs.frozen(str=False, cache_hash=True)
@@ -216,8 +361,6 @@ class TensorType(Type):
     def syntax(self) -> TypeSyntax:
         layout = () if self.layout is None else (TypeSyntax(str(self.layout), quoted=True),)
         return TypeSyntax("tensor", (*(TypeSyntax(f"x{d}") for d in self.shape), self.element.syntax(), *layout))
-
-    __str__ = Type.__str__
 
     def without_layout(self) -> TensorType:
         """The type as it is in a Triton model."""
@@ -253,8 +396,6 @@ class SharedType(Type):
         bases = TypeSyntax(" ".join(map(str, self.offsets)), quoted=True)
         return TypeSyntax("shared", (*count, *dims, self.element.syntax(), bases))
 
-    __str__ = Type.__str__
-
 
 @attrs.frozen(str=False, cache_hash=True)
 class DescriptorType(Type):
@@ -274,8 +415,6 @@ class DescriptorType(Type):
         padding = () if self.padding == "zero" else (TypeSyntax(self.padding),)
         dims = (TypeSyntax(f"x{d}") for d in self.block)
         return TypeSyntax("descriptor", (*dims, self.element.syntax(), *padding))
-
-    __str__ = Type.__str__
 
 
 @attrs.frozen(str=False, eq=False)
@@ -312,8 +451,6 @@ class ConstantType(Type):
                 text = value
             leaf = TypeSyntax(text, quoted=True)
         return TypeSyntax("constant", (self.type.syntax(), leaf))
-
-    __str__ = Type.__str__
 
 
 def constant_key(value: Any) -> Any:

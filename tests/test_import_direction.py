@@ -19,7 +19,7 @@ OURS: dict[str, tuple[str, ...]] = {
 }
 DEPENDENCIES = {"numpy", "attrs", "attr", "ml_dtypes", "llvmlite", "cuda"}
 THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {
-    "codemodel": {"numpy", "attrs", "attr"},
+    "codemodel": {"numpy", "attrs", "attr", "ml_dtypes"},
     "api": DEPENDENCIES | {"matplotlib"},  # where it is installed: plots of benchmarks
 }
 

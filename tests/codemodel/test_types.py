@@ -9,6 +9,8 @@ import pickle
 import re
 import string
 
+import ml_dtypes
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,7 @@ from ziggurat.codemodel.types import (
     f16,
     f32,
     f64,
+    find_scalar,
     i1,
     i8,
     i32,
@@ -286,3 +289,34 @@ def test_shape_readers_are_for_dialects_too():
 def test_strings_in_spellings_are_escaped():
     assert str(leaf('a"b\\c', quoted=True)) == '"a\\"b\\\\c"'
     assert isinstance(core.Module, type) and isinstance(PythonType(), Type) and isinstance(i32, ScalarType)
+
+
+# One record a dtype.
+
+
+@pytest.mark.parametrize("scalar", SCALARS.values(), ids=str)
+def test_a_dtype_has_its_names_and_limits_elsewhere(scalar: ScalarType):
+    assert scalar.dtype.name == scalar.numpy
+    assert scalar.dtype.itemsize == scalar.bytes
+    names = (scalar, scalar.name, scalar.numpy, f"torch.{scalar.numpy}", scalar.dtype, scalar.dtype.type)
+    assert all(find_scalar(name) is scalar for name in names)
+    if scalar.kind == "int":
+        info = np.iinfo(scalar.dtype)
+        assert scalar.limits == (info.min, info.max)
+    if scalar.is_float:
+        about, form = ml_dtypes.finfo(scalar.dtype), scalar.format
+        assert form.largest == float(about.max)
+        assert form.smallest_normal == float(about.tiny)
+        assert form.smallest_subnormal == float(about.smallest_subnormal)
+        assert form.epsilon == float(about.eps)
+        assert 1 + form.exponent_bits + form.mantissa_bits == scalar.bits
+        with np.errstate(all="ignore"):
+            assert form.has_infinity == bool(np.isinf(np.array(np.inf).astype(scalar.dtype).astype(np.float64)))
+
+
+@pytest.mark.parametrize(
+    "thing",
+    ["float", "foo.float32", float, int, np.ndarray, np.float32(1), np.dtype(">f4"), np.dtype("i4,i4"), None],
+)
+def test_what_is_no_dtype_is_not_found(thing: object):
+    assert find_scalar(thing) is None
