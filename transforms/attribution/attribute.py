@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ziggurat.codemodel.dialects import core, py
+import ziggurat.transforms.attribution.calls
+import ziggurat.transforms.attribution.expressions
+import ziggurat.transforms.attribution.flow  # noqa: F401 (each registers its handlers)
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import (
     KernelErrors,
     KernelNameError,
@@ -22,46 +25,12 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, Type
 from ziggurat.frontends.language import Function
 from ziggurat.transforms.attribution.attribution import Attribution, symbol_part
-from ziggurat.transforms.attribution.flow import Flow
 from ziggurat.transforms.attribution.function_name import FunctionName, functions_in
-from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS
 from ziggurat.transforms.attribution.promotion import (
     NONE,
 )
-from ziggurat.transforms.attribution.walk import Handler
+from ziggurat.transforms.attribution.walk import FunctionAttributor
 from ziggurat.transforms.attribution.wording import describe
-
-HANDLERS: dict[type[Op], Handler] = {
-    core.ConstantOp: Flow.constant,
-    core.FuncRef: Flow.function_ref,
-    core.FuncCall: Flow.function_call,
-    core.Var: Flow.var,
-    core.VarLoad: Flow.var_load,
-    core.VarStore: Flow.var_store,
-    core.Return: Flow.return_,
-    core.Yield: Flow.yield_,
-    py.Pack: Flow.pack,
-    py.Unpack: Flow.unpack,
-    py.Subscript: Flow.subscript,
-    py.Attribute: Flow.property,
-    py.Invoke: Flow.invoke,
-    py.Call: Flow.call_value,
-    py.Error: Flow.error,
-    py.If: Flow.if_,
-    py.For: Flow.for_,
-    py.While: Flow.while_,
-    py.CondExpression: Flow.conditional,
-    py.CondAnd: Flow.short_circuit,
-    py.CondOr: Flow.short_circuit,
-    py.Assert: Flow.assertion,
-    **dict.fromkeys([*OPERATORS, *COMPARISONS, py.Is, py.IsNot, py.In, py.NotIn, py.Not, py.Pos], Flow.operator),
-}
-
-
-class FunctionAttributor(Flow):
-    """The whole of it: every op of the Python model."""
-
-    HANDLERS = HANDLERS
 
 
 class Attributor:

@@ -30,7 +30,6 @@ from ziggurat.frontends.language.signature import Parameter
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.constants import check_kind
-from ziggurat.transforms.attribution.expressions import Expressions
 from ziggurat.transforms.attribution.function_name import FunctionName, function_name
 from ziggurat.transforms.attribution.lattice import (
     ERROR,
@@ -42,236 +41,250 @@ from ziggurat.transforms.attribution.promotion import (
     NONE,
     constant,
 )
+from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
 from ziggurat.transforms.attribution.wording import describe
 
 
-class Calls(Expressions):
-    """What calls."""
+def combine(walk: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
+    """Attribute the function that a reduction applies: a `FunctionName`, or a reduction's name; see `Combiner`."""
+    if isinstance(function, FunctionName):
+        symbol, model = function.symbol, function.model
+        expected = len(model.bodies[0].parameters)
+        if expected != 2 * len(types):
+            raise KernelTypeError(
+                f"{what} combines with '{symbol}' of {expected} parameters: it takes two of each element, "
+                f"{2 * len(types)} in all"
+            )
+        if any(parameter.type == constexpr_type for parameter in model.bodies[0].parameters):
+            raise KernelTypeError(
+                f"{what} combines with '{symbol}', which has a zg.constexpr parameter: elements are run-time values"
+            )
+        instance = walk.program.function(symbol, model, (*types, *types), walk.place())
+    else:
+        symbol, model = COMBINE[function].name, walk.program.load(COMBINE[function])
+        instance = library_function(walk, what, symbol, model, (*types, *types))
+    wanted: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
+    if join(instance.result, wanted) not in (wanted, ERROR):
+        gives = "nothing" if instance.result == NONE else describe(instance.result)
+        raise KernelTypeError(f"{what}: '{symbol}' gives {gives}, the elements are {describe(wanted)}")
+    walk.scope.callees[walk.op.result] = instance
 
-    def combine(self, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
-        """Attribute the function that a reduction applies: a `FunctionName`, or a reduction's name; see `Combiner`."""
-        if isinstance(function, FunctionName):
-            symbol, model = function.symbol, function.model
-            expected = len(model.bodies[0].parameters)
-            if expected != 2 * len(types):
-                raise KernelTypeError(
-                    f"{what} combines with '{symbol}' of {expected} parameters: it takes two of each element, "
-                    f"{2 * len(types)} in all"
-                )
-            if any(parameter.type == constexpr_type for parameter in model.bodies[0].parameters):
-                raise KernelTypeError(
-                    f"{what} combines with '{symbol}', which has a zg.constexpr parameter: elements are run-time values"
-                )
-            instance = self.program.function(symbol, model, (*types, *types), self.place())
-        else:
-            symbol, model = COMBINE[function].name, self.program.load(COMBINE[function])
-            instance = self.library_function(what, symbol, model, (*types, *types))
-        wanted: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
-        if join(instance.result, wanted) not in (wanted, ERROR):
-            gives = "nothing" if instance.result == NONE else describe(instance.result)
-            raise KernelTypeError(f"{what}: '{symbol}' gives {gives}, the elements are {describe(wanted)}")
-        self.scope.callees[self.op.result] = instance
 
-    def function_ref(self, op: Op) -> Type:
-        function = self.resolve(op.attributes["callee"])
-        return ERROR if function is None else ConstantType(function, pyobject)
+@handles(core.FuncRef)
+def function_ref(walk: FunctionAttributor, op: core.FuncRef) -> Type:
+    function = resolve(walk, op.attributes["callee"])
+    return ERROR if function is None else ConstantType(function, pyobject)
 
-    def resolve(self, symbol: str) -> FunctionName | None:
-        """A function that is used here; errors in its source are reported as called from here."""
-        try:
-            return self.program.resolve(self.func, symbol)
-        except ZigguratError as error:
-            for one in error.errors if isinstance(error, KernelErrors) else (error,):
-                if one.location is not None:
-                    one.location = one.location.called_from(self.place())
-                self.report(self.op, one)
-            return None
 
-    def invoke(self, op: Op) -> Type:
-        assert isinstance(op, py.Invoke)
-        space, _, name = op.callee.rpartition(".")
-        if space == "zg":
-            return self.language_call(op, name)
-        types = [self.scope.type_of(operand) for operand in op.operands]
-        if space == "builtins":
-            return self.builtin(op, name, types)
-        return self.method(op, name, types)
+def resolve(walk: FunctionAttributor, symbol: str) -> FunctionName | None:
+    """A function that is used here; errors in its source are reported as called from here."""
+    try:
+        return walk.program.resolve(walk.func, symbol)
+    except ZigguratError as error:
+        for one in error.errors if isinstance(error, KernelErrors) else (error,):
+            if one.location is not None:
+                one.location = one.location.called_from(walk.place())
+            walk.report(walk.op, one)
+        return None
 
-    def builtin(self, op: Op, name: str, types: list[Type]) -> Type:
-        for type_ in types:
-            if isinstance(type_, TensorType) and name in ("min", "max", "abs"):
-                call = {"min": "zg.minimum", "max": "zg.maximum", "abs": "zg.abs"}[name]
-                raise KernelTypeError(f"{name}() takes scalars, got {type_}", hint=f"use {call}")
-        if name in ("min", "max"):
-            if len(types) < 2:
-                raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"zg.{name} reduces a tensor")
-            rule = self.rules.minimum if name == "min" else self.rules.maximum
-            result = types[0]
-            for type_ in types[1:]:
-                result = rule(result, type_)
-            return result
-        if name == "abs":
-            return self.rules.abs(*types)
-        if name == "print":
-            raise KernelTypeError("print() is not for kernels", hint="zg.device_print or zg.static_print")
-        return getattr(self.rules, f"builtin_{name}")(*types)
 
-    def method(self, op: py.Invoke, name: str, types: list[Type]) -> Type:
-        receiver = types[0]
-        if isinstance(receiver, DescriptorType) and name in ("load", "store"):
-            return self.language_call(op, f"{name}_tensor_descriptor")
-        if name in SIGNATURES:
-            hint = f"call zg.{name}(…) instead"
-            if isinstance(receiver, PtrType) and name in ("load", "store"):
-                hint += "; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)"
-            raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
-        hint = of_attribute(name)
-        if components(receiver) is not None:
-            hint = "tuples and lists in a kernel do not change: make another"
+@handles(py.Invoke)
+def invoke(walk: FunctionAttributor, op: py.Invoke) -> Type:
+    space, _, name = op.callee.rpartition(".")
+    if space == "zg":
+        return language_call(walk, op, name)
+    types = [walk.scope.type_of(operand) for operand in op.operands]
+    if space == "builtins":
+        return builtin(walk, op, name, types)
+    return method(walk, op, name, types)
+
+
+def builtin(walk: FunctionAttributor, op: Op, name: str, types: list[Type]) -> Type:
+    for type_ in types:
+        if isinstance(type_, TensorType) and name in ("min", "max", "abs"):
+            call = {"min": "zg.minimum", "max": "zg.maximum", "abs": "zg.abs"}[name]
+            raise KernelTypeError(f"{name}() takes scalars, got {type_}", hint=f"use {call}")
+    if name in ("min", "max"):
+        if len(types) < 2:
+            raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"zg.{name} reduces a tensor")
+        rule = walk.rules.minimum if name == "min" else walk.rules.maximum
+        result = types[0]
+        for type_ in types[1:]:
+            result = rule(result, type_)
+        return result
+    if name == "abs":
+        return walk.rules.abs(*types)
+    if name == "print":
+        raise KernelTypeError("print() is not for kernels", hint="zg.device_print or zg.static_print")
+    return getattr(walk.rules, f"builtin_{name}")(*types)
+
+
+def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]) -> Type:
+    receiver = types[0]
+    if isinstance(receiver, DescriptorType) and name in ("load", "store"):
+        return language_call(walk, op, f"{name}_tensor_descriptor")
+    if name in SIGNATURES:
+        hint = f"call zg.{name}(…) instead"
+        if isinstance(receiver, PtrType) and name in ("load", "store"):
+            hint += "; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)"
         raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
+    hint = of_attribute(name)
+    if components(receiver) is not None:
+        hint = "tuples and lists in a kernel do not change: make another"
+    raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
 
-    def language_call(self, op: py.Invoke, name: str) -> Type:
-        signature = SIGNATURES[name]
-        positional = len(op.arguments) - len(op.keywords)
-        keywords = dict(zip(op.keywords, op.arguments[positional:], strict=True))
-        bound = signature.bind(op.arguments[:positional], keywords)
-        arguments: list[Any] = []
-        for parameter in signature.parameters:
-            given = bound[parameter.name]
-            if parameter.variadic:
-                types = [self.scope.type_of(value) for value in given]
-                if parameter.constexpr:
-                    bound[parameter.name] = tuple(self.known(name, parameter, type_) for type_ in types)
-                    arguments.append(bound[parameter.name])
-                else:
-                    arguments.append(types)
-            elif isinstance(given, Value):
-                type_ = self.scope.type_of(given)
-                if parameter.constexpr:
-                    bound[parameter.name] = self.known(name, parameter, type_)
-                    arguments.append(bound[parameter.name])
-                elif type_ == NONE:
-                    if not parameter.optional:
-                        raise KernelTypeError(
-                            f"zg.{name}: '{parameter.name}' is a value; got None", hint=f"zg.{signature}"
-                        )
-                    arguments.append(None)
-                    bound[parameter.name] = None
-                else:
-                    arguments.append(type_)
-            elif parameter.constexpr or given is None:
-                arguments.append(given)
+
+def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
+    signature = SIGNATURES[name]
+    positional = len(op.arguments) - len(op.keywords)
+    keywords = dict(zip(op.keywords, op.arguments[positional:], strict=True))
+    bound = signature.bind(op.arguments[:positional], keywords)
+    arguments: list[Any] = []
+    for parameter in signature.parameters:
+        given = bound[parameter.name]
+        if parameter.variadic:
+            types = [walk.scope.type_of(value) for value in given]
+            if parameter.constexpr:
+                bound[parameter.name] = tuple(known(walk, name, parameter, type_) for type_ in types)
+                arguments.append(bound[parameter.name])
             else:
-                arguments.append(constant(given))
-        self.scope.bound[op.result] = bound
-        rule = getattr(self.rules, name, None)
-        if rule is not None:
-            for argument in arguments:
-                if isinstance(argument, ErrorType):
-                    return ERROR
-            return rule(*arguments)
-        return self.library_call(op, name, arguments)
+                arguments.append(types)
+        elif isinstance(given, Value):
+            type_ = walk.scope.type_of(given)
+            if parameter.constexpr:
+                bound[parameter.name] = known(walk, name, parameter, type_)
+                arguments.append(bound[parameter.name])
+            elif type_ == NONE:
+                if not parameter.optional:
+                    raise KernelTypeError(f"zg.{name}: '{parameter.name}' is a value; got None", hint=f"zg.{signature}")
+                arguments.append(None)
+                bound[parameter.name] = None
+            else:
+                arguments.append(type_)
+        elif parameter.constexpr or given is None:
+            arguments.append(given)
+        else:
+            arguments.append(constant(given))
+    walk.scope.bound[op.result] = bound
+    rule = getattr(walk.rules, name, None)
+    if rule is not None:
+        for argument in arguments:
+            if isinstance(argument, ErrorType):
+                return ERROR
+        return rule(*arguments)
+    return library_call(walk, op, name, arguments)
 
-    def known(self, call: str, parameter: Parameter, type_: Type) -> Any:
-        """The value of an argument that must be a constant."""
-        if isinstance(type_, ConstantType):
-            check_kind(call, parameter, type_.value)
-            return type_.value
-        raise KernelTypeError(
-            f"zg.{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
-            hint="pass a literal, or make it a zg.constexpr parameter",
-        )
 
-    def library_call(self, op: Op, name: str, arguments: list[Any]) -> Type:
-        """A call that is itself written in the language."""
-        func = self.program.load(LIBRARY[name])
-        parameters = func.bodies[0].parameters
-        types: list[Type] = []
-        for parameter, argument in zip(parameters, arguments, strict=True):
-            type_ = argument if isinstance(argument, Type) and parameter.type != constexpr_type else constant(argument)
-            types.append(type_)
-        getattr(self.rules, f"check_{name}")(*arguments)
-        constants = [type_ for type_ in types if isinstance(type_, ConstantType)]
-        if name == "cdiv" and len(constants) == len(types):
-            return self.rules.cdiv_constants(*constants)
-        instance = self.library_function(f"zg.{name}", name, func, tuple(types))
-        self.scope.callees[op.result] = instance
-        return instance.result
+def known(walk: FunctionAttributor, call: str, parameter: Parameter, type_: Type) -> Any:
+    """The value of an argument that must be a constant."""
+    if isinstance(type_, ConstantType):
+        check_kind(call, parameter, type_.value)
+        return type_.value
+    raise KernelTypeError(
+        f"zg.{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
+        hint="pass a literal, or make it a zg.constexpr parameter",
+    )
 
-    def library_function(self, what: str, name: str, func: Op, types: tuple[Type, ...]) -> Attribution:
-        """The attribution of a function of the library. An error in it is one of the call `what`, not of our source."""
-        known_errors = len(self.program.errors)
-        instance = self.program.function(name, func, types, self.place())
-        if instance.errors:
-            del self.program.errors[known_errors:]
-            first = instance.errors[0]
-            raise type(first)(f"{what}: {first.summary}", hint=first.hint)
-        return instance
 
-    def function_call(self, op: Op) -> Type:
-        function = self.resolve(op.attributes["callee"])
-        if function is None:
-            return ERROR
-        return self.call_function(op, function, tuple(self.scope.type_of(operand) for operand in op.operands))
+def library_call(walk: FunctionAttributor, op: Op, name: str, arguments: list[Any]) -> Type:
+    """A call that is itself written in the language."""
+    func = walk.program.load(LIBRARY[name])
+    parameters = func.bodies[0].parameters
+    types: list[Type] = []
+    for parameter, argument in zip(parameters, arguments, strict=True):
+        type_ = argument if isinstance(argument, Type) and parameter.type != constexpr_type else constant(argument)
+        types.append(type_)
+    getattr(walk.rules, f"check_{name}")(*arguments)
+    constants = [type_ for type_ in types if isinstance(type_, ConstantType)]
+    if name == "cdiv" and len(constants) == len(types):
+        return walk.rules.cdiv_constants(*constants)
+    instance = library_function(walk, f"zg.{name}", name, func, tuple(types))
+    walk.scope.callees[op.result] = instance
+    return instance.result
 
-    def call_function(self, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
-        """A call of a function, with the types of its arguments in the order of the parameters."""
-        symbol, func = function.symbol, function.model
-        for parameter, type_ in zip(func.bodies[0].parameters, types, strict=True):
-            if parameter.type == constexpr_type and not isinstance(type_, ConstantType):
-                raise KernelTypeError(
-                    f"'{symbol}': a zg.constexpr parameter takes a value known at compile time, got {type_}"
-                )
-        instance = self.program.function(symbol, func, types, self.place())
-        self.scope.callees[op.result] = instance
-        return instance.result
 
-    def call_value(self, op: Op) -> Type:
-        """A call of what a variable or another expression gives, which has to be a function known by now."""
-        assert isinstance(op, py.Call)
-        callee = self.scope.type_of(op.callee)
-        function = callee.value if isinstance(callee, ConstantType) else None
-        if not isinstance(function, FunctionName):
-            load = op.callee.op if isinstance(op.callee, OpResult) else None
-            name = self.names.get(load.var) if isinstance(load, core.VarLoad) else None
-            what = f"'{name}'" if name is not None else "this"
-            hint = "it has to be a function under @zg.function that is known at compile time"
-            if name is not None:
-                hint += f"; rename the variable if another '{name}' is meant"
-            raise KernelTypeError(f"{what} is called here, and is {describe(callee)}", self.place_of(op.callee), hint)
-        count = len(op.arguments) - len(op.keywords)
-        positional = op.arguments[:count]
-        keywords = list(zip(op.keywords, op.arguments[count:], strict=True))
-        bound = self.bind(op, function, positional, keywords)
-        given = {
-            name: self.default(value.value) if isinstance(value, Default) else value for name, value in bound.items()
-        }
-        self.scope.bound[op.result] = given
-        types = tuple(self.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
-        return self.call_function(op, function, types)
+def library_function(walk: FunctionAttributor, what: str, name: str, func: Op, types: tuple[Type, ...]) -> Attribution:
+    """The attribution of a function of the library. An error in it is one of the call `what`, not of our source."""
+    known_errors = len(walk.program.errors)
+    instance = walk.program.function(name, func, types, walk.place())
+    if instance.errors:
+        del walk.program.errors[known_errors:]
+        first = instance.errors[0]
+        raise type(first)(f"{what}: {first.summary}", hint=first.hint)
+    return instance
 
-    def bind(
-        self, op: py.Call, function: FunctionName, positional: Sequence[Value], keywords: list[tuple[str, Value]]
-    ) -> Mapping[str, Value | Default]:
-        """What each parameter gets. A model that comes without its function says nothing of defaults."""
 
-        def misfit(summary: str, hint: str | None, keyword: int | None) -> KernelTypeError:
-            place = None if keyword is None else self.place_of(keywords[keyword][1])
-            return KernelTypeError(summary, place, hint)
+@handles(core.FuncCall)
+def function_call(walk: FunctionAttributor, op: core.FuncCall) -> Type:
+    function = resolve(walk, op.attributes["callee"])
+    if function is None:
+        return ERROR
+    return call_function(walk, op, function, tuple(walk.scope.type_of(operand) for operand in op.operands))
 
-        if function.function is not None:
-            return function.function.bind(positional, keywords, misfit)
-        names = [name or str(index) for index, name in enumerate(py.parameter_names(function.model))]
-        found = dict(zip(names, positional, strict=False)) | dict(keywords)
-        if set(found) != set(names) or len(positional) + len(keywords) != len(names):
-            raise KernelTypeError(f"'{function.symbol}' takes {len(names)} arguments: {', '.join(names)}")
-        return {name: found[name] for name in names}
 
-    def default(self, value: Any) -> ConstantType:
-        """The default value of a parameter as a constant."""
-        if isinstance(value, Function):
-            self.program.load(value)
-            return ConstantType(function_name(value), pyobject)
-        if isinstance(value, tuple):
-            return constant(tuple(self.default(item).value for item in value))  # pyright: ignore[reportUnknownVariableType]
-        return constant(as_constant(value)[1])
+def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
+    """A call of a function, with the types of its arguments in the order of the parameters."""
+    symbol, func = function.symbol, function.model
+    for parameter, type_ in zip(func.bodies[0].parameters, types, strict=True):
+        if parameter.type == constexpr_type and not isinstance(type_, ConstantType):
+            raise KernelTypeError(
+                f"'{symbol}': a zg.constexpr parameter takes a value known at compile time, got {type_}"
+            )
+    instance = walk.program.function(symbol, func, types, walk.place())
+    walk.scope.callees[op.result] = instance
+    return instance.result
+
+
+@handles(py.Call)
+def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
+    """A call of what a variable or another expression gives, which has to be a function known by now."""
+    callee = walk.scope.type_of(op.callee)
+    function = callee.value if isinstance(callee, ConstantType) else None
+    if not isinstance(function, FunctionName):
+        load = op.callee.op if isinstance(op.callee, OpResult) else None
+        name = walk.names.get(load.var) if isinstance(load, core.VarLoad) else None
+        what = f"'{name}'" if name is not None else "this"
+        hint = "it has to be a function under @zg.function that is known at compile time"
+        if name is not None:
+            hint += f"; rename the variable if another '{name}' is meant"
+        raise KernelTypeError(f"{what} is called here, and is {describe(callee)}", walk.place_of(op.callee), hint)
+    count = len(op.arguments) - len(op.keywords)
+    positional = op.arguments[:count]
+    keywords = list(zip(op.keywords, op.arguments[count:], strict=True))
+    bound = bind(walk, function, positional, keywords)
+    given = {name: default(walk, value.value) if isinstance(value, Default) else value for name, value in bound.items()}
+    walk.scope.bound[op.result] = given
+    types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
+    return call_function(walk, op, function, types)
+
+
+def bind(
+    walk: FunctionAttributor,
+    op: py.Call,
+    function: FunctionName,
+    positional: Sequence[Value],
+    keywords: list[tuple[str, Value]],
+) -> Mapping[str, Value | Default]:
+    """What each parameter gets. A model that comes without its function says nothing of defaults."""
+
+    def misfit(summary: str, hint: str | None, keyword: int | None) -> KernelTypeError:
+        place = None if keyword is None else walk.place_of(keywords[keyword][1])
+        return KernelTypeError(summary, place, hint)
+
+    if function.function is not None:
+        return function.function.bind(positional, keywords, misfit)
+    names = [name or str(index) for index, name in enumerate(py.parameter_names(function.model))]
+    found = dict(zip(names, positional, strict=False)) | dict(keywords)
+    if set(found) != set(names) or len(positional) + len(keywords) != len(names):
+        raise KernelTypeError(f"'{function.symbol}' takes {len(names)} arguments: {', '.join(names)}")
+    return {name: found[name] for name in names}
+
+
+def default(walk: FunctionAttributor, value: Any) -> ConstantType:
+    """The default value of a parameter as a constant."""
+    if isinstance(value, Function):
+        walk.program.load(value)
+        return ConstantType(function_name(value), pyobject)
+    if isinstance(value, tuple):
+        return constant(tuple(default(walk, item).value for item in value))  # pyright: ignore[reportUnknownVariableType]
+    return constant(as_constant(value)[1])

@@ -23,7 +23,7 @@ from ziggurat.codemodel.types import (
     u64,
 )
 from ziggurat.transforms.attribution.attribution import Scope
-from ziggurat.transforms.attribution.calls import Calls
+from ziggurat.transforms.attribution.expressions import truth
 from ziggurat.transforms.attribution.lattice import (
     ERROR,
     UNASSIGNED,
@@ -40,6 +40,7 @@ from ziggurat.transforms.attribution.promotion import (
     promote,
     scalar_type,
 )
+from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
 from ziggurat.transforms.attribution.wording import CHOSEN_FUNCTION, describe, is_function
 
 _MAX_VISITS = 12
@@ -49,196 +50,208 @@ _MAX_UNROLL = 4096
 _GONE: Any = None
 
 
-class Flow(Calls):
-    """What chooses and repeats."""
+def suite(walk: FunctionAttributor, body: Body) -> bool:
+    return walk.ops(body.entry.ops)
 
-    def suite(self, body: Body) -> bool:
-        return self.ops(body.entry.ops)
 
-    def expression(self, body: Body) -> Type:
-        """Run the body of an expression; its type."""
-        self.ops(body.entry.ops)
-        values = body.entry.terminator.operands
-        return self.scope.type_of(values[0]) if values else NONE
+def expression(walk: FunctionAttributor, body: Body) -> Type:
+    """Run the body of an expression; its type."""
+    walk.ops(body.entry.ops)
+    values = body.entry.terminator.operands
+    return walk.scope.type_of(values[0]) if values else NONE
 
-    def if_(self, op: Op) -> Type:
-        assert isinstance(op, py.If)
-        condition = self.scope.type_of(op.condition)
-        self.scope.taken.pop(op.result, None)
-        if isinstance(condition, ConstantType):
-            chosen = 0 if condition.value else 1
-            self.scope.taken[op.result] = chosen
-            return NONE if self.suite(op.bodies[chosen]) else _GONE
-        self.truth(condition, "if", op.condition)
-        before = dict(self.state)
-        outcomes: list[dict[Value, Type]] = []
-        for body in op.bodies:
-            self.state = dict(before)
-            if self.suite(body):
-                outcomes.append(self.state)
-        if not outcomes:
-            self.state = before
-            self.scope.joins[op.result] = {}
-            return _GONE
-        after = outcomes[0]
-        for other in outcomes[1:]:
-            after = {var: join(after.get(var, UNASSIGNED), other.get(var, UNASSIGNED), op.location) for var in before}
-        self.state = {var: after[var] for var in before}
-        self.scope.joins[op.result] = {var: self.state[var] for var in stored_variables(op) if var in before}
-        return NONE
 
-    def for_(self, op: Op) -> Type | None:
-        assert isinstance(op, py.For)
-        iterable = self.expression(op.iterable)
-        if isinstance(iterable, ErrorType):
-            return self.in_error(op)
-        if isinstance(iterable, RangeType):
-            if not isinstance(op.iterable.entry.ops[-2], py.Invoke):
-                raise KernelSyntaxError("a range is written in the 'for' itself", op.location, "for i in range(…):")
-            self.scope.ranges[op.result] = iterable
-            if not iterable.static:
-                return self.loop(op, [op.suite], index_type(iterable))
-            bounds = (iterable.start, iterable.stop, iterable.step)
-            numbers = range(*(bound.value for bound in bounds if isinstance(bound, ConstantType)))
-            items: Sequence[Type] = [constant(number) for number in numbers[: _MAX_UNROLL + 1]]
-        else:
-            parts = components(iterable)
-            if parts is None:
-                raise KernelTypeError(
-                    f"'for' runs over a range or a tuple, got {describe(iterable)}",
-                    self.place_of(op.iterable.entry.terminator.operands[0]),
-                    "range(…), zg.range(…) or zg.static_range(…) to count; a tuple of constants to run over its items",
-                )
-            items = parts
-        if len(items) > _MAX_UNROLL:
-            raise KernelValueError(f"a loop of more than {_MAX_UNROLL} iterations is not unrolled", hint="use range")
-        self.unroll(op, items)
-        return NONE
+@handles(py.If)
+def if_(walk: FunctionAttributor, op: py.If) -> Type:
+    condition = walk.scope.type_of(op.condition)
+    walk.scope.taken.pop(op.result, None)
+    if isinstance(condition, ConstantType):
+        chosen = 0 if condition.value else 1
+        walk.scope.taken[op.result] = chosen
+        return NONE if suite(walk, op.bodies[chosen]) else _GONE
+    truth(walk, condition, "if", op.condition)
+    before = dict(walk.state)
+    outcomes: list[dict[Value, Type]] = []
+    for body in op.bodies:
+        walk.state = dict(before)
+        if suite(walk, body):
+            outcomes.append(walk.state)
+    if not outcomes:
+        walk.state = before
+        walk.scope.joins[op.result] = {}
+        return _GONE
+    after = outcomes[0]
+    for other in outcomes[1:]:
+        after = {var: join(after.get(var, UNASSIGNED), other.get(var, UNASSIGNED), op.location) for var in before}
+    walk.state = {var: after[var] for var in before}
+    walk.scope.joins[op.result] = {var: walk.state[var] for var in stored_variables(op) if var in before}
+    return NONE
 
-    def unroll(self, op: py.For, items: Sequence[Type]) -> None:
-        around = self.scope
-        made: list[tuple[Type, Scope]] = []
-        for item in items:
-            self.scope = Scope(around)
-            self.scope.types[op.suite.parameters[0]] = item
-            self.suite(op.suite)
-            made.append((item, self.scope))
-        self.scope = around
-        around.unrolled[op.result] = made
 
-    def while_(self, op: Op) -> Type:
-        assert isinstance(op, py.While)
-        return self.loop(op, [op.condition, op.suite], None)
-
-    def loop(self, op: Op, bodies: Sequence[Body], item: Type | None) -> Type:
-        """Run a loop to a fixpoint: the state at its head is above the one before it and the one after an iteration."""
-        stored = [var for var in stored_variables(op) if var in self.state]
-        entry = dict(self.state)
-        head = dict(entry)
-        failed: dict[Value, ErrorType] = {}
-        known_errors = len(self.program.errors)
-        # Types rise a few steps each, and from one variable to the next in a visit.
-        for _ in range(_MAX_VISITS * (1 + len(stored))):
-            del self.program.errors[known_errors:]
-            self.state = dict(head)
-            if item is not None:
-                self.scope.types[bodies[0].parameters[0]] = item
-            condition = NONE
-            if isinstance(op, py.While):
-                condition = self.expression(op.condition)
-                if isinstance(condition, ConstantType):
-                    if not condition.value:
-                        self.scope.joins[op.result] = {}
-                        self.scope.taken[op.result] = 1
-                        return NONE
-                elif not isinstance(condition, ErrorType):
-                    self.truth(condition, "while", op.condition.entry.terminator.operands[0])
-            self.scope.taken.pop(op.result, None)
-            self.suite(bodies[-1])
-            # What is in error after an iteration keeps its type at the head: the next visit finds the error again.
-            failed = {var: ERROR for var in stored if isinstance(self.state[var], ErrorType)}
-            after = {
-                var: head[var] if var in failed else join(head[var], self.state[var], op.location, loop=True)
-                for var in stored
-            }
-            if all(after[var] == head[var] for var in stored):
-                if isinstance(op, py.While) and isinstance(condition, ConstantType):
-                    raise KernelSyntaxError(
-                        "this loop never ends: its condition is always true",
-                        self.place_of(op.condition.entry.terminator.operands[0]),
-                        "let the condition depend on a variable that the loop changes",
-                    )
-                break
-            head.update(after)
-        else:
-            raise AssertionError("the types of a loop's variables do not settle")
-        self.scope.joins[op.result] = {var: head[var] for var in stored}
-        self.state = {**head, **failed}
-        return self.in_error(op) or ERROR if isinstance(condition, ErrorType) else NONE
-
-    def conditional(self, op: Op) -> Type:
-        assert isinstance(op, py.CondExpression)
-        condition = self.scope.type_of(op.condition)
-        self.scope.taken.pop(op.result, None)
-        if isinstance(condition, ConstantType):
-            chosen = 0 if condition.value else 1
-            self.scope.taken[op.result] = chosen
-            return self.expression(op.bodies[chosen])
-        self.truth(condition, "if", op.condition)
-        first, second = (self.expression(body) for body in op.bodies)
-        scalars = is_number(first) and is_number(second) and not shape_of(first) and not shape_of(second)
-        if scalars and isinstance(first, ConstantType) != isinstance(second, ConstantType):
-            return promote(first, second)
-        joined = join(first, second)
-        if isinstance(joined, Unusable):
+@handles(py.For)
+def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
+    iterable = expression(walk, op.iterable)
+    if isinstance(iterable, ErrorType):
+        return walk.in_error(op)
+    if isinstance(iterable, RangeType):
+        if not isinstance(op.iterable.entry.ops[-2], py.Invoke):
+            raise KernelSyntaxError("a range is written in the 'for' itself", op.location, "for i in range(…):")
+        walk.scope.ranges[op.result] = iterable
+        if not iterable.static:
+            return loop(walk, op, [op.suite], index_type(iterable))
+        bounds = (iterable.start, iterable.stop, iterable.step)
+        numbers = range(*(bound.value for bound in bounds if isinstance(bound, ConstantType)))
+        items: Sequence[Type] = [constant(number) for number in numbers[: _MAX_UNROLL + 1]]
+    else:
+        parts = components(iterable)
+        if parts is None:
             raise KernelTypeError(
-                f"the two values of 'if … else' differ: {describe(first)} and {describe(second)}",
-                hint=CHOSEN_FUNCTION if is_function(first) or is_function(second) else None,
+                f"'for' runs over a range or a tuple, got {describe(iterable)}",
+                walk.place_of(op.iterable.entry.terminator.operands[0]),
+                "range(…), zg.range(…) or zg.static_range(…) to count; a tuple of constants to run over its items",
             )
-        return joined
+        items = parts
+    if len(items) > _MAX_UNROLL:
+        raise KernelValueError(f"a loop of more than {_MAX_UNROLL} iterations is not unrolled", hint="use range")
+    unroll(walk, op, items)
+    return NONE
 
-    def short_circuit(self, op: Op) -> Type:
-        is_and = isinstance(op, py.CondAnd)
-        result: Type = constant(is_and)
-        runtime = False
-        for index, body in enumerate(op.bodies):
-            type_ = self.expression(body)
-            if isinstance(type_, ErrorType):
-                return ERROR
-            if isinstance(type_, ConstantType):
-                if bool(type_.value) != is_and:
-                    # What comes before may run; what comes after does not.
-                    self.scope.taken[op.result] = index
-                    return i1 if runtime else type_
-                result = type_
-                continue
-            self.truth(type_, "and" if is_and else "or", body.entry.terminator.operands[0])
-            runtime = True
-        return i1 if runtime else result
 
-    def assertion(self, op: Op) -> Type:
-        assert isinstance(op, py.Assert)
-        condition = self.scope.type_of(op.condition)
-        message = NONE if op.message is None else self.scope.type_of(op.message)
-        if not isinstance(message, ConstantType):
-            raise KernelTypeError("the message of an assert is a constant string")
-        if isinstance(condition, ConstantType):
-            return self.rules.static_assert(condition.value, message.value or "")
-        return self.rules.device_assert(condition, message.value or "")
+def unroll(walk: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:
+    around = walk.scope
+    made: list[tuple[Type, Scope]] = []
+    for item in items:
+        walk.scope = Scope(around)
+        walk.scope.types[op.suite.parameters[0]] = item
+        suite(walk, op.suite)
+        made.append((item, walk.scope))
+    walk.scope = around
+    around.unrolled[op.result] = made
 
-    def error(self, op: Op) -> Type:
-        """What is wrong in the source; it is run, so it is reported."""
-        assert isinstance(op, py.Error)
-        error = op.error()
-        error.location = None  # Where the op stands; whoever reports it adds the calls that led there.
-        raise error
 
-    def return_(self, op: Op) -> None:
-        values = op.operands
-        self.returned(op, self.scope.type_of(values[0]) if values else NONE)
+@handles(py.While)
+def while_(walk: FunctionAttributor, op: py.While) -> Type:
+    return loop(walk, op, [op.condition, op.suite], None)
 
-    def yield_(self, op: Op) -> Type:
-        return NONE
+
+def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | None) -> Type:
+    """Run a loop to a fixpoint: the state at its head is above the one before it and the one after an iteration."""
+    stored = [var for var in stored_variables(op) if var in walk.state]
+    entry = dict(walk.state)
+    head = dict(entry)
+    failed: dict[Value, ErrorType] = {}
+    known_errors = len(walk.program.errors)
+    # Types rise a few steps each, and from one variable to the next in a visit.
+    for _ in range(_MAX_VISITS * (1 + len(stored))):
+        del walk.program.errors[known_errors:]
+        walk.state = dict(head)
+        if item is not None:
+            walk.scope.types[bodies[0].parameters[0]] = item
+        condition = NONE
+        if isinstance(op, py.While):
+            condition = expression(walk, op.condition)
+            if isinstance(condition, ConstantType):
+                if not condition.value:
+                    walk.scope.joins[op.result] = {}
+                    walk.scope.taken[op.result] = 1
+                    return NONE
+            elif not isinstance(condition, ErrorType):
+                truth(walk, condition, "while", op.condition.entry.terminator.operands[0])
+        walk.scope.taken.pop(op.result, None)
+        suite(walk, bodies[-1])
+        # What is in error after an iteration keeps its type at the head: the next visit finds the error again.
+        failed = {var: ERROR for var in stored if isinstance(walk.state[var], ErrorType)}
+        after = {
+            var: head[var] if var in failed else join(head[var], walk.state[var], op.location, loop=True)
+            for var in stored
+        }
+        if all(after[var] == head[var] for var in stored):
+            if isinstance(op, py.While) and isinstance(condition, ConstantType):
+                raise KernelSyntaxError(
+                    "this loop never ends: its condition is always true",
+                    walk.place_of(op.condition.entry.terminator.operands[0]),
+                    "let the condition depend on a variable that the loop changes",
+                )
+            break
+        head.update(after)
+    else:
+        raise AssertionError("the types of a loop's variables do not settle")
+    walk.scope.joins[op.result] = {var: head[var] for var in stored}
+    walk.state = {**head, **failed}
+    return walk.in_error(op) or ERROR if isinstance(condition, ErrorType) else NONE
+
+
+@handles(py.CondExpression)
+def conditional(walk: FunctionAttributor, op: py.CondExpression) -> Type:
+    condition = walk.scope.type_of(op.condition)
+    walk.scope.taken.pop(op.result, None)
+    if isinstance(condition, ConstantType):
+        chosen = 0 if condition.value else 1
+        walk.scope.taken[op.result] = chosen
+        return expression(walk, op.bodies[chosen])
+    truth(walk, condition, "if", op.condition)
+    first, second = (expression(walk, body) for body in op.bodies)
+    scalars = is_number(first) and is_number(second) and not shape_of(first) and not shape_of(second)
+    if scalars and isinstance(first, ConstantType) != isinstance(second, ConstantType):
+        return promote(first, second)
+    joined = join(first, second)
+    if isinstance(joined, Unusable):
+        raise KernelTypeError(
+            f"the two values of 'if … else' differ: {describe(first)} and {describe(second)}",
+            hint=CHOSEN_FUNCTION if is_function(first) or is_function(second) else None,
+        )
+    return joined
+
+
+@handles(py.CondAnd, py.CondOr)
+def short_circuit(walk: FunctionAttributor, op: Op) -> Type:
+    is_and = isinstance(op, py.CondAnd)
+    result: Type = constant(is_and)
+    runtime = False
+    for index, body in enumerate(op.bodies):
+        type_ = expression(walk, body)
+        if isinstance(type_, ErrorType):
+            return ERROR
+        if isinstance(type_, ConstantType):
+            if bool(type_.value) != is_and:
+                # What comes before may run; what comes after does not.
+                walk.scope.taken[op.result] = index
+                return i1 if runtime else type_
+            result = type_
+            continue
+        truth(walk, type_, "and" if is_and else "or", body.entry.terminator.operands[0])
+        runtime = True
+    return i1 if runtime else result
+
+
+@handles(py.Assert)
+def assertion(walk: FunctionAttributor, op: py.Assert) -> Type:
+    condition = walk.scope.type_of(op.condition)
+    message = NONE if op.message is None else walk.scope.type_of(op.message)
+    if not isinstance(message, ConstantType):
+        raise KernelTypeError("the message of an assert is a constant string")
+    if isinstance(condition, ConstantType):
+        return walk.rules.static_assert(condition.value, message.value or "")
+    return walk.rules.device_assert(condition, message.value or "")
+
+
+@handles(py.Error)
+def error(walk: FunctionAttributor, op: py.Error) -> Type:
+    """What is wrong in the source; it is run, so it is reported."""
+    error = op.error()
+    error.location = None  # Where the op stands; whoever reports it adds the calls that led there.
+    raise error
+
+
+@handles(core.Return)
+def return_(walk: FunctionAttributor, op: core.Return) -> None:
+    values = op.operands
+    walk.returned(op, walk.scope.type_of(values[0]) if values else NONE)
+
+
+@handles(core.Yield)
+def yield_(walk: FunctionAttributor, op: core.Yield) -> Type:
+    return NONE
 
 
 def index_type(range_: RangeType) -> Type:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import (
@@ -33,6 +33,20 @@ from ziggurat.transforms.attribution.wording import describe
 
 State = dict[Value, Type]
 Handler = Callable[[Any, Any], Type | None]
+H = TypeVar("H", bound=Handler)
+
+# What attributes the ops of each class. A handler gives the type of the result, or None when control does not continue.
+HANDLERS: dict[type[Op], Handler] = {}
+
+
+def handles(*classes: type[Op]) -> Callable[[H], H]:
+    """Decorator that registers what attributes the ops of these classes."""
+
+    def register(handler: H) -> H:
+        HANDLERS.update(dict.fromkeys(classes, handler))
+        return handler
+
+    return register
 
 
 class Program(Protocol):
@@ -53,14 +67,8 @@ class Program(Protocol):
         ...
 
 
-class Walk:
-    """One function at one list of argument types.
-
-    `HANDLERS` says what attributes the ops of each class; a handler gives the type of the result, or None when control
-    does not go on after the op.
-    """
-
-    HANDLERS: ClassVar[Mapping[type[Op], Handler]] = {}
+class FunctionAttributor:
+    """The attribution of one function at one list of argument types: the context that its handlers work in."""
 
     def __init__(self, program: Program, func: Op, types: tuple[Type, ...], caller: Location | None) -> None:
         self.program = program
@@ -126,7 +134,7 @@ class Walk:
         """Run ops in the current state. False when control does not go on after them."""
         types = self.scope.types
         for op in ops:
-            handler = self.HANDLERS.get(type(op))
+            handler = HANDLERS.get(type(op))
             if handler is None:
                 raise KernelSyntaxError(f"the op {op.NAME} is not of the Python model", op.location)
             self.op = op
@@ -168,4 +176,6 @@ class Walk:
 
     def combine(self, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
         """See `Combiner`."""
-        raise NotImplementedError
+        from ziggurat.transforms.attribution.calls import combine
+
+        combine(self, function, types, what)

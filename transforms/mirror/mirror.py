@@ -9,61 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import ziggurat.transforms.mirror.expressions  # noqa: F401 (registers its handlers)
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import core, py, tt
+from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import BuildError, InternalError
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, TupleType, Type
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
-from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS
 from ziggurat.transforms.attribution.promotion import is_number
 from ziggurat.transforms.mirror.emit import flatten_types, packed_type, rebuild
-from ziggurat.transforms.mirror.flow import Flow
-from ziggurat.transforms.mirror.walk import Handler
-
-HANDLERS: dict[type[Op], Handler] = {
-    core.ConstantOp: Flow.nothing,
-    core.FuncRef: Flow.nothing,
-    core.FuncCall: Flow.function_call,
-    core.Var: Flow.var,
-    core.VarLoad: Flow.var_load,
-    core.VarStore: Flow.var_store,
-    py.Pack: Flow.pack,
-    py.Unpack: Flow.unpack,
-    py.Subscript: Flow.subscript,
-    py.Attribute: Flow.nothing,
-    py.Invoke: Flow.invoke,
-    py.Call: Flow.call_value,
-    py.If: Flow.if_,
-    py.For: Flow.for_,
-    py.While: Flow.while_,
-    py.CondExpression: Flow.conditional,
-    py.CondAnd: Flow.short_circuit,
-    py.CondOr: Flow.short_circuit,
-    py.Assert: Flow.assertion,
-    **dict.fromkeys([*OPERATORS, *COMPARISONS, py.Is, py.IsNot, py.In, py.NotIn, py.Not, py.Pos], Flow.operator),
-}
+from ziggurat.transforms.mirror.flow import function_frame, run
+from ziggurat.transforms.mirror.walk import FunctionMirror
 
 
-class FunctionMirror(Flow):
-    """The whole of it: every op of the Python model."""
-
-    HANDLERS = HANDLERS
-
-    def build(self) -> None:
-        """Build the function into the builder."""
-        builder = self.emit.builder
-        builder.location = self.instance.func.location
-        given: list[Value] = list(builder.parameters)
-        parameters = self.instance.func.bodies[0].parameters
-        for parameter, type_ in zip(parameters, self.instance.parameter_types, strict=True):
-            if isinstance(type_, ConstantType):
-                # A constant parameter is a constant at the entry; an unused one vanishes later.
-                self.values[parameter] = self.emit.constant(type_.value, type_.type) if is_number(type_) else None
-            else:
-                self.values[parameter] = rebuild(type_, given)
-        values = self.run(self.instance.func.bodies[0].entry.ops, (), self.function_frame())
-        self.emit.add(tt.Return(values))
+def build(walk: FunctionMirror) -> None:
+    """Build the function into the builder."""
+    builder = walk.emit.builder
+    builder.location = walk.instance.func.location
+    given: list[Value] = list(builder.parameters)
+    parameters = walk.instance.func.bodies[0].parameters
+    for parameter, type_ in zip(parameters, walk.instance.parameter_types, strict=True):
+        if isinstance(type_, ConstantType):
+            # A constant parameter is a constant at the entry; an unused one vanishes later.
+            walk.values[parameter] = walk.emit.constant(type_.value, type_.type) if is_number(type_) else None
+        else:
+            walk.values[parameter] = rebuild(type_, given)
+    values = run(walk, walk.instance.func.bodies[0].entry.ops, (), function_frame(walk))
+    walk.emit.add(tt.Return(values))
 
 
 def mirror(kernel: Attribution, divisibility: Sequence[int] = ()) -> core.Module:
@@ -111,7 +83,7 @@ class _ModuleMirror:
         types = flatten_types(TupleType(instance.parameter_types))
         builder = Builder.root(types, packed_type(instance.result))
         try:
-            FunctionMirror(self, instance, builder).build()
+            build(FunctionMirror(self, instance, builder))
         except BuildError as error:
             raise InternalError(f"building '{symbol}': {error.summary}", str(instance)) from error
         if all(number == 1 for number in divisibility):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
@@ -14,6 +14,20 @@ from ziggurat.transforms.mirror.emit import Built, Emitter, Operand
 from ziggurat.transforms.mirror.interpreter import BuilderInterpreter
 
 Handler = Callable[[Any, Any], Built]
+H = TypeVar("H", bound=Handler)
+
+# What builds for the ops of each class. A handler gives what stands for the result.
+HANDLERS: dict[type[Op], Handler] = {}
+
+
+def handles(*classes: type[Op]) -> Callable[[H], H]:
+    """Decorator that registers what builds for the ops of these classes."""
+
+    def register(handler: H) -> H:
+        HANDLERS.update(dict.fromkeys(classes, handler))
+        return handler
+
+    return register
 
 
 class ModuleUnderway(Protocol):
@@ -35,10 +49,8 @@ class ModuleUnderway(Protocol):
         ...
 
 
-class Walk:
-    """One function. `HANDLERS` says what builds for the ops of each class."""
-
-    HANDLERS: ClassVar[Mapping[type[Op], Handler]] = {}
+class FunctionMirror:
+    """The building of one function: the context that its handlers work in."""
 
     def __init__(self, module: ModuleUnderway, instance: Attribution, builder: Builder) -> None:
         self.module = module
@@ -52,7 +64,7 @@ class Walk:
 
     def callee(self) -> Attribution:
         """The function that combines, of the call at hand; it is in the module from here on."""
-        return self._callee(self.op)
+        return self.callee_of(self.op)
 
     def helper(
         self,
@@ -65,13 +77,13 @@ class Walk:
         """See `Functions`."""
         return self.module.helper(symbol, source, types, result, build)
 
-    def _callee(self, op: Op) -> Attribution:
-        found = self._finding("callees", op)
+    def callee_of(self, op: Op) -> Attribution:
+        found = self.finding("callees", op)
         assert found is not None
         self.module.function(found)
         return found
 
-    def _finding(self, table: str, op: Op) -> Any:
+    def finding(self, table: str, op: Op) -> Any:
         scope: Scope | None = self.scope
         while scope is not None:
             found = getattr(scope, table).get(op.result)
@@ -104,7 +116,7 @@ class Walk:
         """Run one op."""
         self.op = op
         self.emit.builder.location = op.location
-        handler = self.HANDLERS[type(op)]
+        handler = HANDLERS[type(op)]
         built = handler(self, op)
         if built is not None:
             self.values[op.result] = built

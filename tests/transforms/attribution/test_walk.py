@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 import ziggurat as zg
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, KernelValueError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import i32
-from ziggurat.transforms.attribution.attribute import Attributor, FunctionAttributor
+from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.attribution.lattice import ERROR
 from ziggurat.transforms.attribution.promotion import NONE
-from ziggurat.transforms.attribution.walk import Walk
+from ziggurat.transforms.attribution.walk import FunctionAttributor
 
 MODEL = zg.parse(
     'func @"f" (%0 : object)object -> { %1 : object = add %0 %0; %2 : Var<object> = var %1 @"v"; return %1; };'
@@ -96,8 +94,3 @@ def test_a_return_at_a_later_visit_replaces_the_one_before():
     at.returned(op, i32)
     at.returned(op, NONE)
     assert at.returns == [(NONE, op)]
-
-
-def test_the_bare_walk_combines_nothing():
-    with pytest.raises(NotImplementedError):
-        Walk(Attributor(), MODEL, (i32,), None).combine("sum", [i32], "zg.sum")

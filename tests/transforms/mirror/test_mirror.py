@@ -9,9 +9,10 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import BuildError, InternalError
 from ziggurat.codemodel.types import PtrType, f32, i32
 from ziggurat.transforms.attribution import attribute, constant
-from ziggurat.transforms.attribution.attribute import HANDLERS as ATTRIBUTED
+from ziggurat.transforms.attribution.walk import HANDLERS as ATTRIBUTED
 from ziggurat.transforms.mirror import mirror
-from ziggurat.transforms.mirror.mirror import HANDLERS, _ModuleMirror
+from ziggurat.transforms.mirror.mirror import _ModuleMirror
+from ziggurat.transforms.mirror.walk import HANDLERS
 
 P = PtrType(f32)
 

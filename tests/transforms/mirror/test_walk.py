@@ -11,7 +11,8 @@ from ziggurat.codemodel.types import PtrType, i32, void
 from ziggurat.transforms.attribution import attribute
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.mirror.emit import Operand
-from ziggurat.transforms.mirror.mirror import FunctionMirror, _ModuleMirror
+from ziggurat.transforms.mirror.mirror import _ModuleMirror
+from ziggurat.transforms.mirror.walk import FunctionMirror
 
 
 @zg.function
@@ -44,13 +45,13 @@ def test_an_operand_is_the_type_and_what_was_built(walk):
 
 def test_findings_of_outer_scopes_are_seen(walk):
     call = op(core.FuncCall)
-    callee = walk._finding("callees", call)
+    callee = walk.finding("callees", call)
     assert callee.symbol == "twice_i32_i32"
     outer = walk.scope
     walk.scope = Scope(outer)
-    assert walk._finding("callees", call) is callee and walk._finding("taken", call) is None
+    assert walk.finding("callees", call) is callee and walk.finding("taken", call) is None
     walk.scope.taken[call.result] = 0
-    assert walk._finding("taken", call) == 0
+    assert walk.finding("taken", call) == 0
 
 
 def test_a_callee_is_in_the_module_once_it_is_asked_for(walk):
