@@ -47,7 +47,7 @@ class Field:
     kind: Any = None
     default: Any = REQUIRED
     unnamed: bool = False
-    help: str = ""
+    ends: type[Op] | None = None
 
 
 def _field(field: Field, **arguments: Any) -> Any:
@@ -84,14 +84,14 @@ def successor() -> Any:
     return _field(Field("successor"))
 
 
-def body() -> Any:
-    """A nested body."""
-    return _field(Field("body"))
+def body(*, ends: type[Op] | None = None) -> Any:
+    """A nested body. `ends` is the terminator that hands its values to the op; without it any terminator may."""
+    return _field(Field("body", ends=ends))
 
 
-def bodies() -> Any:
-    """Any number of nested bodies."""
-    return _field(Field("bodies"))
+def bodies(*, ends: type[Op] | None = None) -> Any:
+    """Any number of nested bodies; see `body`."""
+    return _field(Field("bodies", ends=ends))
 
 
 def result_type(*, kw_only: bool = False) -> Any:
@@ -122,6 +122,10 @@ class OpSpec:
         self._single = tuple(f.name for f in self.operands) if not self.optional and not self.variadic else None
         # Kinds whose values may be stored as given, with the class that shows it.
         self._plain = tuple((f, f.kind if isinstance(f.kind, type) else None) for f in self.attributes)
+
+    def ends(self, index: int) -> type[Op] | None:
+        """The terminator that is declared for the body at this index."""
+        return self.bodies[min(index, len(self.bodies) - 1)].ends if self.bodies else None
 
     def _require_sound(self) -> None:
         """Raise `ValueError` for a declaration whose parts the generic view could not tell apart."""

@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError, ZigguratError
-from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meanings, Returned, Yielded
+from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Returned, Yielded
 from ziggurat.codemodel.op import Body, Op
 
 Host = Mapping[str, Callable[..., Any]]
 
-python = Meanings("python")
+python = OpTable[Meaning]("meaning in Python")
 
 # What `invoke @"builtins.…"` calls.
 BUILTINS: Final = ("range", "min", "max", "abs", "len", "int", "float", "bool", "isinstance", "print", "sum", "tuple")

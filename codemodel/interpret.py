@@ -1,6 +1,6 @@
-"""The engine that runs models. What an op means is not said here: each level registers its meanings in a table.
+"""The engine that runs models. Each level registers the meanings of its ops in a table.
 
-    integers = Meanings("integers")
+    integers = OpTable[Meaning]("meaning in integers")
 
     @integers.of(arith.AddI)
     def add(interpreter, op, operands):
@@ -13,17 +13,17 @@ too, and then leaves its block the same way: so a `return` inside an `if` leaves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import attrs
 
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, ZigguratError
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 
 # (interpreter, op, operands) -> result; the table guarantees the class of the op.
 Meaning = Callable[..., Any]
-M_ = TypeVar("M_", bound=Meaning)
 
 
 class Exit:
@@ -51,34 +51,6 @@ class Jump(Exit):
     successor: Successor
 
 
-class Meanings:
-    """What the ops mean at one level, by op class."""
-
-    def __init__(self, level: str) -> None:
-        self.level = level
-        self._table: dict[type[Op], Meaning] = {}
-
-    def of(self, *classes: type[Op]) -> Callable[[M_], M_]:
-        """Decorator: the function is what these ops mean. Raises `ValueError` when one of them has a meaning."""
-
-        def register(meaning: M_) -> M_:
-            for cls in classes:
-                if cls in self._table:
-                    raise ValueError(f"'{cls.NAME}' has a meaning at the level {self.level} already")
-                self._table[cls] = meaning
-            return meaning
-
-        return register
-
-    def get(self, cls: type[Op]) -> Meaning | None:
-        """The meaning of an op, or None."""
-        return self._table.get(cls)
-
-    def missing(self, classes: Iterable[type[Op]]) -> list[str]:
-        """The names of those ops that have no meaning here, sorted."""
-        return sorted(cls.NAME for cls in classes if cls not in self._table)
-
-
 @attrs.frozen(eq=False)
 class Step:
     """An op made ready to run: its meaning, and the values that are not needed once it has run."""
@@ -96,7 +68,7 @@ class Interpreter:
     A subclass that keeps its values elsewhere overrides `lookup`, `bind` and `release`.
     """
 
-    def __init__(self, meanings: Meanings) -> None:
+    def __init__(self, meanings: OpTable[Meaning]) -> None:
         self.meanings = meanings
         self.values: dict[Value, Any] = {}
         self._plans: dict[Body, dict[Block, tuple[Step, ...]]] = {}
@@ -188,7 +160,7 @@ class Interpreter:
             plan[block] = tuple(
                 Step(
                     op,
-                    self._meaning(op),
+                    self.meanings[op],
                     op.operands,
                     op.result if op.result in last or op.result in elsewhere else None,
                     tuple(dying[index]),
@@ -196,12 +168,6 @@ class Interpreter:
                 for index, op in enumerate(block.ops)
             )
         return plan
-
-    def _meaning(self, op: Op) -> Meaning:
-        meaning = self.meanings.get(type(op))
-        if meaning is None:
-            raise InternalError(f"'{op.NAME}' has no meaning at the level {self.meanings.level}", str(op))
-        return meaning
 
 
 def _used_by(op: Op) -> list[Value]:

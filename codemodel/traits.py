@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ziggurat.codemodel.op import Body, Op
+    from ziggurat.codemodel.op import Body, Op, Value
 
 
 class Pure:
@@ -35,6 +35,13 @@ class Terminator:
 class BodyTerminator(Terminator):
     """The op leaves its body, handing its operands to the op that owns the body."""
 
+    operands: tuple[Value, ...]
+
+    @property
+    def handed(self) -> tuple[Value, ...]:
+        """The values that the owner of the body gets."""
+        return self.operands
+
 
 class BlockTerminator(Terminator):
     """The op passes control to one of its successors."""
@@ -42,6 +49,10 @@ class BlockTerminator(Terminator):
 
 class Returns(BodyTerminator):
     """The op leaves the function it stands in, from any depth, handing the operands to the caller."""
+
+
+class MayReturn:
+    """A `return` in a body of the op leaves the function."""
 
 
 class Isolated:

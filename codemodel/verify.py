@@ -11,7 +11,7 @@ The invariants:
 5.  A successor is a block of the same body, not the entry, and gets one argument of the right type for each parameter.
 6.  An op has the operands, successors, bodies and attributes that its declaration asks for.
 7.  The type of an op's result is what its type rule infers (or the declared field), and its own `check()` passes.
-8.  A body is left in a way that its op understands (`BODY_ENDS`), with values of the body's yield type. A `return`
+8.  A body is left in a way that its op understands (`body(ends=…)`), with values of the body's yield type. A `return`
     leaves its own kind of function, with the values of that function's yield type, and only through ifs and loops.
 9.  Symbols are unique in a module. A call names a function of the module, of its own kind, and has the arguments and
     the result of that function; where one of two types is `object` or `constexpr`, any other fits it.
@@ -22,7 +22,6 @@ The invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import attrs
 
@@ -32,7 +31,7 @@ from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError, VerifyError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Value, require_model
-from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Isolated, Returns, Symbol, Terminator
+from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Isolated, MayReturn, Returns, Symbol, Terminator
 from ziggurat.codemodel.types import Type, admits, constexpr_type, pyobject, void
 
 
@@ -51,32 +50,6 @@ class Violation:
     def __str__(self) -> str:
         place = f" ({self.location})" if self.location is not None else ""
         return f"{self.op.NAME}: {self.message}{place}"
-
-
-# The terminators that leave the bodies of an op: for each body, or for all of them alike. Bodies of ops that are not
-# here may end in any terminator that does not belong to an op that is here. `unreachable` may end any body.
-BODY_ENDS: Final[dict[str, tuple[str, ...]]] = {
-    "module": ("unreachable",),
-    "func": ("return",),
-    "tt.func": ("tt.return",),
-    "scf.for": ("scf.yield",),
-    "gpu.warp_specialize": ("scf.yield",),
-    "scf.if": ("scf.yield",),
-    "scf.while": ("scf.condition", "scf.yield"),
-    "tt.reduce": ("tt.reduce.return",),
-    "tt.scan": ("tt.scan.return",),
-    "for": ("yield",),
-    "while": ("yield",),
-    "if": ("yield",),
-    "cexpression": ("yield",),
-    "cand": ("yield",),
-    "cor": ("yield",),
-}
-
-# The ops through which a function may be left early.
-_PASSABLE: Final = ("scf.for", "scf.if", "scf.while", "for", "while", "if")
-
-_OWNED: Final = {end for ends in BODY_ENDS.values() for end in ends} - {"yield", "unreachable"}
 
 
 def verify(op: Op) -> None:
@@ -268,36 +241,31 @@ class _Verifier:
     # 8: leaving bodies.
 
     def _ends(self, op: Op, body: Body, index: int) -> None:
-        ends = BODY_ENDS.get(op.NAME)
-        allowed = None if ends is None else ends[min(index, len(ends) - 1)]
+        end = op.SPEC.ends(index)
         for block in body.blocks:
             last = block.ops[-1] if block.ops else None
             if not isinstance(last, BodyTerminator) or isinstance(last, core.Unreachable):
                 continue
-            if allowed is None:
-                fits = last.NAME not in _OWNED or isinstance(last, Returns)
-            else:
-                fits = allowed == last.NAME or (isinstance(last, Returns) and op.NAME in _PASSABLE)
-            if not fits:
-                wanted = f"that ends in {allowed}" if allowed is not None else "that is for other ops"
-                self.report(last, f"{last.NAME} cannot end a body of {op.NAME}; {wanted}")
-            elif isinstance(last, Returns):
+            if isinstance(last, Returns) and (end is None or isinstance(last, end) or isinstance(op, MayReturn)):
                 self._returns(last)
+            elif end is not None and not isinstance(last, end):
+                self.report(last, f"{last.NAME} cannot end a body of {op.NAME}; that ends in {end.NAME}")
             else:
-                values = last.operands[1:] if isinstance(last, scf.Condition) else last.operands
-                self._handed(last, values, body.yield_type, f"the body of {op.NAME}")
+                self._handed(last, last.handed, body.yield_type, f"the body of {op.NAME}")
 
     def _returns(self, last: Op) -> None:
         here = last.parent_op
         while here is not None and not isinstance(here, Symbol):
-            if here.NAME in BODY_ENDS and here.NAME not in _PASSABLE:
+            if here.SPEC.ends(0) is not None and not isinstance(here, MayReturn):
                 self.report(last, f"{last.NAME} cannot leave a function through {here.NAME}")
                 return
             here = here.parent_op
         if here is None:
             self.report(last, f"{last.NAME} stands in no function")
-        elif here.NAME in BODY_ENDS and last.NAME not in BODY_ENDS[here.NAME]:
-            self.report(last, f"{last.NAME} cannot leave a {here.NAME}; that ends in {BODY_ENDS[here.NAME][0]}")
+            return
+        end = here.SPEC.ends(0)
+        if end is not None and not isinstance(last, end):
+            self.report(last, f"{last.NAME} cannot leave a {here.NAME}; that ends in {end.NAME}")
         else:
             self._handed(last, last.operands, here.bodies[0].yield_type, here.NAME)
 

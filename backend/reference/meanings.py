@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from ziggurat.codemodel.interpret import Meanings
+from ziggurat.codemodel.dispatch import OpTable
+from ziggurat.codemodel.interpret import Meaning
 
-triton = Meanings("triton in NumPy")
+triton = OpTable[Meaning]("meaning in NumPy")

@@ -20,37 +20,9 @@ from ziggurat.codemodel.traits import (
 from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject, void
 
 
-@operation("module")
-class Module(Op, Isolated, SymbolTable):
-    """Functions that call each other by their symbols. Its block ends in `unreachable`: a module is not run."""
-
-    body: Body = body()
-
-
-@operation("func")
-class Func(Op, Isolated, Symbol):
-    """A function. The parameters of its body are its parameters, the body's yield type is what it returns."""
-
-    sym_name: str = attribute(str, unnamed=True)
-    body: Body = body()
-
-
-@operation("func.call")
-class FuncCall(Op):
-    """Call a function of the same module by its symbol. `keywords` names the last operands."""
-
-    arguments: Sequence[Value] = operands()
-    callee: str = attribute(str, unnamed=True)
-    type: Type = result_type()
-    keywords: tuple[str, ...] = attribute([str], default=())
-
-
-@operation("func.ref")
-class FuncRef(Op, Pure):
-    """A function of the same module as a value, to hand to an op that applies it."""
-
-    callee: str = attribute(str, unnamed=True)
-    type: Type = result_type()
+@operation("unreachable")
+class Unreachable(Op, BodyTerminator):
+    """Control never gets here."""
 
 
 @operation("return")
@@ -73,9 +45,37 @@ class Yield(Op, BodyTerminator):
         require(len(self.values) <= 1, "yield takes at most one value; several make a tuple")
 
 
-@operation("unreachable")
-class Unreachable(Op, BodyTerminator):
-    """Control never gets here."""
+@operation("module")
+class Module(Op, Isolated, SymbolTable):
+    """Functions that call each other by their symbols. Its block ends in `unreachable`: a module is not run."""
+
+    body: Body = body(ends=Unreachable)
+
+
+@operation("func")
+class Func(Op, Isolated, Symbol):
+    """A function. The parameters of its body are its parameters, the body's yield type is what it returns."""
+
+    sym_name: str = attribute(str, unnamed=True)
+    body: Body = body(ends=Return)
+
+
+@operation("func.call")
+class FuncCall(Op):
+    """Call a function of the same module by its symbol. `keywords` names the last operands."""
+
+    arguments: Sequence[Value] = operands()
+    callee: str = attribute(str, unnamed=True)
+    type: Type = result_type()
+    keywords: tuple[str, ...] = attribute([str], default=())
+
+
+@operation("func.ref")
+class FuncRef(Op, Pure):
+    """A function of the same module as a value, to hand to an op that applies it."""
+
+    callee: str = attribute(str, unnamed=True)
+    type: Type = result_type()
 
 
 @operation("constant")

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from ziggurat.codemodel import errors
 from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, template
 from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.dialects.core import Yield
 from ziggurat.codemodel.op import Body, Op, Value, require
-from ziggurat.codemodel.traits import Loop, Pure
+from ziggurat.codemodel.traits import Loop, MayReturn, Pure
 from ziggurat.codemodel.types import Type, pyobject
 
 
@@ -283,31 +284,31 @@ _ERRORS: dict[str, type[errors.ZigguratError]] = {
 
 
 @operation("for")
-class For(Op, Loop):
+class For(Op, Loop, MayReturn):
     """`for target in iterable: suite`. The first body gives the iterable; the second takes an item: the suite."""
 
-    iterable: Body = body()
-    suite: Body = body()
+    iterable: Body = body(ends=Yield)
+    suite: Body = body(ends=Yield)
 
     def check(self) -> None:
         require(len(self.suite.parameters) == 1, "the suite of a for takes the item")
 
 
 @operation("while")
-class While(Op, Loop):
+class While(Op, Loop, MayReturn):
     """`while condition: suite`. The first body gives the condition."""
 
-    condition: Body = body()
-    suite: Body = body()
+    condition: Body = body(ends=Yield)
+    suite: Body = body(ends=Yield)
 
 
 @operation("if")
-class If(Op):
+class If(Op, MayReturn):
     """`if condition: … else: …`. A suite ends in `yield`, or in `return`."""
 
     condition: Value = operand()
-    then: Body = body()
-    otherwise: Body = body()
+    then: Body = body(ends=Yield)
+    otherwise: Body = body(ends=Yield)
 
 
 @operation("cexpression")
@@ -315,8 +316,8 @@ class CondExpression(Op):
     """`a if condition else b`: each body gives a value, and only one is run."""
 
     condition: Value = operand()
-    then: Body = body()
-    otherwise: Body = body()
+    then: Body = body(ends=Yield)
+    otherwise: Body = body(ends=Yield)
 
     def infer_type(self) -> Type:
         return pyobject
@@ -326,7 +327,7 @@ class CondExpression(Op):
 class CondAnd(Op):
     """`a and b and …`: bodies are run until one gives a false value."""
 
-    parts: Sequence[Body] = bodies()
+    parts: Sequence[Body] = bodies(ends=Yield)
 
     def infer_type(self) -> Type:
         return pyobject
@@ -336,7 +337,7 @@ class CondAnd(Op):
 class CondOr(Op):
     """`a or b or …`: bodies are run until one gives a true value."""
 
-    parts: Sequence[Body] = bodies()
+    parts: Sequence[Body] = bodies(ends=Yield)
 
     def infer_type(self) -> Type:
         return pyobject

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.declare import attribute, body, operand, operands, operation
 from ziggurat.codemodel.op import Body, Op, Value, require
-from ziggurat.codemodel.traits import BodyTerminator, Loop
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.traits import BodyTerminator, Loop, MayReturn
 from ziggurat.codemodel.types import ScalarType, TupleType, Type, i1, void
 
 
@@ -49,19 +50,37 @@ class Yield(Op, BodyTerminator):
     values: Sequence[Value] = operands()
 
 
+@operation("scf.condition")
+class Condition(Op, BodyTerminator):
+    """Go on with the values while the condition holds; otherwise they are the result of the loop."""
+
+    condition: Value = operand()
+    values: Sequence[Value] = operands()
+
+    def check(self) -> None:
+        require(self.condition.type == i1, f"scf.condition takes an i1, not {self.condition.type}")
+
+    @property
+    def handed(self) -> tuple[Value, ...]:
+        return self.operands[1:]
+
+
 @operation("scf.for")
-class For(Op, Loop):
+class For(Structured, Loop, MayReturn):
     """Count from `start` up to but not including `stop` by `step`, which may be negative (then down to, not including).
 
     The body takes the index and the loop-carried values, and yields the next ones. The result is the last ones, packed.
     The other attributes are the options of `zg.range`; None means that the compiler decides.
     """
 
+    CONTROLS = 3
+    LEADING = 1
+
     start: Value = operand()
     stop: Value = operand()
     step: Value = operand()
     initial: Sequence[Value] = operands()
-    body: Body = body()
+    body: Body = body(ends=Yield)
     num_stages: int | None = attribute(object, default=None)
     loop_unroll_factor: int | None = attribute(object, default=None)
     disallow_acc_multi_buffer: bool = attribute(bool, default=False)
@@ -71,6 +90,9 @@ class For(Op, Loop):
 
     def infer_type(self) -> Type:
         return packed([value.type for value in self.initial])
+
+    def following(self, body: Body | None) -> Sequence[Body | None]:
+        return self.body, None
 
     def check(self) -> None:
         index = self.start.type
@@ -89,15 +111,20 @@ class For(Op, Loop):
 
 
 @operation("scf.if")
-class If(Op):
+class If(Structured, MayReturn):
     """Run one of two bodies. The result is what it yields, packed."""
 
+    CONTROLS = 1
+
     condition: Value = operand()
-    then: Body = body()
-    otherwise: Body = body()
+    then: Body = body(ends=Yield)
+    otherwise: Body = body(ends=Yield)
 
     def infer_type(self) -> Type:
         return self.then.yield_type
+
+    def following(self, body: Body | None) -> Sequence[Body | None]:
+        return (self.then, self.otherwise) if body is None else (None,)
 
     def check(self) -> None:
         require(self.condition.type == i1, f"scf.if takes an i1, not {self.condition.type}")
@@ -115,18 +142,21 @@ class If(Op):
 
 
 @operation("scf.while")
-class While(Op, Loop):
+class While(Structured, Loop, MayReturn):
     """While the first body's `scf.condition` holds, run the second.
 
     Both bodies take the loop-carried values. The result is the values at the end, packed.
     """
 
     initial: Sequence[Value] = operands()
-    before: Body = body()
-    after: Body = body()
+    before: Body = body(ends=Condition)
+    after: Body = body(ends=Yield)
 
     def infer_type(self) -> Type:
         return packed([value.type for value in self.initial])
+
+    def following(self, body: Body | None) -> Sequence[Body | None]:
+        return (self.after, None) if body is self.before else (self.before,)
 
     def check(self) -> None:
         carried = [value.type for value in self.initial]
@@ -136,14 +166,3 @@ class While(Op, Loop):
             _same(types[1:], carried, "scf.condition hands on the carried values")
         for types in terminator_types(self.after):
             _same(types, carried, "scf.while yields its carried values")
-
-
-@operation("scf.condition")
-class Condition(Op, BodyTerminator):
-    """Go on with the values while the condition holds; otherwise they are the result of the loop."""
-
-    condition: Value = operand()
-    values: Sequence[Value] = operands()
-
-    def check(self) -> None:
-        require(self.condition.type == i1, f"scf.condition takes an i1, not {self.condition.type}")

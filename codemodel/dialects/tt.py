@@ -47,6 +47,13 @@ def axis_of(op: Op, axis: int, rank: int) -> None:
 # Functions and programs.
 
 
+@operation("tt.return")
+class Return(Op, Returns):
+    """Leave the function with its values."""
+
+    values: Sequence[Value] = operands()
+
+
 @operation("tt.func")
 class Func(Op, Isolated, Symbol):
     """A function of the Triton model; a kernel where it returns nothing.
@@ -60,7 +67,7 @@ class Func(Op, Isolated, Symbol):
     """
 
     sym_name: str = attribute(str, unnamed=True)
-    body: Body = body()
+    body: Body = body(ends=Return)
     divisibility: tuple[int, ...] = attribute([int], default=())
     noinline: bool = attribute(bool, default=False)
     parts: tuple[str, ...] = attribute([str], default=())
@@ -81,13 +88,6 @@ class Call(Op):
     arguments: Sequence[Value] = operands()
     callee: str = attribute(str, unnamed=True)
     type: Type = result_type()
-
-
-@operation("tt.return")
-class Return(Op, Returns):
-    """Leave the function with its values."""
-
-    values: Sequence[Value] = operands()
 
 
 @template
@@ -379,6 +379,20 @@ class MulHiUI(Op, Pure):
         same_types(self, self.lhs, self.rhs)
 
 
+@operation("tt.reduce.return")
+class ReduceReturn(Op, BodyTerminator):
+    """The combined elements."""
+
+    values: Sequence[Value] = operands()
+
+
+@operation("tt.scan.return")
+class ScanReturn(Op, BodyTerminator):
+    """The combined elements."""
+
+    values: Sequence[Value] = operands()
+
+
 @template
 class Combining(Op, Pure):
     """Tensors of one shape, combined along an axis by a body that takes two of each element and gives one of each."""
@@ -414,6 +428,8 @@ class Reduce(Combining):
     """The elements along the axis combined to one, in no order that is said, unless `combine` gives one of its operands
     as it is. The result lacks the axis; of a single axis, it is a scalar."""
 
+    combine: Body = body(ends=ReduceReturn)
+
     def infer_type(self) -> Type:
         elements = self.elements()
         first = tensor_of(self, self.values[0])
@@ -422,29 +438,16 @@ class Reduce(Combining):
         return packed([shaped(rest, e, layout) for e in elements if isinstance(e, ScalarType | PtrType)])
 
 
-@operation("tt.reduce.return")
-class ReduceReturn(Op, BodyTerminator):
-    """The combined elements."""
-
-    values: Sequence[Value] = operands()
-
-
 @operation("tt.scan")
 class Scan(Combining):
     """Each element combined with all before it along the axis; with `reverse`, with all after it."""
 
+    combine: Body = body(ends=ScanReturn)
     reverse: bool = attribute(bool, default=False)
 
     def infer_type(self) -> Type:
         self.elements()
         return packed([value.type for value in self.values])
-
-
-@operation("tt.scan.return")
-class ScanReturn(Op, BodyTerminator):
-    """The combined elements."""
-
-    values: Sequence[Value] = operands()
 
 
 @operation("tt.elementwise_inline_asm")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, result_type
+from ziggurat.codemodel.dialects.core import Unreachable
+from ziggurat.codemodel.dialects.scf import Yield
 from ziggurat.codemodel.layout import transposed
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
@@ -49,7 +51,7 @@ class Module(Op, Isolated, SymbolTable):
 
     target: str = attribute(str)
     num_warps: int = attribute(int)
-    body: Body = body()
+    body: Body = body(ends=Unreachable)
     shared: int = attribute(int, default=0)
 
 
@@ -427,6 +429,6 @@ class WarpSpecialize(Op):
     goes on, with all of its warp group's registers given back. A kernel has at most one such op, before its return.
     """
 
-    roles: Sequence[Body] = bodies()
+    roles: Sequence[Body] = bodies(ends=Yield)
     warps: Sequence[int] = attribute([int])
     registers: Sequence[int] = attribute([int])

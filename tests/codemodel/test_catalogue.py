@@ -33,4 +33,4 @@ def test_operands_attributes_bodies_and_traits_are_shown():
     assert "`start` `stop` `step` `initial…`" in entry
     assert "@`num_stages: constant = null`" in entry
     assert "{`body`}" in entry
-    assert entry.rstrip().endswith("*Loop*")
+    assert entry.rstrip().endswith("*Loop, MayReturn*")

@@ -4,14 +4,15 @@ import pytest
 
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.dialects import arith, cf, core, scf
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
-from ziggurat.codemodel.interpret import Interpreter, Jump, Meanings, Returned, Yielded
+from ziggurat.codemodel.interpret import Interpreter, Jump, Returned, Yielded
 from ziggurat.codemodel.text.parser import parse
 
 
 @pytest.fixture
 def integers():
-    table = Meanings("integers")
+    table = OpTable("meaning in integers")
 
     @table.of(arith.ConstantOp)
     def constant(interpreter, op, operands):
@@ -133,7 +134,7 @@ func @"f" (%a : i32, %b : i32)i32 -> {
 
 def test_an_op_without_meaning_is_an_internal_error(integers):
     text = 'func @"f" (%a : i32)i32 -> { %b : i32 = arith.muli %a %a; return %b; };'
-    with pytest.raises(InternalError, match=r"'arith.muli' has no meaning at the level integers"):
+    with pytest.raises(InternalError, match=r"'arith.muli' has no meaning in integers"):
         call(integers, text, 1)
     assert integers.missing([arith.MulI, arith.AddI, arith.SubI]) == ["arith.muli", "arith.subi"]
 

@@ -11,7 +11,8 @@ import pytest
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
-from ziggurat.codemodel.interpret import Interpreter, Jump, Meanings, Returned, Yielded
+from ziggurat.codemodel.dispatch import OpTable
+from ziggurat.codemodel.interpret import Interpreter, Jump, Returned, Yielded
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import PtrType, VarType, i1, i32
@@ -44,7 +45,7 @@ class Trap(Exception):
     """The program does what is undefined."""
 
 
-scalars = Meanings("scalars")
+scalars = OpTable("meaning in numbers")
 
 
 def _wrap(value: int) -> int:

@@ -1,0 +1,73 @@
+"""What ops do at one level, as one table of functions by op class.
+
+    emitters = OpTable("PTX emitter")
+
+    @emitters.of(arith.AddI)
+    def add(emitter, op):
+        ...
+
+    emitters[op](emitter, op)
+
+A function may be registered for a template or a trait as well: then it serves the ops that derive from it and have no
+entry of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.op import Op
+
+F_ = TypeVar("F_", bound=Callable[..., Any])
+G_ = TypeVar("G_", bound=Callable[..., Any])
+
+
+class OpTable(Generic[F_]):
+    """Functions by op class. `noun` names one of them in messages: "PTX emitter"."""
+
+    def __init__(self, noun: str) -> None:
+        self.noun = noun
+        self._registered: dict[type, F_] = {}
+        self._found: dict[type, F_ | None] = {}
+
+    def of(self, *classes: type) -> Callable[[G_], G_]:
+        """Decorator: register the function for these classes. Raises `ValueError` when one of them has an entry."""
+
+        def register(function: G_) -> G_:
+            for cls in classes:
+                if cls in self._registered:
+                    raise ValueError(f"'{_name(cls)}' has a {self.noun} already")
+                self._registered[cls] = function  # pyright: ignore[reportArgumentType]
+            self._found.clear()
+            return function
+
+        return register
+
+    def get(self, cls: type) -> F_ | None:
+        """The function for an op class: its own, or that of its nearest base class or trait; None without one."""
+        try:
+            return self._found[cls]
+        except KeyError:
+            found = next((self._registered[base] for base in cls.__mro__ if base in self._registered), None)
+            self._found[cls] = found
+            return found
+
+    def __getitem__(self, op: Op) -> F_:
+        """The function for an op. Raises `InternalError` when there is none."""
+        found = self.get(type(op))
+        if found is None:
+            raise InternalError(f"'{op.NAME}' has no {self.noun}", str(op))
+        return found
+
+    def __contains__(self, cls: type) -> bool:
+        return self.get(cls) is not None
+
+    def missing(self, classes: Iterable[type[Op]]) -> list[str]:
+        """The names of the ops without a function, sorted."""
+        return sorted(cls.NAME for cls in classes if cls not in self)
+
+
+def _name(cls: type) -> str:
+    return getattr(cls, "NAME", "") or cls.__name__
