@@ -203,7 +203,7 @@ def _compiled(
     from ziggurat.backend.ptx.assemble import assemble
     from ziggurat.backend.ptx.emitter import Options
     from ziggurat.backend.ptx.roles import warps_of
-    from ziggurat.transforms.place.pipeline import PlaceOptions, place
+    from ziggurat.transforms.place.passes import PlaceOptions, place
     from ziggurat.transforms.place.pressure import warn_of_registers
 
     exact_math = bool(options.get("exact_math", False))

@@ -117,7 +117,7 @@ def child_parts(kernel: str) -> dict[str, float]:
     part("types and simplification: Triton model")
     from ziggurat.backend.ptx.assemble import to_llvm, to_ptx
     from ziggurat.backend.ptx.emitter import Options
-    from ziggurat.transforms.place.pipeline import PlaceOptions, place
+    from ziggurat.transforms.place.passes import PlaceOptions, place
 
     part("import the lower half")
     warps = 4 if kernel == "add" else 8

@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("--assembled", "assembled", "as far as NVIDIA's assembler"),
     ):
         parser.addoption(option, action="store_true", dest=f"launches_{name}", help=repeats + how)
-    drawn = "and these go through random layouts, drawn by a seed (transforms/place/scatter.py)"
+    drawn = "and these go through random layouts, drawn by a seed (tests/support/random_layouts.py)"
     parser.addoption("--random-layouts", type=int, metavar="SEED", help=drawn)
     parser.addoption(
         "--every-warps", action="store_true", help="and each with 1, 4 and 8 warps, instead of one of these"

@@ -2,7 +2,7 @@
 
 The arrays lie there as they do here: whole, with all memory that a view is of, as well aligned, and with guards around
 them. Integers and data movement have to give the same bits; what may be off, and how far, is `backend/ptx/accuracy.py`.
-Where there is a seed, tensors go through random layouts on the way (`transforms/place/scatter.py`).
+Where there is a seed, tensors go through random layouts on the way (`tests/support/random_layouts.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pytest
+from random_layouts import scatter
 
 import ziggurat as zg
 from ziggurat.arguments import bind
@@ -27,9 +28,8 @@ from ziggurat.backend.ptx.sass import assembled
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler import Compiled, binary_of
-from ziggurat.transforms.place import pipeline
+from ziggurat.transforms.place import passes
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.scatter import scatter
 
 Array = np.ndarray[Any, Any]
 
@@ -134,14 +134,14 @@ class Assembled:
 @contextmanager
 def random_layouts(seed: int | None) -> Iterator[None]:
     """What is compiled meanwhile has its tensors go through layouts that this seed draws; None: through none."""
-    before = pipeline.PLACE
+    before = passes.PLACE
     if seed is not None:
         after = [name for name, _ in before].index("assign") + 1
-        pipeline.PLACE = (*before[:after], ("scatter", lambda op, _: scatter(op, seed)), *before[after:])
+        passes.PLACE = (*before[:after], ("scatter", lambda op, _: scatter(op, seed)), *before[after:])
     try:
         yield
     finally:
-        pipeline.PLACE = before
+        passes.PLACE = before
 
 
 MACHINES: dict[str, tuple[Callable[[], Machine], ...]] = {

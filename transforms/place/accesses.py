@@ -13,8 +13,8 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.layout import Layout, bits_of, blocked, combine
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, TensorType, shape_of
-from ziggurat.transforms.place.axis_info import AxisInfo, unknown_slot
-from ziggurat.transforms.place.slots import Slot, slot_of
+from ziggurat.transforms.place.axis_info import AxisInfo, unknown_component
+from ziggurat.transforms.place.components import Component, component_of
 
 MAX_BYTES = 16
 SECTOR = 32  # Bytes that memory moves at once.
@@ -31,13 +31,13 @@ class Accesses:
     which is as good for memory: so it has all of the axis, or a long run.
     """
 
-    infos: Mapping[Slot, AxisInfo]
+    infos: Mapping[Component, AxisInfo]
     num_warps: int
     widest: Mapping[Key, int]
     scanned: Collection[tuple[int, ...]] = ()
 
     @staticmethod
-    def of(func: Op, infos: Mapping[Slot, AxisInfo], num_warps: int) -> Accesses:
+    def of(func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> Accesses:
         """Look at all loads and stores of a function."""
         found = Accesses(infos, num_warps, {})
         widest: dict[Key, int] = {}
@@ -52,8 +52,8 @@ class Accesses:
 
     def info(self, value: Value) -> AxisInfo:
         """What is known of a value."""
-        slot = slot_of(value)
-        return self.infos.get(slot) or unknown_slot(slot)
+        component = component_of(value)
+        return self.infos.get(component) or unknown_component(component)
 
     def order(self, op: Access) -> tuple[int, ...]:
         """The axes, that with the longest runs of neighbours first; of equal ones the last."""

@@ -21,8 +21,8 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.place.shortage import shortage
-from ziggurat.transforms.place.turns import allocation
+from ziggurat.transforms.place.rings import allocation
+from ziggurat.transforms.place.shared_memory_error import shortage
 
 SMALL = 4096  # Bytes of a buffer that is worth keeping to save a barrier.
 

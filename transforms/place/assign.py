@@ -29,8 +29,8 @@ from __future__ import annotations
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.transforms.place.homes import Anchor
-from ziggurat.transforms.place.plan import Plan
+from ziggurat.transforms.place.layout_plan import LayoutPlan
+from ziggurat.transforms.place.primary_layouts import Anchor
 from ziggurat.transforms.place.relayout import relaid
 
 
@@ -43,7 +43,7 @@ def assign(
     Raises `InternalError` for a module that has not been prepared.
     """
     func = _kernel(module)
-    plan = Plan(func, num_warps, anchor)
+    plan = LayoutPlan(func, num_warps, anchor)
     return relaid(func, plan, target, num_warps)
 
 

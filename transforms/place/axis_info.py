@@ -23,39 +23,46 @@ from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ScalarType, Type
 from ziggurat.transforms.place.axis_rules import AxisInfo, infer, known, meet, power, unit_of, unknown
-from ziggurat.transforms.place.slots import Group, Slot, component_types, groups_of, slot_of, slots_of
+from ziggurat.transforms.place.components import (
+    Component,
+    Group,
+    component_of,
+    component_types,
+    components_of,
+    groups_of,
+)
 
-__all__ = ["AxisInfo", "analyse", "unknown_slot"]
+__all__ = ["AxisInfo", "analyse", "unknown_component"]
 
 
-def unknown_slot(slot: Slot) -> AxisInfo:
-    """What holds of any value of the slot's type."""
-    return unknown(_type_of(slot))
+def unknown_component(component: Component) -> AxisInfo:
+    """What holds of any value of the component's type."""
+    return unknown(_type_of(component))
 
 
-def analyse(func: tt.Func) -> dict[Slot, AxisInfo]:
-    """What is known of each slot (a value, or a component of a Tuple) of a function; see `AxisInfo`.
+def analyse(func: tt.Func) -> dict[Component, AxisInfo]:
+    """What is known of each component (a value, or a component of a Tuple) of a function; see `AxisInfo`.
 
     A `tt.assume` directly in the function's first block counts everywhere: of `x % c == 0` and `x >= c`.
     """
     return _Analysis(func).run()
 
 
-def _type_of(slot: Slot) -> Type:
-    value, index = slot
+def _type_of(component: Component) -> Type:
+    value, index = component
     return component_types(value.type)[index]
 
 
 class _Analysis:
     def __init__(self, func: tt.Func) -> None:
         self.func = func
-        self.groups: Mapping[Slot, Group] = groups_of(func)
-        self.found: dict[Slot, AxisInfo] = {}
-        self.assumed: dict[Slot, AxisInfo] = {}
+        self.groups: Mapping[Component, Group] = groups_of(func)
+        self.found: dict[Component, AxisInfo] = {}
+        self.assumed: dict[Component, AxisInfo] = {}
         # All places that values come from, in order: ops, and groups where their first member is declared.
         self.ops = [op for op in func.walk() if op is not func]
 
-    def run(self) -> dict[Slot, AxisInfo]:
+    def run(self) -> dict[Component, AxisInfo]:
         self._assume()
         self._parameters()
         joined = list(dict.fromkeys(self.groups.values()))
@@ -68,13 +75,13 @@ class _Analysis:
                 changed |= self._visit(op)
         return self.found
 
-    def _set(self, slot: Slot, info: AxisInfo) -> bool:
-        assumed = self.assumed.get(slot)
+    def _set(self, component: Component, info: AxisInfo) -> bool:
+        assumed = self.assumed.get(component)
         if assumed is not None:
-            info = _both(_type_of(slot), info, assumed)
-        if self.found.get(slot) == info:
+            info = _both(_type_of(component), info, assumed)
+        if self.found.get(component) == info:
             return False
-        self.found[slot] = info
+        self.found[component] = info
         return True
 
     def _parameters(self) -> None:
@@ -106,23 +113,23 @@ class _Analysis:
         for body in op.bodies if isinstance(op, tt.Reduce | tt.Scan) else ():
             for parameter in body.parameters:
                 changed |= self._set((parameter, 0), unknown(parameter.type))
-        slots = [slot for slot in slots_of(op.result) if slot not in self.groups]
-        if not slots:
+        components = [component for component in components_of(op.result) if component not in self.groups]
+        if not components:
             return changed
-        if len(slots) > 1:
-            for slot in slots:
-                changed |= self._set(slot, unknown_slot(slot))
+        if len(components) > 1:
+            for component in components:
+                changed |= self._set(component, unknown_component(component))
             return changed
         infos = [self._info(value) for value in op.operands]
         known_infos = [info for info in infos if info is not None]
         if len(known_infos) == len(infos):
-            changed |= self._set(slots[0], infer(op, known_infos))
+            changed |= self._set(components[0], infer(op, known_infos))
         return changed
 
     def _info(self, value: Value) -> AxisInfo | None:
         """What is known of an operand; None while that is open. Of what has no numbers, nothing."""
-        slot = slot_of(value) if len(component_types(value.type)) == 1 else None
-        return unknown(value.type) if slot is None else self.found.get(slot)
+        component = component_of(value) if len(component_types(value.type)) == 1 else None
+        return unknown(value.type) if component is None else self.found.get(component)
 
     def _index(self, op: scf.For) -> bool:
         """The index begins at the start and takes steps."""
@@ -161,9 +168,9 @@ class _Analysis:
                 self._believe(rest.lhs, known(rest.lhs.type, (), (power(mask + 1),)))
 
     def _believe(self, value: Value, info: AxisInfo) -> None:
-        slot = slot_of(value)
-        before = self.assumed.get(slot)
-        self.assumed[slot] = info if before is None else _both(value.type, before, info)
+        component = component_of(value)
+        before = self.assumed.get(component)
+        self.assumed[component] = info if before is None else _both(value.type, before, info)
 
 
 def _both(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:

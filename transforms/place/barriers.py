@@ -29,9 +29,9 @@ from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, SharedType, TensorType
-from ziggurat.transforms.place.matrices import matrix_view
-from ziggurat.transforms.place.turns import Hazard, allocation, in_turn
-from ziggurat.transforms.place.under_way import not_waited_for
+from ziggurat.transforms.place.in_flight import not_waited_for
+from ziggurat.transforms.place.ldmatrix import matrix_view
+from ziggurat.transforms.place.rings import Hazard, allocation, in_turn
 
 READ, WRITE, COUNT = "read", "write", "count"
 

@@ -11,7 +11,7 @@ from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import TensorType
-from ziggurat.transforms.place.slots import tensor_operands
+from ziggurat.transforms.place.components import tensor_operands
 
 # What has no tensor operands: it can be computed in any layout.
 _ROOTS = (tt.MakeRange, tt.Splat, tt.Poison, arith.ConstantOp)

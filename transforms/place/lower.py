@@ -34,14 +34,14 @@ from ziggurat.codemodel.types import (
     i32,
     with_element,
 )
-from ziggurat.transforms.place.combining import (
+from ziggurat.transforms.place.ldmatrix import conversion_buffer
+from ziggurat.transforms.place.reduction_layouts import (
     Stage,
     reduction_stages,
     run_of_warps,
     scan_layout,
     short_scan_layout,
 )
-from ziggurat.transforms.place.matrices import conversion_buffer
 from ziggurat.transforms.place.shuffles import by_shuffles
 from ziggurat.transforms.place.swizzle import buffer_bases, row_major
 

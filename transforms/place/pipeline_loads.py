@@ -45,7 +45,7 @@ from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, i1, i32, with_element
 from ziggurat.transforms.place.allocate import limit_of
-from ziggurat.transforms.place.pipeline_plan import Plan, planned
+from ziggurat.transforms.place.loop_plan import LoopPlan, planned
 from ziggurat.transforms.place.pressure import FILE
 from ziggurat.transforms.place.tma import forget_mbarriers, mbarriers
 
@@ -62,7 +62,7 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
     assert isinstance(module, gpu.Module)
     uses = module.use_map()
     allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
-    plans: dict[Value, Plan] = {}
+    plans: dict[Value, LoopPlan] = {}
     for op in module.walk():
         if isinstance(op, scf.For):
             # Other buffers, such as those of operands that the loop does not change, need their place as well.
@@ -113,7 +113,7 @@ def _blocks_around(op: Op) -> Iterator[Block]:
 class _Loop:
     """Writes a pipelined loop, what comes before it and after it."""
 
-    def __init__(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...], plan: Plan) -> None:
+    def __init__(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...], plan: LoopPlan) -> None:
         self.builder = builder
         self.loop = loop
         self.plan = plan
@@ -272,7 +272,7 @@ class _Loop:
 def rewritten(
     inner: Rewriter,
     loop: scf.For,
-    plan: Plan,
+    plan: LoopPlan,
     buffers: Mapping[Value, Value],
     full: Mapping[Value, Value],
     turns: tuple[Value, Value],

@@ -13,15 +13,15 @@ from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.traits import Terminator
 from ziggurat.codemodel.transform import rebuilt
 from ziggurat.codemodel.types import TensorType, TupleType, Type, void
+from ziggurat.transforms.place.components import Component, component_of, component_types, components_of, tensor_type
 from ziggurat.transforms.place.inference import is_shaping
-from ziggurat.transforms.place.plan import Plan
-from ziggurat.transforms.place.slots import Slot, component_types, slot_of, slots_of, tensor_type
+from ziggurat.transforms.place.layout_plan import LayoutPlan
 
 # What is handed on under one name: the position among the values, and the layout (None of a scalar).
 Entry = tuple[int, Layout | None]
 
 
-def relaid(func: tt.Func, plan: Plan, target: str, num_warps: int) -> gpu.Module:
+def relaid(func: tt.Func, plan: LayoutPlan, target: str, num_warps: int) -> gpu.Module:
     """The GPU module of a kernel by a plan."""
     rebuilding = _Rebuilding(plan)
     outside = Builder.root()
@@ -36,19 +36,19 @@ def relaid(func: tt.Func, plan: Plan, target: str, num_warps: int) -> gpu.Module
 
 
 class _Rebuilding:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: LayoutPlan) -> None:
         self.plan = plan
-        self.made: dict[Slot, dict[Layout | None, Value]] = {}
+        self.made: dict[Component, dict[Layout | None, Value]] = {}
         self._new_blocks: dict[Block, tuple[Block, list[Entry]]] = {}
         self._entries: dict[Body, list[Entry]] = {}
-        self._deep: dict[Value, list[tuple[Slot, Layout]]] = {}
+        self._deep: dict[Value, list[tuple[Component, Layout]]] = {}
 
     # Values.
 
     def get(self, value: Value, layout: Layout | None) -> Value:
         """The new value for an old one in a layout; of scalars, without."""
-        slot = slot_of(value)
-        found = self.made.get(slot, {}).get(layout)
+        component = component_of(value)
+        found = self.made.get(component, {}).get(layout)
         if found is None:
             where = value.op.root() if isinstance(value, OpResult) else ""
             raise InternalError(f"{value!r} was not made in the layout {layout}", str(where))
@@ -59,22 +59,22 @@ class _Rebuilding:
         for (position, layout), new in zip(entries, news, strict=True):
             self.made.setdefault((olds[position], 0), {})[layout] = new
 
-    def ensure(self, builder: Builder, slot: Slot, layout: Layout) -> Value:
-        """A slot in a layout that comes from a conversion, made here where it is not yet."""
-        known = self.made.setdefault(slot, {})
+    def ensure(self, builder: Builder, component: Component, layout: Layout) -> Value:
+        """A component in a layout that comes from a conversion, made here where it is not yet."""
+        known = self.made.setdefault(component, {})
         found = known.get(layout)
         if found is not None:
             return found
-        value = slot[0]
-        if slot not in self.plan.groups and isinstance(value, OpResult) and self.plan.is_lazy(value.op):
+        value = component[0]
+        if component not in self.plan.groups and isinstance(value, OpResult) and self.plan.is_lazy(value.op):
             for position, wanted in self.plan.reads(value.op, layout):
-                self.ensure(builder, slot_of(value.op.operands[position]), wanted)
+                self.ensure(builder, component_of(value.op.operands[position]), wanted)
             self._compute(builder, value.op, layout)
             return known[layout]
-        home = self.plan.homes.home(slot)
+        home = self.plan.primary.of(component)
         if home is None or home not in known:
             raise InternalError(f"{value!r} is converted, but was not made", "")
-        type_ = tensor_type(slot)
+        type_ = tensor_type(component)
         assert type_ is not None
         location = value.op.location if isinstance(value, OpResult) else None
         converted = gpu.ConvertLayout(known[home], TensorType(type_.shape, type_.element, layout))
@@ -109,15 +109,15 @@ class _Rebuilding:
     def op(self, builder: Builder, op: Op) -> None:
         """Rebuild one op, after the conversions that it needs."""
         if isinstance(op, core.TupleLoad | core.MakeTuple):
-            return  # `slot_of` looks through them.
+            return  # `component_of` looks through them.
         if self.plan.is_lazy(op):
             for layout in self.plan.wanted((op.result, 0)):
                 if not self.plan.is_late((op.result, 0), layout):
                     self._compute(builder, op, layout)
             return
-        for slot, layout in self._needs(op):
-            if self.plan.is_late(slot, layout):
-                self.ensure(builder, slot, layout)
+        for component, layout in self._needs(op):
+            if self.plan.is_late(component, layout):
+                self.ensure(builder, component, layout)
         if isinstance(op, Terminator):
             self._leave(builder, op)
         elif isinstance(op, scf.For | scf.While | scf.If):
@@ -125,11 +125,11 @@ class _Rebuilding:
         else:
             self._plain(builder, op)
 
-    def _needs(self, op: Op) -> list[tuple[Slot, Layout]]:
+    def _needs(self, op: Op) -> list[tuple[Component, Layout]]:
         """What an op and all ops inside of it take."""
         if not op.bodies:
             return self.plan.needs.get(op.result, [])
-        found: dict[tuple[Slot, Layout], None] = {}
+        found: dict[tuple[Component, Layout], None] = {}
         for inner in op.walk():
             # What is defined inside is converted inside.
             found.update(dict.fromkeys(n for n in self.plan.needs.get(inner.result, ()) if not _inside(n[0], op)))
@@ -170,8 +170,8 @@ class _Rebuilding:
         """An op that gives its results at home."""
         wanted = dict(self.plan.reads(op))
         operands = [self.get(value, wanted.get(position)) for position, value in enumerate(op.operands)]
-        slots = slots_of(op.result)
-        homes = [self.plan.homes.home(slot) for slot in slots]
+        components = components_of(op.result)
+        homes = [self.plan.primary.of(component) for component in components]
         types = component_types(op.result.type)
         given = [with_layout(type_, home) for type_, home in zip(types, homes, strict=True)]
         type_ = void if not given else given[0] if len(given) == 1 else TupleType(tuple(given))
@@ -240,10 +240,10 @@ class _Rebuilding:
         assert block is not None
         if op.successors:
             values = [*block.parameters, *(inner.result for inner in block.ops)]
-            for slot in (slot for value in values for slot in slots_of(value)):
-                for layout in self.plan.wanted(slot):
-                    if self.plan.is_late(slot, layout):
-                        self.ensure(builder, slot, layout)
+            for component in (component for value in values for component in components_of(value)):
+                for layout in self.plan.wanted(component):
+                    if self.plan.is_late(component, layout):
+                        self.ensure(builder, component, layout)
         if isinstance(op, scf.Yield | scf.Condition):
             first = len(op.operands) - len(op.values)
             given = [self.get(value, None) for value in op.operands[:first]]
@@ -274,9 +274,9 @@ def _only_masks(value: Value) -> bool:
     )
 
 
-def _inside(slot: Slot, op: Op) -> bool:
-    """Whether a slot is defined in a body of an op."""
-    block = slot[0].block
+def _inside(component: Component, op: Op) -> bool:
+    """Whether a component is defined in a body of an op."""
+    block = component[0].block
     while block is not None:
         owner = block.parent.parent
         if owner is op:

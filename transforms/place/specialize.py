@@ -33,8 +33,8 @@ from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, void
 from ziggurat.transforms.place.allocate import intervals_of, limit_of, place
+from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
 from ziggurat.transforms.place.pipeline_loads import rewritten, where_it_runs
-from ziggurat.transforms.place.pipeline_plan import Copy, Plan, planned
 from ziggurat.transforms.place.pressure import FILE
 from ziggurat.transforms.place.tma import mbarrier_buffer
 from ziggurat.transforms.simplify.effects import is_pure
@@ -70,13 +70,13 @@ def specialize(module: Op, num_stages: int) -> Op:
     return transform(module, split, pass_name="specialize")
 
 
-def _plans(module: gpu.Module, loops: Sequence[scf.For], num_stages: int) -> dict[Value, Plan] | None:
+def _plans(module: gpu.Module, loops: Sequence[scf.For], num_stages: int) -> dict[Value, LoopPlan] | None:
     """How each loop is pipelined; None where one of them cannot be specialised."""
     uses = module.use_map()
     # What is stored, or changes its layout, goes through shared memory while blocks are already being fetched.
     passing = [op.value for op in module.walk() if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout)]
     limit = limit_of(module.target) - _KEPT_BYTES - max((_bytes(value) for value in passing), default=0)
-    found: dict[Value, Plan] = {}
+    found: dict[Value, LoopPlan] = {}
     for loop in loops:
         stages = loop.num_stages if loop.num_stages is not None else num_stages
         plan = planned(loop, stages, uses, limit)
@@ -111,7 +111,7 @@ def _is_for_wgmma(copy: Copy, loop: scf.For) -> bool:
 class _Needed:
     """What the addresses of the fetched blocks, and the loops around, depend on: ops, and carried values of loops."""
 
-    def __init__(self, plans: dict[Value, Plan]) -> None:
+    def __init__(self, plans: dict[Value, LoopPlan]) -> None:
         self.plans = plans
         self.ops: set[Value] = set()
         self.around: dict[Value, list[int]] = {}  # The loops around, with the numbers of the carried values.
@@ -185,7 +185,7 @@ class _Roles:
     """Writes the function with its two roles."""
 
     def __init__(
-        self, builder: Rewriter, func: tt.Func, plans: dict[Value, Plan], needed: _Needed, num_warps: int
+        self, builder: Rewriter, func: tt.Func, plans: dict[Value, LoopPlan], needed: _Needed, num_warps: int
     ) -> None:
         self.func = func
         self.plans = plans
@@ -208,7 +208,7 @@ class _Roles:
             self.channel_of[result] = known[key]
         self.turns: Turns = []
 
-    def _channel(self, plan: Plan) -> _Channel:
+    def _channel(self, plan: LoopPlan) -> _Channel:
         outer, stages = self.outer, plan.stages
         buffers: list[Value] = []
         for copy in plan.copies:
@@ -323,7 +323,7 @@ class _Roles:
         return builder.add(scf.For(start, stop, step, initial, inner.finish(), **dict(loop.attributes)), loop.location)
 
     def _consume(
-        self, inner: Rewriter, loop: scf.For, plan: Plan, channel: _Channel, turns: tuple[Value, Value]
+        self, inner: Rewriter, loop: scf.For, plan: LoopPlan, channel: _Channel, turns: tuple[Value, Value]
     ) -> None:
         """The body of a specialised loop, but for its end."""
         turn, late = turns[0], plan.late
@@ -342,7 +342,7 @@ class _Roles:
             for number in released.get(op.result, ()):
                 inner.add(gpu.MbarrierArrive(inner.add(gpu.LocalView(channel.empty[number], turn)), always))
 
-    def _release_late(self, builder: Builder, plan: Plan, number: int, turn: Value, condition: Value) -> None:
+    def _release_late(self, builder: Builder, plan: LoopPlan, number: int, turn: Value, condition: Value) -> None:
         """Give back, where the condition holds, the buffers that the product of the iteration before has read."""
         for group, copies in enumerate(plan.groups().values()):
             if any(_is_late(copy, plan) for copy in copies):
@@ -437,19 +437,19 @@ def _registers(num_warps: int) -> tuple[int, int]:
     return min(_MOST, left // num_warps // 8 * 8), _FETCHING
 
 
-def _shape_of(plan: Plan) -> tuple[object, ...]:
+def _shape_of(plan: LoopPlan) -> tuple[object, ...]:
     """Equal for plans that can share a channel."""
     place = {copy.buffer.result: at for at, copy in enumerate(plan.copies)}
     groups = tuple(tuple(place[copy.buffer.result] for copy in copies) for copies in plan.groups().values())
     return plan.stages, groups, tuple(copy.buffer.type for copy in plan.copies)
 
 
-def _is_late(copy: Copy, plan: Plan) -> bool:
+def _is_late(copy: Copy, plan: LoopPlan) -> bool:
     product = plan.late.wait.value if plan.late is not None else None
     return any(user.result is product for user in copy.buffer.result.uses)
 
 
-def _releases(loop: scf.For, plan: Plan) -> dict[Value, list[int]]:
+def _releases(loop: scf.For, plan: LoopPlan) -> dict[Value, list[int]]:
     """For the ops of a loop's body behind which buffers have been read: the numbers of their groups.
 
     That is the first wait for all products behind the last one that reads them.

@@ -30,8 +30,8 @@ from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, SharedType, i1, i32, i64
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse
+from ziggurat.transforms.place.components import Component, component_of
 from ziggurat.transforms.place.dots import block_axis, is_chained, way_of
-from ziggurat.transforms.place.slots import Slot, slot_of
 
 # Targets whose copy engine understands descriptors.
 _TARGETS = ("sm_90", "sm_90a")
@@ -66,7 +66,7 @@ def engine_accesses(module: core.Module, target: str, num_warps: int) -> set[Val
     return {op.result for op in found if _is_even(op, infos)}
 
 
-def _is_even(op: tt.DescriptorLoad | tt.DescriptorStore, infos: Mapping[Slot, AxisInfo]) -> bool:
+def _is_even(op: tt.DescriptorLoad | tt.DescriptorStore, infos: Mapping[Component, AxisInfo]) -> bool:
     """Whether the first column of the blocks is at a multiple of 16 bytes; and, of a store, whether the rows are."""
     type_, descriptor = op.descriptor.type, op.descriptor
     assert isinstance(type_, DescriptorType) and isinstance(descriptor, BlockParameter)
@@ -76,7 +76,7 @@ def _is_even(op: tt.DescriptorLoad | tt.DescriptorStore, infos: Mapping[Slot, Ax
         known = dict(zip(func.body.parameters, func.divisibility, strict=False))
         if known.get(descriptor, 1) % _UNIT:
             return False
-    first = infos.get(slot_of(op.offsets[-1]))
+    first = infos.get(component_of(op.offsets[-1]))
     return first is not None and first.everywhere * type_.element.bytes % _UNIT == 0
 
 

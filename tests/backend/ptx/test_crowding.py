@@ -11,7 +11,7 @@ from ziggurat.backend.ptx.crowding import is_crowded
 from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.transforms.place.passes import PlaceOptions, place
 
 I32 = zg.divisible(zg.i32)
 

@@ -24,7 +24,7 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.transforms.place.passes import PlaceOptions, place
 
 DTYPES: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "u8": np.uint8,

@@ -12,13 +12,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from random_layouts import scatter
 
 import ziggurat as zg
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler import Compiled
-from ziggurat.transforms.place import pipeline
+from ziggurat.transforms.place import passes
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.scatter import scatter
 
 SIZE = 64
 DTYPES: dict[str, Any] = {
@@ -87,9 +87,9 @@ def multiplied(a_ptr, b_ptr, c_ptr, N: zg.constexpr):
 
 def compiled(kernel: Any, types: list[Any], num_warps: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> Compiled:
     """With the step that draws layouts behind the one that assigns them."""
-    after = [name for name, _ in pipeline.PLACE].index("assign") + 1
+    after = [name for name, _ in passes.PLACE].index("assign") + 1
     drawing = ("scatter", lambda op, _: scatter(op, seed))
-    monkeypatch.setattr(pipeline, "PLACE", (*pipeline.PLACE[:after], drawing, *pipeline.PLACE[after:]))
+    monkeypatch.setattr(passes, "PLACE", (*passes.PLACE[:after], drawing, *passes.PLACE[after:]))
     made = kernel.compile(*types, num_warps=num_warps)
     zg.verify(made.stages["gpu"])
     assert hazards(made.stages["gpu"]) == []

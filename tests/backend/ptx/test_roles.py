@@ -32,7 +32,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.transforms.place.passes import PlaceOptions, place
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 I32 = zg.divisible(zg.i32)

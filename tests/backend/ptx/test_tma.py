@@ -31,7 +31,7 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.transforms.place.passes import PlaceOptions, place
 
 NVDISASM = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/nvdisasm"
 PTXAS = NVDISASM.with_name("ptxas")

@@ -15,7 +15,7 @@ from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.backend.simulator.matrix import fragment_a, fragment_b, fragment_c
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.transforms.place.passes import PlaceOptions, place
 
 
 @pytest.mark.parametrize("m, k, per", [

@@ -18,8 +18,8 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.place.accesses import Accesses, element_bytes
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.axis_info import analyse
-from ziggurat.transforms.place.combining import run_of_warps
 from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.place.reduction_layouts import run_of_warps
 
 
 @zg.kernel

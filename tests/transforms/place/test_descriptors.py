@@ -21,7 +21,7 @@ from ziggurat.codemodel.types import DescriptorType, f32
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.descriptors import lower_descriptors
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.transforms.place.passes import PlaceOptions, place
 from ziggurat.transforms.place.prepare import prepare
 
 

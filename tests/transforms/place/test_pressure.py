@@ -4,7 +4,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.transforms.place.passes import PlaceOptions, place
 from ziggurat.transforms.place.pressure import (
     HOPELESS,
     check_registers,

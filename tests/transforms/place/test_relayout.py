@@ -14,7 +14,7 @@ from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.types import PtrType, TensorType, TupleType, f32, i32
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.assign import assign
-from ziggurat.transforms.place.plan import Plan
+from ziggurat.transforms.place.layout_plan import LayoutPlan
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.place.relayout import relaid, with_layout
 
@@ -52,7 +52,7 @@ def test_the_module_keeps_what_is_said_of_the_kernel() -> None:
         tt.store %2 %3; tt.return; };"""
     func = zg.parse(text)
     assert isinstance(func, tt.Func)
-    module = relaid(func, Plan(func, 2, lambda op: None), "sm_80", 2)
+    module = relaid(func, LayoutPlan(func, 2, lambda op: None), "sm_80", 2)
     verify(module)
     assert (module.target, module.num_warps) == ("sm_80", 2)
     (made,) = ops_of(module, tt.Func)

@@ -18,7 +18,7 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.pipeline import PLACE, PlaceOptions, place
+from ziggurat.transforms.place.passes import PLACE, PlaceOptions, place
 from ziggurat.transforms.place.specialize import specialize
 
 Golden = Callable[[str, object], None]

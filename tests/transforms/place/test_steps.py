@@ -14,7 +14,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.op import Op
-from ziggurat.transforms.place.pipeline import PLACE, PlaceOptions, place
+from ziggurat.transforms.place.passes import PLACE, PlaceOptions, place
 
 F16, F32 = zg.divisible(zg.ptr(zg.f16), 16), zg.divisible(zg.ptr(zg.f32), 16)
 N = zg.divisible(zg.i32, 16)

@@ -14,7 +14,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import DescriptorType, SharedType
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.pipeline import PLACE, PlaceOptions, place
+from ziggurat.transforms.place.passes import PLACE, PlaceOptions, place
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.place.tma import buffer_for, engine_accesses, is_filled_by_engine, lower_engine
 

@@ -1,8 +1,8 @@
-"""Slots: the things of a model that are to get a layout, and those that must share one because control flow joins them.
+"""Components: the values that get a layout, and the groups that must share one because control flow joins them.
 
-A slot is a value, or a component of a value of a Tuple type; `tuple.load` gives the slot itself. A group is what a loop
-carries under one name, or what a branch gives: the parameters and results are its members, the values handed to them
-its sources.
+A component is a value, or one component of a value of a Tuple type; `tuple.load` gives the component itself. The
+members of a group are the block parameters and results of one loop-carried variable, or of one result of a branch. Its
+sources are the values passed to them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.types import TensorType, TupleType, Type, void
 
-Slot = tuple[Value, int]
+Component = tuple[Value, int]
 
 
-def slot_of(value: Value) -> Slot:
-    """The slot of a value that is not a Tuple, through the ops that put Tuples together and take them apart."""
+def component_of(value: Value) -> Component:
+    """The component of a value that is not a Tuple, through the ops that put Tuples together and take them apart."""
     while isinstance(value, OpResult) and isinstance(value.op, core.TupleLoad):
         load = value.op
         whole = load.tuple
@@ -33,46 +33,45 @@ def slot_of(value: Value) -> Slot:
 
 
 def component_types(type_: Type) -> tuple[Type, ...]:
-    """The types of the slots of a value."""
+    """The types of the components of a value."""
     if type_ == void:
         return ()
     return type_.components if isinstance(type_, TupleType) else (type_,)
 
 
-def slots_of(value: Value) -> tuple[Slot, ...]:
-    """The slots that an op gives, or a parameter is."""
+def components_of(value: Value) -> tuple[Component, ...]:
+    """The components that an op gives, or a parameter is."""
     return tuple((value, index) for index in range(len(component_types(value.type))))
 
 
-def tensor_type(slot: Slot) -> TensorType | None:
-    """The type of a slot that is a tensor; None of others."""
-    value, index = slot
+def tensor_type(component: Component) -> TensorType | None:
+    """The type of a component that is a tensor; None of others."""
+    value, index = component
     types = component_types(value.type)
     type_ = types[index]
     return type_ if isinstance(type_, TensorType) else None
 
 
-def tensor_operands(op: Op) -> list[tuple[int, Slot, TensorType]]:
-    """The operands of an op that are tensors: position, slot and type."""
-    found: list[tuple[int, Slot, TensorType]] = []
+def tensor_operands(op: Op) -> list[tuple[int, Component, TensorType]]:
+    """The operands of an op that are tensors: position, component and type."""
+    found: list[tuple[int, Component, TensorType]] = []
     for position, value in enumerate(op.operands):
         if isinstance(value.type, TensorType):
-            found.append((position, slot_of(value), value.type))
+            found.append((position, component_of(value), value.type))
     return found
 
 
 @attrs.frozen(eq=False)
 class Group:
-    """Slots that control flow makes one. A source is an op and the slot that it hands on; those inside of a loop come
-    first."""
+    """Components that control flow joins. A source is an op and the component that it passes on, inner ops first."""
 
-    members: tuple[Slot, ...]
-    sources: tuple[tuple[Op, Slot], ...]
+    members: tuple[Component, ...]
+    sources: tuple[tuple[Op, Component], ...]
 
 
-def groups_of(func: Op) -> dict[Slot, Group]:
-    """The group of each slot that has one, scalars included."""
-    found: dict[Slot, Group] = {}
+def groups_of(func: Op) -> dict[Component, Group]:
+    """The group of each component that has one, scalars included."""
+    found: dict[Component, Group] = {}
     for op in func.walk():
         for group in _groups(op):
             for member in group.members:
@@ -91,26 +90,26 @@ def endings(body: Body, kind: type[Op]) -> list[Op]:
 def _groups(op: Op) -> Iterator[Group]:
     if isinstance(op, scf.For):
         for index, initial in enumerate(op.initial):
-            inner = [(end, slot_of(end.operands[index])) for end in endings(op.body, scf.Yield)]
+            inner = [(end, component_of(end.operands[index])) for end in endings(op.body, scf.Yield)]
             members = ((op.body.parameters[index + 1], 0), (op.result, index))
-            yield Group(members, (*inner, (op, slot_of(initial))))
+            yield Group(members, (*inner, (op, component_of(initial))))
     elif isinstance(op, scf.While):
         for index, initial in enumerate(op.initial):
-            inner = [(end, slot_of(end.operands[index])) for end in endings(op.after, scf.Yield)]
-            inner += [(end, slot_of(end.operands[index + 1])) for end in endings(op.before, scf.Condition)]
+            inner = [(end, component_of(end.operands[index])) for end in endings(op.after, scf.Yield)]
+            inner += [(end, component_of(end.operands[index + 1])) for end in endings(op.before, scf.Condition)]
             members = ((op.before.parameters[index], 0), (op.after.parameters[index], 0), (op.result, index))
-            yield Group(members, (*inner, (op, slot_of(initial))))
+            yield Group(members, (*inner, (op, component_of(initial))))
     elif isinstance(op, scf.If):
         ends = [*endings(op.then, scf.Yield), *endings(op.otherwise, scf.Yield)]
         for index in range(len(component_types(op.result.type))):
-            yield Group(((op.result, index),), tuple((end, slot_of(end.operands[index])) for end in ends))
+            yield Group(((op.result, index),), tuple((end, component_of(end.operands[index])) for end in ends))
 
 
 def _block_groups(body: Body) -> Iterator[Group]:
     for block in body.blocks[1:]:
         for index, parameter in enumerate(block.parameters):
-            sources: list[tuple[Op, Slot]] = []
+            sources: list[tuple[Op, Component]] = []
             for other in reversed(body.blocks):  # So that what comes from a loop comes first.
                 end = other.terminator
-                sources += [(end, slot_of(s.arguments[index])) for s in end.successors if s.block is block]
+                sources += [(end, component_of(s.arguments[index])) for s in end.successors if s.block is block]
             yield Group(((parameter, 0),), tuple(sources))

@@ -13,8 +13,8 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
-from ziggurat.transforms.place.turns import Hazard, behind, in_turn
+from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.rings import Hazard, behind, in_turn
 
 BLOCKS = [zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 64), (16, 64), (128, 16))]
 

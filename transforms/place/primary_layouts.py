@@ -15,8 +15,15 @@ from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.accesses import Access, Accesses
+from ziggurat.transforms.place.components import (
+    Component,
+    Group,
+    component_of,
+    components_of,
+    tensor_operands,
+    tensor_type,
+)
 from ziggurat.transforms.place.inference import is_computable, is_elementwise, widened
-from ziggurat.transforms.place.slots import Group, Slot, slot_of, slots_of, tensor_operands, tensor_type
 
 Anchor = Callable[[Op], Layout | None]
 Ranked = tuple[int, Layout]
@@ -24,31 +31,35 @@ Ranked = tuple[int, Layout]
 _DOT, _MEMORY, _WEAK, _FORCED = 3, 2, 1, 0
 
 
-def flexible_slots(func: Op, groups: Mapping[Slot, Group], num_warps: int) -> set[Slot]:
+def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: int) -> set[Component]:
     """The tensors that may be computed anew in any layout: from constants, ranges and scalars, by pure ops alone.
 
     Also what is loaded by fewer threads than there are, or only to be broadcast: another load costs less than a
     conversion.
     """
-    found: set[Slot] = set()
+    found: set[Component] = set()
     ops = list(func.walk())
     for op in ops:
         if is_computable(op) or _is_loaded_anew(op, 32 * num_warps):
             found.add((op.result, 0))
-    found.update(slot for slot in groups if tensor_type(slot) is not None)
+    found.update(component for component in groups if tensor_type(component) is not None)
     changed = True
     while changed:
         changed = False
         for op in ops:
-            slot = (op.result, 0)
-            if slot in found and slot not in groups and any(s not in found for _, s, _ in tensor_operands(op)):
-                found.discard(slot)
+            component = (op.result, 0)
+            if (
+                component in found
+                and component not in groups
+                and any(s not in found for _, s, _ in tensor_operands(op))
+            ):
+                found.discard(component)
                 changed = True
         for group in dict.fromkeys(groups.values()):
             if group.members[0] in found and any(source not in found for _, source in group.sources):
                 found.difference_update(group.members)
                 changed = True
-    return {slot for slot in found if tensor_type(slot) is not None}
+    return {component for component in found if tensor_type(component) is not None}
 
 
 def _is_loaded_anew(op: Op, threads: int) -> bool:
@@ -72,17 +83,17 @@ def _is_only_broadcast(value: Value) -> bool:
     return True
 
 
-class Homes:
+class PrimaryLayouts:
     """The homes of a function's tensors, and the layouts in which ops that are not computable read their operands."""
 
     def __init__(
-        self, func: Op, groups: Mapping[Slot, Group], flexible: set[Slot], accesses: Accesses, anchor: Anchor
+        self, func: Op, groups: Mapping[Component, Group], flexible: set[Component], accesses: Accesses, anchor: Anchor
     ) -> None:
         self.groups = groups
         self.flexible = flexible
         self.accesses = accesses
         self.anchor = anchor
-        self.ranked: dict[Slot, Ranked] = {}
+        self.ranked: dict[Component, Ranked] = {}
         self._reads: dict[Value, Layout] = {}
         ops = list(func.walk())
         # First what is known inside of loops, then what comes from before them, then whatever is left.
@@ -95,9 +106,9 @@ class Homes:
                 for group in dict.fromkeys(groups.values()):
                     changed |= self._join(group, stage)
 
-    def home(self, slot: Slot) -> Layout | None:
-        """The layout in which a slot is given; None of scalars, and of what is flexible."""
-        found = self.ranked.get(slot)
+    def of(self, component: Component) -> Layout | None:
+        """The layout in which a component is given; None of scalars, and of what is flexible."""
+        found = self.ranked.get(component)
         return None if found is None else found[1]
 
     def reads(self, op: Op) -> list[tuple[int, Layout]]:
@@ -105,34 +116,34 @@ class Homes:
         operands = tensor_operands(op)
         if isinstance(op, tt.Dot | tt.Gather):
             # The accumulator, and the index, have the layout of the result.
-            own = self.home((op.result, 0))
+            own = self.of((op.result, 0))
             alike = 2 if isinstance(op, tt.Dot) else 1
             return [
-                (position, own if own is not None and position == alike else self._as_it_is(slot, type_))
-                for position, slot, type_ in operands
+                (position, own if own is not None and position == alike else self._as_it_is(component, type_))
+                for position, component, type_ in operands
             ]
         read = self._reads.get(op.result)
         if read is not None:
             return [(position, read) for position, _, _ in operands]
-        return [(position, self._as_it_is(slot, type_)) for position, slot, type_ in operands]
+        return [(position, self._as_it_is(component, type_)) for position, component, type_ in operands]
 
-    def _as_it_is(self, slot: Slot, type_: TensorType) -> Layout:
-        return self.home(slot) or self.accesses.default(type_.shape)
+    def _as_it_is(self, component: Component, type_: TensorType) -> Layout:
+        return self.of(component) or self.accesses.default(type_.shape)
 
-    def _set(self, slot: Slot, ranked: Ranked | None) -> bool:
+    def _set(self, component: Component, ranked: Ranked | None) -> bool:
         if ranked is None:
             return False
-        before = self.ranked.get(slot)
+        before = self.ranked.get(component)
         if before is not None and before[0] >= ranked[0]:
             return False
-        self.ranked[slot] = ranked
+        self.ranked[component] = ranked
         return True
 
-    def _best(self, slots: Sequence[Slot], preferred: Layout | None = None) -> Ranked | None:
+    def _best(self, components: Sequence[Component], preferred: Layout | None = None) -> Ranked | None:
         """The home of the highest rank; of equal ones the preferred, or else the first."""
         best: Ranked | None = None
-        for slot in slots:
-            found = self.ranked.get(slot)
+        for component in components:
+            found = self.ranked.get(component)
             if found is None:
                 continue
             if best is None or found[0] > best[0] or (found[0] == best[0] and found[1] == preferred):
@@ -142,7 +153,7 @@ class Homes:
     def _join(self, group: Group, stage: int) -> bool:
         if tensor_type(group.members[0]) is None or group.members[0] in self.flexible:
             return False
-        sources = [slot for op, slot in group.sources if stage > 0 or op.result != group.members[-1][0]]
+        sources = [component for op, component in group.sources if stage > 0 or op.result != group.members[-1][0]]
         best = self._best(sources)
         type_ = tensor_type(group.members[0])
         assert type_ is not None
@@ -154,27 +165,31 @@ class Homes:
         return changed
 
     def _visit(self, op: Op, stage: int) -> bool:
-        slots = [slot for slot in slots_of(op.result) if tensor_type(slot) is not None]
+        components = [component for component in components_of(op.result) if tensor_type(component) is not None]
         if op.bodies and not isinstance(op, tt.Reduce | tt.Scan):
             return False
-        if slots and (slots[0] in self.flexible or slots[0] in self.groups):
+        if components and (components[0] in self.flexible or components[0] in self.groups):
             return False
         ranked = self._derive(op, stage)
         if ranked is None:
             return False
         changed = False
-        for slot, found in zip(slots, ranked, strict=True):
-            changed |= self._set(slot, found)
+        for component, found in zip(components, ranked, strict=True):
+            changed |= self._set(component, found)
         return changed
 
     def _operand(self, op: Op, stage: int) -> Ranked | None:
         """The layout in which an op takes its operands: the best of their homes, or the default."""
         operands = tensor_operands(op)
-        found = self._best([slot for _, slot, _ in operands])
-        if found is None and (stage == 2 or all(slot in self.flexible for _, slot, _ in operands)) and operands:
+        found = self._best([component for _, component, _ in operands])
+        if (
+            found is None
+            and (stage == 2 or all(component in self.flexible for _, component, _ in operands))
+            and operands
+        ):
             found = (_FORCED if stage == 2 else _MEMORY, self.accesses.default(operands[0][2].shape))
         if found is not None:
-            before = self.ranked.get(slots_of(op.result)[0]) if slots_of(op.result) else None
+            before = self.ranked.get(components_of(op.result)[0]) if components_of(op.result) else None
             if before is None or found[0] > before[0] or op.result not in self._reads:
                 self._reads[op.result] = found[1]
         return found
@@ -196,7 +211,7 @@ class Homes:
         if not operands:
             return None
         if is_elementwise(op):
-            found = self._best([slot for _, slot, _ in operands], self.accesses.default(operands[0][2].shape))
+            found = self._best([component for _, component, _ in operands], self.accesses.default(operands[0][2].shape))
             return None if found is None and stage < 2 else [found or self._forced(op)]
         return self._moved(op, stage)
 
@@ -216,7 +231,7 @@ class Homes:
     def _moved(self, op: Op, stage: int) -> Sequence[Ranked] | None:
         """The homes of what is moved, combined or put together from operands in one layout."""
         operands = tensor_operands(op)
-        count = len(slots_of(op.result))
+        count = len(components_of(op.result))
         if isinstance(op, tt.Gather):
             found = self._best([operands[1][1]])
             if found is None and stage < 2 and operands[1][1] not in self.flexible:
@@ -262,17 +277,17 @@ class Homes:
         type_ = op.ptr.type
         if not isinstance(type_, TensorType) or (op.result in self._reads and not isinstance(op, tt.Store)):
             return None
-        slot = slot_of(op.ptr)
+        component = component_of(op.ptr)
         layout = self.accesses.coalesced(op)
         if isinstance(op, tt.Load):
-            if slot not in self.flexible and self.accesses.vector(op) == 1:
-                found = self._best([slot])
+            if component not in self.flexible and self.accesses.vector(op) == 1:
+                found = self._best([component])
                 if found is None and stage < 2:
                     return None
                 layout = found[1] if found is not None else layout
         else:
             moved = [s for position, s, _ in tensor_operands(op) if position > 0]
-            moved = [s for s in moved if s not in self.flexible] or [s for s in [slot] if s not in self.flexible]
+            moved = [s for s in moved if s not in self.flexible] or [s for s in [component] if s not in self.flexible]
             found = self._best(moved)
             if found is None and moved and stage < 2:
                 return None

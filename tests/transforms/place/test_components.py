@@ -10,12 +10,12 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType, TupleType, f32, i32, void
-from ziggurat.transforms.place.slots import (
+from ziggurat.transforms.place.components import (
+    component_of,
     component_types,
+    components_of,
     endings,
     groups_of,
-    slot_of,
-    slots_of,
     tensor_operands,
     tensor_type,
 )
@@ -50,12 +50,12 @@ def test_a_component_is_the_slot_of_the_op_that_gives_it() -> None:
     func = function(LOOP)
     loop, printed = only(func, scf.For), only(func, tt.Print)
     tensor, number = printed.operands
-    assert slot_of(tensor) == (loop.result, 0) and slot_of(number) == (loop.result, 1)
-    assert slots_of(loop.result) == ((loop.result, 0), (loop.result, 1))
+    assert component_of(tensor) == (loop.result, 0) and component_of(number) == (loop.result, 1)
+    assert components_of(loop.result) == ((loop.result, 0), (loop.result, 1))
     assert tensor_type((loop.result, 0)) == TENSOR and tensor_type((loop.result, 1)) is None
     # A parameter and a plain result are themselves.
-    assert slot_of(func.body.parameters[0]) == (func.body.parameters[0], 0)
-    assert slots_of(only(func, tt.Return).result) == ()
+    assert component_of(func.body.parameters[0]) == (func.body.parameters[0], 0)
+    assert components_of(only(func, tt.Return).result) == ()
 
 
 def test_what_is_put_together_is_taken_apart() -> None:
@@ -63,7 +63,7 @@ def test_what_is_put_together_is_taken_apart() -> None:
         %u : Tuple<tensor<x8, f32>, i32> = tuple %y %n; %z : tensor<x8, f32> = tuple.load %u @0;
         tt.print %z @""; tt.return;""")
     (shown,) = only(func, tt.Print).operands
-    assert slot_of(shown) == (func.body.parameters[1], 0)
+    assert component_of(shown) == (func.body.parameters[1], 0)
 
 
 @pytest.mark.parametrize("whole", ["parameter", "changed"])
@@ -77,7 +77,7 @@ def test_a_tuple_that_is_not_of_one_op_is_an_internal_error(whole: str) -> None:
     f.add(tt.Return([]))
     tt.Func("f", f.finish())
     with pytest.raises(InternalError, match="a Tuple that is more than the results of one op"):
-        slot_of(loaded)
+        component_of(loaded)
 
 
 def test_operands_that_are_tensors() -> None:

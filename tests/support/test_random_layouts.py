@@ -7,13 +7,13 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_layouts import random_layout, scatter
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.types import TensorType
-from ziggurat.transforms.place.scatter import random_layout, scatter
 
 SEEDS = st.integers(0, 2**32)
 

@@ -8,7 +8,7 @@ from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.transforms.place.plan import Plan
+from ziggurat.transforms.place.layout_plan import LayoutPlan
 
 INDEX = """%0 : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %1 : tensor<x1024, ptr<f32>> = tt.splat %p;
     %2 : tensor<x1024, ptr<f32>> = tt.addptr %1 %0; %3 : tensor<x1024, f32> = tt.load %2;"""
@@ -17,10 +17,10 @@ TRANSPOSED = """%4 : tensor<x32, x32, f32> = tt.reshape %3; %5 : tensor<x32, x32
     %6 : tensor<x1024, f32> = tt.reshape %5; tt.store %2 %6;"""
 
 
-def plan(body: str) -> tuple[tt.Func, Plan]:
+def plan(body: str) -> tuple[tt.Func, LayoutPlan]:
     func = parse(f'tt.func @"f" @divisibility=[16, 16] (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }};')
     assert isinstance(func, tt.Func)
-    return func, Plan(func, 4, lambda op: None)
+    return func, LayoutPlan(func, 4, lambda op: None)
 
 
 def ops(func: tt.Func, kind: Any) -> list[Any]:
@@ -68,7 +68,7 @@ def test_what_is_in_the_threads_already_is_broadcast_as_it_is() -> None:
         %8 : tensor<x8, x128, f32> = arith.subf %4 %7;
         %9 : tensor<x1024, f32> = tt.reshape %8; tt.store %2 %9;""")  # fmt: skip
     (sums,), (repeated,) = ops(func, tt.Reduce), ops(func, tt.Broadcast)
-    home = made.homes.home((sums.result, 0))
+    home = made.primary.of((sums.result, 0))
     assert home == ROWS.dropped((8, 128), 1)
     assert made.wanted((sums.result, 0)) == [home] and not made.is_late((repeated.result, 0), ROWS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ziggurat.codemodel.layout import Layout, blocked, combine, inverted
-from ziggurat.transforms.place.matrices import View, conversion_buffer, matrix_view, stores_matrices, vector_cost, views
+from ziggurat.transforms.place.ldmatrix import View, conversion_buffer, matrix_view, stores_matrices, vector_cost, views
 from ziggurat.transforms.place.swizzle import buffer_bases, vector_bits
 
 

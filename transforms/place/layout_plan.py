@@ -11,7 +11,7 @@ from ziggurat.codemodel.traits import BlockTerminator
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.accesses import Accesses
 from ziggurat.transforms.place.axis_info import analyse
-from ziggurat.transforms.place.homes import Anchor, Homes, flexible_slots
+from ziggurat.transforms.place.components import Component, Group, component_of, groups_of, tensor_operands, tensor_type
 from ziggurat.transforms.place.inference import (
     is_elementwise,
     is_shaping,
@@ -19,32 +19,32 @@ from ziggurat.transforms.place.inference import (
     operand_layouts,
     within_threads,
 )
-from ziggurat.transforms.place.slots import Group, Slot, groups_of, slot_of, tensor_operands, tensor_type
+from ziggurat.transforms.place.primary_layouts import Anchor, PrimaryLayouts, flexible_components
 
 _HANDING_ON = (scf.For, scf.While, scf.If, scf.Yield, scf.Condition, BlockTerminator)
 
 
-class Plan:
+class LayoutPlan:
     """What is to be computed in which layouts."""
 
     def __init__(self, func: tt.Func, num_warps: int, anchor: Anchor) -> None:
         self.accesses = Accesses.of(func, analyse(func), num_warps)
-        self.groups: Mapping[Slot, Group] = groups_of(func)
-        self.flexible = flexible_slots(func, self.groups, num_warps)
-        self.homes = Homes(func, self.groups, self.flexible, self.accesses, anchor)
-        self.needs: dict[Value, list[tuple[Slot, Layout]]] = {}
-        self._wanted: dict[Slot, dict[Layout, None]] = {}
+        self.groups: Mapping[Component, Group] = groups_of(func)
+        self.flexible = flexible_components(func, self.groups, num_warps)
+        self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor)
+        self.needs: dict[Value, list[tuple[Component, Layout]]] = {}
+        self._wanted: dict[Component, dict[Layout, None]] = {}
         self._carried: dict[Group, dict[Layout, None]] = {}
-        self._late: dict[tuple[Slot, Layout], bool] = {}
-        work: list[tuple[Slot, Layout]] = []
+        self._late: dict[tuple[Component, Layout], bool] = {}
+        work: list[tuple[Component, Layout]] = []
         self._work = work
         for op in func.walk():
             if not self.is_lazy(op):
-                operands = {position: slot for position, slot, _ in tensor_operands(op)}
+                operands = {position: component for position, component, _ in tensor_operands(op)}
                 for position, layout in self.reads(op):
                     self._want(op, operands[position], layout)
         for group in dict.fromkeys(self.groups.values()):
-            home = self.homes.home(group.members[0])
+            home = self.primary.of(group.members[0])
             if home is not None:
                 for op, source in group.sources:
                     self._want(op, source, home)
@@ -55,45 +55,45 @@ class Plan:
 
     def is_lazy(self, op: Op) -> bool:
         """Whether the op is computed in the layouts in which its result is wanted, not in its home."""
-        slot = (op.result, 0)
-        return (slot in self.flexible and slot not in self.groups) or self._is_transparent(op)
+        component = (op.result, 0)
+        return (component in self.flexible and component not in self.groups) or self._is_transparent(op)
 
     def reads(self, op: Op, layout: Layout | None = None) -> list[tuple[int, Layout]]:
         """The layouts of the tensor operands of an op; of a lazy one, for its result in `layout`."""
         if layout is None:
             if isinstance(op, _HANDING_ON):
                 return []  # The tensors are those of groups.
-            home = self.homes.home((op.result, 0))
-            return operand_layouts(op, home) if is_elementwise(op) and home is not None else self.homes.reads(op)
+            home = self.primary.of((op.result, 0))
+            return operand_layouts(op, home) if is_elementwise(op) and home is not None else self.primary.reads(op)
         if isinstance(op, tt.Load):
             return [(position, layout) for position, _, _ in tensor_operands(op)]
         operands = operand_layouts(op, layout)
         if isinstance(op, tt.Broadcast):
             # What is there already in the same threads, though in other registers, will do.
-            slot = slot_of(op.value)
-            home, type_ = self.homes.home(slot), tensor_type(slot)
+            component = component_of(op.value)
+            home, type_ = self.primary.of(component), tensor_type(component)
             if home is not None and type_ is not None and within_threads(home, operands[0][1], type_.numel):
                 return [(0, home)]
         return operands
 
-    def wanted(self, slot: Slot) -> list[Layout]:
-        """The layouts in which a slot is used, in the order in which that was found."""
-        return list(self._wanted.get(slot, ()))
+    def wanted(self, component: Component) -> list[Layout]:
+        """The layouts in which a component is used, in the order in which that was found."""
+        return list(self._wanted.get(component, ()))
 
-    def carried(self, slot: Slot) -> list[Layout | None]:
-        """The layouts in which control flow hands on a slot of a group: [None] of a scalar."""
-        group = self.groups[slot]
-        if tensor_type(slot) is None:
+    def carried(self, component: Component) -> list[Layout | None]:
+        """The layouts in which control flow hands on a component of a group: [None] of a scalar."""
+        group = self.groups[component]
+        if tensor_type(component) is None:
             return [None]
-        home = self.homes.home(group.members[0])
+        home = self.primary.of(group.members[0])
         return [home] if home is not None else list(self._carried.get(group, ()))
 
-    def is_late(self, slot: Slot, layout: Layout) -> bool:
-        """Whether a slot in a layout comes from a conversion, so that it is made only where it is needed."""
-        key = (slot, layout)
+    def is_late(self, component: Component, layout: Layout) -> bool:
+        """Whether a component in a layout comes from a conversion, so that it is made only where it is needed."""
+        key = (component, layout)
         found = self._late.get(key)
         if found is None:
-            found = self._late[key] = self._is_late(slot, layout)
+            found = self._late[key] = self._is_late(component, layout)
         return found
 
     # Finding out.
@@ -101,34 +101,36 @@ class Plan:
     def _is_transparent(self, op: Op) -> bool:
         return is_shaping(op) or (is_widening(op) and isinstance(op.result.type, TensorType))
 
-    def _want(self, user: Op, slot: Slot, layout: Layout) -> None:
-        self.needs.setdefault(user.result, []).append((slot, layout))
-        known = self._wanted.setdefault(slot, {})
+    def _want(self, user: Op, component: Component, layout: Layout) -> None:
+        self.needs.setdefault(user.result, []).append((component, layout))
+        known = self._wanted.setdefault(component, {})
         if layout not in known:
             known[layout] = None
-            self._work.append((slot, layout))
+            self._work.append((component, layout))
 
-    def _follow(self, slot: Slot, layout: Layout) -> None:
-        group = self.groups.get(slot)
+    def _follow(self, component: Component, layout: Layout) -> None:
+        group = self.groups.get(component)
         if group is not None:
-            if slot in self.flexible and layout not in self._carried.setdefault(group, {}):
+            if component in self.flexible and layout not in self._carried.setdefault(group, {}):
                 self._carried[group][layout] = None
                 for op, source in group.sources:
                     self._want(op, source, layout)
             return
-        value = slot[0]
+        value = component[0]
         assert isinstance(value, OpResult)
         if self.is_lazy(value.op):
             for position, wanted in self.reads(value.op, layout):
-                self._want(value.op, slot_of(value.op.operands[position]), wanted)
+                self._want(value.op, component_of(value.op.operands[position]), wanted)
 
-    def _is_late(self, slot: Slot, layout: Layout) -> bool:
-        if slot in self.flexible:
+    def _is_late(self, component: Component, layout: Layout) -> bool:
+        if component in self.flexible:
             return False
-        if slot not in self.groups:
-            value = slot[0]
+        if component not in self.groups:
+            value = component[0]
             assert isinstance(value, OpResult)
             if self.is_lazy(value.op):
                 reads = self.reads(value.op, layout)
-                return any(self.is_late(slot_of(value.op.operands[position]), wanted) for position, wanted in reads)
-        return layout != self.homes.home(slot)
+                return any(
+                    self.is_late(component_of(value.op.operands[position]), wanted) for position, wanted in reads
+                )
+        return layout != self.primary.of(component)

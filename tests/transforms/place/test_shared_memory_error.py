@@ -11,9 +11,10 @@ import ziggurat as zg
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType, f32
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
-from ziggurat.transforms.place.shortage import shortage
+from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.shared_memory_error import shortage
 
+FILE = "test_shared_memory_error.py"
 F16, F32, I32 = (zg.divisible(zg.ptr(element)) for element in (zg.f16, zg.f32, zg.i32))
 
 
@@ -53,7 +54,7 @@ def exact(a, b, c, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
 @pytest.mark.parametrize("num_stages", [1, 3])
 def test_the_operands_of_a_dot_have_the_names_of_the_source(target: str, num_stages: int) -> None:
     lines = said(product, F16, F16, F32, 256, 256, 256, target=target, num_stages=num_stages)
-    place_ = f"test_shortage.py:{line_of('zg.dot(left, right)')}:13"
+    place_ = f"{FILE}:{line_of('zg.dot(left, right)')}:13"
     assert lines[1:] == [
         f"  131072 bytes: 256×256 of f16: left, the first operand of dot, at {place_}",
         "    total = zg.dot(left, right)",
@@ -86,11 +87,11 @@ def test_what_is_given_by_name_in_a_function_of_the_author() -> None:
     lines = said(nested, F16, F16, F32, 256, 256, 256)
     here, call = line_of("zg.dot(b=y"), line_of("multiplied(tile")
     assert lines[1:] == [
-        f"  131072 bytes: 256×256 of f16: zg.cast(x, zg.f16), the first operand of dot, at test_shortage.py:{here}:12",
+        f"  131072 bytes: 256×256 of f16: zg.cast(x, zg.f16), the first operand of dot, at {FILE}:{here}:12",
         "    return zg.dot(b=y, a=zg.cast(x, zg.f16))",
-        f"    called from test_shortage.py:{call}:20",
-        f"  131072 bytes: 256×256 of f16: y, the second operand of dot, at test_shortage.py:{here}:12",
-        f"    called from test_shortage.py:{call}:20",
+        f"    called from {FILE}:{call}:20",
+        f"  131072 bytes: 256×256 of f16: y, the second operand of dot, at {FILE}:{here}:12",
+        f"    called from {FILE}:{call}:20",
         "  hint: use smaller blocks",
     ]
 
@@ -165,7 +166,7 @@ def weights(x, y, N: zg.constexpr):
 
 def test_in_a_call_of_the_language_it_is_the_call_that_is_told() -> None:
     lines = said(weights, F32, F32, 256)
-    assert lines[1].endswith(f", at test_shortage.py:{line_of('zg.softmax')}:13")
+    assert lines[1].endswith(f", at {FILE}:{line_of('zg.softmax')}:13")
     assert lines[2] == "    there = zg.softmax(tile(x, N, N), 0)"
     assert lines[3].startswith("    in the library, at library.py:")
 

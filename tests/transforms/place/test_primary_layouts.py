@@ -1,4 +1,4 @@
-"""Homes: which layout each tensor is computed in, whose word counts, and what has none."""
+"""PrimaryLayouts: which layout each tensor is computed in, whose word counts, and what has none."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.place.accesses import Accesses
 from ziggurat.transforms.place.axis_info import analyse
-from ziggurat.transforms.place.homes import Homes, flexible_slots
-from ziggurat.transforms.place.slots import groups_of
+from ziggurat.transforms.place.components import groups_of
+from ziggurat.transforms.place.primary_layouts import PrimaryLayouts, flexible_components
 
 DOT = Layout((1, 256), (2, 4, 8, 16, 32), (64, 128))  # 16 × 32
 INDEX = """%0 : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %1 : tensor<x1024, ptr<f32>> = tt.splat %p;
@@ -21,13 +21,13 @@ INDEX = """%0 : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %1 : tens
 COALESCED = blocked((1024,), (0,), 4, 4)
 
 
-def homes(body: str, divisibility: str = "[16, 1, 1]", anchor: Any = lambda op: None) -> tuple[tt.Func, Homes]:
+def homes(body: str, divisibility: str = "[16, 1, 1]", anchor: Any = lambda op: None) -> tuple[tt.Func, PrimaryLayouts]:
     func = parse(
         f'tt.func @"f" @divisibility={divisibility} (%p : ptr<f32>, %n : i32, %c : i1)void -> {{ {body} tt.return; }};'
     )
     assert isinstance(func, tt.Func)
     accesses, groups = Accesses.of(func, analyse(func), 4), groups_of(func)
-    return func, Homes(func, groups, flexible_slots(func, groups, 4), accesses, anchor)
+    return func, PrimaryLayouts(func, groups, flexible_components(func, groups, 4), accesses, anchor)
 
 
 def result(func: tt.Func, kind: Any) -> Value:
@@ -37,10 +37,10 @@ def result(func: tt.Func, kind: Any) -> Value:
 def test_indices_have_no_home() -> None:
     func, found = homes(INDEX + "tt.store %2 %3;")
     for kind in (tt.MakeRange, tt.Splat, tt.AddPtr):
-        slot = (result(func, kind), 0)
-        assert slot in found.flexible and found.home(slot) is None
-    slot = (result(func, tt.Load), 0)
-    assert slot not in found.flexible and found.home(slot) == COALESCED
+        component = (result(func, kind), 0)
+        assert component in found.flexible and found.of(component) is None
+    component = (result(func, tt.Load), 0)
+    assert component not in found.flexible and found.of(component) == COALESCED
     assert found.reads(result(func, tt.Load).op) == [(0, COALESCED)]  # type: ignore[attr-defined]
 
 
@@ -57,8 +57,8 @@ def test_what_few_threads_load_is_loaded_again(load: str, flexible: bool) -> Non
 
 def test_what_is_computed_from_memory_is_not_flexible() -> None:
     func, found = homes(INDEX + "%4 : tensor<x1024, f32> = arith.addf %3 %3; tt.store %2 %4;")
-    slot = (result(func, arith.AddF), 0)
-    assert slot not in found.flexible and found.home(slot) == COALESCED
+    component = (result(func, arith.AddF), 0)
+    assert component not in found.flexible and found.of(component) == COALESCED
 
 
 def test_what_a_loop_carries_is_as_flexible_as_what_it_is_made_of() -> None:
@@ -69,8 +69,8 @@ def test_what_a_loop_carries_is_as_flexible_as_what_it_is_made_of() -> None:
                 %r : tensor<x1024, ptr<f32>> = tt.addptr %q %0; %b : tensor<x1024, f32> = arith.addf %a %a;
                 scf.yield %r %b; };""")  # fmt: skip
     loop = result(func, scf.For)
-    assert (loop, 0) in found.flexible and found.home((loop, 0)) is None
-    assert (loop, 1) not in found.flexible and found.home((loop, 1)) == COALESCED
+    assert (loop, 0) in found.flexible and found.of((loop, 0)) is None
+    assert (loop, 1) not in found.flexible and found.of((loop, 1)) == COALESCED
 
 
 PRODUCT = """%a : tensor<x16, x16, f16> = tt.splat %h; %b : tensor<x16, x32, f16> = tt.splat %h;
@@ -88,8 +88,8 @@ def test_a_dot_outranks_memory() -> None:
         anchor=lambda op: DOT if isinstance(op, tt.Dot) else None,
     )
     loaded, dot, total = (result(func, kind) for kind in (tt.Load, tt.Dot, arith.AddF))
-    assert found.home((dot, 0)) == found.home((total, 0)) == DOT
-    assert found.home((loaded, 0)) == blocked((16, 32), (1, 0), 4, 4) != DOT
+    assert found.of((dot, 0)) == found.of((total, 0)) == DOT
+    assert found.of((loaded, 0)) == blocked((16, 32), (1, 0), 4, 4) != DOT
     # The accumulator is where the result is.
     reads = dict(found.reads(next(op for op in func.walk() if isinstance(op, tt.Dot))))
     assert reads[2] == DOT and set(reads) == {0, 1, 2}
@@ -103,10 +103,10 @@ def test_reductions_and_shapes_have_theirs_from_their_operands() -> None:
         %7 : f32 = tt.reduce %5 @axis=0 (%c0 : f32, %d : f32)f32 -> {
             %t : f32 = arith.addf %c0 %d; tt.reduce.return %t; };""")  # fmt: skip
     first, last = (op.result for op in func.walk() if isinstance(op, tt.Reduce))
-    assert found.home((result(func, tt.Reshape), 0)) == COALESCED
-    assert found.home((result(func, tt.Trans), 0)) == COALESCED.transposed((8, 128), (1, 0))
-    assert found.home((first, 0)) == COALESCED.dropped((8, 128), 1)
-    assert found.home((last, 0)) is None  # A scalar.
+    assert found.of((result(func, tt.Reshape), 0)) == COALESCED
+    assert found.of((result(func, tt.Trans), 0)) == COALESCED.transposed((8, 128), (1, 0))
+    assert found.of((first, 0)) == COALESCED.dropped((8, 128), 1)
+    assert found.of((last, 0)) is None  # A scalar.
 
 
 def test_halves_that_are_not_in_one_thread_are_read_side_by_side() -> None:
@@ -120,4 +120,4 @@ def test_halves_that_are_not_in_one_thread_are_read_side_by_side() -> None:
     ((position, read),) = found.reads(split)
     half = read.split()
     assert position == 0 and read == blocked((512, 2), (1, 0), 2, 4) and half is not None
-    assert found.home((split.result, 0)) == found.home((split.result, 1)) == half
+    assert found.of((split.result, 0)) == found.of((split.result, 1)) == half

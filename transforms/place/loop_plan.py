@@ -16,8 +16,8 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64
+from ziggurat.transforms.place.rings import op_in
 from ziggurat.transforms.place.tma import is_filled_by_engine
-from ziggurat.transforms.place.turns import op_in
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
 _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma)
@@ -63,7 +63,7 @@ class Late:
 
 
 @attrs.frozen(eq=False)
-class Plan:
+class LoopPlan:
     """How a loop is pipelined.
 
     `ahead` are the ops that compute the addresses and what they need of the next iteration, in order; `carried` the
@@ -95,7 +95,7 @@ class Plan:
 
 def planned(
     loop: scf.For, num_stages: int, uses: Uses, limit: int, programs: Programs = lambda further, registers: 1
-) -> Plan | None:
+) -> LoopPlan | None:
     """How to pipeline a loop with up to `limit` bytes for further buffers. `programs` tells how many programs a
     multiprocessor holds when these take so many bytes, and the loop's sum so many registers of a thread."""
     step = _constant(loop.step)
@@ -125,7 +125,7 @@ def planned(
             late = None  # The copies would begin only when there is nothing left to hide them behind.
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return None
-    return Plan(kept, stages, step, in_order, tuple(carried), late, behind)
+    return LoopPlan(kept, stages, step, in_order, tuple(carried), late, behind)
 
 
 def _as_many(programs: Programs, late: Late, further: int, more: int) -> bool:

@@ -22,7 +22,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.transforms.place.passes import PlaceOptions, place
 
 Shape = tuple[int, ...]
 # The type of a variable: (dtype, shape), with a dtype like "*f16" for pointers; of a tuple, the types of its parts.

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
-from ziggurat.transforms.place.turns import READERS, Hazard, allocation, behind, buffers_in_turn, completes, place_in
+from ziggurat.transforms.place.rings import READERS, Hazard, allocation, behind, buffers_in_turn, completes, place_in
 
 _HANDED_ON = (scf.Yield, scf.For, core.MakeTuple)
 _WRITERS = (gpu.LocalStore, gpu.AsyncCopy, gpu.TmaLoad)

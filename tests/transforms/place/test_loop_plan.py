@@ -10,8 +10,8 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
-from ziggurat.transforms.place.pipeline import PLACE, PlaceOptions
-from ziggurat.transforms.place.pipeline_plan import Plan, Programs, planned
+from ziggurat.transforms.place.loop_plan import LoopPlan, Programs, planned
+from ziggurat.transforms.place.passes import PLACE, PlaceOptions
 
 PLENTY = 200_000
 
@@ -30,14 +30,14 @@ def loops_of(module: Op) -> list[scf.For]:
     return [op for op in module.walk() if isinstance(op, scf.For)]
 
 
-def plan_of(model: Op, stages: int = 3, limit: int = PLENTY, **options: Any) -> Plan | None:
+def plan_of(model: Op, stages: int = 3, limit: int = PLENTY, **options: Any) -> LoopPlan | None:
     """The plan of the only loop."""
     module = placed(model, **options)
     (loop,) = loops_of(module)
     return planned(loop, stages, module.use_map(), limit)
 
 
-def sure(plan: Plan | None) -> Plan:
+def sure(plan: LoopPlan | None) -> LoopPlan:
     assert plan is not None
     return plan
 

@@ -14,8 +14,8 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
-from ziggurat.transforms.place.under_way import not_waited_for
+from ziggurat.transforms.place.in_flight import not_waited_for
+from ziggurat.transforms.place.passes import PlaceOptions, place
 
 F16, I32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.i32)
 BLOCK = zg.divisible(zg.descriptor((64, 64), zg.f16))
