@@ -247,10 +247,10 @@ def _to_int(emitter: Emitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
 
 @emits(arith.Bitcast)
 def _bitcast(emitter: Emitter, op: arith.Bitcast) -> Emitted:
-    source, target = llvm_type(op.operand.type), llvm_type(op.type)
-    if source == target:
+    source, target = scalar_of(op.operand.type), scalar_of(op.type)
+    if llvm_type(source) == llvm_type(target):
         return emitter.values[op.operand]
-    return emitter.each(op.type, op.operands, lambda value: emitter.emit(f"bitcast {source} {value} to {target}"))
+    return emitter.each(op.type, op.operands, lambda value: emitter.number(emitter.bits(value, source), target))
 
 
 @emits(tt.Bitcast)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from ziggurat.backend.ptx.casts import widen
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, is_tensor, kernel_of, layout_of
 from ziggurat.backend.ptx.memory import both
-from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.tensors import unique_registers
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.layout import bits_of
@@ -70,7 +69,7 @@ def _shown(emitter: Emitter, value: str, type_: Type, hexadecimal: bool) -> tupl
     if element.is_float and not hexadecimal:
         return f"%.{_DIGITS[element.name]}g", ("double", widen(emitter, [value], element, f64)[0])
     if element.is_float and not element.is_fp8:
-        value = emitter.emit(f"bitcast {llvm_type(element)} {value} to i{element.bits}")
+        value = emitter.bits(value, element)
     wide = 64 if element.bits == 64 else 32
     signed = element.signed and not hexadecimal
     if element.bits < wide:

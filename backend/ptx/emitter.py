@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, cast
 
 import attrs
@@ -23,7 +24,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
-from ziggurat.codemodel.types import SharedType, TensorType, TupleType, Type
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, TupleType, Type, bf16, element_of, f16
 
 Emitted = Any  # str, list[str], or a tuple of these; None of an op without a value.
 Emission = Callable[["Emitter", Any], Emitted]
@@ -270,6 +271,33 @@ class Emitter:
         return self.once(("owner", mask), make)
 
     # Values.
+
+    @cached_property
+    def _has_both_halves(self) -> bool:
+        """Whether values of both f16 and bf16 are in the kernel."""
+        found: set[Any] = set()
+        for op in self.module.walk():
+            for value in (op.result, *(parameter for body in op.bodies for parameter in body.parameters)):
+                if value is not None:
+                    found.update(element_of(part) for part in components(value.type))
+        return {f16, bf16} <= found
+
+    def bits(self, value: str, scalar: ScalarType) -> str:
+        """The bits of a number as an integer of LLVM."""
+        kind = llvm_type(scalar)
+        if kind[0] == "i":
+            return value
+        number = self.emit(f"bitcast {kind} {value} to i{scalar.bits}")
+        if scalar.bits == 16 and self._has_both_halves:
+            # LLVM 22 joins half → i16 → bfloat to one bitcast, and aborts where its result is compared with 0: it takes
+            # the bitcast's operand for an integer ("fcmp oeq (bitcast X), 0" in InstCombine). ptxas drops the move.
+            number = self.asm("i16", "mov.b16 $0, $1;", "=h,h", ("i16", number))
+        return number
+
+    def number(self, bits: str, scalar: ScalarType) -> str:
+        """The number that has these bits."""
+        kind = llvm_type(scalar)
+        return bits if kind[0] == "i" else self.emit(f"bitcast i{scalar.bits} {bits} to {kind}")
 
     def scalar(self, value: Value) -> str:
         """What was emitted for a scalar."""

@@ -8,7 +8,6 @@ LLVM's own, which it may schedule.
 from __future__ import annotations
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
-from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.tensors import unique_registers
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
@@ -28,16 +27,14 @@ def to_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
     """A value as the bits that memory holds: i1 is a byte, floats are their bits."""
     if scalar == i1:
         return emitter.emit(f"zext i1 {value} to i8")
-    kind = llvm_type(scalar)
-    return emitter.emit(f"bitcast {kind} {value} to i{scalar.bits}") if kind[0] != "i" else value
+    return emitter.bits(value, scalar)
 
 
 def from_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
     """The inverse of `to_memory`."""
     if scalar == i1:
         return emitter.emit(f"icmp ne i8 {value}, 0")
-    kind = llvm_type(scalar)
-    return emitter.emit(f"bitcast i{scalar.bits} {value} to {kind}") if kind[0] != "i" else value
+    return emitter.number(value, scalar)
 
 
 def pack(emitter: Emitter, values: list[str], size: int, word: int) -> list[str]:
