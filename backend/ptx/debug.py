@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ziggurat.backend.ptx.casts import widen
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, is_tensor, kernel_of, layout_of
 from ziggurat.backend.ptx.memory import both
+from ziggurat.backend.ptx.numbers import encoded, escaped
 from ziggurat.backend.ptx.tensors import unique_registers
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.layout import bits_of
@@ -24,18 +25,14 @@ _BUFFER = 64  # Bytes for the arguments of a print: the program, an index along 
 
 def text_constant(emitter: Emitter, text: str) -> str:
     """A string in global memory, ended by a zero, as a generic pointer."""
-    raw = text.encode() + b"\0"
+    raw = encoded(text) + b"\0"
     name = f"zg_text_{len(emitter.variables)}"
     for known, line in emitter.variables.items():
-        if known.startswith("zg_text_") and line.endswith(f' c"{_escaped(raw)}"'):
+        if known.startswith("zg_text_") and line.endswith(f' c"{escaped(raw)}"'):
             name = known
     kind = f"[{len(raw)} x i8]"
-    emitter.variables[name] = f'@{name} = internal addrspace(1) constant {kind} c"{_escaped(raw)}"'
+    emitter.variables[name] = f'@{name} = internal addrspace(1) constant {kind} c"{escaped(raw)}"'
     return f"addrspacecast (ptr addrspace(1) @{name} to ptr)"
-
-
-def _escaped(raw: bytes) -> str:
-    return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in raw)
 
 
 def print_text(emitter: Emitter, form: str, arguments: list[Argument]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import attrs
 
 from ziggurat.backend.ptx.lines import LineInfo
-from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.numbers import escaped, llvm_type
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
@@ -158,8 +158,7 @@ class Emitter:
 
         One without an effect that `reads` memory stays between the writes around it, but may go where it is not needed.
         """
-        # In LLVM's inline assembly, "$" begins an operand.
-        text = text.replace("\n", "\\0A").replace('"', '\\"').replace("\t", "\\09")
+        text = escaped(text.encode())
         side = " sideeffect" if effect else ""
         if reads:
             # Without the clobber, LLVM's alias analysis for NVPTX takes it to touch no memory, whatever its attributes
@@ -368,9 +367,15 @@ def emitted_type(type_: Type) -> str:
     return "ptr addrspace(3)" if isinstance(type_, SharedType) else llvm_type(type_)
 
 
+# Names that emission gives, and one that PTX has.
+_RESERVED = re.compile(r"smem|zg_slot|zg_text_\d+|vprintf|__assertfail|WARP_SZ")
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$][A-Za-z0-9_$]+")
+
+
 def symbol_of(name: str) -> str:
     """A function's name as PTX can have it."""
-    return re.sub(r"[^A-Za-z0-9_$]", "_", name)
+    symbol = re.sub(r"[^A-Za-z0-9_$]", "_", name)
+    return symbol if _IDENTIFIER.fullmatch(symbol) and not _RESERVED.fullmatch(symbol) else f"kernel_{symbol}"
 
 
 def first_place(func: tt.Func) -> Location | None:

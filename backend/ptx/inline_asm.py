@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, components, emits, is_tensor, layout_of
 from ziggurat.backend.ptx.memory import from_memory, pack, to_memory, unpack
+from ziggurat.codemodel.assembly import LETTERS, parts_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of
-from ziggurat.transforms.attribution.assembly import LETTERS, parts_of
 from ziggurat.transforms.attribution.assembly import element_bytes as _size
 from ziggurat.transforms.attribution.assembly import per_register as _per_register
 
@@ -57,8 +57,6 @@ def _kind(constraint: str, bits: int = 32) -> str:
     letter = constraint.lstrip("=&")
     if letter == "n":
         return f"i{bits}"  # A constant: it stands in the text as it is.
-    if letter not in _KINDS:
-        raise InternalError(f"the constraint '{constraint}' is none of PTX's: {', '.join(_KINDS)}", constraint)
     return _KINDS[letter]
 
 

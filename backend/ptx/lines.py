@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 
+from ziggurat.backend.ptx.numbers import encoded, escaped
 from ziggurat.codemodel.location import Location
 
 _LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "frontends", "")
@@ -19,8 +20,7 @@ _LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.
 
 def _quoted(text: str) -> str:
     """A string of metadata."""
-    raw = text.encode()
-    return '!"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in raw) + '"'
+    return f'"{escaped(encoded(text))}"'
 
 
 class LineInfo:
@@ -44,12 +44,13 @@ class LineInfo:
         return self._nodes.setdefault(text, len(self._nodes))
 
     def _file(self, path: str) -> int:
-        folder, name = os.path.split(path)
-        return self._node(f"!DIFile(filename: {_quoted(name)[1:]}, directory: {_quoted(folder)[1:]})")
+        # ptxas reads no escaped quotes or ends of lines in `.file`.
+        folder, name = os.path.split(re.sub(r'["\r\n]', "'", path))
+        return self._node(f"!DIFile(filename: {_quoted(name)}, directory: {_quoted(folder)})")
 
     def _subprogram(self, file: int, name: str, symbol: str, line: int) -> int:
         return self._node(
-            f"distinct !DISubprogram(name: {_quoted(name)[1:]}, linkageName: {_quoted(symbol)[1:]}, scope: !{file}, "
+            f"distinct !DISubprogram(name: {_quoted(name)}, linkageName: {_quoted(symbol)}, scope: !{file}, "
             f"file: !{file}, line: {line}, type: !{self._type}, scopeLine: {line}, "
             f"spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !{self._unit})"
         )

@@ -73,3 +73,16 @@ def scalar_of(type_: Type) -> ScalarType:
 def suffix(kind: str) -> str:
     """How an intrinsic names a type."""
     return {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(kind, kind)
+
+
+def encoded(text: str) -> bytes:
+    """Text as bytes: UTF-8, and surrogates that stand for bytes of a file's name as these bytes."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="replace")
+
+
+def escaped(raw: bytes) -> str:
+    """Bytes as LLVM quotes them: quotes, backslashes and what is not printable ASCII as hexadecimal numbers."""
+    return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in raw)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from ziggurat.codemodel.assembly import constraints_error, parts_of, template_error
 from ziggurat.codemodel.declare import attribute, body, operand, operands, operation, result_type, template
 from ziggurat.codemodel.dialects.arith import FloatBinary, same_types, scalar_of, tensor_of
 from ziggurat.codemodel.dialects.math import FloatUnary
@@ -460,6 +461,14 @@ class InlineAsm(Op):
     type: Type = result_type()
     is_pure: bool = attribute(bool, default=True)
     pack: int = attribute(int, default=1)
+
+    def check(self) -> None:
+        wrong = constraints_error(self.constraints)
+        require(wrong is None, str(wrong))
+        registers = [part for part in parts_of(self.constraints) if not part.startswith("~")]
+        unread = template_error(self.asm, len(registers))
+        require(unread is None, unread[0] if unread else "", unread[1] if unread else None)
+        require(self.pack > 0, f"pack must be at least 1; got {self.pack}")
 
 
 # What is known of values, and talking to the host.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ziggurat.codemodel.assembly import LETTERS, parts_of, template_error
 from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, element_of
 from ziggurat.transforms.attribution.promotion import scalar_type
@@ -16,13 +17,9 @@ from ziggurat.transforms.attribution.wording import describe, show
 
 _CALL = "zg.inline_asm_elementwise"
 
-# The letters of LLVM's NVPTX target, and the bits that a register of each holds.
-LETTERS = {"b": 1, "c": 8, "h": 16, "r": 32, "l": 64, "f": 32, "d": 64}
 _KNOWN = "b (a predicate), c (8 bits), h (16), r (32), l (64), f (f32), d (f64) and n (a constant)"
 # More elements than a run of instructions has registers for.
 MAX_PACK = 64
-# $0, ${0}, ${0:x}; "$$" is a dollar sign.
-_NAMED = re.compile(r"\$(?:\$|(\d+)|\{(\d+)[:}])")
 
 
 def element_bytes(type_: Type) -> int:
@@ -34,11 +31,6 @@ def element_bytes(type_: Type) -> int:
 def per_register(type_: Type, pack: int) -> int:
     """How many of `pack` elements one register holds."""
     return max(1, min(pack, 4 // element_bytes(type_)))
-
-
-def parts_of(constraints: str) -> list[str]:
-    """The constraints one by one."""
-    return [part.strip() for part in constraints.split(",")] if constraints.strip() else []
 
 
 def check_assembly(text: str, constraints: str, arguments: Sequence[Type], results: Sequence[Type], pack: int) -> None:
@@ -66,13 +58,8 @@ def check_assembly(text: str, constraints: str, arguments: Sequence[Type], resul
     for index, (part, (what, type_)) in enumerate(zip(registers, wanted, strict=True)):
         argument = None if what == "result" else known[index - sum(w == "result" for w, _ in wanted)]
         _check_one(part, what, type_, argument, registers, pack, hint)
-    for found in _NAMED.finditer(text):
-        number = found[1] or found[2]
-        if number is not None and int(number) >= len(registers):
-            names = f"$0 to ${len(registers) - 1}" if registers else "none"
-            raise KernelValueError(
-                f"{_CALL}: the assembly names ${number}, and the constraints have {names}", hint="'$$' is a dollar sign"
-            )
+    if wrong := template_error(text, len(registers)):
+        raise KernelValueError(f"{_CALL}: {wrong[0]}", hint=wrong[1])
 
 
 def _typed(argument: Type) -> Type:

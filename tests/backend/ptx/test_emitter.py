@@ -2,10 +2,12 @@
 
 import pytest
 
-from ziggurat.backend.ptx import assemble  # noqa: F401  (fills the table)
-from ziggurat.backend.ptx.emitter import EMITTERS, emits
+from ziggurat.backend.ptx import assemble
+from ziggurat.backend.ptx.emitter import EMITTERS, emits, symbol_of
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import arith, py
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.text.parser import parse
 
 FRAMING = {"module", "gpu.module", "tt.func", "unreachable", "tt.reduce.return", "tt.scan.return"}
 OF_PYTHON = {
@@ -32,3 +34,26 @@ def test_every_other_op_has_an_emitter():
 def test_an_op_has_one_emitter():
     with pytest.raises(AssertionError, match=r"arith\.addi"):
         emits(arith.AddI)(EMITTERS[arith.AddI])
+
+
+@pytest.mark.parametrize(
+    ("name", "symbol"),
+    [
+        ("add", "add"),
+        ("f.<locals>.k", "f__locals__k"),
+        ("_", "kernel__"),
+        ("$", "kernel_$"),
+        ("", "kernel_"),
+        ("1abc", "kernel_1abc"),
+        (" ", "kernel__"),
+        ("smem", "kernel_smem"),
+        ("zg_text_0", "kernel_zg_text_0"),
+        ("WARP_SZ", "kernel_WARP_SZ"),
+    ],
+)
+def test_a_symbol_is_one_that_ptx_can_have(name: str, symbol: str, ptxas):
+    assert symbol_of(name) == symbol
+    model = parse(f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
+        tt.func @"{name}" (%p : ptr<f32>, %n : i32)void -> {{ tt.return; }}; unreachable; }};""")
+    assert isinstance(model, gpu.Module)
+    ptxas(assemble.assemble(model).ptx, "sm_90a")

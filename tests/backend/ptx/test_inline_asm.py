@@ -86,3 +86,11 @@ def test_the_timer_is_read_in_its_place_and_the_multiprocessor_once(ptxas, emitt
     second = ptx.index("%globaltimer", first + 1)
     assert first < load < second
     ptxas(ptx, "sm_90a")
+
+
+def test_quotes_and_backslashes_arrive_as_they_are(ptxas, emitted) -> None:
+    text = r"mov.b32 $0, $1; .pragma \"nounroll\"; // \\41"
+    _, ptx = emitted(f"""%0 : i32 = tt.elementwise_inline_asm %n @asm="{text}" @constraints="=r,r";
+        %1 : f32 = arith.sitofp %0; tt.store %p %1;""")
+    assert '.pragma "nounroll"; // \\41' in ptx
+    ptxas(ptx, "sm_90a")

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx.assemble import assemble
+from ziggurat.backend.ptx.assemble import assemble, to_ptx
 from ziggurat.backend.ptx.emitter import Options
 from ziggurat.backend.ptx.lines import LineInfo, files_of, refused_at
 from ziggurat.backend.ptx.sass import assembled, sass, tool
@@ -142,3 +142,15 @@ def test_an_unknown_instruction_is_an_error_at_the_line_of_the_kernel():
     place = caught.value.location
     called = 'x = zg.inline_asm_elementwise("nosuch.b32 $0, $1;", "=r,r", (x,), zg.i32, True, 1)'
     assert place is not None and place.line == line_of(called) and "inline assembly" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("folder", ['a"b', "a\nb", "a\\b", "aéb", "a\udc80b"])
+def test_a_folder_of_any_name_is_one_that_the_assembler_reads(folder: str, ptxas) -> None:
+    info = LineInfo("k", "k", Location(f"/tmp/{folder}/k.py", 1, 0))
+    text = "\n".join([
+        'target triple = "nvptx64-nvidia-cuda"', f"define ptx_kernel void @k() !dbg !{info.subprogram} {{",
+        f"  ret void{info.suffix(Location(f'/tmp/{folder}/k.py', 1, 0))}", "}", *info.metadata(),
+    ])  # fmt: skip
+    ptx = to_ptx(text, "sm_90a")
+    assert ".file" in ptx
+    ptxas(ptx, "sm_90a")
