@@ -112,7 +112,6 @@ from ziggurat.frontends.language import (
     floordiv,
     fma,
     full,
-    function,
     gather,
     globaltimer,
     histogram,
@@ -190,6 +189,7 @@ from ziggurat.frontends.language import (
     xor_sum,
     zeros,
 )
+from ziggurat.frontends.reflection import function
 from ziggurat.kernels import Kernel, kernel
 from ziggurat.running import run
 

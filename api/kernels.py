@@ -14,6 +14,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import checked_option
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1
 from ziggurat.frontends.language import Function
+from ziggurat.frontends.reflection import reader
 from ziggurat.pipeline import triton_model
 from ziggurat.transforms.attribution import Attribution, attribute, link
 
@@ -35,7 +36,7 @@ class Kernel(Function):
     """
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
-        super().__init__(fn)
+        super().__init__(fn, reader(fn))
         names = [do_not_specialize] if isinstance(do_not_specialize, str) else do_not_specialize
         self.do_not_specialize = frozenset(names)
         unknown = self.do_not_specialize and self.do_not_specialize - set(self.signature.parameters)

@@ -13,7 +13,12 @@ ROOT = Path(__file__).parents[1]
 OURS: dict[str, tuple[str, ...]] = {
     "codemodel": ("ziggurat.codemodel",),
     "frontends": ("ziggurat.frontends", "ziggurat.codemodel"),
-    "transforms": ("ziggurat.transforms", "ziggurat.codemodel", "ziggurat.frontends.language"),
+    "transforms": (
+        "ziggurat.transforms",
+        "ziggurat.codemodel",
+        "ziggurat.frontends.language",
+        "ziggurat.frontends.library",
+    ),
     "backend": ("ziggurat.backend", "ziggurat.codemodel", "ziggurat.transforms"),
     "api": ("ziggurat",),
 }

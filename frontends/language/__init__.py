@@ -53,7 +53,7 @@ from ziggurat.frontends.language.descriptors import (
     make_tensor_descriptor,
     store_tensor_descriptor,
 )
-from ziggurat.frontends.language.function import Function, constexpr, function
+from ziggurat.frontends.language.function import Function, constexpr
 from ziggurat.frontends.language.hints import assume, max_constancy, max_contiguous, multiple_of
 from ziggurat.frontends.language.linear_algebra import dot
 from ziggurat.frontends.language.math import (
@@ -201,7 +201,6 @@ __all__ = [
     "floordiv",
     "fma",
     "full",
-    "function",
     "gather",
     "globaltimer",
     "histogram",

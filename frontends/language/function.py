@@ -41,22 +41,23 @@ class Default:
 
 
 class Function:
-    """A Python function as one of the language. Called from a kernel it becomes a function of the kernel's model.
+    """A Python function of the language. A call from Python runs it; a call from a kernel compiles it with the kernel.
 
-    Called from Python it runs as Python. `name` is its name where that is not to be the Python function's.
+    `model` makes its Python code model when that is first needed: see `ziggurat.frontends.reflection.reader`. `name`
+    replaces the Python function's name.
     """
 
     __qualname__: str
 
-    def __init__(self, fn: Callable[..., Any], name: str | None = None) -> None:
-        if not callable(fn):
-            raise KernelSyntaxError(f"a kernel is made of a function, got {fn!r}", hint="decorate a function with it")
+    def __init__(self, fn: Callable[..., Any], model: Callable[[Function], Op], name: str | None = None) -> None:
         if name is not None:
             fn.__qualname__ = name
         self.fn = fn
         self.name: str = name or getattr(fn, "__name__", type(fn).__name__)
-        # The functions that the model refers to, by symbol; filled in by reflection when `model` is made.
+        # The functions that the model refers to, by symbol. Whoever makes the model fills them in.
         self.callees: dict[str, Function] = {}
+        self._make_model = model
+        self._model: Op | None = None
         functools.update_wrapper(self, fn)
 
     @functools.cached_property
@@ -117,12 +118,12 @@ class Function:
                 raise misfit(f"{name} needs its argument '{p.name}'", self.written, None)
         return result
 
-    @functools.cached_property
+    @property
     def model(self) -> Op:
         """The Python code model: a `func`. Made at the first request, with globals and closure as they are then."""
-        from ziggurat.frontends.reflection import reflect
-
-        return reflect(self)
+        if self._model is None:
+            self._model = self._make_model(self)
+        return self._model
 
     def __reduce__(self) -> str:
         """As Python's functions: a copy is the function itself, and what is pickled is where it is found."""
@@ -136,14 +137,6 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.written}>"
-
-
-def function(fn: Callable[..., Any]) -> Function:
-    """Decorator: a helper that kernels may call, with positional, keyword and default arguments.
-
-    It is compiled for each combination of argument types that it is called with.
-    """
-    return Function(fn)
 
 
 def usable(value: Any) -> bool:

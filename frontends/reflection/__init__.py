@@ -1,5 +1,5 @@
 """Reflection: from a function's source to the Python code model."""
 
-from ziggurat.frontends.reflection.functions import reflect
+from ziggurat.frontends.reflection.functions import function, reader, reflect
 
-__all__ = ["reflect"]
+__all__ = ["function", "reader", "reflect"]

@@ -14,21 +14,48 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
 from ziggurat.frontends.language.function import Function, constexpr, usable
 from ziggurat.frontends.reflection.names import KINDS, Names
-from ziggurat.frontends.reflection.source import Source, find_source
+from ziggurat.frontends.reflection.source import Source, find_source, read_lines
 from ziggurat.frontends.reflection.statements import Statements
 from ziggurat.frontends.reflection.unsupported import unsupported
+
+
+def function(fn: Callable[..., Any]) -> Function:
+    """Decorator: a helper that kernels may call, with positional, keyword and default arguments.
+
+    It is compiled for each combination of argument types that it is called with.
+    """
+    return Function(fn, reader(fn))
+
+
+def reader(fn: Callable[..., Any]) -> Callable[[Function], Op]:
+    """Read the source of `fn` now, and return the function that makes its Python code model when that is needed.
+
+    So a file that is edited while the program runs does not change its kernels. Names are resolved when the model is
+    made. Raises `KernelSyntaxError` when `fn` is not a function defined by `def`.
+    """
+    lines = read_lines(fn)
+
+    def model(made: Function) -> Op:
+        func, made.callees = _model(made.fn, lines)
+        return func
+
+    return model
 
 
 def reflect(function: Function | Callable[..., Any]) -> Op:
     """The Python code model of a function: a `func` named by its `__qualname__`, as docs/design/001 describes it.
 
-    Names are resolved in the function's globals and closure as they are now. The functions that the model refers to are
-    left in `function.callees`, by symbol. Raises `KernelSyntaxError`, `KernelNameError` or `KernelTypeError` at the
-    place that is wrong; `KernelErrors` when there are several.
+    Names are resolved in the function's globals and closure as they are now. Raises `KernelSyntaxError`,
+    `KernelNameError` or `KernelTypeError` at the place that is wrong; `KernelErrors` when there are several.
     """
-    language = function if isinstance(function, Function) else None
-    source = find_source(language.fn if language is not None else function)
-    fn = cast(types.FunctionType, language.fn if language is not None else function)
+    fn = function.fn if isinstance(function, Function) else function
+    return _model(fn, read_lines(fn))[0]
+
+
+def _model(function: Callable[..., Any], lines: Sequence[str]) -> tuple[Op, dict[str, Function]]:
+    """The model of a function whose source is in these lines, and the functions that it refers to, by symbol."""
+    fn = cast(types.FunctionType, function)
+    source = find_source(fn, lines or read_lines(fn))
     parameters = _parameters(source)
     names = Names(fn, source)
     _check_defaults(fn, parameters, source)
@@ -44,9 +71,7 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
         ) from None
     func = core.Func(fn.__qualname__, body)
     func.__dict__["location"] = source.span(source.node)
-    if language is not None:
-        language.callees = callees
-    return func
+    return func, callees
 
 
 def _parameters(source: Source) -> list[ast.arg]:

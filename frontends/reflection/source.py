@@ -38,10 +38,11 @@ class Source:
         return Location(self.file, node.lineno + offset, node.col_offset, node.end_lineno + offset, node.end_col_offset)
 
 
-def find_source(fn: Callable[..., Any]) -> Source:
-    """The definition of `fn`, from its module, script, notebook cell, or string registered in `linecache`.
+def read_lines(fn: Callable[..., Any]) -> Sequence[str]:
+    """The lines of the file, notebook cell or registered string that defines `fn`, as they are now; none if unknown.
 
-    Raises `KernelSyntaxError` when `fn` is not a function defined by `def`, or its source is missing or has changed.
+    Raises `KernelSyntaxError` when `fn` is not a function defined by `def`. Reading is cheap: a file is read once for
+    all its functions, and nothing is parsed.
     """
     if not isinstance(fn, types.FunctionType):
         name = getattr(fn, "__name__", repr(fn))
@@ -50,12 +51,20 @@ def find_source(fn: Callable[..., Any]) -> Source:
             hint="decorate a function that is defined by def, outside of a class or static",
         )
     code = fn.__code__
-    start = code.co_firstlineno - 1
-    place = Location(code.co_filename, start + 1)
+    place = Location(code.co_filename, code.co_firstlineno)
     if fn.__name__ == "<lambda>" or code.co_name == "<lambda>":
         raise KernelSyntaxError("a lambda has no statements to read", place, "write it as a function with def")
     linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename, fn.__globals__)
+    return linecache.getlines(code.co_filename, fn.__globals__)
+
+
+def find_source(fn: types.FunctionType, lines: Sequence[str]) -> Source:
+    """The definition of `fn` in these lines.
+
+    Raises `KernelSyntaxError` when it is not there: its source is missing or has changed.
+    """
+    code = fn.__code__
+    start = code.co_firstlineno - 1
     if not lines:
         raise KernelSyntaxError(
             f"the source of '{fn.__name__}' cannot be found: there is no text for {code.co_filename!r}",
@@ -66,7 +75,7 @@ def find_source(fn: Callable[..., Any]) -> Source:
     if found is None or not _matches(found[0], code):
         raise KernelSyntaxError(
             f"the source of '{fn.__name__}' is not what it was when the function was made",
-            place,
+            Location(code.co_filename, start + 1),
             "load the module again (or restart the notebook's kernel)",
         )
     node, offset = found
@@ -83,7 +92,8 @@ def _kind(value: object) -> str:
         return "a bound method"
     if isinstance(value, type):
         return "a class"
-    return f"a {type(value).__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _matches(node: ast.FunctionDef | ast.AsyncFunctionDef, code: types.CodeType) -> bool:

@@ -211,8 +211,8 @@ def misfits(fn: Callable[..., Any], count: int) -> str | None:
 def finished(trace: Trace, fn: Callable[..., Any], name: str) -> Function:
     """Close a trace: the function that it made."""
     trace.builder.add(core.Return([]))
-    made = Function(fn, name)
-    made.__dict__["model"] = core.Func(name, trace.builder.finish())
+    model = core.Func(name, trace.builder.finish())
+    made = Function(fn, lambda _: model, name)
     made.callees = trace.callees
     trace.open.clear()
     return made

@@ -344,7 +344,7 @@ def test_configurations_as_triton_writes_them():
 
 
 def test_only_kernels_are_tuned():
-    for wrong in (3, None, zg.function(lambda x: x)):
+    for wrong in (3, None, zg.function(grid)):
         with pytest.raises(zg.LaunchError, match=r"zg\.autotune decorates a kernel, and"):
             zg.autotune(CONFIGS)(wrong)
 

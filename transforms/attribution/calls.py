@@ -25,9 +25,9 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default
-from ziggurat.frontends.language.library import COMBINE, LIBRARY
 from ziggurat.frontends.language.signature import Parameter
 from ziggurat.frontends.language.spellings import of_attribute
+from ziggurat.frontends.library import COMBINE, LIBRARY
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.constants import check_kind
 from ziggurat.transforms.attribution.function_name import FunctionName, function_name
@@ -260,7 +260,6 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
 
 def bind(
     walk: FunctionAttributor,
-    op: py.Call,
     function: FunctionName,
     positional: Sequence[Value],
     keywords: list[tuple[str, Value]],

@@ -7,7 +7,8 @@ import pickle
 import pytest
 
 import ziggurat as zg
-from ziggurat.frontends.language import Function, constexpr, function
+from ziggurat.frontends.language import Function, constexpr
+from ziggurat.frontends.reflection import function, reader
 
 
 @function
@@ -32,7 +33,7 @@ def test_it_may_have_a_name_of_its_own():
     def _sum(a: int, b: int) -> int:
         return a + b
 
-    named = Function(_sum, "sum")
+    named = Function(_sum, reader(_sum), "sum")
     assert named.name == named.__qualname__ == named.fn.__qualname__ == "sum"
     assert named.fn.__name__ == "_sum"
     assert named(1, 2) == 3

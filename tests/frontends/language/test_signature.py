@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-import ziggurat.frontends.language as zg
+import ziggurat as zg
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.frontends.language import SIGNATURES
 from ziggurat.frontends.language.signature import REQUIRED, active_recorder, call

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import ziggurat.frontends.language as zg
+import ziggurat as zg
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelErrors, ZigguratError
 from ziggurat.frontends.reflection import reflect

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-import ziggurat.frontends.language as zg
+import ziggurat as zg
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-import ziggurat.frontends.language as zg
+import ziggurat as zg
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError
 from ziggurat.codemodel.text.parser import parse

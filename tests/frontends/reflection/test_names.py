@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-import ziggurat.frontends.language as zg
+import ziggurat as zg
 from ziggurat.codemodel import types as dtypes
 from ziggurat.codemodel.declare import constant_enum
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError

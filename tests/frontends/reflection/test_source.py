@@ -8,11 +8,11 @@ import textwrap
 
 import pytest
 
-import ziggurat.frontends.language as zg
+import ziggurat as zg
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.frontends.reflection import reflect
-from ziggurat.frontends.reflection.source import find_source
+from ziggurat.frontends.reflection.source import find_source, read_lines
 
 
 def marked(op):
@@ -207,7 +207,7 @@ def test_lambda():
         (len, "'len' is a builtin_function_or_method"),
         (Holder, "'Holder' is a class"),
         ("".join, "'join' is a builtin"),
-        (3, "'3' is a int"),
+        (3, "'3' is an int"),
     ],
 )
 def test_no_function(thing, kind):
@@ -252,5 +252,30 @@ def test_only_the_function_is_parsed(define):
     name = kernel.__code__.co_filename
     text = "def kernel(x):\n    return x\nthis is no Python\n"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    source = find_source(kernel)
+    source = find_source(kernel, read_lines(kernel))
     assert (source.offset, source.node.end_lineno) == (0, 2)
+
+
+def test_the_source_is_read_at_the_decorator(tmp_path):
+    file = tmp_path / "edited.py"
+    file.write_text("import ziggurat as zg\n@zg.function\ndef helper(x):\n    return x + 41\n")
+    spec = importlib.util.spec_from_file_location("edited", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    file.write_text("import ziggurat as zg\n\n@zg.function\ndef helper(x):\n    return x * 43\n")
+    linecache.checkcache()
+    assert "constant @41" in str(module.helper.model)
+
+
+def test_text_that_is_registered_after_the_decorator_is_found():
+    text, name, scope = "@zg.function\ndef helper(x):\n    return x + 47\n", "<registered late>", {"zg": zg}
+    exec(compile(text, name, "exec"), scope)
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    assert "constant @47" in str(scope["helper"].model)
+
+
+@pytest.mark.parametrize("thing", [len, int, lambda x: x, "text".upper])
+def test_what_is_no_function_is_an_error_at_the_decorator(thing):
+    for decorator in (zg.function, zg.kernel):
+        with pytest.raises(KernelSyntaxError):
+            decorator(thing)

@@ -7,7 +7,7 @@ import pytest
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.types import PtrType, f32, i32
 from ziggurat.frontends.language import SIGNATURES, CompareKind
-from ziggurat.frontends.language.library import COMBINE
+from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution.constants import check_kind
 from ziggurat.transforms.attribution.function_name import FunctionName
 

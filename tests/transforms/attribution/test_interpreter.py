@@ -8,7 +8,7 @@ import pytest
 
 from ziggurat.codemodel.types import TensorType, f32, i32
 from ziggurat.frontends.language import SIGNATURES
-from ziggurat.frontends.language.library import LIBRARY
+from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.attribution.interpreter import TypeInterpreter
 from ziggurat.transforms.attribution.promotion import constant
 

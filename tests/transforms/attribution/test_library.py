@@ -6,7 +6,7 @@ import pytest
 
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.types import PtrType, TensorType, f16, f32, i1, i32, i64, u64
-from ziggurat.frontends.language.library import LIBRARY
+from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.attribution.library import LibraryChecks
 from ziggurat.transforms.attribution.promotion import constant
 

@@ -22,7 +22,7 @@ from ziggurat.codemodel.types import (
     u32,
     u64,
 )  # fmt: skip
-from ziggurat.frontends.language.library import COMBINE
+from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution.function_name import FunctionName
 from ziggurat.transforms.attribution.promotion import constant
 from ziggurat.transforms.attribution.reductions import ReductionTypes, accumulator, computing

@@ -6,7 +6,7 @@ import pytest
 
 from ziggurat.codemodel.types import ConstantType, PtrType, TensorType, TupleType, f32, i32, pyobject
 from ziggurat.frontends.language import CompareKind
-from ziggurat.frontends.language.library import COMBINE
+from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution.function_name import FunctionName
 from ziggurat.transforms.attribution.promotion import constant
 from ziggurat.transforms.attribution.wording import describe, show

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from ziggurat.frontends.language import SIGNATURES
-from ziggurat.frontends.language.library import LIBRARY
+from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.mirror.interpreter import BuilderInterpreter
 
 # Calls that leave nothing in the Triton model, or that the driver builds itself.

@@ -7,7 +7,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.types import TensorType, TupleType, f16, f32, i1, i8, i32
-from ziggurat.frontends.language.library import COMBINE
+from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution import attribute
 from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.mirror import mirror

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from ziggurat.codemodel.types import SCALARS, ScalarType
 from ziggurat.frontends.language import SIGNATURES
-from ziggurat.frontends.language.combine import COMBINE
 from ziggurat.frontends.language.function import constexpr
-from ziggurat.frontends.language.library import LIBRARY
 from ziggurat.frontends.language.signature import Signature, active_recorder
+from ziggurat.frontends.library import LIBRARY
+from ziggurat.frontends.library.combine import COMBINE
 
 NUMPY = {
     "i1": "bool", "i32": "int32", "i64": "int64", "u32": "uint32", "u64": "uint64", "f16": "float16", "f32": "float32",

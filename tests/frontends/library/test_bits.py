@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.frontends.language.bits import BITS
+from ziggurat.frontends.library.bits import BITS
 
 CASES = {
     **{f"zg.{name}(t)": "tensor<x16, i32>" for name in BITS},

@@ -1,61 +1,20 @@
-"""Calls that are themselves written in the language. `LIBRARY` has them by the call's name, with the call's parameters.
-
-A kernel that makes such a call calls the function; it is compiled for the types of the arguments, as any `@zg.function`
-is.
-"""
+"""Random numbers: the Philox generator, and uniform, normal and integer numbers from its words."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from ziggurat.codemodel.types import f32, f64, i32, i64, u32, u64
-from ziggurat.frontends.language.arithmetic import (
-    add,
-    div,
-    floordiv,
-    maximum,
-    mul,
-    neg,
-    or_,
-    shr,
-    sub,
-    umulhi,
-    xor,
-)
-from ziggurat.frontends.language.bits import BITS
-from ziggurat.frontends.language.combine import COMBINE
+from ziggurat.codemodel.types import f32, i32, i64, u32, u64
+from ziggurat.frontends.language.arithmetic import add, maximum, mul, or_, shr, sub, umulhi, xor
 from ziggurat.frontends.language.comparison import CompareKind, compare, where
 from ziggurat.frontends.language.control import static_range
 from ziggurat.frontends.language.conversion import bitcast, cast
-from ziggurat.frontends.language.elementary import ELEMENTARY, FLOATS
-from ziggurat.frontends.language.function import Function, constexpr, function
-from ziggurat.frontends.language.math import cos, exp, log, sin, sqrt
-from ziggurat.frontends.language.reductions import max, sum
+from ziggurat.frontends.language.function import constexpr
+from ziggurat.frontends.language.math import cos, log, sin, sqrt
 from ziggurat.frontends.language.shape import broadcast
+from ziggurat.frontends.reflection import function
 
 WIDE: Final = (i64, u64)
-
-
-@function
-def cdiv(x: Any, div: Any) -> Any:
-    """The quotient rounded up."""
-    return floordiv(sub(add(x, div), 1), div)
-
-
-@function
-def sigmoid(x: Any) -> Any:
-    """Computed in f32 where that is wider, so that it is rounded once."""
-    wide = cast(x, f64 if x.dtype == f64 else f32)
-    return cast(div(1.0, add(1.0, exp(neg(wide)))), x.dtype if x.dtype in FLOATS else f32)
-
-
-@function
-def softmax(x: Any, dim: constexpr = 0) -> Any:
-    """The largest element is taken off first, so that no exponential overflows."""
-    wide = cast(x, f64 if x.dtype == f64 else f32)
-    powers = exp(sub(wide, max(wide, dim, keep_dims=True)))
-    return cast(div(powers, sum(powers, dim, keep_dims=True)), x.dtype if x.dtype in FLOATS else f32)
-
 
 # Random numbers. Philox 4x32: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011),
 # whose multipliers and key increments these are.
@@ -152,12 +111,3 @@ def randn4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
     n0, n1 = pair_uniform_to_normal(u0, u1)
     n2, n3 = pair_uniform_to_normal(u2, u3)
     return n0, n1, n2, n3
-
-
-LIBRARY: Final[dict[str, Function]] = {
-    **ELEMENTARY,
-    **BITS,
-    **{made.name: made for made in (cdiv, sigmoid, softmax, philox, rand, randn, randint, rand4x, randn4x, randint4x)},
-}
-
-__all__ = ["COMBINE", "LIBRARY"]

@@ -29,8 +29,9 @@ from ziggurat.frontends.language.arithmetic import (
 from ziggurat.frontends.language.comparison import CompareKind, compare, where
 from ziggurat.frontends.language.conversion import bitcast, cast
 from ziggurat.frontends.language.creation import zeros
-from ziggurat.frontends.language.function import Function, constexpr, function
+from ziggurat.frontends.language.function import Function, constexpr
 from ziggurat.frontends.language.math import abs, ceil, cos, floor, sin, sqrt_rn
+from ziggurat.frontends.reflection import function
 
 FLOATS: Final = (f8e4m3, f8e5m2, f16, bf16, f32, f64)
 INFINITY: Final = float("inf")

@@ -11,10 +11,11 @@ from typing import Any, Final
 from ziggurat.frontends.language.arithmetic import and_, maximum, minimum, or_, xor
 from ziggurat.frontends.language.comparison import where
 from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.reflection import reader
 
 
 def _combiner(fn: Callable[..., Any]) -> Function:
-    return Function(fn, fn.__name__.removeprefix("_"))
+    return Function(fn, reader(fn), fn.__name__.removeprefix("_"))
 
 
 @_combiner

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.frontends.language.elementary import ELEMENTARY
+from ziggurat.frontends.library.elementary import ELEMENTARY
 
 # In last places; `docs/accuracy.md` has these numbers.
 BOUNDS = {

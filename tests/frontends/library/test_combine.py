@@ -10,7 +10,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.language.combine import COMBINE
+from ziggurat.frontends.library.combine import COMBINE
 
 NAN = math.nan
 VALUES = [1.0, -2.0, 3.0, 3.0, NAN]

@@ -10,7 +10,8 @@ from typing import Any, Final
 from ziggurat.codemodel.types import i8, i16, i32, i64, u8, u16, u32, u64
 from ziggurat.frontends.language.arithmetic import add, and_, mul, or_, shl, shr, sub
 from ziggurat.frontends.language.conversion import bitcast, cast
-from ziggurat.frontends.language.function import Function, function
+from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.reflection import function
 
 # By how much neighbours are apart, and where the lower ones of each two are, in 64 bits.
 STEPS: Final = (
