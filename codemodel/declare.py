@@ -29,7 +29,7 @@ import attrs
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value, fill
-from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type
+from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type, with_element
 
 _KEY = "ziggurat"
 # What every op has: no field may be named so.
@@ -48,6 +48,7 @@ class Field:
     default: Any = REQUIRED
     unnamed: bool = False
     ends: type[Op] | None = None
+    follows: str | None = None
 
 
 def _field(field: Field, **arguments: Any) -> Any:
@@ -94,9 +95,13 @@ def bodies(*, ends: type[Op] | None = None) -> Any:
     return _field(Field("bodies", ends=ends))
 
 
-def result_type(*, kw_only: bool = False) -> Any:
-    """The type of the result, where it does not follow from the operands."""
-    return _field(Field("type"), kw_only=kw_only)
+def result_type(*, kw_only: bool = False, follows: str | None = None) -> Any:
+    """The type of the result, for an op whose operands do not determine it.
+
+    `follows` names an operand whose element type is that of the result: a transform that changes the one changes the
+    other.
+    """
+    return _field(Field("type", follows=follows), kw_only=kw_only)
 
 
 class OpSpec:
@@ -109,8 +114,9 @@ class OpSpec:
         self.attributes = tuple(f for f in fields if f.role == "attribute")
         self.successors = tuple(f for f in fields if f.role == "successor")
         self.bodies = tuple(f for f in fields if f.role in ("body", "bodies"))
-        types = [f.name for f in fields if f.role == "type"]
-        self.result_type = types[0] if types else None
+        types = [f for f in fields if f.role == "type"]
+        self.result_type = types[0].name if types else None
+        self.follows = types[0].follows if types else None
         self.required = sum(1 for f in self.operands if f.role == "operand" and not f.optional)
         self.optional = sum(1 for f in self.operands if f.optional)
         self.variadic = sum(1 for f in self.operands if f.role == "operands")
@@ -302,6 +308,20 @@ class OpSpec:
             fields[self.result_type] = type_
         fields["result"] = OpResult(type_, made)
         return made
+
+    def rederive(self, op: Op) -> None:
+        """Give an op whose operands or bodies have other types now the result type that follows; check the op."""
+        if self.result_type is None:
+            type_ = op.infer_type()
+        else:
+            fields = op.__dict__
+            type_ = op.derive_type()
+            if self.follows is not None:
+                element = fields[self.follows].type
+                type_ = with_element(type_, getattr(element, "element", element))
+            fields[self.result_type] = type_
+        fill(op.result, "type", type_)
+        op.check()
 
     def _set_operands(self, fields: dict[str, Any], operands: Sequence[Value]) -> None:
         rest = list(operands)

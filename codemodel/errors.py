@@ -57,7 +57,19 @@ class KernelValueError(ZigguratError, ValueError):
 
 
 class BuildError(ZigguratError):
-    """An op was put together wrongly by the code that builds a model."""
+    """An op was put together wrongly by the code that builds a model.
+
+    `rewriting` is the name of the op that a transform was rewriting at that time, or None.
+    """
+
+    rewriting: str | None = None
+
+    def while_rewriting(self, name: str, location: Location | None) -> None:
+        """Note the op of the old model that was being rewritten; the innermost one counts."""
+        if self.rewriting is None:
+            self.rewriting = name
+            self.summary = f"{self.summary} (while rewriting {name})"
+            self.location = self.location or location
 
 
 class ParseError(ZigguratError):

@@ -182,6 +182,12 @@ class Block(_Part):
     def __iter__(self) -> Iterator[Op]:
         return iter(self.ops)
 
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def __bool__(self) -> bool:
+        return True
+
     def __repr__(self) -> str:
         return f"<block of {len(self._ops)} ops>"
 
@@ -276,6 +282,15 @@ class Op:
         Ops whose result type is a declared field (`result_type()`) do not have this.
         """
         return void
+
+    def derive_type(self) -> Type:
+        """The declared result type, adapted to operands whose types a transform has changed."""
+        declared: Type = self.__dict__[self.SPEC.result_type or "result"]
+        return declared
+
+    def entry_types(self, operands: Sequence[Value]) -> Sequence[Type] | None:
+        """The types that each body's parameters have with these operands; None when they do not depend on them."""
+        return None
 
     def check(self) -> None:
         """Raise `BuildError` when the parts of the op do not fit together."""

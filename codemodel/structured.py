@@ -17,7 +17,14 @@ from typing import ClassVar
 
 from ziggurat.codemodel.op import BlockParameter, Body, Op, Value
 from ziggurat.codemodel.traits import BodyTerminator
-from ziggurat.codemodel.types import Type, void
+from ziggurat.codemodel.types import TupleType, Type, void
+
+
+def packed(types: Sequence[Type]) -> Type:
+    """The type of several values as one: `void` for none, the type itself for one, a Tuple for more."""
+    if not types:
+        return void
+    return types[0] if len(types) == 1 else TupleType(tuple(types))
 
 
 class Structured(Op):
@@ -39,6 +46,11 @@ class Structured(Op):
     def inits(self) -> tuple[Value, ...]:
         """The initial values of what the op carries."""
         return self.operands[self.CONTROLS :]
+
+    def entry_types(self, operands: Sequence[Value]) -> Sequence[Type]:
+        if not self.inits:
+            return [parameter.type for parameter in self.bodies[0].parameters]
+        return [value.type for value in (*operands[: self.LEADING], *operands[self.CONTROLS :])]
 
     def entry_arguments(self, body: Body) -> tuple[BlockParameter, ...]:
         """The parameters of a body that hold the carried values."""

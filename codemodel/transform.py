@@ -1,4 +1,4 @@
-"""Transforming models: a function from ops to values, and copying as what happens where it says nothing.
+"""Transforming models: a transformer says what becomes of an op; where it says nothing, the op is copied.
 
     def double_negation(builder, op, operands):
         if isinstance(op, NegF) and isinstance(inner := operands[0], OpResult) and isinstance(inner.op, NegF):
@@ -13,6 +13,10 @@ its operands. It may add any ops to the builder, and returns
 * None: copy the op, its bodies transformed in turn;
 * a value of the new model, which stands for the op's result from here on;
 * `DROP`: the op has no counterpart.
+
+A change of types runs on by itself. A copy whose operands have other types than before gets the result type that
+follows from them, a loop's body takes what the loop now carries, and a body yields the types that its terminators hand
+over. Each such copy is checked: one that does not fit raises a `BuildError` that names the op and its source line.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Successor, Value, fill, require_model
-from ziggurat.codemodel.traits import Isolated
+from ziggurat.codemodel.structured import Structured, packed
+from ziggurat.codemodel.traits import BodyTerminator, Isolated
 from ziggurat.codemodel.types import Type
 
 
@@ -63,14 +68,25 @@ class ValueMap:
         return None
 
 
+class _Run:
+    """One run of `transform`: whether a transformer has changed anything."""
+
+    __slots__ = ("changed",)
+
+    def __init__(self) -> None:
+        self.changed = False
+
+
 class Rewriter(Builder):
     """The builder that a transformer writes to, which also knows the map from old values to new ones.
 
     `caller` is the place of the call that the ops rewritten here are the inlined callee of, if they are.
     """
 
-    __slots__ = ("caller", "mapping", "pass_name", "transformers")
+    __slots__ = ("_copied", "_run", "caller", "mapping", "pass_name", "transformers")
 
+    _copied: tuple[OpResult, tuple[Value, ...]] | None  # The last copy, and the operands that it was made with.
+    _run: _Run
     caller: Location | None
     mapping: ValueMap
     transformers: tuple[Transformer, ...]
@@ -89,6 +105,8 @@ class Rewriter(Builder):
         made.transformers = tuple(transformers)
         made.pass_name = pass_name
         made.caller = caller
+        made._run = _Run()
+        made._copied = None
         return made
 
     def __getitem__(self, value: Value) -> Value:
@@ -100,27 +118,39 @@ class Rewriter(Builder):
 
     def __setitem__(self, old: Value, new: Value) -> None:
         self.mapping.values[old] = new
+        self._run.changed = True
 
     def copy(self, op: Op, operands: Sequence[Value], type_: Type | None = None) -> OpResult:
         """Append a copy of an old op with these operands, its bodies transformed in turn.
 
         The result type is `type_`. Without it, it is the old type where the operands and bodies have their old types,
-        and else the inferred one. The copy has the location of the op, not that of this pass.
+        and else the one that follows from them. The copy has the location of the op, not that of this pass.
         """
         bodies: Sequence[Body] = ()
         if op.bodies:
-            isolated = isinstance(op, Isolated)
-            bodies = [self.rewrite_body(body, isolated=isolated) for body in op.bodies]
+            isolated = isinstance(op, Isolated) or op.parent is None
+            types = op.entry_types(operands) if isinstance(op, Structured) or op.operands else None
+            bodies = [self.rewrite_body(body, isolated=isolated, parameter_types=types) for body in op.bodies]
         successors: Sequence[Successor] = ()
         if op.successors:
             blocks = self.mapping.blocks
             successors = [Successor(blocks[s.block], [self[v] for v in s.arguments]) for s in op.successors]
-        place = op.location
-        if self.caller is not None:
-            place = self.caller if place is None else place.called_from(self.caller)
+            for successor in successors:
+                _require_fit(op, successor)
+        place = self._place_of(op)
         if place is None:
             self.location = None  # What had no place gets none.
-        return self.add(rebuilt(op, operands, bodies, successors, type_), place)
+        made = self.add(rebuilt(op, operands, bodies, successors, type_), place)
+        if type_ is None and isinstance(operands, tuple):
+            self._copied = made, operands
+        return made
+
+    def _place_of(self, op: Op) -> Location | None:
+        """The location of an old op, seen from the caller when it is inlined here."""
+        place = op.location
+        if self.caller is None:
+            return place
+        return self.caller if place is None else place.called_from(self.caller)
 
     def rewrite_body(
         self,
@@ -133,20 +163,22 @@ class Rewriter(Builder):
     ) -> Body:
         """A new body made from an old one by the transformers; its parameter and yield types may be replaced.
 
-        `known` has values visible here for old parameters that are to be replaced inside; the new body still takes
-        them.
+        Without `yield_type` it is that of the values that the terminators hand over, where it was so before. `known`
+        has values visible here for old parameters that are to be replaced inside; the new body still takes them.
         """
         types = [p.type for p in body.parameters] if parameter_types is None else parameter_types
         yields = body.yield_type if yield_type is None else yield_type
         start = Builder.root(types, yields) if isolated else self.nested(types, yields)
         inner = Rewriter.over(start, self.transformers, self.pass_name, self.caller)
         inner.mapping.parent = self.mapping
-        for old, new in zip(body.parameters, inner.parameters, strict=False):
-            inner[old] = new
-        for old, new in (known or {}).items():
-            inner[old] = new
+        inner._run = self._run
+        inner.mapping.values.update(zip(body.parameters, inner.parameters, strict=False))
+        inner.mapping.values.update(known or {})
         inner.rewrite_blocks(body)
-        return inner.finish()
+        made = inner.finish()
+        if yield_type is None:
+            _follow_terminators(body, made)
+        return made
 
     def rewrite_blocks(self, body: Body) -> None:
         """Append the blocks of an old body: its entry block here, the others as new blocks. Parameters of the entry are
@@ -168,21 +200,63 @@ class Rewriter(Builder):
     def rewrite(self, op: Op) -> None:
         """Append the counterpart of one old op, asking the transformers in order."""
         operands = tuple([self[value] for value in op.operands])
-        place = op.location
-        if self.caller is not None:
-            place = self.caller if place is None else place.called_from(self.caller)
+        place = self._place_of(op)
         self.location = place if place is None or self.pass_name is None else place.made_by(self.pass_name)
+        outcome: Outcome = None
+        try:
+            if self.transformers:
+                outcome = self._ask(op, operands)
+            if outcome is None:
+                outcome = self.copy(op, operands)
+            elif outcome is not DROP and not isinstance(outcome, Value):
+                raise BuildError(f"a transformer must give a value, DROP or None; got {outcome!r}")
+        except BuildError as error:
+            error.while_rewriting(op.NAME, op.location)
+            raise
+        if isinstance(outcome, Value):
+            self.mapping.values[op.result] = outcome
+
+    def _ask(self, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        """The outcome of the first transformer that says something."""
+        block = self.block
+        before = len(block)
+        self._copied = None
         outcome: Outcome = None
         for transformer in self.transformers:
             outcome = transformer(self, op, operands)
             if outcome is not None:
                 break
-        if outcome is None:
-            outcome = self.copy(op, operands)
-        if isinstance(outcome, Value):
-            self.mapping.values[op.result] = outcome
-        elif outcome is not DROP:
-            raise BuildError(f"a transformer gives a value, DROP or None, not {outcome!r} (asked about {op.NAME})")
+        if not self._run.changed:
+            copied = self._copied
+            plain = outcome is not None and copied is not None and copied[0] is outcome and copied[1] is operands
+            unchanged = outcome is None or (plain and copied is not None and copied[0].op.NAME == op.NAME)
+            self._run.changed = not unchanged or self.block is not block or len(block) != before + plain
+        return outcome
+
+
+def _require_fit(op: Op, successor: Successor) -> None:
+    """Raise `BuildError` unless the arguments of a successor have the types of its block's parameters."""
+    for parameter, value in zip(successor.block.parameters, successor.arguments, strict=False):
+        if parameter.type is not value.type and parameter.type != value.type:
+            raise BuildError(
+                f"{op.NAME}: parameter {parameter.index} of the block is {parameter.type}; it is given {value.type}",
+                hint="give the blocks other parameters with Rewriter.new_block, or convert the value before the branch",
+            )
+
+
+def _follow_terminators(old: Body, new: Body) -> None:
+    """Let a body yield what its terminators hand over now, if it did so before."""
+    if len(old.blocks) != len(new.blocks):
+        return
+    for before, after in zip(old.blocks, new.blocks, strict=True):
+        last, now = before.ops[-1], after.ops[-1]
+        if isinstance(last, BodyTerminator) and type(last) is type(now):
+            types = [value.type for value in now.handed]
+            if types != [value.type for value in last.handed] and old.yield_type == packed(
+                [value.type for value in last.handed]
+            ):
+                fill(new, "yield_type", packed(types))
+                return
 
 
 def rebuilt(
@@ -194,8 +268,8 @@ def rebuilt(
 ) -> Op:
     """A new op like `op` with other operands, bodies and successors, not placed yet.
 
-    The result type is `type_`. Without it, it is the old type where the operands and bodies have their old types, and
-    else the inferred one; of ops whose type is a declared field it is the old one. Types are not checked.
+    The result type is `type_`, unchecked. Without it, it is the old type where the operands and bodies have their old
+    types; else the type that follows from them (`Op.infer_type`, `Op.derive_type`), and the op is checked.
     """
     before = op.operands
     same = len(operands) == len(before) and len(bodies) == len(op.bodies)
@@ -205,7 +279,7 @@ def rebuilt(
                 same = False
                 break
         for made_body, old_body in zip(bodies, op.bodies, strict=True):
-            if made_body.yield_type != old_body.yield_type:
+            if made_body.yield_type != old_body.yield_type or made_body.signature != old_body.signature:
                 same = False
     result = op.result.type if type_ is None else type_
     if len(operands) == len(before) and len(bodies) == len(op.bodies) and len(successors) == len(op.successors):
@@ -213,24 +287,31 @@ def rebuilt(
     else:
         made = op.SPEC.make(operands, successors, dict(op.attributes), bodies, result)
         made.__dict__["location"] = op.location
-    if type_ is None and not same and op.SPEC.result_type is None:
-        fill(made.result, "type", made.infer_type())
+    if type_ is None and not same:
+        op.SPEC.rederive(made)
     return made
 
 
 def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) -> Op:
-    """The model that the transformers make of the one rooted at `op`; with none of them, a copy.
+    """The model that the transformers make of the one rooted at `op`.
 
-    The first transformer that says something about an op decides. `pass_name` is recorded in the location of ops that
-    the transformers add. The root itself is always copied.
+    The first transformer that says something about an op decides; they are asked about the root, too. Gives `op` itself
+    when none of them changed anything; without transformers, a copy. `pass_name` is recorded in the location of ops
+    that the transformers add. Raises `BuildError` when the root is dropped or becomes several ops, and when an op does
+    not fit its new operands.
     """
     require_model(op, "transform")
     if op.operands or op.successors:
         raise BuildError("the root of a model has no operands")
     outside = Rewriter.over(Builder.root(), transformers, pass_name)
-    bodies = [outside.rewrite_body(body, isolated=True) for body in op.bodies]
-    made = rebuilt(op, (), bodies)
-    return made
+    outside.rewrite(op)
+    if transformers and not outside._run.changed:  # pyright: ignore[reportPrivateUsage]
+        return op
+    made = outside.mapping.get(op.result)
+    if not isinstance(made, OpResult) or outside.block.ops != (made.op,):
+        raise BuildError(f"the root of a model becomes one op; {op.NAME} became {len(outside.block.ops)}", op.location)
+    made.op.__dict__["parent"] = None
+    return made.op
 
 
 def compose(*passes: Callable[[Op], Op]) -> Callable[[Op], Op]:

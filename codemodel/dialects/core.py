@@ -94,6 +94,10 @@ class Var(Op):
     type: Type = result_type(kw_only=True)
     name: str = attribute(str, default="", unnamed=True)
 
+    def derive_type(self) -> Type:
+        keeps = self.initial is None or self.type == VarType(pyobject)
+        return self.type if keeps else VarType(self.initial.type)
+
     def check(self) -> None:
         type_ = self.type
         if not isinstance(type_, VarType):

@@ -7,24 +7,9 @@ from collections.abc import Sequence
 from ziggurat.codemodel.declare import attribute, body, operand, operands, operation
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.structured import packed as packed
 from ziggurat.codemodel.traits import BodyTerminator, Loop, MayReturn
-from ziggurat.codemodel.types import ScalarType, TupleType, Type, i1, void
-
-
-def packed(types: Sequence[Type]) -> Type:
-    """How several values are one: nothing is `void`, one value is itself, several are a Tuple."""
-    if not types:
-        return void
-    return types[0] if len(types) == 1 else TupleType(tuple(types))
-
-
-def unpacked(type_: Type, count: int) -> tuple[Type, ...]:
-    """The types of `count` values that are `packed` as this type; () when they cannot be."""
-    if count == 0 or type_ == void:
-        return ()
-    if count == 1:
-        return (type_,)
-    return type_.components if isinstance(type_, TupleType) else ()
+from ziggurat.codemodel.types import ScalarType, Type, i1
 
 
 def terminator_types(body: Body) -> list[tuple[Type, ...]]:

@@ -151,7 +151,7 @@ class Splat(Op, Pure):
     """A tensor whose every element is the operand."""
 
     value: Value = operand()
-    type: Type = result_type()
+    type: Type = result_type(follows="value")
 
     def check(self) -> None:
         require(isinstance(self.type, TensorType), f"tt.splat gives a tensor, not {self.type}")
@@ -163,7 +163,7 @@ class Broadcast(Op, Pure):
     """Repeat the tensor along its axes of size 1."""
 
     value: Value = operand()
-    type: Type = result_type()
+    type: Type = result_type(follows="value")
 
     def check(self) -> None:
         source = tensor_of(self, self.value)
@@ -195,7 +195,7 @@ class Reshape(Op, Pure):
     """The same elements in row-major order in another shape. With `allow_reorder` in any order."""
 
     value: Value = operand()
-    type: Type = result_type()
+    type: Type = result_type(follows="value")
     allow_reorder: bool = attribute(bool, default=False)
 
     def check(self) -> None:
@@ -401,6 +401,9 @@ class Combining(Op, Pure):
     values: Sequence[Value] = operands()
     axis: int = attribute(int)
     combine: Body = body()
+
+    def entry_types(self, operands: Sequence[Value]) -> Sequence[Type]:
+        return 2 * [element_of(value.type) for value in operands]
 
     def elements(self) -> list[Type]:
         """The element types, after checking that the shapes agree."""
@@ -755,6 +758,11 @@ class MakeTensorDescriptor(Op, Pure):
     strides: Sequence[Value] = operands()
     type: Type = result_type()
     padding: Padding = attribute(Padding, default=Padding.ZERO)
+
+    def derive_type(self) -> Type:
+        type_, base = self.type, self.base.type
+        retyped = isinstance(type_, DescriptorType) and isinstance(base, PtrType)
+        return DescriptorType(type_.block, base.pointee, type_.padding) if retyped else type_
 
     def check(self) -> None:
         type_ = self.type

@@ -63,7 +63,7 @@ class ConvertLayout(Op, Pure):
     """The same tensor held by other threads."""
 
     value: Value = operand()
-    type: Type = result_type()
+    type: Type = result_type(follows="value")
 
     def check(self) -> None:
         source, target = laid_out(self, self.value.type), laid_out(self, self.type)
@@ -120,7 +120,7 @@ class LocalLoad(Op):
     """The tensor in a buffer, in the given layout."""
 
     buffer: Value = operand()
-    type: Type = result_type()
+    type: Type = result_type(follows="buffer")
 
     def check(self) -> None:
         source, target = buffer_of(self, self.buffer), laid_out(self, self.type)

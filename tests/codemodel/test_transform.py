@@ -17,7 +17,8 @@ from ziggurat.codemodel.op import Op, OpResult, Successor, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.transform import DROP, Rewriter, compose, rebuilt, transform, with_attributes
-from ziggurat.codemodel.types import TensorType, TupleType, f32, i1, i32, i64, u32
+from ziggurat.codemodel.types import PtrType, TensorType, TupleType, bf16, f32, f64, i1, i32, i64, u32
+from ziggurat.codemodel.verify import verify
 
 NESTED = """
 module ()void -> {
@@ -177,7 +178,7 @@ def test_the_first_transformer_that_says_something_decides():
     names = {op.NAME for op in transform(model, add_to_sub, add_to_mul).walk()}
     assert "arith.subi" in names and "arith.addi" not in names
     assert transform(model, watch, add_to_mul) == parse(NESTED.replace("arith.addi", "arith.muli"))
-    assert asked == [op.NAME for op in model.walk()][1:]  # each but the root, once, in order
+    assert asked == [op.NAME for op in model.walk()]  # each once, in order, the root too
     # What a transformer adds is not asked about again.
     assert len([op for op in transform(model, add_to_sub, add_to_mul).walk() if isinstance(op, arith.MulI)]) == 1
 
@@ -239,9 +240,9 @@ def test_answers_that_are_none_of_the_three_are_refused():
         return arith.SubI(*operands) if isinstance(op, arith.AddI) else None
 
     model = body_of("%1 : i32 = arith.addi %0 %0; return %1;")
-    with refused("a transformer gives a value, DROP or None, not <arith.subi"):
+    with refused("a transformer must give a value, DROP or None; got <arith.subi"):
         transform(model, unplaced)
-    with refused("not True (asked about arith.addi)"):
+    with refused("got True (while rewriting func)"):
         transform(model, lambda builder, op, operands: True)  # type: ignore[arg-type, return-value]
 
 
@@ -335,10 +336,11 @@ def test_rebuilt_with_bodies_of_another_type():
     assert rebuilt(choice, (flag,), [give(wide), give(wide)]).result.type == i64
 
 
-def test_declared_types_stay():
+def test_declared_types_follow_the_operand_where_it_determines_them():
     b = Builder.root([i32, i64])
     op = tt.Splat(b.parameters[0], TensorType((4,), i32))
-    assert rebuilt(op, (b.parameters[1],), ()).result.type == TensorType((4,), i32)
+    made = rebuilt(op, (b.parameters[1],), ())
+    assert made.result.type == made.type == TensorType((4,), i64)  # type: ignore[attr-defined]
     assert rebuilt(op, (b.parameters[1],), (), type_=TensorType((4,), i64)).type == TensorType((4,), i64)  # type: ignore[attr-defined]
 
 
@@ -423,3 +425,125 @@ def test_copies_stay_where_they_were_and_additions_name_their_pass():
 def test_additions_without_pass_name_have_the_place_of_what_they_replace():
     subtraction = transform(parse(LOCATED), add_to_sub).bodies[0].entry.ops[0]
     assert subtraction.location == Location("k.py", 2, 4, 2, 9)
+
+
+# Types that change.
+
+KERNEL = """
+module ()void -> {
+    tt.func @"k" (%p : ptr<f32>, %n : i32)void -> {
+        %zero : i32 = arith.constant @0;
+        %one : i32 = arith.constant @1;
+        %pp : tensor<x8, ptr<f32>> = tt.splat %p;
+        %r : tensor<x8, i32> = tt.make_range @start=0 @end=8;
+        %a : tensor<x8, ptr<f32>> = tt.addptr %pp %r;
+        %x : tensor<x8, f32> = tt.load %a;
+        %s : tensor<x8, f32> = scf.for %zero %n %one %x (%i : i32, %c : tensor<x8, f32>)tensor<x8, f32> -> {
+            %y : tensor<x8, f32> = arith.addf %c %x;
+            scf.yield %y;
+        };
+        %total : f32 = tt.reduce %s @axis=0 (%l : f32, %m : f32)f32 -> {
+            %lm : f32 = arith.addf %l %m;
+            tt.reduce.return %lm;
+        };
+        %t : tensor<x8, f32> = tt.splat %total;
+        tt.store %a %t;
+        tt.return;
+    };
+    unreachable;
+};"""
+
+
+def to_bf16(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+    """The kernel with its pointer to f32 as one to bf16."""
+    if not isinstance(op, tt.Func):
+        return None
+    body = builder.rewrite_body(op.body, isolated=True, parameter_types=[PtrType(bf16), i32])
+    return builder.add(rebuilt(op, (), [body]), op.location)
+
+
+def test_a_change_of_types_runs_on_by_itself():
+    made = transform(parse(KERNEL), to_bf16)
+    verify(made)
+    assert made == parse(KERNEL.replace("f32", "bf16"))
+
+
+def test_a_lone_function_is_asked_about():
+    function = parse(KERNEL).bodies[0].entry.ops[0]
+    lone = parse(str(function))
+    assert lone.NAME == "tt.func"
+    made = transform(lone, to_bf16)
+    verify(made)
+    assert made.parent is None and "f32" not in str(made).replace("bf16", "")
+
+
+def test_what_does_not_fit_its_new_operand_is_named_with_its_place():
+    extended = KERNEL.replace("tt.store %a %t;", "%w : f64 = arith.extf %total;\n        tt.store %a %t;")
+    place = Location("kernel.py", 7, 4)
+
+    def widen(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        if not isinstance(op, tt.Reduce):
+            return None
+        total = builder.copy(op, operands)
+        return builder.add(arith.ExtF(total, f64))
+
+    model = parse(extended)
+    extf = next(op for op in model.walk() if isinstance(op, arith.ExtF))
+    extf.__dict__["location"] = place
+    with pytest.raises(BuildError, match="f64 to f64 does not") as caught:
+        transform(model, widen)
+    assert caught.value.rewriting == "arith.extf"
+    assert caught.value.location == place
+
+
+def test_an_error_of_a_transformer_names_the_op_that_it_was_asked_about():
+    def wrong(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        return builder.add(arith.AddF(operands[0], operands[0])) if isinstance(op, tt.AddPtr) else None
+
+    with pytest.raises(BuildError, match=r"\(while rewriting tt.addptr\)"):
+        transform(parse(KERNEL), wrong)
+
+
+def test_a_loop_that_yields_another_type_than_it_carries_is_refused():
+    def narrow(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        if not isinstance(op, arith.AddF) or op.result.type == f32:
+            return None
+        return builder.add(arith.TruncF(builder.copy(op, operands), TensorType((8,), bf16)))
+
+    with pytest.raises(BuildError, match=r"scf\.for"):
+        transform(parse(KERNEL), narrow)
+
+
+# Nothing to change.
+
+
+def test_the_model_itself_comes_back_when_nothing_was_changed():
+    model = parse(KERNEL)
+    assert transform(model, lambda builder, op, operands: None) is model
+    assert transform(model) is not model
+
+
+def test_a_plain_copy_is_no_change():
+    model = parse(KERNEL)
+    pure = lambda builder, op, operands: builder.copy(op, operands) if isinstance(op, arith.AddF) else None  # noqa: E731
+    assert transform(model, pure) is model
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_an_op_that_is_added_or_dropped_is_a_change(drops: bool):
+    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]):
+        if not isinstance(op, tt.Store):
+            return None
+        if drops:
+            return DROP
+        builder.add(tt.Print([operands[1]], ""))
+        return None
+
+    model = parse(KERNEL)
+    made = transform(model, transformer)
+    assert made is not model and made != model
+
+
+def test_a_root_that_is_dropped():
+    with pytest.raises(BuildError, match="the root of a model becomes one op"):
+        transform(parse(KERNEL), lambda builder, op, operands: DROP)

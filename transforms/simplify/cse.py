@@ -27,9 +27,7 @@ def cse(op: Op) -> Op:
     The operands of a commutative op are equal in either order. A read of memory is shared with one before it in the
     same block, when nothing between them may write memory. Gives `op` itself where there is nothing to share.
     """
-    sharing = _Sharing()
-    made = transform(op, sharing, pass_name="cse")
-    return made if sharing.changed else op
+    return transform(op, _Sharing(), pass_name="cse")
 
 
 Key = tuple[Hashable, ...]
@@ -39,14 +37,14 @@ class _Sharing:
     """The transformer. For each block of the old model, what it has computed so far, by what was computed."""
 
     def __init__(self) -> None:
-        self.changed = False
         self._known: dict[Block, dict[Key, Value]] = {}
         self._read: dict[Block, dict[Key, Value]] = {}
         self._trees: dict[Body, DominatorTree] = {}
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         block = op.parent
-        assert block is not None
+        if block is None:
+            return None
         if is_pure(op):
             if op.captured_values():
                 return None
@@ -66,7 +64,6 @@ class _Sharing:
             if may_write(op):
                 self._read.pop(block, None)
             return None
-        self.changed = True
         return found
 
     def _find(self, block: Block, key: Key) -> Value | None:

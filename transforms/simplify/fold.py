@@ -34,25 +34,9 @@ def fold(op: Op) -> Op:
     Loop-carried values that no iteration changes become the initial ones, and results of `scf.if` that are the same on
     both sides become that value. Gives `op` itself where there is nothing to fold.
     """
-    while True:
-        folder = _Folder()
-        made = transform(op, folder, pass_name="fold")
-        if not folder.changed:
-            return op
+    while (made := transform(op, _folded, pass_name="fold")) is not op:
         op = made
-
-
-class _Folder:
-    """The transformer. `changed` says whether it had anything to say."""
-
-    def __init__(self) -> None:
-        self.changed = False
-
-    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        outcome = _folded(builder, op, operands)
-        if outcome is not None:
-            self.changed = True
-        return outcome
+    return op
 
 
 def _folded(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

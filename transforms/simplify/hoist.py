@@ -23,12 +23,9 @@ def hoist(op: Op) -> Op:
     nothing before the read may fail, leave the function, or not end. Ops inside an `scf.if` stay there, and loops with
     `disable_licm` keep theirs. Gives `op` itself where there is nothing to move.
     """
-    while True:
-        hoisting = _Hoisting()
-        made = transform(op, hoisting)
-        if not hoisting.moved:
-            return op
+    while (made := transform(op, _Hoisting())) is not op:
         op = made
+    return op
 
 
 class _Hoisting:

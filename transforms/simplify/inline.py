@@ -36,10 +36,9 @@ def inline(op: Op) -> Op:
     if not isinstance(op, core.Module):
         return op
     functions = op.functions()
-    inlining = _Inlining(functions)
     roots = reachable_roots(op)
-    made = transform(op, inlining)
-    if not inlining.changed:
+    made = transform(op, _Inlining(functions))
+    if made is op:
         return op
     return _without_uncalled(made, {function.attributes["sym_name"] for function in roots})
 
@@ -102,7 +101,6 @@ class _Inlining:
     """The transformer. It is asked about the ops of the functions that it inlines as well."""
 
     def __init__(self, functions: Mapping[str, Op]) -> None:
-        self.changed = False
         self.functions = functions
         self.recursive = _recursive(functions)
 
@@ -114,7 +112,6 @@ class _Inlining:
             return None
         if function.attributes.get("noinline") or not _can_inline(function, splittable=_is_splittable(builder)):
             return None
-        self.changed = True
         location = builder.location
         value = inline_call(builder, function, operands, location=location, transformers=(self,))
         builder.location = location

@@ -40,16 +40,13 @@ def lower_structured(op: Op, chosen: Callable[[Op], bool] = lambda op: True) -> 
     ops that are `chosen` are lowered; an op whose body holds a chosen one is to be chosen, too. Gives `op` itself where
     there is nothing to lower.
     """
-    lowering = _Lowering(chosen)
-    made = transform(op, lowering, pass_name="lower_structured")
-    return made if lowering.changed else op
+    return transform(op, _Lowering(chosen), pass_name="lower_structured")
 
 
 class _Lowering:
     """The transformer. What stands in a lowered body ends up in the builder that the op itself was to go to."""
 
     def __init__(self, chosen: Callable[[Op], bool]) -> None:
-        self.changed = False
         self._chosen = chosen
         self._endings: dict[Body, Ending] = {}
         self._components: dict[Value, Sequence[Value]] = {}
@@ -67,7 +64,6 @@ class _Lowering:
         lower = _LOWER.get(type(op))
         if lower is None or (isinstance(op, py.For) and _range_of(op) is None) or not self._chosen(op):
             return None
-        self.changed = True
         return lower(self, builder, op, operands)
 
     def into(self, builder: Rewriter, block: Block, body: Body, parameters: Sequence[Value], ending: Ending) -> None:

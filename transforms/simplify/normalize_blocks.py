@@ -8,7 +8,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.traits import Isolated
-from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt
+from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 
 
 def normalize_blocks(op: Op) -> Op:
@@ -34,36 +34,32 @@ def normalize_blocks(op: Op) -> Op:
 
     Gives `op` itself where there is nothing to change.
     """
-    normalizing = _Normalizing()
-    outside = Rewriter.over(Builder.root(), (normalizing,))
-    bodies = [normalizing.body(outside, body, isolated=True) for body in op.bodies]
-    return rebuilt(op, (), bodies) if normalizing.changed else op
+    return transform(op, _normalized)
 
 
-class _Normalizing:
-    """The transformer: it rewrites the bodies that have several blocks."""
+def _normalized(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    """The transformer: an op with the bodies that have several blocks simplified."""
+    graphs = {body: _Graph(body) for body in op.bodies if len(body.blocks) > 1}
+    changed = [graph.simplify() for graph in graphs.values()]
+    if not any(changed):
+        return None
+    isolated = isinstance(op, Isolated) or op.parent is None
+    bodies = [
+        _written(builder, graphs[body], isolated) if body in graphs else builder.rewrite_body(body, isolated=isolated)
+        for body in op.bodies
+    ]
+    return builder.add(rebuilt(op, operands, bodies), op.location)
 
-    def __init__(self) -> None:
-        self.changed = False
 
-    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if all(len(body.blocks) == 1 for body in op.bodies):
-            return None
-        bodies = [self.body(builder, body, isolated=isinstance(op, Isolated)) for body in op.bodies]
-        return builder.add(rebuilt(op, operands, bodies), op.location)
-
-    def body(self, builder: Rewriter, body: Body, *, isolated: bool) -> Body:
-        """The new body for an old one."""
-        if len(body.blocks) == 1:
-            return builder.rewrite_body(body, isolated=isolated)
-        graph = _Graph(body)
-        self.changed |= graph.simplify()
-        types = [p.type for p in body.parameters]
-        start = Builder.root(types, body.yield_type) if isolated else builder.nested(types, body.yield_type)
-        inner = Rewriter.over(start, builder.transformers, builder.pass_name, builder.caller)
-        inner.mapping.parent = builder.mapping
-        graph.write(inner)
-        return inner.finish()
+def _written(builder: Rewriter, graph: _Graph, isolated: bool) -> Body:
+    """The body that a simplified graph stands for."""
+    body = graph.body
+    types = [p.type for p in body.parameters]
+    start = Builder.root(types, body.yield_type) if isolated else builder.nested(types, body.yield_type)
+    inner = Rewriter.over(start, builder.transformers, builder.pass_name, builder.caller)
+    inner.mapping.parent = builder.mapping
+    graph.write(inner)
+    return inner.finish()
 
 
 class _Edge:
