@@ -10,11 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 import attrs
 
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.layout import Layout, bits_of, blocked, combine
+from ziggurat.codemodel.layout import Layout, bits_of, blocked
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, TensorType, shape_of
 from ziggurat.transforms.place.axis_info import AxisInfo, unknown_component
 from ziggurat.transforms.place.components import Component, component_of
+from ziggurat.transforms.place.swizzle import Span
 
 MAX_BYTES = 16
 SECTOR = 32  # Bytes that memory moves at once.
@@ -134,13 +135,11 @@ class Accesses:
         same = (run - 1) << offset
         width = self.width(op, layout)
         step = bits_of(width)
-        sectors = 0
-        registers = [basis for basis in layout.registers[step:] if basis]
-        for group in range(1 << len(registers)):
-            first = combine(registers, group)
-            sectors += len({(first ^ combine(layout.lanes, lane)) & ~same for lane in range(32)})
+        # A layout is linear, so the lanes touch as many sectors in each instruction: two to the power of the rank.
+        instructions = sum(1 for basis in layout.registers[step:] if basis)
+        sectors = len(Span(basis & ~same for basis in layout.lanes))
         copies = sum(1 for basis in layout.warps if basis == 0)
-        return sectors << max(0, bits_of(self.num_warps) - copies)
+        return 1 << (instructions + sectors + max(0, bits_of(self.num_warps) - copies))
 
 
 def _size(shape: Sequence[int]) -> int:

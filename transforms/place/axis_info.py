@@ -30,6 +30,7 @@ from ziggurat.transforms.place.components import (
     component_types,
     components_of,
     groups_of,
+    propagate,
 )
 
 __all__ = ["AxisInfo", "analyse", "unknown_component"]
@@ -59,30 +60,30 @@ class _Analysis:
         self.groups: Mapping[Component, Group] = groups_of(func)
         self.found: dict[Component, AxisInfo] = {}
         self.assumed: dict[Component, AxisInfo] = {}
-        # All places that values come from, in order: ops, and groups where their first member is declared.
-        self.ops = [op for op in func.walk() if op is not func]
+        self.changed: list[Component] = []
 
     def run(self) -> dict[Component, AxisInfo]:
         self._assume()
         self._parameters()
-        joined = list(dict.fromkeys(self.groups.values()))
-        changed = True
-        while changed:
-            changed = False
-            for group in joined:
-                changed |= self._join(group)
-            for op in self.ops:
-                changed |= self._visit(op)
+        ops = [op for op in self.func.walk() if op is not self.func]
+        propagate([*dict.fromkeys(self.groups.values()), *ops], self._changed_by)
         return self.found
 
-    def _set(self, component: Component, info: AxisInfo) -> bool:
+    def _changed_by(self, item: Op | Group) -> list[Component]:
+        self.changed = []
+        if isinstance(item, Group):
+            self._join(item)
+        else:
+            self._visit(item)
+        return self.changed
+
+    def _set(self, component: Component, info: AxisInfo) -> None:
         assumed = self.assumed.get(component)
         if assumed is not None:
             info = _both(_type_of(component), info, assumed)
-        if self.found.get(component) == info:
-            return False
-        self.found[component] = info
-        return True
+        if self.found.get(component) != info:
+            self.found[component] = info
+            self.changed.append(component)
 
     def _parameters(self) -> None:
         parameters = self.func.body.parameters
@@ -91,55 +92,50 @@ class _Analysis:
             aligned = max(power(divisor), unit_of(parameter.type)) if divisor else 1
             self._set((parameter, 0), known(parameter.type, (), (aligned,)))
 
-    def _join(self, group: Group) -> bool:
+    def _join(self, group: Group) -> None:
         """What holds of all sources that are known so far; less than before, or the same."""
         infos = [self.found[source] for _, source in group.sources if source in self.found]
         if not infos:
-            return False
+            return
         type_ = _type_of(group.members[0])
         before = self.found.get(group.members[0])
         made = infos[0] if before is None else before
         for info in infos:
             made = meet(type_, made, info)
-        changed = False
         for member in group.members:
-            changed |= self._set(member, made)
-        return changed
+            self._set(member, made)
 
-    def _visit(self, op: Op) -> bool:
-        changed = False
+    def _visit(self, op: Op) -> None:
         if isinstance(op, scf.For):
-            changed |= self._index(op)
+            self._index(op)
         for body in op.bodies if isinstance(op, tt.Reduce | tt.Scan) else ():
             for parameter in body.parameters:
-                changed |= self._set((parameter, 0), unknown(parameter.type))
+                self._set((parameter, 0), unknown(parameter.type))
         components = [component for component in components_of(op.result) if component not in self.groups]
-        if not components:
-            return changed
         if len(components) > 1:
             for component in components:
-                changed |= self._set(component, unknown_component(component))
-            return changed
+                self._set(component, unknown_component(component))
+        if len(components) != 1:
+            return
         infos = [self._info(value) for value in op.operands]
         known_infos = [info for info in infos if info is not None]
         if len(known_infos) == len(infos):
-            changed |= self._set(components[0], infer(op, known_infos))
-        return changed
+            self._set(components[0], infer(op, known_infos))
 
     def _info(self, value: Value) -> AxisInfo | None:
         """What is known of an operand; None while that is open. Of what has no numbers, nothing."""
         component = component_of(value) if len(component_types(value.type)) == 1 else None
         return unknown(value.type) if component is None else self.found.get(component)
 
-    def _index(self, op: scf.For) -> bool:
+    def _index(self, op: scf.For) -> None:
         """The index begins at the start and takes steps."""
         start, stop, step = (self._info(value) for value in (op.start, op.stop, op.step))
         if start is None or stop is None or step is None:
-            return False
+            return
         divisor = min(start.everywhere, step.everywhere)
         nonnegative = start.nonnegative and (step.nonnegative or stop.nonnegative)
         index = op.body.parameters[0]
-        return self._set((index, 0), known(index.type, (), (divisor,), nonnegative=nonnegative))
+        self._set((index, 0), known(index.type, (), (divisor,), nonnegative=nonnegative))
 
     # Assumptions.
 

@@ -7,7 +7,8 @@ sources are the values passed to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 
 import attrs
 
@@ -80,6 +81,38 @@ def groups_of(func: Op) -> dict[Component, Group]:
             for group in _block_groups(body):
                 found[group.members[0]] = group
     return found
+
+
+def propagate(items: Sequence[Op | Group], visit: Callable[[Op | Group], Iterable[Component]]) -> None:
+    """Visit ops and groups in rounds, until none changes any more.
+
+    `visit` returns the components whose facts it changed. An item is visited again only when a component that it reads
+    has changed: later in the same round if it comes later in `items`, else in the next round. So the visits take as
+    long as there are changes, not as there are rounds.
+    """
+    readers: dict[Component, list[int]] = {}
+    for at, item in enumerate(items):
+        if isinstance(item, Group):
+            read = [source for _, source in item.sources]
+        else:
+            read = [component_of(value) for value in item.operands if len(component_types(value.type)) == 1]
+        for component in read:
+            readers.setdefault(component, []).append(at)
+    work, later = list(range(len(items))), list[int]()
+    waiting = set(work)
+    while work:
+        at = heappop(work)
+        waiting.discard(at)
+        for component in visit(items[at]):
+            for reader in readers.get(component, ()):
+                if reader not in waiting:
+                    waiting.add(reader)
+                    if reader > at:
+                        heappush(work, reader)
+                    else:
+                        heappush(later, reader)
+        if not work:
+            work, later = later, work
 
 
 def endings(body: Body, kind: type[Op]) -> list[Op]:

@@ -9,6 +9,7 @@ needed (`is_flexible`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.layout import Layout, blocked
@@ -20,6 +21,7 @@ from ziggurat.transforms.place.components import (
     Group,
     component_of,
     components_of,
+    propagate,
     tensor_operands,
     tensor_type,
 )
@@ -43,22 +45,20 @@ def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: 
         if is_computable(op) or _is_loaded_anew(op, 32 * num_warps):
             found.add((op.result, 0))
     found.update(component for component in groups if tensor_type(component) is not None)
-    changed = True
-    while changed:
-        changed = False
-        for op in ops:
-            component = (op.result, 0)
-            if (
-                component in found
-                and component not in groups
-                and any(s not in found for _, s, _ in tensor_operands(op))
-            ):
-                found.discard(component)
-                changed = True
-        for group in dict.fromkeys(groups.values()):
-            if group.members[0] in found and any(source not in found for _, source in group.sources):
-                found.difference_update(group.members)
-                changed = True
+
+    def visit(item: Op | Group) -> tuple[Component, ...]:
+        if isinstance(item, Group):
+            results, sources = item.members, [source for _, source in item.sources]
+        else:
+            results, sources = ((item.result, 0),), [source for _, source, _ in tensor_operands(item)]
+            if results[0] in groups:
+                return ()
+        if results[0] not in found or all(source in found for source in sources):
+            return ()
+        found.difference_update(results)
+        return results
+
+    propagate([*ops, *dict.fromkeys(groups.values())], visit)
     return {component for component in found if tensor_type(component) is not None}
 
 
@@ -95,16 +95,10 @@ class PrimaryLayouts:
         self.anchor = anchor
         self.ranked: dict[Component, Ranked] = {}
         self._reads: dict[Value, Layout] = {}
-        ops = list(func.walk())
+        items = [*func.walk(), *dict.fromkeys(groups.values())]
         # First what is known inside of loops, then what comes from before them, then whatever is left.
         for stage in range(3):
-            changed = True
-            while changed:
-                changed = False
-                for op in ops:
-                    changed |= self._visit(op, stage)
-                for group in dict.fromkeys(groups.values()):
-                    changed |= self._join(group, stage)
+            propagate(items, partial(self._visit, stage))
 
     def of(self, component: Component) -> Layout | None:
         """The layout in which a component is given; None of scalars, and of what is flexible."""
@@ -130,14 +124,15 @@ class PrimaryLayouts:
     def _as_it_is(self, component: Component, type_: TensorType) -> Layout:
         return self.of(component) or self.accesses.default(type_.shape)
 
-    def _set(self, component: Component, ranked: Ranked | None) -> bool:
-        if ranked is None:
-            return False
-        before = self.ranked.get(component)
-        if before is not None and before[0] >= ranked[0]:
-            return False
-        self.ranked[component] = ranked
-        return True
+    def _set(self, components: Sequence[Component], ranked: Sequence[Ranked]) -> list[Component]:
+        """Note layouts that outrank those known so far; the components for which they do."""
+        changed: list[Component] = []
+        for component, found in zip(components, ranked, strict=True):
+            before = self.ranked.get(component)
+            if before is None or before[0] < found[0]:
+                self.ranked[component] = found
+                changed.append(component)
+        return changed
 
     def _best(self, components: Sequence[Component], preferred: Layout | None = None) -> Ranked | None:
         """The home of the highest rank; of equal ones the preferred, or else the first."""
@@ -150,33 +145,27 @@ class PrimaryLayouts:
                 best = found
         return best
 
-    def _join(self, group: Group, stage: int) -> bool:
-        if tensor_type(group.members[0]) is None or group.members[0] in self.flexible:
-            return False
+    def _visit(self, stage: int, item: Op | Group) -> Sequence[Component]:
+        return self._join(item, stage) if isinstance(item, Group) else self._give(item, stage)
+
+    def _join(self, group: Group, stage: int) -> Sequence[Component]:
+        type_ = tensor_type(group.members[0])
+        if type_ is None or group.members[0] in self.flexible:
+            return ()
         sources = [component for op, component in group.sources if stage > 0 or op.result != group.members[-1][0]]
         best = self._best(sources)
-        type_ = tensor_type(group.members[0])
-        assert type_ is not None
         if best is None and stage == 2:
             best = (_FORCED, self.accesses.default(type_.shape))
-        changed = False
-        for member in group.members:
-            changed |= self._set(member, best)
-        return changed
+        return () if best is None else self._set(group.members, [best] * len(group.members))
 
-    def _visit(self, op: Op, stage: int) -> bool:
+    def _give(self, op: Op, stage: int) -> Sequence[Component]:
         components = [component for component in components_of(op.result) if tensor_type(component) is not None]
         if op.bodies and not isinstance(op, tt.Reduce | tt.Scan):
-            return False
+            return ()
         if components and (components[0] in self.flexible or components[0] in self.groups):
-            return False
+            return ()
         ranked = self._derive(op, stage)
-        if ranked is None:
-            return False
-        changed = False
-        for component, found in zip(components, ranked, strict=True):
-            changed |= self._set(component, found)
-        return changed
+        return () if ranked is None else self._set(components, ranked)
 
     def _operand(self, op: Op, stage: int) -> Ranked | None:
         """The layout in which an op takes its operands: the best of their homes, or the default."""

@@ -6,9 +6,13 @@ import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_layouts import random_layout
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import tt
@@ -170,6 +174,29 @@ def test_traffic_counts_sectors() -> None:
     assert along == 4 * (4 * 16)  # Four warps, four instructions of 4 elements in a row, 2 lanes to a sector.
     assert across == 4 * (16 * 8)  # 16 instructions of one element, each with four columns of eight rows.
     assert along == accesses.traffic(load, accesses.coalesced(load))
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 4, 8]))
+def test_traffic_is_that_of_the_first_warp_element_by_element(seed: int, num_warps: int) -> None:
+    func, accesses = model(grid(False), num_warps=num_warps)
+    load = first(func)
+    layout = random_layout(Random(seed), 32 * 64, num_warps)
+    width = accesses.width(load, layout)
+    step = width.bit_length() - 1
+    registers = [basis for basis in layout.registers[step:] if basis]
+    plain = Layout((*layout.registers[:step], *registers), layout.lanes, layout.warps)
+    sectors = sum(
+        len({plain.element(group * width, lane) // 8 for lane in range(32)}) for group in range(1 << len(registers))
+    )
+    copies = sum(1 for basis in layout.warps if not basis)
+    assert accesses.traffic(load, layout) == sectors * num_warps >> copies
+
+
+def test_traffic_of_a_large_tensor_takes_no_time() -> None:
+    """A tensor of 2^40 elements: an analysis element by element would not end."""
+    size = 1 << 40
+    func, accesses = model(f"{row(size)} %3 : tensor<x{size}, f32> = tt.load %2;")
+    assert accesses.traffic(first(func), blocked((size,), (0,), 4, 4)) == size // 8
 
 
 def test_what_no_access_decides_is_as_the_accesses_of_its_shape() -> None:

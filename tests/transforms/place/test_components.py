@@ -7,15 +7,17 @@ import pytest
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType, TupleType, f32, i32, void
 from ziggurat.transforms.place.components import (
+    Group,
     component_of,
     component_types,
     components_of,
     endings,
     groups_of,
+    propagate,
     tensor_operands,
     tensor_type,
 )
@@ -145,3 +147,35 @@ def test_parameters_of_blocks_are_groups() -> None:
     assert outside == (func.body.entry.terminator, (func.body.parameters[1], 0))
     assert [end for end in endings(func.body, cf.CondBr)] == [head.terminator]
     assert len(endings(func.body, tt.Return)) == 1
+
+
+def row_of_branches(count: int) -> tuple[tt.Func, list[Op | Group]]:
+    """A row of branches, each of which continues with the result of the one before."""
+    branch = """%y{0} : tensor<x8, f32> = scf.if %c
+        ()tensor<x8, f32> -> {{ %a{0} : tensor<x8, f32> = arith.addf %{1} %x; scf.yield %a{0}; }} ()tensor<x8, f32> ->
+        {{ %b{0} : tensor<x8, f32> = arith.mulf %{1} %x; scf.yield %b{0}; }};"""
+    text = "".join(branch.format(at, f"y{at - 1}" if at else "x") for at in range(count))
+    func = function(f"{text} tt.return;")
+    return func, [*dict.fromkeys(groups_of(func).values()), *func.walk()]
+
+
+@pytest.mark.parametrize("count", [1, 10, 20])
+def test_each_branch_of_a_row_is_visited_as_often_as_the_first(count: int) -> None:
+    """Groups come before all ops here, so a fact passes one branch in a round."""
+    func, items = row_of_branches(count)
+    known: set[object] = {(parameter, 0) for parameter in func.body.parameters}
+    visits = 0
+
+    def visit(item: Op | Group) -> list[tuple[Value, int]]:
+        nonlocal visits
+        visits += 1
+        results = item.members if isinstance(item, Group) else ((item.result, 0),)
+        sources = [s for _, s in item.sources] if isinstance(item, Group) else [(v, 0) for v in item.operands]
+        if results[0] in known or not all(source in known for source in sources):
+            return []
+        known.update(results)
+        return list(results)
+
+    propagate(items, visit)
+    assert all(component in known for component in groups_of(func))
+    assert visits <= len(items) + 8 * count
