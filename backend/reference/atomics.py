@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.access import pointee
-from ziggurat.backend.reference.arithmetic import maxnum, minnum
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Target
-from ziggurat.backend.reference.rounding import bits_of, rounded, widened
 from ziggurat.backend.reference.values import Array, element_dtype, undefined_element
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.scalars import bits_of, maxnum, minnum, rounded, widened
 from ziggurat.codemodel.types import ScalarType, shape_of
 
 Operands = tuple[Any, ...]

@@ -8,11 +8,11 @@ import numpy as np
 
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.meanings import triton
-from ziggurat.backend.reference.rounding import bits_of, widened
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array, expand
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.errors import KernelRuntimeError
+from ziggurat.codemodel.scalars import bits_of, widened
 from ziggurat.codemodel.types import PtrType, element_of, shape_of
 
 Operands = tuple[Any, ...]

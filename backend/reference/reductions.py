@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.reference.arithmetic import float_binary, scalar_type
+from ziggurat.backend.reference.arithmetic import scalar_type
 from ziggurat.backend.reference.control import packed
 from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine
@@ -23,6 +23,7 @@ from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Body, Op
+from ziggurat.codemodel.scalars import float_binary
 from ziggurat.codemodel.traits import Commutative
 
 Operands = tuple[Any, ...]

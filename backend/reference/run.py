@@ -13,7 +13,6 @@ from ziggurat.backend.reference import (
     arithmetic,
     atomics,
     control,
-    functions,
     host,
     reductions,
     tensors,
@@ -27,9 +26,10 @@ from ziggurat.backend.reference.values import DTYPES, Array, Descriptor, is_arra
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
 
-MEANINGS = (access, arithmetic, atomics, control, functions, host, reductions, tensors)  # They fill the table.
+MEANINGS = (access, arithmetic, atomics, control, host, reductions, tensors)  # They fill the table.
 
 BATCH_ELEMENTS = 1 << 18  # Elements of the largest tensor in a batch: temporaries of 1 to 2 MB stay in the cache.
 LOOP_LIMIT = 1 << 20
@@ -211,7 +211,7 @@ def _number(given: object, type_: ScalarType, name: str) -> Array:
         raise LaunchError(f"{name} is {type_}: it takes a number of that type, not {given!r}")
     assert isinstance(given, (int, float))
     if type_.is_float:
-        return arithmetic.rounded(np.full(1, given, np.float64), type_)
+        return array_of(given, type_)
     low, high = type_.limits
     if not low <= given <= high:
         raise LaunchError(f"{name} is {type_}: {given} does not fit")

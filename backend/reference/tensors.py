@@ -10,12 +10,12 @@ import numpy as np
 from ziggurat.backend.reference.arithmetic import scalar_type
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.meanings import triton
-from ziggurat.backend.reference.rounding import rounded, tf32, widened
 from ziggurat.backend.reference.values import DTYPES, Array, expand, over
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.scalars import rounded, tf32, widened
 from ziggurat.codemodel.types import f32, shape_of
 
 Operands = tuple[Any, ...]
@@ -161,21 +161,6 @@ def _dot(machine: Machine, op: tt.Dot, operands: Operands) -> Array:
 def _product(a: Array, b: Array) -> Array:
     # Contiguous copies, so that the order of summation does not depend on how the operands came about.
     return np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
-
-
-@triton.of(tt.MulHiUI)
-def _mulhi(machine: Machine, op: tt.MulHiUI, operands: Operands) -> Array:
-    a, b = operands
-    bits = a.dtype.itemsize * 8
-    if a.dtype == np.bool_:
-        return np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_)
-    if bits < 64:
-        return ((a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(bits)).astype(a.dtype)
-    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
-    a_high, a_low, b_high, b_low = a >> half, a & low, b >> half, b & low
-    middle = a_high * b_low + (a_low * b_low >> half)
-    other = a_low * b_high + (middle & low)
-    return a_high * b_high + (middle >> half) + (other >> half)
 
 
 @triton.of(tt.InlineAsm)

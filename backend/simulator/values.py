@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ziggurat.backend.reference.functions import fma_f64, sum_to_odd
 from ziggurat.backend.simulator.shared import Array
 from ziggurat.backend.simulator.text import dtype_of, elements_of, odd_width
+from ziggurat.codemodel.scalars import fma_f64, sum_to_odd
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 

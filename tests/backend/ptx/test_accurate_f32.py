@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx import accurate_f32
-from ziggurat.backend.reference.functions import erf
+from ziggurat.codemodel.scalars import erf
 
 # What overflows or is NaN is compared, too.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.reference.rounding import converted, float_to_int, int_to_float
 from ziggurat.backend.reference.values import DTYPES
 from ziggurat.backend.simulator.simulate import simulate
+from ziggurat.codemodel.scalars import converted, float_to_int, int_to_float
 from ziggurat.codemodel.types import SCALARS, f16, f64
 
 # What overflows or is NaN is compared, too.

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx.emitter import Options
-from ziggurat.backend.reference.functions import erf
 from ziggurat.backend.reference.values import DTYPES
+from ziggurat.codemodel.scalars import erf
 from ziggurat.codemodel.types import SCALARS
 
 # What overflows or is NaN is compared, too.

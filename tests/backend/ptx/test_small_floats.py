@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx.small_floats import _narrow, _to_odd, _widen_e4m3, narrow, to_odd, widen_e4m3
-from ziggurat.backend.reference.rounding import converted, to_odd_f32
 from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.dialects.arith import Rounding
+from ziggurat.codemodel.scalars import converted, to_odd_f32
 from ziggurat.codemodel.types import f8e4m3, f8e5m2, f32
 
 # What overflows or is NaN is compared, too.

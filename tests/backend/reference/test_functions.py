@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ziggurat.backend.reference.functions import fma_f64
+from ziggurat.codemodel.scalars import fma_f64
 
 FUNCTIONS = {
     "exp": math.exp, "exp2": lambda x: 2.0**x, "log": math.log, "log2": math.log2, "sqrt": math.sqrt,
@@ -67,7 +67,7 @@ def test_fma_of_f64_rounds_once(numbers):
 
 @given(st.tuples(*[st.floats(-4, 4, width=32)] * 3))
 def test_fma_of_f32_rounds_once(numbers):
-    from ziggurat.backend.reference.functions import sum_to_odd
+    from ziggurat.codemodel.scalars import sum_to_odd
 
     a, b, c = (np.array([x]) for x in numbers)
     found = sum_to_odd(a * b, c).astype(np.float32)[0]

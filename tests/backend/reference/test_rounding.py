@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ziggurat.backend.reference.rounding import converted, float_to_int, int_to_float, tf32
 from ziggurat.backend.reference.values import DTYPES
+from ziggurat.codemodel.scalars import converted, float_to_int, int_to_float, tf32
 from ziggurat.codemodel.types import SCALARS, bf16, f8e4m3, f8e5m2, f16, f32, f64, i32, i64, u64
 
 NARROW = [f16, bf16, f8e4m3, f8e5m2]

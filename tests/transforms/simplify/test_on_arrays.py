@@ -14,6 +14,7 @@ from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.scalars import rounded_number as rounded
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS, PtrType, ScalarType, TensorType, void
 from ziggurat.codemodel.verify import verify
@@ -28,7 +29,6 @@ from ziggurat.transforms.simplify import (
     remove_unused,
     simplify,
 )
-from ziggurat.transforms.simplify.numbers import rounded
 
 STEPS = [cse, dce, fold, hoist, inline, lower_structured, normalize_blocks, remove_unused, simplify]
 

@@ -1,0 +1,522 @@
+"""The exact meaning of each elementwise function on numbers: the one statement of it.
+
+The functions take NumPy arrays, in the dtype that the record of a scalar type names, and give such arrays.
+The reference interpreter applies them to whole tensors; constant folding, calls on constants and calls from Python
+apply them to arrays of one number (`on_numbers`). Integers without a width, as Python's, are arrays of dtype object.
+
+Floats of 16 and 8 bits are computed with in f32 and rounded after each op. f32 has more than twice their digits, and
+two more, so rounding twice gives what rounding once would, for + - * / and the square root (Figueroa, "When is double
+rounding innocuous?", 1995). Rounding to an 8-bit float saturates: numbers that are too large become the largest one,
+and so do infinities, as in PTX's `cvt.rn.satfinite` (PTX ISA, "cvt"). NaN stays NaN. An op that selects one of its
+operands (maximum, minimum, where) does not round.
+
+Where an op is undefined the target's behaviour is taken: shifts by the width or more shift everything out; the smallest
+integer divided by -1 is itself; floats that do not fit an integer saturate, and NaN becomes 0.
+"""
+
+from __future__ import annotations
+
+import fractions
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate, Rounding
+from ziggurat.codemodel.dispatch import OpTable
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import ScalarType, element_of, f16, f32, f64
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Binary = Callable[[Any, Any], Any]
+Number = int | float  # And bool, of type i1.
+
+
+# Integers.
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """The quotient rounded toward zero, as in C."""
+    floor = a // b
+    return floor + ((floor * b != a) & ((a < 0) != (b < 0)))
+
+
+def remainder(a: Any, b: Any) -> Any:
+    """The remainder with the sign of the dividend, as in C."""
+    rest = a % b
+    return rest - b * ((rest != 0) & ((a < 0) != (b < 0)))
+
+
+def high_product(a: Array, b: Array) -> Array:
+    """The upper half of the product of two unsigned integers."""
+    bits = a.dtype.itemsize * 8
+    if bits < 64:
+        return ((a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(bits)).astype(a.dtype)
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    a_high, a_low, b_high, b_low = a >> half, a & low, b >> half, b & low
+    middle = a_high * b_low + (a_low * b_low >> half)
+    other = a_low * b_high + (middle & low)
+    return a_high * b_high + (middle >> half) + (other >> half)
+
+
+INTEGERS: dict[type[Op], Binary] = {
+    arith.AddI: np.add, arith.SubI: np.subtract, arith.MulI: np.multiply,
+    arith.AndI: np.bitwise_and, arith.OrI: np.bitwise_or, arith.XOrI: np.bitwise_xor,
+    arith.ShlI: np.left_shift, arith.ShrSI: np.right_shift, arith.ShrUI: np.right_shift,
+    arith.DivSI: quotient, arith.DivUI: quotient, arith.RemSI: remainder, arith.RemUI: remainder,
+    arith.MaxSI: np.maximum, arith.MaxUI: np.maximum, arith.MinSI: np.minimum, arith.MinUI: np.minimum,
+    tt.MulHiUI: high_product,
+}  # fmt: skip
+
+
+def integer(cls: type[Op], a: Array, b: Array) -> Array:
+    """Two integers of a type combined. i1 is computed in bytes, of which the lowest bit counts."""
+    if a.dtype == np.bool_:
+        return (INTEGERS[cls](a.view(np.uint8), b.view(np.uint8)) & np.uint8(1)).astype(np.bool_)
+    return INTEGERS[cls](a, b)
+
+
+# Floats.
+
+
+def _with_zeros_ordered(result: Array, a: Array, b: Array, larger: bool) -> Array:
+    """NumPy leaves open which zero the maximum of 0.0 and -0.0 is. Here -0.0 is less."""
+    zeros = result == 0
+    if zeros.any():
+        signed = a + b if larger else -(-a + -b)
+        result = np.where(zeros & (a == b), signed, result)
+    return result
+
+
+def maximum(a: Array, b: Array) -> Array:
+    """The larger; NaN if either is NaN; -0.0 < 0.0."""
+    return _with_zeros_ordered(np.maximum(a, b), a, b, True)
+
+
+def minimum(a: Array, b: Array) -> Array:
+    """The smaller; NaN if either is NaN; -0.0 < 0.0."""
+    return _with_zeros_ordered(np.minimum(a, b), a, b, False)
+
+
+def maxnum(a: Array, b: Array) -> Array:
+    """The larger; the other operand where one is NaN; -0.0 < 0.0."""
+    return _with_zeros_ordered(np.fmax(a, b), a, b, True)
+
+
+def minnum(a: Array, b: Array) -> Array:
+    """The smaller; the other operand where one is NaN; -0.0 < 0.0."""
+    return _with_zeros_ordered(np.fmin(a, b), a, b, False)
+
+
+FLOATS: dict[type[Op], Binary] = {
+    arith.AddF: np.add, arith.SubF: np.subtract, arith.MulF: np.multiply, arith.DivF: np.divide, arith.RemF: np.fmod,
+    arith.MaximumF: maximum, arith.MinimumF: minimum, arith.MaxNumF: maxnum, arith.MinNumF: minnum,
+    tt.PreciseDivF: np.divide,
+}  # fmt: skip
+_SELECTING = (maximum, minimum, maxnum, minnum)
+
+
+def float_binary(cls: type[Op], a: Array, b: Array, scalar: ScalarType) -> Array:
+    """Two floats of a type combined, and rounded to it."""
+    function = FLOATS[cls]
+    if scalar.bits >= 32:
+        return function(a, b)
+    result = function(widened(a), widened(b))
+    return result.astype(a.dtype) if function in _SELECTING else rounded(result, scalar)
+
+
+def erf(array: Array) -> Array:
+    """The error function of f64."""
+    return np.array(list(map(math.erf, array.ravel().tolist())), np.float64).reshape(array.shape)
+
+
+def rsqrt(array: Array) -> Array:
+    """1 / √x."""
+    return 1.0 / np.sqrt(array)
+
+
+# Computed in f64 and rounded to the type: the float next to the true value almost always. Of f64 they are as good as
+# the platform's. A target's own functions differ in the last digits.
+FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
+    maths.Exp: np.exp, maths.Exp2: np.exp2, maths.Log: np.log, maths.Log2: np.log2, maths.Sqrt: np.sqrt,
+    maths.Rsqrt: rsqrt, maths.Sin: np.sin, maths.Cos: np.cos, maths.Tanh: np.tanh, maths.Erf: erf,
+    tt.PreciseSqrt: np.sqrt,
+}  # fmt: skip
+# Exact, so that nothing is rounded.
+WHOLE: dict[type[Op], Callable[[Array], Array]] = {maths.Floor: np.floor, maths.Ceil: np.ceil}
+
+
+def float_function(cls: type[Op], array: Array, scalar: ScalarType) -> Array:
+    """A function of a float, rounded to its type."""
+    if cls in WHOLE:
+        return WHOLE[cls](widened(array)).astype(array.dtype)
+    return rounded(FUNCTIONS[cls](array.astype(np.float64)), scalar)
+
+
+def negated(array: Array) -> Array:
+    """Floats with their sign bit changed."""
+    bits = bits_of(array)
+    return (bits ^ _sign_bit(bits)).view(array.dtype)
+
+
+def magnitude(array: Array) -> Array:
+    """Floats with their sign bit cleared."""
+    bits = bits_of(array)
+    return (bits & ~_sign_bit(bits)).view(array.dtype)
+
+
+def _sign_bit(bits: Array) -> Any:
+    return bits.dtype.type(1 << (bits.dtype.itemsize * 8 - 1))
+
+
+# Fused multiply-add.
+
+
+def fma(a: Array, b: Array, c: Array, scalar: ScalarType) -> Array:
+    """a · b + c, rounded once to a float type."""
+    if scalar == f64:
+        return fma_f64(*np.broadcast_arrays(a, b, c))
+    # The product of two floats of at most 24 digits is exact in f64. The sum may not be; rounding it again goes wrong
+    # only where it is rounded to a number midway between two of the type, or where the type is subnormal and its digits
+    # end elsewhere. There it is rounded to odd instead, so that the final rounding is the only one.
+    product, addend = np.multiply(a, b, dtype=np.float64, casting="unsafe"), c.astype(np.float64)
+    near = np.atleast_1d(product + addend)
+    dropped = 52 - scalar.format.mantissa_bits
+    tail = near.view(np.int64) & ((1 << dropped) - 1)
+    open_ = (tail == 1 << (dropped - 1)) | (np.abs(near) < scalar.format.smallest_normal)
+    if open_.any():
+        product, addend = np.broadcast_arrays(product, addend)
+        near[open_] = sum_to_odd(product[open_], addend[open_])
+    return rounded(near, scalar)
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """The sum rounded to nearest, and its error (Knuth)."""
+    near = a + b
+    other = near - a
+    return near, (a - (near - other)) + (b - other)
+
+
+def sum_to_odd(a: Array, b: Array) -> Array:
+    """The sum; where it is not exact, the neighbour with an odd last bit (Boldo and Melquiond, "Emulation of FMA and
+    correctly rounded sums", 2008)."""
+    near, rest = _two_sum(a, b)
+    fix = np.isfinite(near) & (rest != 0) & ((near.view(np.int64) & 1) == 0)
+    toward = np.where(rest > 0, np.inf, -np.inf)
+    return np.where(fix, np.nextafter(near, toward), near)
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """The product rounded to nearest, and its error (Dekker)."""
+
+    def split(x: Array) -> tuple[Array, Array]:
+        scaled = x * 134217729.0
+        high = scaled - (scaled - x)
+        return high, x - high
+
+    near = a * b
+    (a_high, a_low), (b_high, b_low) = split(a), split(b)
+    return near, ((a_high * b_high - near) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def fma_f64(a: Array, b: Array, c: Array) -> Array:
+    """a · b + c in f64, rounded once (Boldo and Melquiond, 2008); near the ends of the range by way of fractions."""
+    high, low = _two_product(a, b)
+    t_high, t_low = _two_sum(c, low)
+    v_high, v_low = _two_sum(high, t_high)
+    result = np.asarray(v_high + sum_to_odd(t_low, v_low))
+    size = np.abs(np.stack([a, b, high, c]))
+    ordinary = ((size < 1e290) & ((size > 1e-250) | (size == 0))).all(0) & (high != 0) & (result != 0)
+    special = ~np.isfinite(np.stack([a, b, c])).all(0)
+    finite_product = np.isfinite(a) & np.isfinite(b)  # It may still overflow, but then only on the way.
+    result = np.where(special, np.where(finite_product, c, a * b + c), result)
+    for place in np.argwhere(~ordinary & ~special):
+        at = tuple(place)
+        result[at] = _exact_fma(float(a[at]), float(b[at]), float(c[at]))
+    return result
+
+
+def _exact_fma(a: float, b: float, c: float) -> float:
+    exact = fractions.Fraction(a) * fractions.Fraction(b) + fractions.Fraction(c)
+    if exact == 0:
+        return a * b + c  # The sign of a zero. A product that underflows to zero has its sign as well.
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+# Comparisons. Those of floats are ordered (false with a NaN), but for UNE.
+
+COMPARISONS: dict[str, Binary] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+
+def compared(predicate: IntPredicate | FloatPredicate, a: Array, b: Array) -> Array:
+    """The comparison of two integers or two floats."""
+    sign, name = predicate.value[:-2], predicate.value[-2:]
+    if sign == "u" and a.dtype.kind == "i":  # Addresses are held as signed integers.
+        a, b = a.view(np.uint64), b.view(np.uint64)
+    return (
+        COMPARISONS[name](widened(a), widened(b)) if isinstance(predicate, FloatPredicate) else COMPARISONS[name](a, b)
+    )
+
+
+# Conversions of floats.
+
+
+def widened(array: Array) -> Array:
+    """Floats of fewer than 32 bits as f32, exactly; others as they are."""
+    return array.astype(np.float32) if array.dtype.itemsize < 4 else array
+
+
+def to_odd_f32(array: Array) -> Array:
+    """f64 to f32 such that rounding the result to fewer digits gives what rounding the operand would.
+
+    A number that f32 does not have becomes the neighbour with an odd last bit (Boldo and Melquiond, 2008).
+    """
+    near = array.astype(np.float32)
+    back = near.astype(np.float64)
+    bits = near.view(np.uint32).copy()
+    bits -= np.abs(back) > np.abs(array)
+    bits |= (back != array) & np.isfinite(array)
+    return bits.view(np.float32)
+
+
+def rounded(array: Array, scalar: ScalarType) -> Array:
+    """Floats in f32 or f64 as this type, to nearest, ties to even."""
+    if scalar in (f16, f32, f64):  # The others are types of ml_dtypes, which rounds rightly from f32 only.
+        return array.astype(scalar.dtype, copy=False)
+    if array.dtype == np.float64:
+        array = to_odd_f32(array)
+    if scalar.saturates:
+        limit = np.float32(scalar.format.largest)
+        array = np.clip(array, -limit, limit)  # NaN stays NaN.
+    return array.astype(scalar.dtype)
+
+
+def truncated(array: Array, scalar: ScalarType) -> Array:
+    """Floats in f32 or f64 as this narrower type, toward zero. What is too large for the type becomes its largest
+    number; an infinity stays one where the type does not saturate."""
+    if scalar.saturates:
+        codes = np.arange(bits_of_number(scalar.format.largest, scalar) + 1, dtype=np.uint8)
+        magnitudes = codes.view(scalar.dtype).astype(np.float64)
+        code = np.searchsorted(magnitudes, np.abs(array).astype(np.float64), side="right") - 1
+        cut = (code | np.where(np.signbit(array), 0x80, 0)).astype(np.uint8).view(scalar.dtype)
+        return np.where(np.isnan(array), rounded(array, scalar), cut)
+    if scalar.name == "bf16":
+        array = truncated(array, f32) if array.dtype == np.float64 else array
+        cut = (array.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+        return np.where(np.isnan(array), array, cut).astype(scalar.dtype)
+    near = array.astype(scalar.dtype)
+    bits = bits_of(near).copy()
+    bits -= np.abs(near.astype(array.dtype)) > np.abs(array)
+    return bits.view(near.dtype)
+
+
+def converted(array: Array, source: ScalarType, target: ScalarType, *, toward_zero: bool = False) -> Array:
+    """Floats of one type as floats of another."""
+    array = np.ascontiguousarray(widened(array))
+    if toward_zero and target.bits < source.bits:
+        return truncated(array, target)
+    return rounded(array, target)
+
+
+def tf32(array: Array) -> Array:
+    """f32 with 10 digits after the point: to nearest, ties away from zero, as PTX's `cvt.rna.tf32.f32`."""
+    array = np.ascontiguousarray(array)
+    bits = (array.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(array), bits.view(np.float32), array)
+
+
+# Conversions of integers, and of bits.
+
+
+def resized(array: Array, target: ScalarType, *, signed: bool) -> Array:
+    """Integers as a wider or narrower type: the sign bit repeated or zeros filled in, or the low bits."""
+    if target.bits == 1:
+        return (array & array.dtype.type(1)).astype(np.bool_)
+    if array.dtype == np.bool_:
+        array = array.view(np.uint8).astype(target.dtype)
+        return (-array).astype(target.dtype) if signed else array
+    return array.view(f"{'i' if signed else 'u'}{array.dtype.itemsize}").astype(target.dtype)
+
+
+def int_to_float(array: Array, target: ScalarType, *, signed: bool | None = None) -> Array:
+    """Integers as floats, rounded once. `signed` says how their bits are read; None as their dtype says."""
+    if array.dtype == np.bool_:
+        array = array.view(np.int8)
+        array = -array if signed else array
+    elif signed is not None:
+        array = array.view(f"{'i' if signed else 'u'}{array.dtype.itemsize}")
+    if target in (f32, f64):
+        return array.astype(target.dtype)
+    if array.dtype.itemsize == 8:
+        # Below 2**53 in magnitude f64 is exact; above, the bits that do not fit only count as "there is more".
+        low = array & array.dtype.type(0x7FF)
+        sticky = (array - low) | ((low != 0).astype(array.dtype) << array.dtype.type(11))
+        large = (array >= 1 << 53) | (array <= -(1 << 53)) if array.dtype.kind == "i" else array >= 1 << 53
+        array = np.where(large, sticky, array)
+    return rounded(array.astype(np.float64), target)
+
+
+def float_to_int(array: Array, target: ScalarType) -> Array:
+    """Floats as integers, rounded toward zero; the nearest integer of the type where they do not fit, and 0 for NaN.
+
+    PTX's `cvt.rzi` does the same.
+    """
+    wide = np.trunc(widened(array).astype(np.float64))
+    low, high = target.limits
+    dtype = target.dtype
+    above, below = wide >= float(high + 1), wide < float(low)
+    inside = np.where(above | below | np.isnan(wide), 0.0, wide).astype(np.uint64 if low == 0 else np.int64)
+    result = np.where(above, dtype.type(high), inside.astype(dtype))
+    return np.where(below, dtype.type(low), result)
+
+
+def bits_of(array: Array) -> Array:
+    """The bits of numbers or addresses, as unsigned integers."""
+    array = np.ascontiguousarray(array)
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+def reinterpreted(array: Array, target: ScalarType) -> Array:
+    """The bits of numbers as another type of the same width."""
+    return np.ascontiguousarray(array).view(target.dtype)
+
+
+# Ops.
+
+# By op class: the result of the op on arrays of its operands' dtypes that broadcast. The caller silences NumPy's
+# warnings, and refuses integers divided by zero where that is an error.
+MEANINGS = OpTable[Callable[..., Array]]("meaning on numbers")
+
+
+def _scalar(op: Op) -> ScalarType:
+    scalar = element_of(op.result.type)
+    assert isinstance(scalar, ScalarType)
+    return scalar
+
+
+@MEANINGS.of(arith.IntBinary, tt.MulHiUI)
+def _integer(op: Op, a: Array, b: Array) -> Array:
+    return integer(type(op), a, b)
+
+
+@MEANINGS.of(arith.FloatBinary, tt.PreciseDivF)
+def _float(op: Op, a: Array, b: Array) -> Array:
+    return float_binary(type(op), a, b, _scalar(op))
+
+
+@MEANINGS.of(maths.FloatUnary, tt.PreciseSqrt)
+def _function(op: Op, array: Array) -> Array:
+    return float_function(type(op), array, _scalar(op))
+
+
+@MEANINGS.of(arith.NegF)
+def _negated(op: Op, array: Array) -> Array:
+    return negated(array)
+
+
+@MEANINGS.of(maths.AbsF)
+def _magnitude(op: Op, array: Array) -> Array:
+    return magnitude(array)
+
+
+@MEANINGS.of(maths.AbsI)
+def _integer_magnitude(op: Op, array: Array) -> Array:
+    return np.abs(array)
+
+
+@MEANINGS.of(maths.Fma)
+def _fused(op: Op, a: Array, b: Array, c: Array) -> Array:
+    return fma(a, b, c, _scalar(op))
+
+
+@MEANINGS.of(arith.CmpI, arith.CmpF)
+def _compared(op: arith.CmpI | arith.CmpF, a: Array, b: Array) -> Array:
+    return compared(op.predicate, a, b)
+
+
+@MEANINGS.of(arith.Select)
+def _selected(op: Op, condition: Array, then: Array, otherwise: Array) -> Array:
+    return np.where(condition, then, otherwise)
+
+
+@MEANINGS.of(arith.ExtF, arith.TruncF)
+def _float_to_float(op: arith.ExtF | arith.TruncF, array: Array) -> Array:
+    source = element_of(op.operand.type)
+    assert isinstance(source, ScalarType)
+    toward_zero = isinstance(op, arith.TruncF) and op.rounding is Rounding.ZERO
+    return converted(array, source, _scalar(op), toward_zero=toward_zero)
+
+
+@MEANINGS.of(arith.ExtSI, arith.ExtUI, arith.TruncI)
+def _resized(op: Op, array: Array) -> Array:
+    return resized(array, _scalar(op), signed=isinstance(op, arith.ExtSI))
+
+
+@MEANINGS.of(arith.SIToFP, arith.UIToFP)
+def _int_to_float(op: Op, array: Array) -> Array:
+    return int_to_float(array, _scalar(op), signed=isinstance(op, arith.SIToFP))
+
+
+@MEANINGS.of(arith.FPToSI, arith.FPToUI)
+def _float_to_int(op: Op, array: Array) -> Array:
+    return float_to_int(array, _scalar(op))
+
+
+@MEANINGS.of(arith.Bitcast)
+def _reinterpreted(op: Op, array: Array) -> Array:
+    return reinterpreted(array, _scalar(op))
+
+
+# Numbers of Python.
+
+
+def array_of(number: Number, scalar: ScalarType | None) -> Array:
+    """An array of one number: of the type, rounded to it; or, for None, of an integer without a width."""
+    if scalar is None:
+        return np.array([number], object)
+    if scalar.is_float:
+        return rounded(np.array([number], np.float64), scalar)
+    return np.array([number], scalar.dtype)
+
+
+def number_of(array: Array) -> Any:
+    """The Python number that an array of one holds."""
+    return array.astype(np.float64).item() if array.dtype.kind in "fV" else array.item()
+
+
+def rounded_number(number: Number, scalar: ScalarType) -> Any:
+    """A number rounded to a float type.
+
+    >>> rounded_number(0.1, f16), rounded_number(1e6, f16)
+    (0.0999755859375, inf)
+    """
+    with np.errstate(all="ignore"):
+        return number_of(array_of(number, scalar))
+
+
+def bits_of_number(number: float, scalar: ScalarType) -> int:
+    """The bits of a number rounded to a float type, as an unsigned integer."""
+    with np.errstate(all="ignore"):
+        return int(bits_of(array_of(number, scalar))[0])
+
+
+def on_numbers(op: Op, numbers: Sequence[Number]) -> Any:
+    """The result of an elementwise op whose operands are these Python numbers.
+
+    >>> from ziggurat.codemodel.types import i8
+    >>> a = arith.ConstantOp(100, type=i8)
+    >>> on_numbers(arith.AddI(a.result, a.result), (100, 100))
+    -56
+    """
+    types = [element_of(value.type) for value in op.operands]
+    with np.errstate(all="ignore"):
+        arrays = [array_of(number, type_) for number, type_ in zip(numbers, types, strict=True)]  # pyright: ignore[reportArgumentType]
+        return number_of(MEANINGS[op](op, *arrays))

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import bisect
+import functools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ziggurat.codemodel import scalars
+from ziggurat.codemodel.scalars import rounded_number
+from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, f16, f32, f64
+
+ALL_FLOATS = [type_ for type_ in SCALARS.values() if type_.is_float]
+FLOATS = pytest.mark.parametrize("type_", ALL_FLOATS, ids=str)
+SMALL = pytest.mark.parametrize("type_", [f16, bf16, f8e4m3, f8e5m2], ids=str)
+NARROW_FLOATS = st.one_of(st.floats(width=32), st.floats(-1000, 1000, width=32), st.floats(-(2**-9), 2**-9, width=32))
+
+
+def truncated(value: float, type_: ScalarType) -> float:
+    with np.errstate(all="ignore"):
+        return scalars.number_of(scalars.truncated(np.array([value]), type_))
+
+
+def rounded_integer(value: int, type_: ScalarType) -> float:
+    with np.errstate(all="ignore"):
+        return scalars.number_of(scalars.int_to_float(np.array([value], np.int64), type_))
+
+
+def same(a: float, b: float) -> bool:
+    return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+
+
+@functools.cache
+def numbers_of(type_: ScalarType) -> list[float]:
+    """All numbers of a float type of 8 or 16 bits, sorted, without NaN."""
+    bits = np.arange(1 << type_.bits, dtype=f"uint{type_.bits}").view(type_.dtype.type)
+    return sorted(value for value in map(float, bits) if not math.isnan(value))
+
+
+@FLOATS
+@given(value=NARROW_FLOATS)
+def test_rounding_is_numpys(type_: ScalarType, value: float) -> None:
+    with np.errstate(all="ignore"):
+        clipped = np.clip(value, -type_.format.largest, type_.format.largest) if type_.is_fp8 else value
+        expected = float(np.float32(clipped).astype(type_.dtype.type))
+    assert same(rounded_number(value, type_), expected)
+
+
+@SMALL
+def test_numbers_of_a_type_are_themselves(type_: ScalarType) -> None:
+    for value in numbers_of(type_):
+        if math.isfinite(value) or not type_.is_fp8:
+            assert same(rounded_number(value, type_), value)
+            assert same(truncated(value, type_), value)
+
+
+@SMALL
+@given(value=st.floats(allow_nan=False, allow_infinity=False))
+def test_rounding_is_to_the_nearest_in_one_step(type_: ScalarType, value: float) -> None:
+    # ml_dtypes rounds f64 to f32 first, so it is no judge here.
+    made = rounded_number(value, type_)
+    if abs(value) >= type_.format.largest and type_.is_fp8:
+        assert made == math.copysign(type_.format.largest, value)
+    elif math.isfinite(made):
+        place = bisect.bisect(numbers_of(type_), value)
+        near = [number for number in numbers_of(type_)[max(0, place - 2) : place + 2] if math.isfinite(number)]
+        best = min(abs(Fraction(number) - Fraction(value)) for number in near)
+        assert abs(Fraction(made) - Fraction(value)) == best
+    else:
+        assert abs(value) > type_.format.largest
+
+
+@SMALL
+@given(value=NARROW_FLOATS)
+def test_truncation_is_toward_zero(type_: ScalarType, value: float) -> None:
+    made = truncated(value, type_)
+    if math.isnan(value) or math.isinf(value):
+        assert same(made, value) or type_.is_fp8
+        return
+    assert same(rounded_number(made, type_), made)
+    assert math.copysign(1, made) == math.copysign(1, value)
+    place = bisect.bisect(numbers_of(type_), abs(value))
+    finite = [number for number in numbers_of(type_)[:place] if math.isfinite(number)]
+    assert abs(made) == finite[-1]
+
+
+@FLOATS
+@given(value=st.integers(-(1 << 63), (1 << 63) - 1))
+def test_integers_round_once(type_: ScalarType, value: int) -> None:
+    made = rounded_integer(value, type_)
+    if type_ in (f32, f64):
+        below, above = (float(np.nextafter(type_.dtype.type(made), type_.dtype.type(end))) for end in (-np.inf, np.inf))
+        error = abs(Fraction(made) - value)
+        assert error <= min(abs(Fraction(below) - value), abs(Fraction(above) - value))
+    elif abs(value) < 1 << 53:
+        assert same(made, rounded_number(float(value), type_))
+
+
+@FLOATS
+@given(value=st.floats(width=16, allow_nan=False))
+def test_bits(type_: ScalarType, value: float) -> None:
+    value = rounded_number(value, type_)
+    bits = scalars.bits_of_number(value, type_)
+    assert bits == int(np.array(value).astype(type_.dtype).view(f"uint{type_.bits}"))
+
+
+@given(st.integers(-(1 << 70), 1 << 70), st.integers(-(1 << 70), 1 << 70).filter(bool))
+def test_quotients_and_remainders_are_those_of_c(a: int, b: int) -> None:
+    expected = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    assert scalars.quotient(a, b) == expected
+    assert scalars.remainder(a, b) == a - expected * b
+
+
+def _exact_fma(values: tuple[float, ...], type_: ScalarType) -> float:
+    a, b, c = map(Fraction, values)
+    exact = a * b + c
+    below, above = -type_.format.largest, type_.format.largest
+    if not below <= exact <= above:
+        return math.nan
+    grid = numbers_of(type_)
+    place = bisect.bisect(grid, exact)
+    near = [number for number in grid[max(0, place - 2) : place + 2] if math.isfinite(number)]
+    best = min(abs(Fraction(number) - exact) for number in near)
+    return next(number for number in near if abs(Fraction(number) - exact) == best)
+
+
+@SMALL
+@given(
+    values=st.lists(st.one_of(NARROW_FLOATS, st.sampled_from([1.0, -1.0, 0.5, 3.0, 2.0**-9])), min_size=3, max_size=3)
+)
+def test_fma_rounds_once(type_: ScalarType, values: tuple[float, ...]) -> None:
+    values = tuple(rounded_number(value, type_) for value in values)
+    if not all(map(math.isfinite, values)):
+        return
+    expected = _exact_fma(values, type_)
+    arrays = [scalars.array_of(value, type_) for value in values]
+    with np.errstate(all="ignore"):
+        made = scalars.number_of(scalars.fma(*arrays, type_))  # pyright: ignore[reportCallIssue]
+    if not math.isnan(expected):
+        exact = Fraction(values[0]) * Fraction(values[1]) + Fraction(values[2])
+        assert abs(Fraction(made) - exact) == abs(Fraction(expected) - exact)
+
+
+@pytest.mark.parametrize("type_", [f16, f32], ids=str)
+def test_fma_at_numbers_midway_between_two_of_the_type(type_: ScalarType) -> None:
+    # 1 + half an ulp is a tie; any addend, however small, decides it.
+    half = type_.format.epsilon / 2
+    tiny = type_.format.smallest_subnormal
+    for addend, expected in ((0.0, 1.0), (tiny, 1.0 + 2 * half), (-tiny, 1.0)):
+        total = Fraction(1) + Fraction(half) + Fraction(addend)
+        product = [scalars.array_of(value, type_) for value in (1.0 + 4 * half, 1.0 - 2 * half, addend)]
+        with np.errstate(all="ignore"):
+            made = scalars.number_of(scalars.fma(*product, type_))  # pyright: ignore[reportCallIssue]
+        exact = Fraction(1.0 + 4 * half) * Fraction(1.0 - 2 * half) + Fraction(addend)
+        others = (made - 2 * half, made + 2 * half)
+        assert all(abs(Fraction(made) - exact) <= abs(Fraction(other) - exact) for other in others)
+        assert total > 1 or expected == 1.0
