@@ -18,7 +18,6 @@ from ziggurat.codemodel.types import (
     i1,
     i32,
     shaped,
-    u32,
     with_element,
 )
 from ziggurat.frontends.language import host
@@ -392,10 +391,7 @@ class ElementwiseTypes:
         result = self._integers("umulhi", a, b) if not self._constants(a, b) else None
         if result is None or scalar_type(result).bits not in (32, 64):
             raise KernelTypeError(f"zg.umulhi takes 32- or 64-bit integers, got {describe(a)} and {describe(b)}")
-        element = scalar_type(result)
-        if element.signed:
-            element = u32 if element.bits == 32 else ScalarType("u64", "int", 64, False)
-        return with_element(result, element)
+        return with_element(result, scalar_type(result).unsigned)
 
     def cdiv_constants(self, x: ConstantType, div: ConstantType) -> Type:
         """`zg.cdiv` of constants, as Python computes it; of run-time values it is a function of the library."""
