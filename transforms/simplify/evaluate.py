@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.scalars import Number
 from ziggurat.codemodel.types import ScalarType, element_of
+
+Number = int | float  # And bool, of type i1.
 
 
 def evaluate(op: Op, numbers: tuple[Number, ...]) -> Number | None:
@@ -29,6 +29,8 @@ def evaluate(op: Op, numbers: tuple[Number, ...]) -> Number | None:
     >>> evaluate(arith.AddI(a.result, a.result), (100, 100))
     -56
     """
+    from ziggurat.codemodel import scalars  # It imports NumPy, which `import ziggurat` is to go without.
+
     target = element_of(op.result.type)
     types = [element_of(value.type) for value in op.operands]
     if type(op) not in scalars.MEANINGS or not isinstance(target, ScalarType):
