@@ -47,7 +47,7 @@ class Kernel(Function):
         self._dispatcher: Dispatcher | None = None
         self._launches: dict[Any, Callable[..., None]] = {}
 
-    @functools.cached_property
+    @property
     def module(self) -> core.Module:
         """The Python code models of the kernel and of the functions it reaches, in one module, callees first."""
         return link(self)
@@ -81,11 +81,18 @@ class Kernel(Function):
 
         return compile_kernel(self, arguments, keywords)
 
+    def forget(self) -> None:
+        """Forget the models and what was compiled of them."""
+        super().forget()
+        self._models, self._launches, self._dispatcher = {}, {}, None
+
     def model_for(self, signature: Signature) -> core.Module:
         """The Triton code model for a signature; made once."""
+        self.check_globals()
         model = self._models.get(signature)
         if model is None:
             model = self._models[signature] = triton_model(self, signature.types, signature.divisibility)
+            self.watch()
         return model
 
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
@@ -93,6 +100,8 @@ class Kernel(Function):
 
         `grid` has one to three sizes, or is a function that computes them from the arguments, a dict by name.
         """
+        if self._watched:
+            self.check_globals()
         try:
             known = self._launches.get(grid)  # One that the dispatcher knows is found without asking it.
         except TypeError:  # A list.

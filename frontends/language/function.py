@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, ZigguratError, ZigguratWarning, shown
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.signature import active_recorder
@@ -30,6 +32,27 @@ else:
 
 
 T = TypeVar("T")
+
+
+@attrs.define(eq=False)
+class Use:
+    """A value that a model has from outside its function: a global, an enclosing function's variable, a module's name.
+
+    `look_up(key)` gives the value that the name has now; it raises `KeyError` or `ValueError` when the name is gone.
+    """
+
+    name: str
+    value: Any
+    look_up: Callable[[Any], Any]
+    key: Any
+    location: Location | None
+
+    def now(self) -> Any:
+        """The value that the name has now, or `GONE`."""
+        try:
+            return self.look_up(self.key)
+        except (KeyError, ValueError):
+            return GONE
 
 
 @attrs.frozen
@@ -54,10 +77,15 @@ class Function:
             fn.__qualname__ = name
         self.fn = fn
         self.name: str = name or getattr(fn, "__name__", type(fn).__name__)
-        # The functions that the model refers to, by symbol. Whoever makes the model fills them in.
+        # The functions that the model refers to, by symbol, and the values that it has from outside. Whoever makes the
+        # model fills them in.
         self.callees: dict[str, Function] = {}
+        self.uses: tuple[Use, ...] = ()
         self._make_model = model
         self._model: Op | None = None
+        # The values from outside of this function and of those it reaches, as a launch compares them.
+        self._watched: list[tuple[Callable[[Any], Any], Any, Any]] = []
+        self._watched_uses: list[tuple[Use, Function]] = []
         functools.update_wrapper(self, fn)
 
     @functools.cached_property
@@ -120,10 +148,60 @@ class Function:
 
     @property
     def model(self) -> Op:
-        """The Python code model: a `func`. Made at the first request, with globals and closure as they are then."""
+        """The Python code model: a `func`. Made at the first request, with globals and closure as they are then.
+
+        It is made again, with a `ZigguratWarning`, when one of them has changed: see `check_globals`.
+        """
+        self.check_globals()
         if self._model is None:
             self._model = self._make_model(self)
+            self.watch()
         return self._model
+
+    def check_globals(self) -> None:
+        """Forget what was made of globals, closures and helper functions that have changed since, and warn.
+
+        A `ZigguratWarning` names each of them, its old and its new value, and the place of its use. Equal constants and
+        functions with equal models count as unchanged. Launches call this, so it compares identities first.
+        """
+        try:
+            for look_up, key, value in self._watched:
+                if look_up(key) is not value:
+                    break
+            else:
+                return
+        except (KeyError, ValueError):
+            pass
+        self._compare_globals()
+
+    def watch(self) -> None:
+        """Note the values from outside that the models of this function and of those it reaches have."""
+        reached = [self]
+        for function in reached:
+            reached.extend(callee for callee in function.callees.values() if callee._model and callee not in reached)
+        self._watched_uses = [(use, function) for function in reached for use in function.uses]
+        self._watched = [(use.look_up, use.key, use.value) for use, _ in self._watched_uses]
+
+    def forget(self) -> None:
+        """Forget the model, and what was made of it."""
+        self._model, self.callees, self.uses = None, {}, ()
+        self._watched, self._watched_uses = [], []
+
+    def _compare_globals(self) -> None:
+        """Compare the values from outside, where their identities differ; see `check_globals`."""
+        found = [(use, function, use.now()) for use, function in self._watched_uses]
+        changed = [(use, function, now) for use, function, now in found if not _same(use.value, now)]
+        if not changed:
+            for use, function, now in found:
+                function.callees = {s: now if callee is use.value else callee for s, callee in function.callees.items()}
+                use.value = now
+            self.watch()
+            return
+        self.forget()
+        for use, function, now in changed:
+            if use in function.uses:
+                function.forget()
+            _warn(use, now, self.name)
 
     def __reduce__(self) -> str:
         """As Python's functions: a copy is the function itself, and what is pickled is where it is found."""
@@ -137,6 +215,43 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.written}>"
+
+
+# The value of a name that is gone.
+GONE: Final = object()
+
+
+def _same(old: Any, new: Any) -> bool:
+    """True of equal constants of one type, and of functions with equal models."""
+    if old is new:
+        return True
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, tuple):
+        return len(old) == len(new) and all(map(_same, old, new))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(old, Function):
+        try:
+            return (old._model or old.model) == new.model and all(
+                map(_same, old.callees.values(), new.callees.values())
+            )
+        except ZigguratError:
+            return False  # The error is raised when the new function is used.
+    return repr(old) == repr(new)
+
+
+def _warn(use: Use, value: Any, kernel: str) -> None:
+    name, place = use.name, use.location
+    if isinstance(use.value, Function) and isinstance(value, Function):
+        change = f"'{name}' was defined again after '{kernel}' was compiled"
+    else:
+        now = "is gone" if value is GONE else f"is {shown(value)}"
+        change = f"'{name}' was {shown(use.value)} when '{kernel}' was compiled, and {now} now"
+    text = f"{change}; '{kernel}' is compiled again"
+    lines = [text, place.excerpt()] if place is not None else [text]
+    if not isinstance(use.value, Function):
+        lines.append(f"  hint: take values that change as parameters: {name}: zg.constexpr")
+    file, line = (place.file, place.line) if place is not None else ("<unknown>", 1)
+    warnings.warn_explicit("\n".join(lines), ZigguratWarning, file, line)
 
 
 def usable(value: Any) -> bool:

@@ -12,7 +12,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
-from ziggurat.frontends.language.function import Function, constexpr, usable
+from ziggurat.frontends.language.function import Function, Use, constexpr, usable
 from ziggurat.frontends.reflection.names import KINDS, Names
 from ziggurat.frontends.reflection.source import Source, find_source, read_lines
 from ziggurat.frontends.reflection.statements import Statements
@@ -36,7 +36,7 @@ def reader(fn: Callable[..., Any]) -> Callable[[Function], Op]:
     lines = read_lines(fn)
 
     def model(made: Function) -> Op:
-        func, made.callees = _model(made.fn, lines)
+        func, made.callees, made.uses = _model(made.fn, lines)
         return func
 
     return model
@@ -52,8 +52,9 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
     return _model(fn, read_lines(fn))[0]
 
 
-def _model(function: Callable[..., Any], lines: Sequence[str]) -> tuple[Op, dict[str, Function]]:
-    """The model of a function whose source is in these lines, and the functions that it refers to, by symbol."""
+def _model(function: Callable[..., Any], lines: Sequence[str]) -> tuple[Op, dict[str, Function], tuple[Use, ...]]:
+    """The model of a function whose source is in these lines, the functions that it refers to, by symbol, and the
+    values that it has from outside."""
     fn = cast(types.FunctionType, function)
     source = find_source(fn, lines or read_lines(fn))
     parameters = _parameters(source)
@@ -71,7 +72,7 @@ def _model(function: Callable[..., Any], lines: Sequence[str]) -> tuple[Op, dict
         ) from None
     func = core.Func(fn.__qualname__, body)
     func.__dict__["location"] = source.span(source.node)
-    return func, callees
+    return func, callees, tuple(names.uses.values())
 
 
 def _parameters(source: Source) -> list[ast.arg]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import operator
 import types
+from collections.abc import Callable
 from typing import Any, Final
 
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
 from ziggurat.frontends.language.constants import is_enum
-from ziggurat.frontends.language.function import suggest
+from ziggurat.frontends.language.function import Use, suggest, usable
 from ziggurat.frontends.language.signature import SIGNATURES, Call
 from ziggurat.frontends.language.spellings import of_member
 from ziggurat.frontends.reflection.source import Source
@@ -17,6 +19,7 @@ from ziggurat.frontends.reflection.source import Source
 # Stands for the meaning of an expression that is known only when the kernel runs.
 DYNAMIC: Final = object()
 _MISSING: Final = object()
+_contents = operator.attrgetter("cell_contents")
 
 KINDS: Final = (
     "from outside a kernel can use numbers, strings, None, dtypes such as zg.f32, members of zg's enums, "
@@ -33,6 +36,8 @@ class Names:
         self.locals = {*code.co_varnames, *code.co_cellvars}
         self.cells: dict[str, Any] = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
         self.globals = fn.__globals__
+        # The values from outside that were asked for: whoever has the model looks whether they change.
+        self.uses: dict[str, Use] = {}
 
     def static(self, node: ast.expr) -> Any:
         """The object that an expression names, looking through modules and enums; `DYNAMIC` for any other expression.
@@ -47,6 +52,9 @@ class Names:
                 found = getattr(owner, node.attr, _MISSING)
                 if found is _MISSING:
                     raise self.unknown_member(node, owner)
+                names = vars(owner)
+                if names.get(node.attr) is found and not _is_ours(owner):
+                    self._note(node, found, names.__getitem__, node.attr)
                 return found
         return DYNAMIC
 
@@ -56,19 +64,29 @@ class Names:
         cell = self.cells.get(name)
         if cell is not None:
             try:
-                return cell.cell_contents
+                found = _contents(cell)
             except ValueError:
                 raise KernelNameError(
                     f"'{name}' has no value yet in the function around this one",
                     self.source.span(node),
                     "assign it before the kernel is used",
                 ) from None
-        found = self.globals.get(name, _MISSING)
-        if found is _MISSING:
-            found = getattr(builtins, name, _MISSING)
+            self._note(node, found, _contents, cell)
+            return found
+        if name in self.globals:
+            found = self.globals[name]
+            self._note(node, found, self.globals.__getitem__, name)
+            return found
+        found = getattr(builtins, name, _MISSING)
         if found is _MISSING:
             raise self.unknown(node)
         return found
+
+    def _note(self, node: ast.expr, value: Any, look_up: Callable[[Any], Any], key: Any) -> None:
+        """Note the use of a name from outside, where its value can become a part of the model."""
+        if usable(value):
+            name = ast.unparse(node)
+            self.uses.setdefault(name, Use(name, value, look_up, key, self.source.span(node)))
 
     def find(self, path: str) -> Any:
         """What a dotted path of names stands for, or None."""
@@ -92,7 +110,7 @@ class Names:
     def unknown_member(self, node: ast.Attribute, owner: Any) -> KernelNameError:
         prefix = ast.unparse(node.value)
         if isinstance(owner, types.ModuleType):
-            what, ours = "module", owner.__name__.partition(".")[0] == "ziggurat"
+            what, ours = "module", _is_ours(owner)
             public = getattr(owner, "__all__", None) or [name for name in dir(owner) if not name.startswith("_")]
             hint = (of_member(node.attr, prefix) if ours else None) or suggest(node.attr, public, f"{prefix}.")
         else:
@@ -126,6 +144,10 @@ class Names:
             if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
                 hint = f"pass it as an argument, or make it a Python number; {KINDS}"
         return KernelSyntaxError(f"'{name}' {what}", self.source.span(node), hint)
+
+
+def _is_ours(owner: Any) -> bool:
+    return owner.__name__.partition(".")[0] == "ziggurat"
 
 
 # The builtins that a kernel can call, with the least and the largest number of arguments.
