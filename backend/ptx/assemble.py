@@ -26,8 +26,8 @@ from ziggurat.backend.ptx import (  # They fill the table.
     tensors,
     tma,
 )
-from ziggurat.backend.ptx.crowding import is_crowded
 from ziggurat.backend.ptx.emitter import Emitter, Options, emitted_type, kernel_of, symbol_of
+from ziggurat.backend.ptx.register_limit import is_register_limited
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -84,8 +84,8 @@ def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
     threads = 32 * roles.warps_of(module)
     registers = roles.registers_of(module)
     limit = f' "nvvm.maxnreg"="{registers}"' if registers is not None else ""
-    if is_crowded(module):
-        limit += ' "nvvm.minctasm"="1"'  # Programs on a multiprocessor: .minnctapersm
+    if is_register_limited(module):
+        limit += ' "nvvm.minctasm"="1"'  # CTAs per SM: .minnctapersm
     debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
     lines = [
         'target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"',
