@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ziggurat.codemodel.op import Body, Op, Value
+    from ziggurat.codemodel.op import Body, Op, OpResult, Value
 
 
 class Pure:
@@ -36,6 +36,7 @@ class BodyTerminator(Terminator):
     """The op leaves its body, handing its operands to the op that owns the body."""
 
     operands: tuple[Value, ...]
+    result: OpResult
 
     @property
     def handed(self) -> tuple[Value, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ziggurat.codemodel.op import Op, require_model
+from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.transforms.simplify.cse import cse
 from ziggurat.transforms.simplify.dce import dce, remove_unused
 from ziggurat.transforms.simplify.fold import fold
@@ -41,12 +42,12 @@ SIMPLIFY: Final[tuple[Callable[[Op], Op], ...]] = (
 )
 
 
-def simplify(op: Op) -> Op:
-    """The model after the passes of `SIMPLIFY`, repeated until none of them finds anything to do."""
+def simplify(op: Op, *, verify: bool = False, snapshots: list[Snapshot] | None = None) -> Op:
+    """The model after the passes of `SIMPLIFY`, repeated until none of them finds anything to do.
+
+    `verify` and `snapshots` are those of `run_passes`.
+    """
     require_model(op, "simplify")
-    while True:
-        before = op
-        for step in SIMPLIFY:
-            op = step(op)
-        if op is before:
-            return op
+    while (made := run_passes(op, SIMPLIFY, verify=verify, snapshots=snapshots)) is not op:
+        op = made
+    return op

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import core, scf
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
-from ziggurat.codemodel.traits import Isolated
-from ziggurat.codemodel.types import Type
-from ziggurat.transforms.simplify.demand import Demand, slot_count
+from ziggurat.codemodel.structured import Structured, packed
+from ziggurat.codemodel.traits import BodyTerminator, Isolated, Returns
+from ziggurat.transforms.simplify.demand import Demand, value_count
 
 
 def dce(op: Op) -> Op:
@@ -60,7 +60,7 @@ def _swept(root: Op, demand: Demand) -> Op:
     for op in root.walk():
         if op.result not in kept:
             vain = True
-        elif op.bodies and (count := slot_count(op)):
+        elif op.bodies and (count := value_count(op)):
             needed = demand.of(op)
             if len(needed) < count:
                 narrowed[op.result] = needed
@@ -111,10 +111,10 @@ class _Sweep:
                 if cls is core.TupleLoad and op.operands[0] in narrowed:
                     values[result] = self.component(op, narrowed[op.operands[0]], builder)
                     continue
-                if cls is scf.Yield or cls is scf.Condition:
+                if isinstance(op, BodyTerminator) and not isinstance(op, Returns | core.Unreachable):
                     owner = op.parent_op
                     if owner is not None and owner.result in narrowed:
-                        builder.add(self.narrow_terminator(op, narrowed[owner.result]))
+                        builder.add(self.narrow_terminator(op, op.handed, narrowed[owner.result]))
                         continue
             operands = tuple([values[value] for value in op.operands])
             successors: Sequence[Successor] = ()
@@ -128,28 +128,23 @@ class _Sweep:
 
     def narrow(self, op: Op, needed: list[int], builder: Builder) -> Op:
         """The loop or branch with only the needed values."""
-        types = _slot_types(op)
-        yields = scf.packed([types[index] for index in needed])
-        leading = 1 if isinstance(op, scf.For) else 0
+        assert isinstance(op, Structured)
+        yields = packed([op.value_types[index] for index in needed])
         bodies: list[Body] = []
         for body in op.bodies:
-            parameters = body.parameters
-            if not isinstance(op, scf.If):
-                parameters = (*parameters[:leading], *(parameters[leading + index] for index in needed))
+            carried = op.entry_arguments(body)
+            parameters = [*body.parameters[: op.LEADING], *(carried[index] for index in needed if carried)]
             inner = builder.nested(
                 [p.type for p in parameters], yields if body.yield_type == op.result.type else body.yield_type
             )
             bodies.append(self.body(body, inner, parameters))
-        # Bounds, or a condition; a while has carried values alone, and those not needed may be gone.
-        fixed = 3 if isinstance(op, scf.For) else 1 if isinstance(op, scf.If) else 0
-        operands = [self.values[value] for value in op.operands[:fixed]]
-        if isinstance(op, scf.For | scf.While):
-            operands += [self.values[op.initial[index]] for index in needed]
-        return op.SPEC.copy(op, tuple(operands), (), bodies, yields)
+        # Initial values that are not needed may be gone.
+        operands = [*op.controls, *(op.inits[index] for index in needed if op.inits)]
+        return op.SPEC.copy(op, tuple([self.values[value] for value in operands]), (), bodies, yields)
 
-    def narrow_terminator(self, op: Op, needed: list[int]) -> Op:
-        leading = 1 if isinstance(op, scf.Condition) else 0
-        chosen = (*op.operands[:leading], *(op.operands[leading + index] for index in needed))
+    def narrow_terminator(self, op: Op, handed: tuple[Value, ...], needed: list[int]) -> Op:
+        """The terminator of a narrowed loop or branch."""
+        chosen = [*op.operands[: len(op.operands) - len(handed)], *(handed[index] for index in needed)]
         return op.SPEC.copy(op, tuple([self.values[value] for value in chosen]), (), (), op.result.type)
 
     def component(self, op: Op, needed: list[int], builder: Builder) -> Value:
@@ -164,13 +159,3 @@ class _Sweep:
 def _begin(around: Builder | None, body: Body) -> Builder:
     types = [p.type for p in body.parameters]
     return Builder.root(types, body.yield_type) if around is None else around.nested(types, body.yield_type)
-
-
-def _slot_types(op: Op) -> list[Type]:
-    if isinstance(op, scf.For | scf.While):
-        return [value.type for value in op.initial]
-    for body in op.bodies:
-        for block in body.blocks:
-            if isinstance(block.terminator, scf.Yield):
-                return [value.type for value in block.terminator.values]
-    return []

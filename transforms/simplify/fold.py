@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.simplify.evaluate import Number, evaluate
 from ziggurat.transforms.simplify.identities import constant, constant_of, same_number, simpler
@@ -92,7 +93,7 @@ def _fold_if(builder: Rewriter, op: scf.If, operands: tuple[Value, ...]) -> Outc
 def _fold_for(builder: Rewriter, op: scf.For, operands: tuple[Value, ...]) -> Outcome:
     if _never_runs(operands[0], operands[1], operands[2]):
         return _packed(builder, operands[3:])
-    return _with_unchanged(builder, op, operands, operands[3:], 1)
+    return _with_unchanged(builder, op, operands)
 
 
 def _fold_while(builder: Rewriter, op: scf.While, operands: tuple[Value, ...]) -> Outcome:
@@ -102,7 +103,7 @@ def _fold_while(builder: Rewriter, op: scf.While, operands: tuple[Value, ...]) -
         builder.mapping.values.update(zip(op.before.parameters, operands, strict=True))
         builder.rewrite_ops(op.before.entry.ops[:-1])
         return _packed(builder, [builder[value] for value in terminator.operands[1:]])
-    return _with_unchanged(builder, op, operands, operands, 0)
+    return _with_unchanged(builder, op, operands)
 
 
 def _never_runs(start: Value, stop: Value, step: Value) -> bool:
@@ -116,43 +117,35 @@ def _never_runs(start: Value, stop: Value, step: Value) -> bool:
     return first is not None and last is not None and (first >= last if by > 0 else first <= last)
 
 
-def _with_unchanged(
-    builder: Rewriter, op: scf.For | scf.While, operands: Sequence[Value], initial: Sequence[Value], leading: int
-) -> Outcome:
+def _with_unchanged(builder: Rewriter, op: Structured, operands: tuple[Value, ...]) -> Outcome:
     """The loop with the carried values that no iteration changes replaced inside by the initial ones.
 
-    They are still carried; `dce` takes them out. `leading` is the number of parameters before the carried ones.
+    They are still carried; `dce` takes them out.
     """
-    unchanged = [index for index in range(len(initial)) if _is_unchanged(op, index, leading)]
-    known = {body.parameters[leading + i]: initial[i] for i in unchanged for body in op.bodies}
+    initial = operands[op.CONTROLS :]
+    unchanged = [index for index in range(len(initial)) if _is_unchanged(op, index)]
+    known = {op.entry_arguments(body)[i]: initial[i] for i in unchanged for body in op.bodies}
     result_known = bool(unchanged) and len(initial) == 1
     if not any(parameter.uses for parameter in known) and not (result_known and op.result.uses):
         return None
     bodies = [builder.rewrite_body(body, known=known) for body in op.bodies]
-    made = builder.add(op.SPEC.copy(op, tuple(operands), (), bodies, op.result.type), op.location)
+    made = builder.add(op.SPEC.copy(op, operands, (), bodies, op.result.type), op.location)
     return initial[0] if result_known else made
 
 
-def _is_unchanged(op: scf.For | scf.While, index: int, leading: int) -> bool:
+def _is_unchanged(op: Structured, index: int) -> bool:
     """Whether each body hands on the carried value that it gets, or the initial one."""
     return all(
-        terminator.values[index] in (body.parameters[leading + index], op.initial[index])
+        terminator.handed[index] in (op.entry_arguments(body)[index], op.inits[index])
         for body in op.bodies
-        for block in body.blocks
-        if isinstance(terminator := block.terminator, scf.Yield | scf.Condition)
+        for terminator in op.terminators(body)
     )
 
 
 def _same_on_both_sides(op: scf.If) -> list[Value | None]:
     """For each value of a branch, the one that both sides give, if they do. Of equal constants, either."""
-    sides = [
-        block.terminator.values
-        for body in op.bodies
-        for block in body.blocks
-        if isinstance(block.terminator, scf.Yield)
-    ]
     found: list[Value | None] = []
-    for values in zip(*sides, strict=True):
+    for values in zip(*(terminator.handed for terminator in op.terminators()), strict=True):
         first = values[0]
         number = constant_of(first)
         if all(value is first for value in values) or (
@@ -188,8 +181,8 @@ def _component(builder: Rewriter, source: Value, index: int) -> Value | None:
         if op.index == index:
             return op.value
         return _component(builder, op.tuple, index) or builder.add(core.TupleLoad(op.tuple, index))
-    if isinstance(op, scf.For | scf.While) and len(op.initial) > 1:
-        return op.initial[index] if _is_unchanged(op, index, 1 if isinstance(op, scf.For) else 0) else None
+    if isinstance(op, scf.For | scf.While) and len(op.inits) > 1:
+        return op.inits[index] if _is_unchanged(op, index) else None
     if isinstance(op, scf.If):
         same = _same_on_both_sides(op)
         if len(same) > 1 and (value := same[index]) is not None:

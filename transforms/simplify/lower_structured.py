@@ -94,8 +94,7 @@ def _go(block: Block) -> Ending:
 
 def _lower_if(lowering: _Lowering, builder: Rewriter, op: scf.If, operands: tuple[Value, ...]) -> Outcome:
     then, otherwise = builder.new_block(), builder.new_block()
-    types = next((types for body in op.bodies for types in scf.terminator_types(body)), ())
-    rest = builder.new_block(types)
+    rest = builder.new_block(op.value_types if op.terminators() else ())
     builder.add(cf.CondBr(operands[0], Successor(then), Successor(otherwise)))
     lowering.into(builder, then, op.then, (), _go(rest))
     lowering.into(builder, otherwise, op.otherwise, (), _go(rest))

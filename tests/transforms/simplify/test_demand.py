@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.transforms.simplify.demand import Demand, callees, reachable_roots, slot_count
+from ziggurat.transforms.simplify.demand import Demand, callees, reachable_roots, value_count
 
 PARAMETERS = "%p : ptr<i32>, %n : i32, %b : i1"
 
@@ -127,5 +127,5 @@ def test_how_many_values_an_op_gives():
         + "%s : i32 = scf.if %b ()i32 -> { scf.yield %n; } ()i32 -> { scf.yield %n; };"
         + "scf.if %b ()void -> { scf.yield; } ()void -> { scf.yield; };"
     )
-    counts = [slot_count(op) for op in model.bodies[0].entry.ops]
+    counts = [value_count(op) for op in model.bodies[0].entry.ops]
     assert counts == [0, 0, 2, 1, 0, 0]

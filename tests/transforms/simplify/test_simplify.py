@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -73,4 +74,4 @@ def test_the_passes_work_together(becomes: Any) -> None:
 @given(seed=st.integers(0, 1 << 32))
 @settings(max_examples=60)
 def test_random_programs_do_the_same(seed: int, preserves: Any) -> None:
-    preserves(simplify, seed)
+    preserves(partial(simplify, verify=True), seed)

@@ -1,0 +1,46 @@
+"""Running passes: functions from model to model, one after the other, each checked and recorded on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from ziggurat.codemodel.errors import VerifyError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.verify import verify as verify_model
+
+Pass = Callable[[Op], Op]
+
+
+@attrs.frozen
+class Snapshot:
+    """The model after a pass, by the name of the pass."""
+
+    name: str
+    model: Op
+
+
+def run_passes(
+    model: Op,
+    passes: Iterable[Pass | tuple[str, Pass]],
+    *,
+    verify: bool = False,
+    snapshots: list[Snapshot] | None = None,
+) -> Op:
+    """The model after all passes. A pass is named by its function, or given as a pair of name and function.
+
+    With `verify`, the model is verified after each pass that changed it: a `VerifyError` names the pass. `snapshots`
+    gets the model after each pass.
+    """
+    for step in passes:
+        name, function = step if isinstance(step, tuple) else (getattr(step, "__name__", repr(step)), step)
+        before, model = model, function(model)
+        if verify and model is not before:
+            try:
+                verify_model(model)
+            except VerifyError as error:
+                raise VerifyError(f"after the pass '{name}', {error.summary}", error.violations) from None
+        if snapshots is not None:
+            snapshots.append(Snapshot(name, model))
+    return model
