@@ -2,6 +2,6 @@
 
 import sys
 
-from ziggurat.command import main
+from ziggurat.cli import main
 
 sys.exit(main())

@@ -6,14 +6,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ziggurat.arguments import Divisible
 from ziggurat.boundary import public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.types import Type
+from ziggurat.compiler.pipeline import triton_model
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
-from ziggurat.pipeline import triton_model
+from ziggurat.kernels.arguments import Divisible
 from ziggurat.transforms.attribution import constant
 
 

@@ -116,14 +116,14 @@ def child_parts(kernel: str) -> dict[str, float]:
     model = function.triton(*given)
     part("types and simplification: Triton model")
     from ziggurat.backend.ptx.assemble import to_llvm, to_ptx
-    from ziggurat.backend.ptx.emitter import Options
-    from ziggurat.transforms.place.passes import PlaceOptions, place
+    from ziggurat.codemodel.gpu.options import CompileOptions
+    from ziggurat.transforms.place.passes import place
 
     part("import the lower half")
     warps = 4 if kernel == "add" else 8
-    placed = place(model, PlaceOptions("sm_90a", warps, 3))
+    placed = place(model, CompileOptions("sm_90a", warps, 3))
     part("placing: GPU model")
-    text = to_llvm(placed, Options())
+    text = to_llvm(placed, CompileOptions())
     part("emission: LLVM text")
     import llvmlite.binding  # noqa: F401
 
@@ -133,7 +133,7 @@ def child_parts(kernel: str) -> dict[str, float]:
     from ziggurat.backend.cuda.binary import Binary, Parameter
     from ziggurat.backend.cuda.driver import load, synchronize
     from ziggurat.backend.cuda.launch import Launcher
-    from ziggurat.compiler import kind_of
+    from ziggurat.compiler.compiled import kind_of
 
     part("import the runtime")
     func = placed.body.entry.ops[0].bodies[0]

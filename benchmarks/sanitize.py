@@ -140,7 +140,7 @@ def bad_race() -> None:
     from ziggurat.backend.ptx.assemble import assemble
     from ziggurat.codemodel.gpu import dialect as gpu
     from ziggurat.codemodel.transform import DROP
-    from ziggurat.compiler import binary_of
+    from ziggurat.compiler.compiled import binary_of
 
     @zg.kernel
     def total(x_ptr, out_ptr, SIZE: zg.constexpr):

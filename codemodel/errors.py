@@ -12,6 +12,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ziggurat.codemodel.location import Location
 
+# The public names, which are those of `ziggurat` too.
+__all__ = [
+    "BuildError",
+    "InternalError",
+    "KernelErrors",
+    "KernelNameError",
+    "KernelRuntimeError",
+    "KernelSyntaxError",
+    "KernelTypeError",
+    "KernelValueError",
+    "LaunchError",
+    "MemoryAccessError",
+    "ParseError",
+    "ResourceError",
+    "TargetError",
+    "VerifyError",
+    "ZigguratError",
+    "ZigguratWarning",
+]
+
 
 def shown(value: Any) -> str:
     """A value in a message: its `repr`, cut off after 60 characters."""

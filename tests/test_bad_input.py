@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat import pipeline
 from ziggurat.backend.reference import run as reference
 from ziggurat.codemodel import errors
+from ziggurat.compiler import pipeline
 
 P32 = zg.ptr(zg.f32)
 
@@ -445,7 +445,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
 def test_the_command_line(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from ziggurat.command import main
+    from ziggurat.cli import main
 
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")

@@ -13,13 +13,12 @@ import hashlib
 import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import ziggurat.backend as backend
 import ziggurat.codemodel as codemodel
 import ziggurat.transforms as transforms
 from ziggurat.codemodel.dialects import core, tt
-from ziggurat.codemodel.gpu.options import compile_options
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.text.writer import attribute_text
 
@@ -28,16 +27,11 @@ _NAMES: dict[type[Op], frozenset[str]] = {core.Var: frozenset({"name"})}
 _PLACED = (tt.Assert,)
 
 
-def key(model: Op, target: str, options: Mapping[str, Any]) -> str:
-    """64 hexadecimal digits for a model, a target such as "sm_90a", options, and the version of this compiler.
-
-    Options are constants as an attribute can hold them; their order does not count. Raises `LaunchError` for values
-    that options of compilation cannot have, and `TypeError` for what is no constant.
-    """
+def key(model: Op, options: CompileOptions) -> str:
+    """64 hexadecimal digits for a model, the options that its code depends on, and the version of this compiler."""
     digest = hashlib.sha256()
-    meant = compile_options({**options, "target": target}, complete=True)
-    said = ";".join(f"{name}={attribute_text(meant[name])}" for name in sorted(meant))
-    digest.update(f"{compiler_version()}\n{target}\n{said}\n{structure(model)}".encode())
+    said = ";".join(f"{name}={attribute_text(value)}" for name, value in options.key)
+    digest.update(f"{compiler_version()}\n{said}\n{structure(model)}".encode())
     return digest.hexdigest()
 
 

@@ -26,11 +26,12 @@ from ziggurat.backend.ptx import (  # They fill the table.
     tensors,
     tma,
 )
-from ziggurat.backend.ptx.emitter import Emitter, Options, emitted_type, kernel_of, symbol_of
+from ziggurat.backend.ptx.emitter import Emitter, emitted_type, kernel_of, symbol_of
 from ziggurat.backend.ptx.register_limit import is_register_limited
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.types import DescriptorType, PtrType
 
@@ -63,9 +64,9 @@ class Assembly:
     ptx: str
 
 
-def to_llvm(module: gpu.Module, options: Options | None = None) -> str:
+def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> str:
     """The LLVM text of a GPU model."""
-    emitter = Emitter(module, options or Options())
+    emitter = Emitter(module, options)
     func = kernel_of(module)
     parameters: list[str] = []
     divisibility: Sequence[int] = func.divisibility or (1,) * len(func.body.parameters)
@@ -158,7 +159,7 @@ def _optimized(llvm_text: str, target: str) -> Any:
     return module
 
 
-def assemble(module: gpu.Module, options: Options | None = None) -> Assembly:
+def assemble(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> Assembly:
     """All texts of a GPU model."""
     text = to_llvm(module, options)
     return Assembly(symbol_of(kernel_of(module).sym_name), text, to_ptx(text, module.target))

@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, cast
 
-import attrs
-
 from ziggurat.backend.ptx.lines import LineInfo
 from ziggurat.backend.ptx.numbers import escaped, llvm_type
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
@@ -46,22 +45,10 @@ def emits(*classes: type[Op]) -> Callable[[Emission], Emission]:
     return register
 
 
-@attrs.frozen
-class Options:
-    """Choices of emission.
-
-    `exact_math` uses IEEE division and square roots, and accurate functions, instead of the fast ones. `line_info`
-    says of each instruction which line of the source it comes from.
-    """
-
-    exact_math: bool = False
-    line_info: bool = True
-
-
 class Emitter:
     """Writes one kernel. `values` holds what was emitted for each value of the model."""
 
-    def __init__(self, module: gpu.Module, options: Options) -> None:
+    def __init__(self, module: gpu.Module, options: CompileOptions) -> None:
         self.module = module
         self.options = options
         self.num_warps = module.num_warps

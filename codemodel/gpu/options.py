@@ -1,49 +1,29 @@
-"""The options that a kernel is compiled with: their names, defaults, and what each may be.
+"""Options of compilation and of a launch: names, defaults, checks and documentation.
 
-A launch takes them too, but for the target, which is the device's. A constexpr parameter of a kernel that is named as
-one of `SHARED_OPTIONS` is that option, as in Triton: its value is what the kernel is compiled with, and what is given
-to the option is what the kernel sees.
+`CompileOptions` is the one value that a compilation is given, from the API down to placement and emission. The command
+line, `zg.Config` and the table in docs/compiling.md are derived from its fields.
+
+A launch takes these options too, except for the target, which is the device's. A constexpr parameter that has the name
+of one of `SHARED_OPTIONS` is that option, as in Triton: the kernel reads the value that it is compiled with.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final, cast
+
+import attrs
 
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.targets import TARGETS
 
-DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
-    {"target": "sm_90a", "num_warps": 4, "num_stages": 3, "exact_math": False}
-)
-SHARED_OPTIONS: Final = ("num_warps", "num_stages", "exact_math")
-_WARPS: Final = (1, 2, 4, 8, 16, 32)
-_MOST_STAGES: Final = 1 << 16  # No loop has as many buffers; what is more is a slip of the hand.
-
-
-def compile_options(given: Mapping[str, Any], *, complete: bool = False) -> dict[str, Any]:
-    """Options of compilation, checked, in one spelling: `np.int64(8)` is 8, `exact_math=1` is True.
-
-    What is None counts as not given. With `complete`, the defaults of the others are filled in. Names that are no
-    option of compilation are handed on as they are. Raises `LaunchError` for a value that an option cannot have.
-    """
-    checked = {name: checked_option(name, value) for name, value in given.items() if value is not None}
-    return {**DEFAULTS, **checked} if complete else checked
-
-
-def checked_option(name: str, value: Any) -> Any:
-    """The value of an option of compilation or of a launch, in one spelling; see `compile_options`.
-
-    `stream` and names that are no option are handed on as they are.
-    """
-    check = _CHECKS.get(name)
-    return value if check is None else check(name, value)
+MAX_WARPS: Final = 32
+MAX_STAGES: Final = 1 << 16  # No loop has as many buffers: a larger number is a typing error.
 
 
 def _is_boolean(value: Any) -> bool:
-    """Of Python's or NumPy's, which is not imported for it."""
+    """Whether a value is a boolean of Python or NumPy. NumPy is not imported for this."""
     if isinstance(value, bool):
         return True
     kind = cast("type[Any]", type(value))
@@ -51,7 +31,7 @@ def _is_boolean(value: Any) -> bool:
 
 
 def _integer(value: Any) -> int | None:
-    """A Python or NumPy integer as an int; None of anything else, booleans included."""
+    """A Python or NumPy integer as an int; None for anything else, booleans included."""
     if _is_boolean(value):
         return None
     try:
@@ -62,22 +42,22 @@ def _integer(value: Any) -> int | None:
 
 def _num_warps(name: str, value: Any) -> int:
     number = _integer(value)
-    if number not in _WARPS:
-        raise LaunchError(f"{name} is an integer, a power of two from 1 to 32, got {shown(value)}")
+    if number is None or not 1 <= number <= MAX_WARPS or number & (number - 1):
+        raise LaunchError(f"{name} must be an integer, a power of two from 1 to {MAX_WARPS}; got {shown(value)}")
     return number
 
 
 def _num_stages(name: str, value: Any) -> int:
     number = _integer(value)
-    if number is None or not 1 <= number <= _MOST_STAGES:
-        raise LaunchError(f"{name} is an integer from 1 to {_MOST_STAGES}, got {shown(value)}")
+    if number is None or not 1 <= number <= MAX_STAGES:
+        raise LaunchError(f"{name} must be an integer from 1 to {MAX_STAGES}; got {shown(value)}")
     return number
 
 
 def _boolean(name: str, value: Any) -> bool:
     if _is_boolean(value) or _integer(value) in (0, 1):
         return bool(value)
-    raise LaunchError(f"{name} is True or False, got {shown(value)}")
+    raise LaunchError(f"{name} must be True or False; got {shown(value)}")
 
 
 def _target(name: str, value: Any) -> str:
@@ -88,21 +68,100 @@ def _target(name: str, value: Any) -> str:
     text = str(value).lower().removeprefix("sm_").removeprefix("sm")
     oldest = min(TARGETS.values(), key=lambda target: target.capability)
     if text.isdecimal() and int(text) < oldest.capability:
-        hint = f"the oldest that there is code for is '{oldest.name}'"
+        hint = f"the oldest supported target is '{oldest.name}'"
     else:
         near = [known for known in (f"sm_{text}a", f"sm_{text}") if known in TARGETS]
         near = near or get_close_matches(str(value).lower(), TARGETS, 1)
         hint = f"did you mean '{near[0]}'?" if near else None
-    raise LaunchError(f"the {name} is one of {', '.join(TARGETS)}; got {shown(value)}", hint=hint)
+    raise LaunchError(f"{name} must be one of {', '.join(TARGETS)}; got {shown(value)}", hint=hint)
 
 
-_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = MappingProxyType(
-    {
-        "target": _target,
-        "num_warps": _num_warps,
-        "num_stages": _num_stages,
-        "exact_math": _boolean,
-        "check": _boolean,
-        "strict": _boolean,
-    }
-)
+def _any(name: str, value: Any) -> Any:
+    return value
+
+
+def _option(
+    default: Any,
+    check: Callable[[str, Any], Any],
+    documentation: str,
+    *,
+    launch: bool = True,
+    shared: bool = False,
+    in_key: bool = True,
+) -> Any:
+    """An option. A launch takes it if `launch`; a constexpr parameter of its name is it if `shared`; compiled code
+    depends on it if `in_key`."""
+    facts = {"check": check, "doc": documentation, "launch": launch, "shared": shared, "in_key": in_key}
+    return attrs.field(default=default, metadata=facts)
+
+
+@attrs.frozen
+class CompileOptions:
+    """Options of one compilation. `of` checks values that users give; the constructor takes checked values."""
+
+    target: str = _option("sm_90a", _target, "architecture of the GPU", launch=False)
+    num_warps: int = _option(4, _num_warps, "warps of a CTA, a power of two up to 32", shared=True)
+    num_stages: int = _option(3, _num_stages, "slots of a ring that loads of a loop are pipelined through", shared=True)
+    exact_math: bool = _option(
+        False, _boolean, "IEEE division and square roots, and accurate functions, in place of fast ones", shared=True
+    )
+    line_info: bool = _option(True, _boolean, "source lines in the code, for profilers and debuggers")
+    verify: bool = _option(False, _boolean, "run the verifier after every pass", in_key=False)
+    isolate: bool = _option(
+        False, _boolean, "compile in a child process: a crash of the compiler is an error", in_key=False
+    )
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], base: CompileOptions | None = None) -> CompileOptions:
+        """Options from checked values by name; a value of None counts as not given. Other options are those of `base`,
+        or the defaults. Raises `LaunchError` for a value that an option cannot have."""
+        checked = {name: checked_option(name, value) for name, value in given.items() if value is not None}
+        return attrs.evolve(base or DEFAULT_OPTIONS, **checked)
+
+    @property
+    def key(self) -> tuple[tuple[str, Any], ...]:
+        """The names and values of the options that compiled code depends on."""
+        return tuple(
+            (field.name, getattr(self, field.name)) for field in attrs.fields(CompileOptions) if _in_key(field)
+        )
+
+
+@attrs.frozen
+class LaunchOptions:
+    """Options of one launch that compiled code does not depend on."""
+
+    strict: bool = _option(False, _boolean, "on arrays in memory: report a use of undefined lanes")
+    stream: Any = _option(None, _any, "the stream of the launch: an address, or a stream of torch or CuPy")  # noqa: RUF009
+    check: bool = _option(False, _boolean, "wait for the launch, so that a fault is reported as this kernel's")
+
+
+def _in_key(field: attrs.Attribute[Any]) -> bool:
+    return bool(field.metadata["in_key"])
+
+
+DEFAULT_OPTIONS: Final = CompileOptions()
+_FIELDS: Final = {field.name: field for field in (*attrs.fields(CompileOptions), *attrs.fields(LaunchOptions))}
+COMPILE_OPTIONS: Final = tuple(field.name for field in attrs.fields(CompileOptions))
+LAUNCH_ONLY: Final = tuple(field.name for field in attrs.fields(LaunchOptions))
+# Keywords that a launch takes besides the kernel's parameters.
+LAUNCH_OPTIONS: Final = tuple(name for name, field in _FIELDS.items() if field.metadata["launch"])
+SHARED_OPTIONS: Final = tuple(name for name, field in _FIELDS.items() if field.metadata["shared"])
+
+
+def checked_option(name: str, value: Any) -> Any:
+    """The value of an option in one spelling: `np.int64(8)` is 8, `exact_math=1` is True.
+
+    A name that is no option gives the value unchanged. Raises `LaunchError` for a value that the option cannot have.
+    """
+    field = _FIELDS.get(name)
+    return value if field is None else field.metadata["check"](name, value)
+
+
+def default_of(name: str) -> Any:
+    """The default of an option."""
+    return _FIELDS[name].default
+
+
+def documentation_of(name: str) -> str:
+    """The documentation of an option, in one line."""
+    return str(_FIELDS[name].metadata["doc"])

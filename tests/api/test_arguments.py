@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.arguments import Divisible, Signature, bind, constant_of, constexpr_names, signature_of
 from ziggurat.codemodel.types import PtrType, TensorType, f32, i32
+from ziggurat.kernels.arguments import Divisible, Signature, bind, constant_of, constexpr_names, signature_of
 from ziggurat.transforms.attribution import constant
 
 

@@ -11,8 +11,10 @@ import ziggurat as zg
 from ziggurat.backend.cuda.binary import Parameter
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, f16, f32, i1, i32, i64
-from ziggurat.compiler import TARGETS, Compiled, binary_of, compile, kind_of, parameter_of
+from ziggurat.compiler.compiled import Compiled, binary_of, kind_of, parameter_of
+from ziggurat.compiler.pipeline import compile
 
 
 @zg.kernel
@@ -50,14 +52,14 @@ def test_the_python_model_is_a_stage_where_there_is_one():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"target": "sm_70"}, r"the target is one of sm_80, .*; got 'sm_70'"),
-        ({"target": ["sm_90a"]}, r"the target is one of .*; got \['sm_90a'\]"),
-        ({"num_warps": 3}, "num_warps is an integer, a power of two from 1 to 32, got 3"),
+        ({"target": "sm_70"}, r"target must be one of sm_80, .*; got 'sm_70'"),
+        ({"target": ["sm_90a"]}, r"target must be one of .*; got \['sm_90a'\]"),
+        ({"num_warps": 3}, "num_warps must be an integer, a power of two from 1 to 32; got 3"),
         ({"num_warps": 64}, "num_warps"),
-        ({"num_warps": 4.0}, "num_warps is an integer, a power of two from 1 to 32, got 4.0"),
-        ({"num_stages": 0}, "num_stages is an integer from 1 to 65536, got 0"),
+        ({"num_warps": 4.0}, "num_warps must be an integer, a power of two from 1 to 32; got 4.0"),
+        ({"num_stages": 0}, "num_stages must be an integer from 1 to 65536; got 0"),
         ({"num_stages": 1.5}, "num_stages"),
-        ({"exact_math": "no"}, "exact_math is True or False, got 'no'"),
+        ({"exact_math": "no"}, "exact_math must be True or False; got 'no'"),
     ],
 )
 def test_options_that_do_not_fit(options, words):
@@ -224,9 +226,9 @@ def test_a_constexpr_parameter_named_as_an_option_is_that_option(arguments, keyw
 
 
 def test_it_takes_what_the_option_takes():
-    with pytest.raises(zg.LaunchError, match="num_warps is an integer, a power of two"):
+    with pytest.raises(zg.LaunchError, match="num_warps must be an integer, a power of two"):
         sees_warps.compile(zg.ptr(zg.f32), num_warps=3)
-    with pytest.raises(zg.LaunchError, match="num_warps is an integer, a power of two"):
+    with pytest.raises(zg.LaunchError, match="num_warps must be an integer, a power of two"):
         sees_warps[(1,)](np.zeros(1, np.float32), num_warps=3)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cuda.records import Records
-from ziggurat.computed import ComputedKernel
+from ziggurat.kernels.heuristics import ComputedKernel
 
 LESS = zg.CompareKind.LESS_THAN
 

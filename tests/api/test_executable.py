@@ -113,7 +113,7 @@ def test_arrays_that_do_not_say_where_they_are_are_asked_for(driver, compiled):
 
 
 def test_check_is_a_boolean(driver, compiled):
-    with pytest.raises(zg.LaunchError, match="check is True or False"):
+    with pytest.raises(zg.LaunchError, match="check must be True or False"):
         compiled[(1,)](array(), array(), 16, 1.0, check="yes")
 
 
@@ -173,15 +173,15 @@ def test_ptxas_says_it_where_no_gpu_can(monkeypatch, compiled):
     without_driver(monkeypatch)
     said = "ptxas info : Used 33 registers, 16 bytes stack frame, 8 bytes spill stores"
     resources = sass._resources(said)
-    monkeypatch.setattr("ziggurat.executable.tool", lambda name: "/usr/bin/ptxas")
-    monkeypatch.setattr("ziggurat.executable.assembled", lambda ptx, target: (b"", resources))
+    monkeypatch.setattr("ziggurat.launches.compiled.tool", lambda name: "/usr/bin/ptxas")
+    monkeypatch.setattr("ziggurat.launches.compiled.assembled", lambda ptx, target: (b"", resources))
     made = zg.compile(compiled.stages["gpu"])
     assert (made.registers, made.local_bytes, made.max_threads) == (33, 16, 64)
 
 
 def test_where_neither_is_it_is_said(monkeypatch, compiled):
     without_driver(monkeypatch)
-    monkeypatch.setattr("ziggurat.executable.tool", lambda name: None)
+    monkeypatch.setattr("ziggurat.launches.compiled.tool", lambda name: None)
     made = zg.compile(compiled.stages["gpu"])
     with pytest.raises(zg.LaunchError, match="here is neither: there is no NVIDIA driver") as caught:
         made.registers

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.kernels import OPTIONS, Kernel
+from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
+from ziggurat.kernels.kernel import Kernel
 
 F32 = zg.ptr(zg.f32)
 
@@ -112,7 +113,7 @@ def test_options_of_a_launch_are_no_arguments(double):
     x = np.ones(8, np.float32)
     double[1](x, 8, B=8, num_warps=8, num_stages=2, exact_math=True, stream=None, check=True)
     assert (x == 2).all()
-    assert {"strict", "num_warps", "stream"} <= set(OPTIONS)
+    assert {"strict", "num_warps", "stream"} <= set(LAUNCH_OPTIONS)
 
 
 def test_a_parameter_may_have_the_name_of_an_option():

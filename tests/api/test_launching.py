@@ -7,7 +7,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.cuda import cache
 from ziggurat.backend.cuda.specialize import MISSING, Constant, RunTime, Specialization
-from ziggurat.launching import built, dispatcher_of
+from ziggurat.launches.gpu import built, dispatcher_of
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_what_is_on_disk_is_not_compiled_again(kernel, kept, monkeypatch):
     def compiles(*_, **__):
         raise AssertionError("it was compiled again")
 
-    monkeypatch.setattr("ziggurat.launching.compile", compiles)
+    monkeypatch.setattr("ziggurat.launches.gpu.compile_model", compiles)
     assert built(kernel, spec()) == first
     with pytest.raises(AssertionError, match="compiled again"):
         built(kernel, spec(num_warps=8))

@@ -6,7 +6,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.types import PtrType, f32, i32
-from ziggurat.pipeline import TIDY, triton_model
+from ziggurat.compiler.pipeline import TIDY, triton_model
 from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.simplify.dce import remove_unused
@@ -52,7 +52,7 @@ def test_a_fault_names_the_kernel_and_shows_its_model(monkeypatch):
     def fails(_):
         raise IndexError("out")
 
-    monkeypatch.setattr("ziggurat.pipeline.TIDY", (fails,))
+    monkeypatch.setattr("ziggurat.compiler.pipeline.TIDY", (fails,))
     with pytest.raises(zg.InternalError, match="compiling 'kernel' failed with IndexError: out") as caught:
         triton_model(kernel, TYPES)
     assert '@"zg.store"' in str(caught.value)
@@ -62,6 +62,6 @@ def test_too_deep_a_nest_is_the_authors_to_change(monkeypatch):
     def fails(_):
         raise RecursionError
 
-    monkeypatch.setattr("ziggurat.pipeline.TIDY", (fails,))
+    monkeypatch.setattr("ziggurat.compiler.pipeline.TIDY", (fails,))
     with pytest.raises(zg.KernelSyntaxError, match="the code of 'kernel' is nested too deeply"):
         triton_model(kernel, TYPES)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ziggurat.progress import Progress
+from ziggurat.tuning.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -9,7 +9,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.cuda import dlpack
 from ziggurat.backend.cuda.memory import DeviceArray
-from ziggurat.questions import question, refused, types_of
+from ziggurat.tuning.keys import question, refused, types_of
 
 
 def copy(x_ptr, out_ptr, n, scale=2, BLOCK: zg.constexpr = 64):

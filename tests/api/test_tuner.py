@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat import tuner as module
 from ziggurat.backend.cuda.driver import own_stream
 from ziggurat.backend.cuda.records import Records
 from ziggurat.codemodel.errors import KernelErrors, ResourceError
-from ziggurat.tuner import Tuner, _reason
+from ziggurat.tuning import tuner as module
+from ziggurat.tuning.tuner import Tuner, _reason
 
 LESS = zg.CompareKind.LESS_THAN
 

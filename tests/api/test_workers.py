@@ -3,9 +3,10 @@
 import pytest
 
 import ziggurat as zg
-from ziggurat import workers
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.workers import Job, compile_all
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.compiler import workers
+from ziggurat.compiler.workers import Job, compile_all
 
 
 @zg.kernel
@@ -16,7 +17,7 @@ def add(x_ptr, n, BLOCK: zg.constexpr):
 
 
 def job(block=64, warps=4, target="sm_90a"):
-    return Job(add.triton(zg.ptr(zg.f32), zg.i32, block), target, {"num_warps": warps}, "add")
+    return Job(add.triton(zg.ptr(zg.f32), zg.i32, block), CompileOptions(target, warps), "add")
 
 
 def test_processes_give_what_this_one_gives_in_the_order_of_the_jobs():
@@ -32,10 +33,9 @@ def test_processes_give_what_this_one_gives_in_the_order_of_the_jobs():
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_an_error_is_of_its_class_and_stops_no_other(processes):
-    results = compile_all([job(), job(warps=5), job(target="sm_12")], processes)
-    assert isinstance(results[0], Binary)
-    assert [type(error) for error in results[1:]] == [zg.LaunchError, zg.LaunchError]
-    assert "a power of two from 1 to 32, got 5" in str(results[1]) and "sm_12" in str(results[2])
+    results = compile_all([job(), job(target="sm_12"), job(128)], processes)
+    assert [type(result) for result in results] == [Binary, zg.InternalError, Binary]
+    assert "sm_12" in str(results[1])
 
 
 def test_where_no_process_can_be_started_this_one_compiles(monkeypatch):

@@ -175,7 +175,7 @@ def test_while_loop():
 def launch(model, grid, *arguments):
     """Run a model that no kernel object stands for."""
     from ziggurat.backend.cuda.launch import Launcher
-    from ziggurat.compiler import binary_of
+    from ziggurat.compiler.compiled import binary_of
 
     Launcher(binary_of(zg.compile(model), "model"))(grid, *arguments, check=True)
 

@@ -9,7 +9,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith
-from ziggurat.compiler import Compiled
+from ziggurat.compiler.compiled import Compiled
 
 pytestmark = pytest.mark.gpu
 LESS = zg.CompareKind.LESS_THAN

@@ -10,7 +10,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cuda.isolated import Image, Isolated
-from ziggurat.compiler import binary_of
+from ziggurat.compiler.compiled import binary_of
 
 pytestmark = pytest.mark.gpu
 

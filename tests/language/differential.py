@@ -20,14 +20,14 @@ import pytest
 from random_layouts import scatter
 
 import ziggurat as zg
-from ziggurat.arguments import bind
 from ziggurat.backend.cuda.isolated import Image, Isolated
 from ziggurat.backend.ptx.accuracy import Bound, bounds
 from ziggurat.backend.ptx.assemble import optimized
 from ziggurat.backend.ptx.sass import assembled
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.compiler import Compiled, binary_of
+from ziggurat.compiler.compiled import Compiled, binary_of
+from ziggurat.kernels.arguments import bind
 from ziggurat.transforms.place import passes
 from ziggurat.transforms.place.barriers import hazards
 

@@ -225,7 +225,7 @@ def test_traced_and_built_kernels_take_them():
 
 
 def test_the_command_line_reads_the_type(capsys):
-    from ziggurat.command import main
+    from ziggurat.cli import main
 
     place = f"{ROOT / 'examples' / 'descriptor_matmul.py'}:matmul_kernel"
     types = "descriptor<x16, x16, f16>, descriptor<x16, x16, f16>, descriptor<x16, x16, f16, nan>, i32, i32, i32"
@@ -240,7 +240,7 @@ def test_the_command_line_reads_the_type(capsys):
 @pytest.mark.parametrize("padding", ["zero", "nan"])
 def test_parts_of_the_machines_kernel_are_those_of_the_arguments(target, padding):
     """Whatever the compiler chooses, the runtime knows each parameter of the machine's kernel."""
-    from ziggurat.compiler import binary_of
+    from ziggurat.compiler.compiled import binary_of
 
     block = zg.descriptor((16, 32), zg.f16, padding)
     compiled = scale.compile(block, block, 16, 32, target=target)

@@ -29,13 +29,14 @@ from __future__ import annotations
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.transforms.place.layout_plan import LayoutPlan
 from ziggurat.transforms.place.primary_layouts import Anchor
 from ziggurat.transforms.place.relayout import relaid
 
 
 def assign(
-    module: core.Module, num_warps: int = 4, target: str = "sm_90a", anchor: Anchor = lambda op: None
+    module: core.Module, options: CompileOptions = DEFAULT_OPTIONS, anchor: Anchor = lambda op: None
 ) -> gpu.Module:
     """The GPU model of a prepared Triton model: each tensor with a layout, and as few conversions as possible.
 
@@ -43,8 +44,8 @@ def assign(
     Raises `InternalError` for a module that has not been prepared.
     """
     func = _kernel(module)
-    plan = LayoutPlan(func, num_warps, anchor)
-    return relaid(func, plan, target, num_warps)
+    plan = LayoutPlan(func, options.num_warps, anchor)
+    return relaid(func, plan, options.target, options.num_warps)
 
 
 def _kernel(module: core.Module) -> tt.Func:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.assign import assign
@@ -22,28 +21,18 @@ from ziggurat.transforms.place.tma import engine_accesses, lower_engine
 from ziggurat.transforms.simplify import cse, dce
 
 
-@attrs.frozen
-class PlaceOptions:
-    """What a kernel is compiled for. `num_stages` is how many buffers the loads of a loop's dots go through in turn."""
-
-    target: str = "sm_90a"
-    num_warps: int = 4
-    num_stages: int = 3
-    exact_math: bool = False
-
-
-def _assign(op: Op, options: PlaceOptions) -> Op:
+def _assign(op: Op, options: CompileOptions) -> Op:
     assert isinstance(op, core.Module)
     # Sums of products stay in the layouts of the matrix units, through loops and what is done to them.
-    return assign(op, options.num_warps, options.target, anchors(op, options.target, options.num_warps))
+    return assign(op, options, anchors(op, options.target, options.num_warps))
 
 
-def _descriptors(op: Op, options: PlaceOptions) -> Op:
+def _descriptors(op: Op, options: CompileOptions) -> Op:
     assert isinstance(op, core.Module)
     return lower_descriptors(op, engine_accesses(op, options.target, options.num_warps))
 
 
-Step = Callable[[Op, PlaceOptions], Op]
+Step = Callable[[Op, CompileOptions], Op]
 
 PLACE: tuple[tuple[str, Step], ...] = (
     ("prepare", lambda op, _: prepare(op)),
@@ -67,7 +56,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
 )
 
 
-def place(model: Op, options: PlaceOptions, watch: Callable[[str, Op], None] | None = None) -> gpu.Module:
+def place(model: Op, options: CompileOptions, watch: Callable[[str, Op], None] | None = None) -> gpu.Module:
     """The GPU model of a Triton model. `watch` sees the model after each step, by the step's name."""
     for name, step in PLACE:
         model = step(model, options)

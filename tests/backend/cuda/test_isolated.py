@@ -7,7 +7,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cuda.isolated import Image, Isolated
-from ziggurat.compiler import binary_of
+from ziggurat.compiler.compiled import binary_of
 
 
 @pytest.mark.parametrize("address", [0, 16, 24, 255, 4096])

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.cuda import keys
 from ziggurat.backend.cuda.keys import key
+from ziggurat.codemodel.gpu.options import CompileOptions
 
-OPTIONS = {"num_warps": 4, "num_stages": 3}
+OPTIONS = CompileOptions()
 
 
 @zg.kernel
@@ -44,43 +46,37 @@ def renamed(model):
 
 def test_places_and_names_of_variables_do_not_count():
     first, second = scale.triton(*TYPES), renamed(elsewhere().triton(*TYPES))
-    assert key(first, "sm_90a", OPTIONS) == key(second, "sm_90a", OPTIONS)
+    assert key(first, OPTIONS) == key(second, OPTIONS)
     python, other = scale.model, renamed(elsewhere().model)
-    assert python != other and key(python, "sm_90a", {}) == key(other, "sm_90a", {})
+    assert python != other and key(python, OPTIONS) == key(other, OPTIONS)
 
 
 def test_what_is_compiled_counts():
     model = scale.triton(*TYPES)
     seen = [
-        key(model, "sm_90a", OPTIONS),
-        key(model, "sm_80", OPTIONS),
-        key(model, "sm_90a", OPTIONS | {"num_warps": 8}),
-        key(scale.triton(zg.ptr(zg.f64), zg.i32, zg.f32, 64), "sm_90a", OPTIONS),
-        key(scale.triton(zg.divisible(zg.ptr(zg.f32)), zg.i32, zg.f32, 64), "sm_90a", OPTIONS),
-        key(zg.parse(str(model).replace("arith.mulf", "arith.addf")), "sm_90a", OPTIONS),
-        key(scale.triton(zg.ptr(zg.f32), zg.i32, zg.f32, 128), "sm_90a", OPTIONS),
+        key(model, OPTIONS),
+        key(model, CompileOptions("sm_80")),
+        key(model, CompileOptions(num_warps=8)),
+        key(scale.triton(zg.ptr(zg.f64), zg.i32, zg.f32, 64), OPTIONS),
+        key(scale.triton(zg.divisible(zg.ptr(zg.f32)), zg.i32, zg.f32, 64), OPTIONS),
+        key(zg.parse(str(model).replace("arith.mulf", "arith.addf")), OPTIONS),
+        key(scale.triton(zg.ptr(zg.f32), zg.i32, zg.f32, 128), OPTIONS),
     ]
     assert len(set(seen)) == len(seen) and all(len(one) == 64 for one in seen)
 
 
-def test_the_order_of_options_does_not_count():
-    model = scale.triton(*TYPES)
-    assert key(model, "sm_90a", OPTIONS) == key(model, "sm_90a", dict(reversed(OPTIONS.items())))
-    with pytest.raises(TypeError):
-        key(model, "sm_90a", {"callback": print})
-
-
 def test_the_compiler_counts(monkeypatch: pytest.MonkeyPatch):
-    before = key(scale.triton(*TYPES), "sm_90a", OPTIONS)
+    before = key(scale.triton(*TYPES), OPTIONS)
     monkeypatch.setattr(keys, "compiler_version", lambda: "another")
-    assert key(scale.triton(*TYPES), "sm_90a", OPTIONS) != before
+    assert key(scale.triton(*TYPES), OPTIONS) != before
 
 
 def test_the_key_is_the_same_in_another_process():
     text = str(scale.triton(*TYPES))
     program = (
         "import sys, ziggurat as zg; from ziggurat.backend.cuda.keys import key;"
-        "print(key(zg.parse(sys.stdin.read()), 'sm_90a', {'num_warps': 4, 'num_stages': 3}))"
+        "from ziggurat.codemodel.gpu.options import CompileOptions;"
+        "print(key(zg.parse(sys.stdin.read()), CompileOptions()))"
     )
     for seed in ("1", "2"):
         done = subprocess.run(
@@ -91,7 +87,7 @@ def test_the_key_is_the_same_in_another_process():
             timeout=60,
             env={"PYTHONHASHSEED": seed},
         )
-        assert done.stdout.strip() == key(scale.triton(*TYPES), "sm_90a", OPTIONS), done.stderr
+        assert done.stdout.strip() == key(scale.triton(*TYPES), OPTIONS), done.stderr
 
 
 def test_the_place_of_an_assertion_counts():
@@ -100,17 +96,15 @@ def test_the_place_of_an_assertion_counts():
         return zg.parse(f'{text} @loc="{line}:0:{line}:9:file.py" @"no";\n    tt.return;\n}};\n')
 
     assert checked(1) == checked(2)
-    assert key(checked(1), "sm_90a", {}) != key(checked(2), "sm_90a", {})
+    assert key(checked(1), OPTIONS) != key(checked(2), OPTIONS)
 
 
 def test_a_default_that_is_given_is_as_one_that_is_not():
     model = scale.triton(*TYPES)
-    plain = key(model, "sm_90a", {})
-    same = ({"num_warps": 4}, OPTIONS, {"num_warps": np.int64(4)}, {"exact_math": 0}, {"exact_math": False})
-    assert all(key(model, "sm_90a", options) == plain for options in same)
-    assert key(model, "sm_90a", {"exact_math": 1}) == key(model, "sm_90a", {"exact_math": True}) != plain
-    with pytest.raises(zg.LaunchError, match="num_warps"):
-        key(model, "sm_90a", {"num_warps": 5})
+    plain = key(model, OPTIONS)
+    same: tuple[dict[str, Any], ...] = ({"num_warps": 4}, {"num_warps": np.int64(4)}, {"exact_math": 0}, {"verify": 1})
+    assert all(key(model, CompileOptions.of(options)) == plain for options in same)
+    assert key(model, CompileOptions.of({"exact_math": 1})) == key(model, CompileOptions(exact_math=True)) != plain
 
 
 HELPED = """module ()void -> {
@@ -122,8 +116,8 @@ HELPED = """module ()void -> {
 
 
 def test_names_of_helpers_do_not_count_but_the_kernel_s_does():
-    first = key(zg.parse(HELPED), "sm_90a", {})
+    first = key(zg.parse(HELPED), OPTIONS)
     for old, new in (('@"a"', '@"other"'), ('@"b"', '@"zz"')):
-        assert key(zg.parse(HELPED.replace(old, new)), "sm_90a", {}) == first
-    assert key(zg.parse(HELPED.replace('@"k"', '@"kernel"')), "sm_90a", {}) != first
-    assert key(zg.parse(HELPED.replace('%0 @"a"', '%0 @"b"').replace('%1 @"b"', '%1 @"a"')), "sm_90a", {}) != first
+        assert key(zg.parse(HELPED.replace(old, new)), OPTIONS) == first
+    assert key(zg.parse(HELPED.replace('@"k"', '@"kernel"')), OPTIONS) != first
+    assert key(zg.parse(HELPED.replace('%0 @"a"', '%0 @"b"').replace('%1 @"b"', '%1 @"a"')), OPTIONS) != first

@@ -8,7 +8,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.places import placed_as, source_map
-from ziggurat.compiler import binary_of
+from ziggurat.compiler.compiled import binary_of
 
 SOURCE = """import ziggurat as zg
 @zg.function

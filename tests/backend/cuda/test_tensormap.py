@@ -14,7 +14,7 @@ from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.backend.cuda.tensormap import TensorDescriptor, box_and_swizzle
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64, i32
-from ziggurat.launching import dispatcher_of
+from ziggurat.launches.gpu import dispatcher_of
 
 
 def array(*shape, element=f16, pointer=0x1000):

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx.assemble import assemble  # Fills the table of emitters, too.
-from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, Options, kernel_of
+from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, kernel_of
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType, f8e4m3, f8e5m2
 
@@ -115,7 +116,9 @@ def on_host() -> Callable[..., Callable[..., Any]]:
     return run_on_host
 
 
-def emitted_routine(op: str, operands: Sequence[str], result: str, target: str, options: Options) -> Callable[..., Any]:
+def emitted_routine(
+    op: str, operands: Sequence[str], result: str, target: str, options: CompileOptions
+) -> Callable[..., Any]:
     """What is emitted for one op of scalars, run on this machine; no inline assembly may be in it."""
     parameters = ", ".join(f"%{i} : {kind}" for i, kind in enumerate(operands))
     name, *attributes = op.split(" ")
@@ -143,9 +146,9 @@ def emission_on_host() -> Callable[..., Callable[..., Any]]:
     """`emission_on_host("arith.shli", ["i32", "i32"], "i32")`: one op as a function of NumPy arrays."""
 
     def make(
-        op: str, operands: Sequence[str], result: str, target: str = "sm_80", options: Options | None = None
+        op: str, operands: Sequence[str], result: str, target: str = "sm_80", options: CompileOptions | None = None
     ) -> Callable[..., Any]:
-        return emitted_routine(op, operands, result, target, options or Options())
+        return emitted_routine(op, operands, result, target, options or CompileOptions())
 
     return make
 
@@ -204,7 +207,7 @@ def _emission(lines: str, parameters: str, target: str = "sm_80", num_warps: int
         tt.func @"k" ({parameters})void -> {{ {lines} tt.return; }}; unreachable; }};""")
     assert isinstance(module, gpu.Module)
     body = kernel_of(module).body
-    emitter = Emitter(module, Options(line_info=False))
+    emitter = Emitter(module, CompileOptions(line_info=False))
     for index, parameter in enumerate(body.parameters):
         type_ = parameter.type
         layout = type_.layout if isinstance(type_, TensorType) else None

@@ -11,9 +11,10 @@ import pytest
 import ziggurat.backend.ptx as package
 from ziggurat.backend.ptx.assemble import PARTS, Assembly, optimized, to_llvm, to_ptx
 from ziggurat.backend.ptx.assemble import assemble as texts_of
-from ziggurat.backend.ptx.emitter import EMITTERS, Options
+from ziggurat.backend.ptx.emitter import EMITTERS
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.text.parser import parse
 
@@ -74,9 +75,9 @@ def test_each_target_has_its_version_of_ptx(target: str) -> None:
 
 def test_options_reach_the_emission() -> None:
     module = kernel(body="%0 : f32 = arith.divf %x %x; tt.store %p %0;")
-    fast, exact = texts_of(module), texts_of(module, Options(exact_math=True))
+    fast, exact = texts_of(module), texts_of(module, CompileOptions(exact_math=True))
     assert "div.full.f32" in fast.ptx and "div.rn.f32" in exact.ptx and "div.full.f32" not in exact.ptx
-    assert "!dbg" in fast.llvm and "!dbg" not in to_llvm(module, Options(line_info=False))
+    assert "!dbg" in fast.llvm and "!dbg" not in to_llvm(module, CompileOptions(line_info=False))
 
 
 def test_an_op_without_an_emitter_is_an_internal_error() -> None:

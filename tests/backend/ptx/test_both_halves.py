@@ -8,7 +8,8 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import optimized, to_llvm
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.transforms.place.pipeline import PlaceOptions, place
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.transforms.place.passes import place
 
 
 @zg.kernel
@@ -49,10 +50,10 @@ def test_a_comparison_with_zero_of_the_bits_of_the_other_type(kernel, target: st
 
 def test_one_16_bit_type_alone_has_no_moves() -> None:
     source = by_value.triton(zg.ptr(zg.f32), zg.i32)
-    assert "mov.b16" in to_llvm(place(source, PlaceOptions("sm_80", 1)))
+    assert "mov.b16" in to_llvm(place(source, CompileOptions("sm_80", 1)))
 
     @zg.kernel
     def alone(o, s):
         zg.store(o, zg.bitcast(zg.cast(s, zg.f16), zg.i16))
 
-    assert "mov.b16" not in to_llvm(place(alone.triton(zg.ptr(zg.i16), zg.i32), PlaceOptions("sm_80", 1)))
+    assert "mov.b16" not in to_llvm(place(alone.triton(zg.ptr(zg.i16), zg.i32), CompileOptions("sm_80", 1)))

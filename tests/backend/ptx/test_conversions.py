@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
-from ziggurat.backend.ptx.emitter import Options
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
@@ -139,7 +139,7 @@ def test_matrices_assemble(ptxas: Callable[..., str], target: str) -> None:
     columns = blocked((64, 64), (0, 1), 8, 4)
     for source, wanted in ((sums, columns), (columns, sums)):
         model = placed(program("f16", 4096, source, wanted).replace("sm_90a", target))
-        made = assemble(model, Options())
+        made = assemble(model, CompileOptions())
         used = "stmatrix" if source is sums and target == "sm_90a" else "ldmatrix" if source is columns else "st.shared"
         assert used in made.ptx and ("matrix" not in made.ptx or ".trans.shared.b16" in made.ptx)
         ptxas(made.ptx, target)

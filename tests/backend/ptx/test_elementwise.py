@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.emitter import Options
 from ziggurat.backend.reference.arithmetic import COMPARISONS, INTEGERS, float_binary
 from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS
 
@@ -140,7 +140,7 @@ def test_the_high_half_of_a_product(bits: int, emission_on_host) -> None:
     assert emission_on_host("tt.mulhiui", [f"u{bits}"] * 2, f"u{bits}")(x, y).tolist() == true
 
 
-def emitted(lines: str, parameters: str, options: Options | None = None) -> str:
+def emitted(lines: str, parameters: str, options: CompileOptions | None = None) -> str:
     """The LLVM text of a kernel with these lines."""
     module = parse(f"""gpu.module @target="sm_90a" @num_warps=1 ()void -> {{
         tt.func @"k" ({parameters})void -> {{ {lines} tt.return; }}; unreachable; }};""")
@@ -150,7 +150,9 @@ def emitted(lines: str, parameters: str, options: Options | None = None) -> str:
 
 def test_f32_is_divided_fast_unless_exactness_is_asked_for() -> None:
     divide = "%x : f32 = arith.divf %a %b; tt.store %p %x;"
-    fast, exact = (emitted(divide, "%p : ptr<f32>, %a : f32, %b : f32", Options(exact_math=e)) for e in (False, True))
+    fast, exact = (
+        emitted(divide, "%p : ptr<f32>, %a : f32, %b : f32", CompileOptions(exact_math=e)) for e in (False, True)
+    )
     assert "div.full.f32" in fast and "fdiv float" not in fast
     assert "div.full.f32" not in exact and "fdiv float" in exact
     wide = emitted(divide.replace("f32", "f64"), "%p : ptr<f64>, %a : f64, %b : f64")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from ziggurat.backend.ptx.assemble import assemble
-from ziggurat.backend.ptx.emitter import Options
 from ziggurat.codemodel.dialects import arith, math
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS, ScalarType
 from ziggurat.codemodel.verify import verify
@@ -58,7 +58,7 @@ class Kernel:
     def store(self, element: str, value: str) -> None:
         self.lines.append(f"tt.store {self.pointers(element)} {value};")
 
-    def ptx(self, options: Options | None = None) -> str:
+    def ptx(self, options: CompileOptions | None = None) -> str:
         body = "\n".join(self.lines)
         module = parse(f"""gpu.module @target="{self.target}" @num_warps=4 ()void -> {{
             tt.func @"k" ({", ".join(self.parameters)})void -> {{ {body} tt.return; }}; unreachable; }};""")
@@ -107,7 +107,7 @@ def test_elementwise_ops(element: str, target: str, exact: bool, ptxas) -> None:
     for test in tests:
         condition = kernel.emit("i1", test)
         kernel.store(element, kernel.emit(element, f"arith.select {condition} {a} {c}"))
-    ptxas(kernel.ptx(Options(exact_math=exact)), target)
+    ptxas(kernel.ptx(CompileOptions(exact_math=exact)), target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -213,7 +213,7 @@ def test_fast_and_exact_functions() -> None:
     for name in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt"):
         kernel.store("f32", kernel.emit("f32", f"math.{name} {x}"))
     kernel.store("f32", kernel.emit("f32", f"arith.divf {x} {x}"))
-    fast, exact = kernel.ptx(), kernel.ptx(Options(exact_math=True))
+    fast, exact = kernel.ptx(), kernel.ptx(CompileOptions(exact_math=True))
     instructions = ("ex2.approx.ftz.f32", "lg2.approx.f32", "sqrt.approx.f32", "rsqrt.approx.f32", "div.full.f32")
     assert all(text in fast for text in instructions)
     assert not any(text in exact for text in (*instructions, ".approx"))

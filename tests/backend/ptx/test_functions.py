@@ -6,15 +6,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx.emitter import Options
 from ziggurat.backend.reference.values import DTYPES
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.scalars import erf
 from ziggurat.codemodel.types import SCALARS
 
 # What overflows or is NaN is compared, too.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
-EXACT = Options(exact_math=True)
+EXACT = CompileOptions(exact_math=True)
 REFERENCES = {
     "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
     "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "erf": erf,

@@ -9,9 +9,9 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble, to_ptx
-from ziggurat.backend.ptx.emitter import Options
 from ziggurat.backend.ptx.lines import LineInfo, files_of, refused_at
 from ziggurat.backend.ptx.sass import assembled, sass, tool
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.location import Location
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.prepare import prepare
@@ -32,7 +32,7 @@ def scale(x_ptr, n, BLOCK: zg.constexpr):
     zg.store(zg.add(x_ptr, offsets), x)
 
 
-def emitted(options: Options | None = None):
+def emitted(options: CompileOptions = DEFAULT_OPTIONS):
     return assemble(assign(prepare(scale.triton(zg.ptr(zg.f32), zg.i32, 256))), options)
 
 
@@ -68,7 +68,7 @@ def test_a_helper_is_inlined_at_its_call() -> None:
 
 
 def test_without_line_information_there_is_none() -> None:
-    made = emitted(Options(line_info=False))
+    made = emitted(CompileOptions(line_info=False))
     assert "!dbg" not in made.llvm and ".loc" not in made.ptx and ".file" not in made.ptx
     with_lines = [line for line in emitted().ptx.splitlines() if not re.match(r"\s*(\.loc|\.file|\.section|\$L)", line)]
     without = [line for line in made.ptx.splitlines() if not re.match(r"\s*\$L", line)]

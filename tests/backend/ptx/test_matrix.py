@@ -20,11 +20,12 @@ from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.passes import place
 
 DTYPES: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "u8": np.uint8,
@@ -59,7 +60,7 @@ def placed(
     pointer, total = (zg.divisible(zg.ptr(getattr(zg, name))) for name in (dtype, of))
     strides = ((1, m) if t_a else (k, 1)) + ((1, k) if t_b else (n, 1))
     model = product.triton(pointer, pointer, total, total, zg.i32, m, n, k, *strides, precision)
-    return place(model, PlaceOptions(target, num_warps))
+    return place(model, CompileOptions(target, num_warps))
 
 
 def sum_type(dtype: str) -> str:
@@ -164,7 +165,7 @@ def test_a_sum_goes_on_as_an_operand(target: str, m: int, num_warps: int) -> Non
     n, d = 32, 16
     half = zg.divisible(zg.ptr(zg.f16))
     module = place(
-        chained.triton(half, half, half, zg.divisible(zg.ptr(zg.f32)), m, n, d), PlaceOptions(target, num_warps)
+        chained.triton(half, half, half, zg.divisible(zg.ptr(zg.f32)), m, n, d), CompileOptions(target, num_warps)
     )
     verify(module)
     assert not hazards(module)
@@ -195,7 +196,7 @@ def test_sums_of_a_batch_go_on_as_operands(target: str, count: int, num_warps: i
     m, n, d = 32, 16, 16
     half = zg.divisible(zg.ptr(zg.f16))
     model = chained_batch.triton(half, half, half, zg.divisible(zg.ptr(zg.f32)), count, m, n, d)
-    module = place(model, PlaceOptions(target, num_warps))
+    module = place(model, CompileOptions(target, num_warps))
     assert not hazards(module)
     products = [op for op in module.walk() if isinstance(op, gpu.Mma)]
     assert len(products) == 2 and isinstance(products[1].a.type, TensorType)
@@ -225,7 +226,7 @@ def repeated(q_ptr, k_ptr, out_ptr, steps, M: zg.constexpr, N: zg.constexpr, D: 
 def test_what_a_loop_does_not_change_is_stored_before_it(target: str, m: int) -> None:
     n, d, steps = 16, 32, 3
     half = zg.divisible(zg.ptr(zg.f16))
-    module = place(repeated.triton(half, half, zg.ptr(zg.f32), zg.i32, m, n, d), PlaceOptions(target, 4, 1))
+    module = place(repeated.triton(half, half, zg.ptr(zg.f32), zg.i32, m, n, d), CompileOptions(target, 4, 1))
     verify(module)
     assert not hazards(module)
     loops = [op for op in module.walk() if isinstance(op, scf.For)]
@@ -270,7 +271,7 @@ def placed_batch(
     strides = ((1, m) if more.get("t_a") else (k, 1)) + ((1, k) if more.get("t_b") else (n, 1))
     precision = more.get("precision", "tf32")
     model = batched.triton(pointer, pointer, total, total, zg.i32, zg.i32, *shape, *strides, precision)
-    return place(model, PlaceOptions(target, num_warps, stages))
+    return place(model, CompileOptions(target, num_warps, stages))
 
 
 # (batch, m, n, k), dtype, target, num_warps, and what is different from the usual; what computes it.

@@ -10,11 +10,12 @@ import pytest
 
 from ziggurat.backend.ptx import assemble  # noqa: F401  (fills the table)
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.emitter import Emitter, Options
+from ziggurat.backend.ptx.emitter import Emitter
 from ziggurat.backend.ptx.memory import both, from_memory, pack, to_memory, unpack, words_of
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, f64, i1, i32
 
@@ -29,7 +30,7 @@ def model(parameters: str, body: str, num_warps: int = 1) -> gpu.Module:
 
 
 def emitter() -> Emitter:
-    return Emitter(model("", ""), Options())
+    return Emitter(model("", ""), CompileOptions())
 
 
 @pytest.mark.parametrize(("size", "expected"), [

@@ -16,7 +16,7 @@ from random_layouts import scatter
 
 import ziggurat as zg
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.compiler import Compiled
+from ziggurat.compiler.compiled import Compiled
 from ziggurat.transforms.place import passes
 from ziggurat.transforms.place.barriers import hazards
 

@@ -11,7 +11,8 @@ from ziggurat.backend.ptx.register_limit import is_register_limited
 from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.transforms.place.passes import place
 
 I32 = zg.divisible(zg.i32)
 
@@ -28,7 +29,7 @@ def added(x, out, n, SIZE: zg.constexpr):
 
 def added_up(size: int, num_warps: int) -> gpu.Module:
     pointer = zg.divisible(zg.ptr(zg.f32))
-    return place(added.triton(pointer, pointer, I32, size), PlaceOptions("sm_80", num_warps, 3))
+    return place(added.triton(pointer, pointer, I32, size), CompileOptions("sm_80", num_warps, 3))
 
 
 @pytest.mark.parametrize(("size", "num_warps", "limited"), [
@@ -64,7 +65,7 @@ def multiplied(a, b, c, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
 
 def product_of_16_warps(target: str) -> gpu.Module:
     pointer = zg.divisible(zg.ptr(zg.f32))
-    return place(multiplied.triton(pointer, pointer, pointer, I32, 256, 256, 32), PlaceOptions(target, 16, 3))
+    return place(multiplied.triton(pointer, pointer, pointer, I32, 256, 256, 32), CompileOptions(target, 16, 3))
 
 
 def test_wgmma_is_left_alone() -> None:

@@ -28,11 +28,12 @@ from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.backend.simulator.tma import in_parts
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.passes import place
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 I32 = zg.divisible(zg.i32)
@@ -41,7 +42,7 @@ Given = Callable[[], tuple[np.ndarray, list[Any]]]
 
 
 def placed(model: Op, num_warps: int = 4, num_stages: int = 3, roles: bool = True) -> gpu.Module:
-    module = place(model, PlaceOptions("sm_90a", num_warps, num_stages))
+    module = place(model, CompileOptions("sm_90a", num_warps, num_stages))
     verify(module)
     assert hazards(module) == []
     assert (specialization_of(module) is not None) == roles
@@ -582,7 +583,7 @@ def test_assembled_attention(n: int, d: int, tmp_path: Path) -> None:
 
 def test_kernels_without_roles_are_as_they_were() -> None:
     model, _ = tiles_of((64, 16, 64), (64, 16, 64))
-    plain = place(model, PlaceOptions("sm_90a", 4, 1))
+    plain = place(model, CompileOptions("sm_90a", 4, 1))
     assert specialization_of(plain) is None and warps_of(plain) == 4 and registers_of(plain) is None
     text = to_llvm(plain)
     assert '"nvvm.reqntid"="128" }' in text and "setmaxnreg" not in text and "bar.sync 1" not in text

@@ -26,12 +26,13 @@ from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.backend.simulator.tma import in_parts
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.passes import place
 
 NVDISASM = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/nvdisasm"
 PTXAS = NVDISASM.with_name("ptxas")
@@ -59,7 +60,7 @@ def stored(block: tuple[int, int]) -> Any:
 
 
 def placed(model: Op, num_warps: int = 4, num_stages: int = 3) -> gpu.Module:
-    module = place(model, PlaceOptions("sm_90a", num_warps, num_stages))
+    module = place(model, CompileOptions("sm_90a", num_warps, num_stages))
     verify(module)
     assert hazards(module) == []
     return module

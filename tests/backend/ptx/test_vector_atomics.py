@@ -12,7 +12,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.compiler import Compiled
+from ziggurat.compiler.compiled import Compiled
 
 DTYPES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "i32": np.int32}  # fmt: skip  # noqa: E501
 

@@ -15,7 +15,8 @@ from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.backend.simulator.matrix import fragment_a, fragment_b, fragment_c
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.transforms.place.passes import place
 
 
 @pytest.mark.parametrize("m, k, per", [
@@ -199,7 +200,7 @@ def product(a_ptr, b_ptr, out_ptr, M: zg.constexpr, N: zg.constexpr, K: zg.const
 @pytest.fixture(scope="module")
 def wgmma() -> str:
     half = zg.divisible(zg.ptr(zg.f16))
-    module = place(product.triton(half, half, zg.divisible(zg.ptr(zg.f32)), 64, 16, 16), PlaceOptions("sm_90a", 4))
+    module = place(product.triton(half, half, zg.divisible(zg.ptr(zg.f32)), 64, 16, 16), CompileOptions("sm_90a", 4))
     text = to_llvm(module)
     assert "wgmma.mma_async" in text
     return text

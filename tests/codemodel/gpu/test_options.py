@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.gpu.options import DEFAULTS, checked_option, compile_options
+from ziggurat.codemodel.gpu.options import (
+    DEFAULT_OPTIONS,
+    LAUNCH_OPTIONS,
+    SHARED_OPTIONS,
+    CompileOptions,
+    checked_option,
+)
 from ziggurat.codemodel.gpu.targets import TARGETS
 
 
@@ -31,13 +37,16 @@ def test_one_spelling(name, value, expected):
     ("name", "value", "words"),
     [
         *(
-            ("num_warps", value, "num_warps is an integer, a power of two from 1 to 32")
+            ("num_warps", value, "num_warps must be an integer, a power of two from 1 to 32")
             for value in (0, 3, 64, -4, "4", 4.0, True, [4])
         ),
-        *(("num_stages", value, "num_stages is an integer from 1 to") for value in (0, -1, 2.0, False, None, 10**9)),
-        *(("exact_math", value, "exact_math is True or False") for value in ("no", 2, 1.0, None)),
-        *((name, "x", f"{name} is True or False, got 'x'") for name in ("check", "strict")),
-        *(("target", value, "the target is one of sm_80") for value in ("sm_99", 90, None, ["sm_80"])),
+        *(
+            ("num_stages", value, "num_stages must be an integer from 1 to")
+            for value in (0, -1, 2.0, False, None, 10**9)
+        ),
+        *(("exact_math", value, "exact_math must be True or False") for value in ("no", 2, 1.0, None)),
+        *((name, "x", f"{name} must be True or False; got 'x'") for name in ("check", "strict")),
+        *(("target", value, "target must be one of sm_80") for value in ("sm_99", 90, None, ["sm_80"])),
     ],
 )
 def test_what_an_option_cannot_be(name, value, words):
@@ -49,19 +58,29 @@ def test_the_nearest_target_is_named():
     with pytest.raises(LaunchError) as caught:
         checked_option("target", "SM_90A")
     assert caught.value.hint == "did you mean 'sm_90a'?"
-    assert DEFAULTS["target"] in TARGETS
+    assert DEFAULT_OPTIONS.target in TARGETS
 
 
 def test_what_is_not_given_has_its_default():
-    assert compile_options({"num_warps": None, "num_stages": 2}) == {"num_stages": 2}
-    assert compile_options({"num_stages": np.int32(2)}, complete=True) == {**DEFAULTS, "num_stages": 2}
+    assert CompileOptions.of({"num_warps": None, "num_stages": np.int32(2)}) == CompileOptions(num_stages=2)
+    assert CompileOptions.of({"num_warps": 8}, CompileOptions(num_stages=2)) == CompileOptions("sm_90a", 8, 2)
+
+
+def test_lists_of_options_follow_from_the_fields():
+    assert SHARED_OPTIONS == ("num_warps", "num_stages", "exact_math")
+    assert "target" not in LAUNCH_OPTIONS and {"num_warps", "strict", "stream", "check"} < set(LAUNCH_OPTIONS)
+
+
+def test_the_key_has_the_options_that_code_depends_on():
+    assert CompileOptions(verify=True, isolate=True).key == CompileOptions().key
+    assert CompileOptions(num_warps=8).key != CompileOptions().key
 
 
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
-        ("sm_75", "the oldest that there is code for is 'sm_80'"),
-        (70, "the oldest that there is code for is 'sm_80'"),
+        ("sm_75", "the oldest supported target is 'sm_80'"),
+        (70, "the oldest supported target is 'sm_80'"),
         (90, "did you mean 'sm_90a'?"),
         ("86", "did you mean 'sm_86'?"),
         ("sm90a", "did you mean 'sm_90a'?"),
@@ -70,6 +89,6 @@ def test_what_is_not_given_has_its_default():
     ],
 )
 def test_what_a_target_may_have_meant(given, hint):
-    with pytest.raises(LaunchError, match="the target is one of") as caught:
+    with pytest.raises(LaunchError, match="target must be one of") as caught:
         checked_option("target", given)
     assert caught.value.hint == hint

@@ -17,6 +17,7 @@ from random_layouts import random_layout
 import ziggurat as zg
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.place.accesses import Accesses, element_bytes
@@ -46,7 +47,7 @@ def ptx_of(kernel: Any, types: list[Any], target: str) -> str:
     pytest.importorskip("llvmlite")
     from ziggurat.backend.ptx.assemble import assemble
 
-    module = assign(prepare(kernel.triton(*types)), 4, target)
+    module = assign(prepare(kernel.triton(*types)), CompileOptions(target))
     assert isinstance(module, gpu.Module)
     return assemble(module).ptx
 

@@ -15,6 +15,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import PtrType, TensorType, element_of, shape_of
@@ -181,7 +182,7 @@ def _memory(addresses: Any) -> Any:
 
 def placed(kernel: Any, types: Sequence[Any], num_warps: int = 4, **options: Any) -> gpu.Module:
     """The GPU model of a kernel; it verifies, and is read back from its text."""
-    module = assign(prepare(kernel.triton(*types)), num_warps, **options)
+    module = assign(prepare(kernel.triton(*types)), CompileOptions(num_warps=num_warps, **options))
     verify(module)
     assert zg.parse(str(module)) == module
     return module

@@ -17,11 +17,12 @@ from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.errors import VerifyError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.types import DescriptorType, f32
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.descriptors import lower_descriptors
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.passes import place
 from ziggurat.transforms.place.prepare import prepare
 
 
@@ -191,7 +192,7 @@ def widths(module: gpu.Module) -> set[int]:
 def test_vectors_are_as_wide_as_rows_are_divisible(target: str, by: int, element: Any, width: int) -> None:
     """No product takes the blocks: the engine does not load them."""
     type_ = zg.divisible(zg.descriptor((32, 64), element), by)
-    module = place(doubling.triton(type_, type_, 32, 64), PlaceOptions(target, 4, 3))
+    module = place(doubling.triton(type_, type_, 32, 64), CompileOptions(target, 4, 3))
     loads = {op.width for op in module.walk() if isinstance(op, tt.Load)}
     assert loads == {width}
     if target == "sm_80":
@@ -232,7 +233,7 @@ def test_blocks_of_parameters_at_the_edges(target: str, dtype: Any, shape: Any, 
     before = whole.copy()
     (source, taken), (target_of, given) = described(x, block), described(whole[:, : shape[1]], block)
     grid = tuple(-(-size // side) for size, side in zip(shape, block, strict=True))
-    module = place(doubling.triton(taken, given, *block), PlaceOptions(target, 1, 3))
+    module = place(doubling.triton(taken, given, *block), CompileOptions(target, 1, 3))
     assert hazards(module) == []
     simulated(module, [source, target_of], grid)
     np.testing.assert_array_equal(whole[:, : shape[1]], 2 * x)
@@ -244,7 +245,7 @@ def test_rows_that_are_not_as_they_are_said_to_be_are_seen_to_be() -> None:
     (x, _), (y, whole) = apart((9, 41), np.float16, 1), apart((9, 41), np.float16, 2)
     before = whole.copy()
     type_ = zg.divisible(zg.descriptor((16, 32), zg.f16))
-    module = place(doubling.triton(type_, type_, 16, 32), PlaceOptions("sm_80", 1, 3))
+    module = place(doubling.triton(type_, type_, 16, 32), CompileOptions("sm_80", 1, 3))
     simulated(module, [described(x, (16, 32))[0], described(y, (16, 32))[0]], (1, 2))
     assert (whole[:, 41:] != before[:, 41:]).any()
 
@@ -270,7 +271,7 @@ def test_blocks_of_products_are_copied_ahead(target: str, sizes: tuple[int, int,
     shared: list[int] = []
     for stages in (2, 4):
         model = multiplying.triton(*(type_ for _, type_ in blocks), zg.i32, *tile)
-        module = place(model, PlaceOptions(target, 2, stages))
+        module = place(model, CompileOptions(target, 2, stages))
         assert hazards(module) == []
         shared.append(module.shared)
         copies = [op for op in module.walk() if isinstance(op, gpu.AsyncCopy)]

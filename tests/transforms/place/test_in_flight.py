@@ -9,13 +9,14 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.in_flight import not_waited_for
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.passes import place
 
 F16, I32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.i32)
 BLOCK = zg.divisible(zg.descriptor((64, 64), zg.f16))
@@ -65,7 +66,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str]] = {
 @cache
 def placed(name: str, stages: int) -> gpu.Module:
     kernel, types, target = KERNELS[name]
-    module = place(kernel.triton(*types), PlaceOptions(target, 4, stages))
+    module = place(kernel.triton(*types), CompileOptions(target, 4, stages))
     verify(module)
     return module
 
@@ -189,7 +190,7 @@ def last_copies(op: Op) -> bool:
 def test_a_loop_in_a_loop_waits_for_its_own_copies(target: str) -> None:
     """Behind the outer loop nothing is left, so its store need not wait; without the inner one's wait, it would."""
     model = tile_by_tile.triton(F16, F16, F16, I32, zg.i32)
-    placed = place(model, PlaceOptions(target, 4, 3))
+    placed = place(model, CompileOptions(target, 4, 3))
     assert any(last_copies(op) for op in placed.walk()) and list(not_waited_for(placed)) == []
 
     def without(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

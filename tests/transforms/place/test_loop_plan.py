@@ -9,16 +9,17 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.place.loop_plan import LoopPlan, Programs, planned
-from ziggurat.transforms.place.passes import PLACE, PlaceOptions
+from ziggurat.transforms.place.passes import PLACE
 
 PLENTY = 200_000
 
 
 def placed(model: Op, target: str = "sm_90a", num_warps: int = 4) -> Op:
     """The model as the pipelining sees it."""
-    options = PlaceOptions(target, num_warps)
+    options = CompileOptions(target, num_warps)
     for name, step in PLACE:
         if name in ("specialize", "pipeline_loads"):
             break

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 import ziggurat as zg
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.passes import place
 
 Shape = tuple[int, ...]
 # The type of a variable: (dtype, shape), with a dtype like "*f16" for pointers; of a tuple, the types of its parts.
@@ -250,7 +251,7 @@ def generated(random: Random) -> tuple[str, Op]:
     return source, zg.kernel(space["kernel"]).triton(*types, hint(zg.i32))
 
 
-def checked(source: str, model: Op, options: PlaceOptions) -> gpu.Module:
+def checked(source: str, model: Op, options: CompileOptions) -> gpu.Module:
     """Through all steps, each model verified."""
     try:
         placed = place(model, options, lambda _, model: verify(model))
@@ -269,7 +270,7 @@ def checked(source: str, model: Op, options: PlaceOptions) -> gpu.Module:
 @given(st.randoms(use_true_random=False), st.sampled_from([1, 4, 8]), st.sampled_from(["sm_80", "sm_90a"]))
 def test_generated_kernels_are_placed(random: Random, num_warps: int, target: str) -> None:
     source, model = generated(random)
-    checked(source, model, PlaceOptions(target, num_warps))
+    checked(source, model, CompileOptions(target, num_warps))
 
 
 def test_generated_kernels_have_what_is_to_be_tested() -> None:
@@ -287,6 +288,6 @@ def test_generated_kernels_have_what_is_to_be_tested() -> None:
 def test_the_steps_are_seen_in_order(num_warps: int) -> None:
     names: list[str] = []
     _, model = generated(Random(1))
-    place(model, PlaceOptions(num_warps=num_warps), lambda name, _: names.append(name))
+    place(model, CompileOptions(num_warps=num_warps), lambda name, _: names.append(name))
     assert names.index("prepare") < names.index("assign") < names.index("lower") < names.index("allocate")
     assert names[-1] == "barriers"

@@ -19,12 +19,13 @@ from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.passes import place
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 F16, F32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f32))
@@ -63,7 +64,7 @@ def product(
 
 
 def placed(model: Op, target: str, num_warps: int, stages: int) -> gpu.Module:
-    return place(model, PlaceOptions(target, num_warps, stages))
+    return place(model, CompileOptions(target, num_warps, stages))
 
 
 def model_of(m: int, n: int, k: int, *, masked: bool = True, transposed: bool = False, dtype: Any = F16) -> Op:

@@ -4,7 +4,8 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.transforms.place.passes import place
 from ziggurat.transforms.place.pressure import (
     HOPELESS,
     check_registers,
@@ -27,7 +28,7 @@ def sums(x_ptr, out_ptr, n, BLOCK: zg.constexpr, DTYPE: zg.constexpr):
 
 def placed(block: int, dtype, warps: int) -> gpu.Module:
     model = sums.triton(zg.ptr(dtype), zg.ptr(dtype), zg.i32, block, dtype)
-    return place(model, PlaceOptions(num_warps=warps))
+    return place(model, CompileOptions(num_warps=warps))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,9 @@ def product(a_ptr, b_ptr, out_ptr, N: zg.constexpr, K: zg.constexpr):
 def test_a_wgmma_needs_its_registers_at_once(size: int, warps: int, fits: bool):
     """256 × 256 sums are all registers of a multiprocessor; ptxas says C7602 for 16 warps."""
     pointer = zg.divisible(zg.ptr(zg.f16))
-    module = place(product.triton(pointer, pointer, zg.ptr(zg.f32), size, 16), PlaceOptions("sm_90a", num_warps=warps))
+    module = place(
+        product.triton(pointer, pointer, zg.ptr(zg.f32), size, 16), CompileOptions("sm_90a", num_warps=warps)
+    )
     assert any(isinstance(op, gpu.Wgmma) for op in module.walk())
     for check in (check_registers, warn_of_registers):
         if fits:
@@ -98,7 +101,7 @@ def test_a_wgmma_needs_its_registers_at_once(size: int, warps: int, fits: bool):
 def test_sums_of_integers_need_registers_as_well():
     pointer = zg.divisible(zg.ptr(zg.i8))
     model = product.triton(pointer, pointer, zg.ptr(zg.i32), 256, 32)
-    module = place(model, PlaceOptions("sm_90a", num_warps=16))
+    module = place(model, CompileOptions("sm_90a", num_warps=16))
     assert any(isinstance(op, gpu.Wgmma) for op in module.walk())
     with pytest.raises(zg.ResourceError, match="takes 128 registers in each of 512 threads, which have 128"):
         check_registers(module)
@@ -115,7 +118,7 @@ def test_tensors_of_which_a_thread_has_very_many_elements(recwarn: pytest.Warnin
     pointer = zg.ptr(zg.i8)
 
     def made(block: int, warps: int) -> gpu.Module:
-        return place(copies.triton(pointer, pointer, block), PlaceOptions(num_warps=warps))
+        return place(copies.triton(pointer, pointer, block), CompileOptions(num_warps=warps))
 
     warn_of_registers(made(1 << 15, 4))
     warn_of_registers(made(1 << 17, 16))

@@ -10,6 +10,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.types import PtrType, TensorType, TupleType, f32, i32
 from ziggurat.codemodel.verify import verify
@@ -27,7 +28,7 @@ def aligned(*types: Any) -> list[Any]:
 
 
 def placed(kernel: Any, types: Sequence[Any], num_warps: int = 4) -> gpu.Module:
-    module = assign(prepare(kernel.triton(*types)), num_warps)
+    module = assign(prepare(kernel.triton(*types)), CompileOptions(num_warps=num_warps))
     verify(module)
     return module
 
@@ -72,7 +73,7 @@ def test_a_conversion_is_just_before_its_use() -> None:
         tt.store %at %t; tt.store %at %t; tt.return; }; unreachable; };"""
     model = zg.parse(text)
     assert isinstance(model, core.Module)
-    module = assign(model, 4)
+    module = assign(model, CompileOptions(num_warps=4))
     verify(module)
     (converted,) = ops_of(module, gpu.ConvertLayout)
     (func,) = ops_of(module, tt.Func)
@@ -117,7 +118,7 @@ def test_a_kernel_without_tensors_and_one_of_blocks() -> None:
         tt.return; }; unreachable; };"""
     model = zg.parse(text)
     assert isinstance(model, core.Module)
-    module = assign(model, 1)
+    module = assign(model, CompileOptions(num_warps=1))
     verify(module)
     assert not ops_of(module, gpu.ConvertLayout)
 
@@ -155,7 +156,7 @@ def test_one_result_of_control_flow_is_used_in_two_layouts(kind: str, num_warps:
         tt.return; }}; unreachable; }};"""
     model = zg.parse(text)
     assert isinstance(model, core.Module)
-    module = assign(model, num_warps)
+    module = assign(model, CompileOptions(num_warps=num_warps))
     verify(module)
     assert not ops_of(module, gpu.ConvertLayout)
     (made,) = ops_of(module, {"if": scf.If, "for": scf.For, "while": scf.While}[kind])

@@ -10,10 +10,11 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.passes import place
 from ziggurat.transforms.place.rings import Hazard, behind, in_turn
 
 BLOCKS = [zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 64), (16, 64), (128, 16))]
@@ -39,11 +40,11 @@ def scaled(a_desc, b_desc, c_desc, k):
 
 
 def late() -> gpu.Module:
-    return place(tiles.triton(*BLOCKS, zg.i32, zg.divisible(zg.i32)), PlaceOptions("sm_90a", 8, 3))
+    return place(tiles.triton(*BLOCKS, zg.i32, zg.divisible(zg.i32)), CompileOptions("sm_90a", 8, 3))
 
 
 def prompt() -> gpu.Module:
-    return place(scaled.triton(*BLOCKS, zg.divisible(zg.i32)), PlaceOptions("sm_90a", 8, 3))
+    return place(scaled.triton(*BLOCKS, zg.divisible(zg.i32)), CompileOptions("sm_90a", 8, 3))
 
 
 def changed(module: gpu.Module, op: Op, change: Callable[[Rewriter, tuple[Value, ...]], Outcome]) -> list[Hazard]:

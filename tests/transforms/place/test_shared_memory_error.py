@@ -9,9 +9,10 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType, f32
-from ziggurat.transforms.place.passes import PlaceOptions, place
+from ziggurat.transforms.place.passes import place
 from ziggurat.transforms.place.shared_memory_error import shortage
 
 FILE = "test_shared_memory_error.py"
@@ -21,7 +22,7 @@ F16, F32, I32 = (zg.divisible(zg.ptr(element)) for element in (zg.f16, zg.f32, z
 def said(kernel: Any, *types: Any, target: str = "sm_80", num_warps: int = 8, num_stages: int = 3) -> list[str]:
     """The lines of the error, without the folders of files."""
     with pytest.raises(zg.ResourceError) as caught:
-        place(kernel.triton(*types), PlaceOptions(target, num_warps, num_stages))
+        place(kernel.triton(*types), CompileOptions(target, num_warps, num_stages))
     return re.sub(r"/\S*/", "", str(caught.value)).splitlines()
 
 
@@ -149,7 +150,7 @@ def summed(x, y, N: zg.constexpr):
 
 def test_results_are_told_by_the_variable_that_they_are_assigned_to() -> None:
     """Of scans and reductions, which need little: so of all buffers that the kernel has."""
-    module = place(summed.triton(F32, F32, 1024), PlaceOptions("sm_80", 4, 3))
+    module = place(summed.triton(F32, F32, 1024), CompileOptions("sm_80", 4, 3))
     buffers = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
     lines = shortage(buffers, 1 << 20, 1 << 10, "sm_80").summary.splitlines()
     scan = f"running, on its way between warps for a scan, at {__file__}:{line_of('running = ')}:15"
@@ -189,6 +190,6 @@ def test_stages_are_spoken_of_where_there_are_any(counts: tuple[int, int], hint:
 def test_a_model_of_a_text_has_no_names() -> None:
     text = str(product.triton(F16, F16, F32, 256, 256, 256))
     with pytest.raises(zg.ResourceError) as caught:
-        place(parse(text), PlaceOptions("sm_80", 8, 3))
+        place(parse(text), CompileOptions("sm_80", 8, 3))
     lines = caught.value.summary.splitlines()
     assert lines[1:] == [f"  131072 bytes: 256×256 of f16: the {each} operand of dot" for each in ("first", "second")]

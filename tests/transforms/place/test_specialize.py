@@ -13,12 +13,13 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, OpResult
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.passes import PLACE, PlaceOptions, place
+from ziggurat.transforms.place.passes import PLACE, place
 from ziggurat.transforms.place.specialize import specialize
 
 Golden = Callable[[str, object], None]
@@ -26,7 +27,7 @@ Golden = Callable[[str, object], None]
 
 def before(model: Op, num_warps: int = 4, target: str = "sm_90a") -> Op:
     """The model as it comes to the pass."""
-    options = PlaceOptions(target, num_warps)
+    options = CompileOptions(target, num_warps)
     for name, step in PLACE:
         if name == "specialize":
             return model
@@ -49,7 +50,7 @@ def asked(model: Op) -> Op:
         verify(module)
         assert str(parse(str(module))) == str(module)
 
-    module = place(model, PlaceOptions("sm_90a", 4, 3), watch)
+    module = place(model, CompileOptions("sm_90a", 4, 3), watch)
     assert hazards(module) == []
     return module
 
@@ -149,7 +150,7 @@ def test_copies_by_threads_are_pipelined() -> None:
 def test_how_many_warps(warps: int, wanted: bool) -> None:
     """Warp groups that compute, and room for one that fetches: a program has 32 warps at most."""
     blocks = descriptors((512, 16), (16, 16), (512, 16))
-    module = place(wide.triton(*blocks, I32), PlaceOptions("sm_90a", warps, 3))
+    module = place(wide.triton(*blocks, I32), CompileOptions("sm_90a", warps, 3))
     split = roles_of(module)
     assert (split is not None) == wanted
     assert split is None or sum(split.warps) == warps + 4
@@ -165,12 +166,12 @@ def wide(a_desc, b_desc, c_desc, k):
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90", "sm_90a"])
 def test_which_targets(target: str) -> None:
-    made = place(product_of(), PlaceOptions(target, 4, 3))
+    made = place(product_of(), CompileOptions(target, 4, 3))
     assert (roles_of(made) is not None) == (target == "sm_90a")
 
 
 def test_one_stage_is_no_pipeline() -> None:
-    assert roles_of(place(product_of(), PlaceOptions("sm_90a", 4, 1))) is None
+    assert roles_of(place(product_of(), CompileOptions("sm_90a", 4, 1))) is None
 
 
 def test_a_module_that_does_not_ask_is_left_as_it_is() -> None:
@@ -319,7 +320,7 @@ def large_of(k: int, n: int, depth: int) -> Op:
 def test_all_channels_together_have_room(k: int, n: int, depth: int, wanted: list[int]) -> None:
     """Channels are there as long as the kernel, beside each other: there are fewer buffers, or no roles."""
     model = large_of(k, n, depth)
-    module = place(model, PlaceOptions("sm_90a", 4, 4))
+    module = place(model, CompileOptions("sm_90a", 4, 4))
     assert isinstance(module, gpu.Module) and module.shared <= 227 * 1024
     split = roles_of(module)
     assert (split is not None) == bool(wanted)
@@ -340,7 +341,7 @@ def beside(a_desc, b_desc, c_desc, e_desc, k, K: zg.constexpr, N: zg.constexpr):
 def test_other_buffers_have_room() -> None:
     """64 KB of a loop that is not pipelined: of 32 KB a stage, there are four stages and not six."""
     blocks = descriptors((64, 128), (64, 128), (64, 64), (64, 256))
-    module = place(beside.triton(*blocks, I32, 128, 64), PlaceOptions("sm_90a", 4, 6))
+    module = place(beside.triton(*blocks, I32, 128, 64), CompileOptions("sm_90a", 4, 6))
     assert isinstance(module, gpu.Module) and module.shared <= 227 * 1024
     assert channels_of(module) == [4, 4]
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
-from ziggurat.transforms.place.passes import PLACE, PlaceOptions, place
+from ziggurat.transforms.place.passes import PLACE, place
 
 F16, F32 = zg.divisible(zg.ptr(zg.f16), 16), zg.divisible(zg.ptr(zg.f32), 16)
 N = zg.divisible(zg.i32, 16)
@@ -161,7 +162,7 @@ def test_what_each_step_does(name: str, golden: Any) -> None:
             golden(f"steps/{name}.{changing[-1]}", after)
         before = after
 
-    place(model, PlaceOptions(target, num_warps, num_stages=2), watch)
+    place(model, CompileOptions(target, num_warps, num_stages=2), watch)
     assert come == [step for step, _ in PLACE]
     assert needed <= set(changing), f"nothing is done by {sorted(needed - set(changing))}"
     files = Path(__file__).parent.glob(f"golden/steps/{name}.*.txt")

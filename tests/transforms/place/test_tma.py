@@ -9,12 +9,13 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import combine, inverted
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import DescriptorType, SharedType
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.passes import PLACE, PlaceOptions, place
+from ziggurat.transforms.place.passes import PLACE, place
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.place.tma import buffer_for, engine_accesses, is_filled_by_engine, lower_engine
 
@@ -176,7 +177,7 @@ def test_where_the_elements_are(block: tuple[int, int], element: Any, width: int
 
 def after(name: str, model: Op, num_stages: int = 3) -> Op:
     """The model after the step of this name."""
-    options = PlaceOptions("sm_90a", 4, num_stages)
+    options = CompileOptions("sm_90a", 4, num_stages)
     for step, function in PLACE:
         model = function(model, options)
         if step == name:
@@ -263,7 +264,7 @@ def counted(model: Op) -> dict[str, int]:
 def test_buffers_for_wgmma_are_filled_directly() -> None:
     """No thread has the elements of the operands: they are not read from the buffers, nor stored there."""
     for also in ("", "turned"):
-        made = counted(place(model_of(also=also), PlaceOptions("sm_90a", 4, 3)))
+        made = counted(place(model_of(also=also), CompileOptions("sm_90a", 4, 3)))
         assert made["gpu.tma_load"] == 2 and made["gpu.wgmma"] == 1
         # The only store is that of the result.
         assert made["gpu.local_store"] == made["gpu.tma_store"] == 1 and "gpu.local_load" not in made

@@ -6,24 +6,23 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from ziggurat.arguments import Signature, bind, constant_of, constexpr_names, signature_of
+import attrs
+
 from ziggurat.backend.launch.grids import Meta, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.gpu.options import checked_option
-from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, SHARED_OPTIONS, CompileOptions
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, i1
+from ziggurat.compiler.compiled import Compiled
+from ziggurat.compiler.pipeline import compile_model, triton_model
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.reflection import reader
-from ziggurat.pipeline import triton_model
+from ziggurat.kernels.arguments import Signature, bind, check_options, constant_of, constexpr_names, signature_of
 from ziggurat.transforms.attribution import Attribution, attribute, link
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.launch import Dispatcher
-    from ziggurat.compiler import Compiled
-
-# What a launch takes besides the kernel's parameters.
-OPTIONS = ("strict", "num_warps", "num_stages", "exact_math", "stream", "check")
 
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], int | tuple[int, ...]]
 
@@ -73,13 +72,20 @@ class Kernel(Function):
     def compile(self, /, *arguments: Any, **keywords: Any) -> Compiled:
         """The kernel compiled for a target and argument types, as of `triton`; see `zg.compile`. No GPU is needed.
 
-        Keywords are the parameters' names, and `target`, `num_warps`, `num_stages` and `exact_math`. Where a constexpr
-        parameter has the name of one of the last three, it is that option; where another parameter has such a name,
-        that is what the keyword gives, and the option has its default.
+        Keywords are the parameters' names, and the options of compilation: `target`, `num_warps` … A constexpr
+        parameter that has the name of an option other than the target is that option. Another parameter that has such
+        a name gets the value of the keyword, and the option has its default.
         """
-        from ziggurat.compiler import compile_kernel
-
-        return compile_kernel(self, arguments, keywords)
+        names = self.signature.parameters
+        given = {name: value for name, value in keywords.items() if name not in names}
+        check_options(self, given, COMPILE_OPTIONS)
+        bound = bind(self, arguments, {name: value for name, value in keywords.items() if name in names})
+        given |= {name: bound[name] for name in constexpr_names(self).intersection(SHARED_OPTIONS)}
+        signature = signature_of(self, (), bound)
+        compiled = compile_model(self.model_for(signature), CompileOptions.of(given), self.model)
+        passed = [n for n, type_ in zip(names, signature.types, strict=True) if not isinstance(type_, ConstantType)]
+        named = tuple(attrs.evolve(a, name=n) for a, n in zip(compiled.arguments, passed, strict=True))
+        return attrs.evolve(compiled, name=self.name, arguments=named)
 
     def forget(self) -> None:
         """Forget the models and what was compiled of them."""
@@ -116,7 +122,7 @@ class Kernel(Function):
     def dispatcher(self) -> Dispatcher:
         """What launches the kernel on GPUs."""
         if self._dispatcher is None:
-            from ziggurat.launching import dispatcher_of
+            from ziggurat.launches.gpu import dispatcher_of
 
             self._dispatcher = dispatcher_of(self, self._on_host)
             self._launches = self._dispatcher.known_grids
@@ -131,7 +137,7 @@ class Kernel(Function):
             self.dispatcher.at(grid)(*arguments, **keywords)
             return
         options = {name: keywords.pop(name) for name in [*keywords] if name not in self.signature.parameters}
-        demand_options(self, options)
+        check_options(self, options)
         self._on_host(grid, bind(self, arguments, keywords), options)
 
     def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> None:
@@ -207,22 +213,6 @@ class Kernel(Function):
 
     def __repr__(self) -> str:
         return f"<kernel {self.written}>"
-
-
-def demand_options(kernel: Kernel, options: Mapping[str, Any]) -> None:
-    """Raise `LaunchError` for a keyword of a launch that is neither a parameter nor an option, and for a value that an
-    option does not have."""
-    for name, value in options.items():
-        if name not in OPTIONS:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, [*kernel.signature.parameters, *OPTIONS], 1)
-            raise LaunchError(
-                f"'{kernel.name}' has no parameter '{name}', nor is there such an option",
-                hint=f"did you mean '{near[0]}'?" if near else f"{kernel.written}; options: {', '.join(OPTIONS)}",
-            )
-        if value is not None:
-            checked_option(name, value)
 
 
 @overload

@@ -10,10 +10,9 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import Any
 
 import attrs
 
@@ -21,6 +20,7 @@ from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.messages import receive, send
 from ziggurat.codemodel import errors
 from ziggurat.codemodel.errors import InternalError, ZigguratError
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
@@ -31,20 +31,20 @@ _WORTH_A_PROCESS = 3
 
 @attrs.frozen
 class Job:
-    """A Triton model to compile. `name` is the kernel's, `options` are those of `zg.compile`."""
+    """A Triton model to compile with these options. `name` is the kernel's."""
 
     model: Op
-    target: str
-    options: Mapping[str, Any]
+    options: CompileOptions
     name: str
 
     def done_here(self) -> Binary:
-        """The kernel, compiled in this process. Raises the errors of `zg.compile`, and `ResourceError` where what its
-        loops carry does not fit the registers."""
-        from ziggurat.compiler import binary_of, compile
+        """The kernel, compiled in this process. Raises the errors of `zg.compile`, and `ResourceError` where the values
+        that its loops carry do not fit the registers."""
+        from ziggurat.compiler.compiled import binary_of
+        from ziggurat.compiler.pipeline import compile_model
         from ziggurat.transforms.place.pressure import check_registers
 
-        return binary_of(compile(self.model, target=self.target, examine=check_registers, **self.options), self.name)
+        return binary_of(compile_model(self.model, self.options, examine=check_registers), self.name)
 
 
 def compile_all(
@@ -97,7 +97,7 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, job: Job) -> Binary | ZigguratError:
-        message = (to_text(job.model, locations=True), job.target, dict(job.options), job.name)
+        message = (to_text(job.model, locations=True), job.options, job.name)
         try:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
@@ -138,11 +138,11 @@ def serve() -> None:
     os.dup2(2, 1)  # What is printed meanwhile is no answer.
     while True:
         try:
-            text, target, options, name = receive(sys.stdin.buffer)
+            text, options, name = receive(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            binary = Job(parse(text), target, options, name).done_here()
+            binary = Job(parse(text), options, name).done_here()
             answer: tuple[bytes | None, str, str] = (binary.to_bytes(), "", "")
         except ZigguratError as error:
             answer = (None, type(error).__name__, str(error))

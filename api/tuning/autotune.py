@@ -19,49 +19,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from ziggurat.arguments import bind
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.computed import ComputedKernel, Heuristic, decorated
-from ziggurat.kernels import OPTIONS, Grid, Kernel
+from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
+from ziggurat.kernels.arguments import bind
+from ziggurat.kernels.heuristics import ComputedKernel, Heuristic, decorated
+from ziggurat.kernels.kernel import Grid, Kernel
+from ziggurat.tuning.config import Config
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.records import Record
-    from ziggurat.questions import Asking, Question
+    from ziggurat.tuning.keys import Asking, Question
 
 Measure = Callable[[Callable[[], None]], float]
-
-# Configurations whose times differ by less than this are as fast: the first of them is taken.
-NOISE = 0.02
-
-
-@attrs.frozen
-class Config:
-    """Values for some of a kernel's parameters, and the options of its compilation.
-
-    `pre_hook(arguments)` is called before each launch with this configuration, with all arguments by name.
-    """
-
-    values: Mapping[str, Any]
-    num_warps: int = 4
-    num_stages: int = 3
-    pre_hook: Callable[[dict[str, Any]], None] | None = attrs.field(default=None, kw_only=True, eq=False)
-
-    keywords: dict[str, Any] = attrs.field(
-        init=False, eq=False, repr=False, default=attrs.Factory(lambda self: _keywords(self), takes_self=True)
-    )
-    """What a launch with this configuration is given."""
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.keywords.items())
-
-
-def _keywords(config: Config) -> dict[str, Any]:
-    if not isinstance(config.values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise LaunchError(
-            f"zg.Config takes a dict of values by parameter, got {config.values!r}", hint='zg.Config({"BLOCK": 128})'
-        )
-    return {**config.values, "num_warps": config.num_warps, "num_stages": config.num_stages}
 
 
 @attrs.frozen
@@ -157,7 +127,7 @@ class TunedKernel(ComputedKernel):
 
         if not any(map(on_gpu, bound.values())):
             return configs[0]
-        from ziggurat.questions import question, refused
+        from ziggurat.tuning.keys import question, refused
 
         if refused(bound):
             return configs[0]  # The launch says why it takes no such arguments.
@@ -165,7 +135,7 @@ class TunedKernel(ComputedKernel):
         where = asked.exact(arguments, keywords)
         config = self.choices.get(where)
         if config is None:
-            from ziggurat.tuner import Tuner
+            from ziggurat.tuning.tuner import Tuner
 
             tuner = Tuner(self, grid, arguments, keywords)
             record, config = tuner.choice(configs)
@@ -211,7 +181,7 @@ class TunedKernel(ComputedKernel):
         return bind(
             self,
             arguments,
-            {name: value for name, value in given.items() if name in self._names or name not in OPTIONS},
+            {name: value for name, value in given.items() if name in self._names or name not in LAUNCH_OPTIONS},
         )
 
     def sizes(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ziggurat.arguments import constexpr_names, divisible
+import attrs
+
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
-from ziggurat.codemodel.gpu.options import DEFAULTS
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, documentation_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.text.html import to_html
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text
-from ziggurat.kernels import Kernel
+from ziggurat.kernels.arguments import constexpr_names, divisible
+from ziggurat.kernels.kernel import Kernel
 
 STAGES = ("python", "triton", "gpu", "llvm", "ptx", "sass", "mlir")
 _HTML = ("python", "triton", "gpu")
@@ -48,10 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--types", dest="attributed", action="store_true", help="of the Python model: with attributed types"
     )
-    show.add_argument("--target", default="sm_90a", help="of the stages from gpu down (default: sm_90a)")
-    show.add_argument("--num-warps", type=int, default=4, help="of the stages from gpu down (default: 4)")
-    show.add_argument("--num-stages", type=int, default=3, help="of the stages from gpu down (default: 3)")
-    show.add_argument("--exact-math", action="store_true", help="IEEE division and square roots, exact functions")
+    _add_options(show)
     show.add_argument(
         "--divisible",
         action="append",
@@ -72,6 +71,18 @@ def _parser() -> argparse.ArgumentParser:
     docs.add_argument("what", nargs="?", choices=("language", "ops"), default="language")
     docs.set_defaults(run=_docs)
     return parser
+
+
+def _add_options(command: argparse.ArgumentParser) -> None:
+    """The options of compilation as arguments of a command."""
+    for field in attrs.fields(CompileOptions):
+        flag, documentation = f"--{field.name.replace('_', '-')}", documentation_of(field.name)
+        if isinstance(field.default, bool):
+            action = argparse.BooleanOptionalAction if field.default else "store_true"
+            command.add_argument(flag, action=action, default=field.default, help=documentation)
+        else:
+            about = f"{documentation} (default: {field.default})"
+            command.add_argument(flag, type=type(field.default), default=field.default, help=about)
 
 
 def _show(options: argparse.Namespace) -> str:
@@ -123,7 +134,7 @@ def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namesp
     # A constexpr parameter of an option's name is that option, if it is not among the arguments already.
     names = list(kernel.signature.parameters)
     taken = {*names[: len(arguments)], *(set(names) - constexpr_names(kernel)), *({"target"} & set(names))}
-    given = {name: getattr(options, name) for name in DEFAULTS if name not in taken}
+    given = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in taken}
     compiled = kernel.compile(*arguments, **given)
     if options.stage == "sass":
         from ziggurat.backend.ptx.sass import sass

@@ -1,10 +1,4 @@
-"""For who tests and measures kernels: `do_bench`, `assert_close`, `perf_report`.
-
-import ziggurat as zg
-
-milliseconds = zg.testing.do_bench(lambda: kernel[grid](x, out, n))
-zg.testing.assert_close(out, 2 * x)
-"""
+"""Comparison of arrays: `assert_close`."""
 
 from __future__ import annotations
 
@@ -12,11 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.cuda.testing import do_bench
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.reports import Benchmark, Report, Table, perf_report
-
-__all__ = ["Benchmark", "Report", "Table", "assert_close", "do_bench", "perf_report"]
 
 # Relative and absolute differences that are passed over, by the expected element type; of others, none.
 TOLERANCES: dict[str, tuple[float, float]] = {

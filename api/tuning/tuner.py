@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ziggurat.arguments import constexpr_names
 from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.cache import Cache
@@ -19,15 +18,17 @@ from ziggurat.backend.cuda.specialize import Specialization
 from ziggurat.backend.cuda.tensormap import TensorDescriptor
 from ziggurat.backend.cuda.testing import address_of, on_stream
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
-from ziggurat.codemodel.gpu.options import SHARED_OPTIONS, compile_options
-from ziggurat.kernels import OPTIONS, Grid, Kernel
-from ziggurat.launching import model_of
-from ziggurat.progress import Progress
-from ziggurat.questions import NOT_COMPILED, types_of
-from ziggurat.workers import Job, compile_all
+from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS, SHARED_OPTIONS, CompileOptions
+from ziggurat.compiler.workers import Job, compile_all
+from ziggurat.kernels.arguments import constexpr_names
+from ziggurat.kernels.kernel import Grid, Kernel
+from ziggurat.launches.gpu import model_of
+from ziggurat.tuning.config import NOISE, Config
+from ziggurat.tuning.keys import types_of
+from ziggurat.tuning.progress import Progress
 
 if TYPE_CHECKING:
-    from ziggurat.tuning import Config, TunedKernel
+    from ziggurat.tuning.autotune import TunedKernel
 
 # Of a launch that is measured: all of it is on one stream, and is waited for as a whole.
 _NOT_MEASURED = ("stream", "check")
@@ -40,9 +41,9 @@ class Tuner:
         self.kernel, self.grid = kernel, grid
         self.arguments, self.keywords = arguments, keywords
         names = kernel.signature.parameters  # One may have the name of an option, and is none then.
-        options = {name: value for name, value in keywords.items() if name in OPTIONS and name not in names}
+        options = {name: value for name, value in keywords.items() if name in LAUNCH_OPTIONS and name not in names}
         self.stream = options.get("stream")
-        self.options = {name: value for name, value in options.items() if name not in NOT_COMPILED}
+        self.options = {name: value for name, value in options.items() if name not in LAUNCH_ONLY}
         self.measured = {
             name: value for name, value in keywords.items() if name not in options or name not in _NOT_MEASURED
         }
@@ -120,8 +121,6 @@ class Tuner:
         if not times:
             raise self._nothing_left()
         reasons = {name: _reason(error) for name, error in self.left_out.items()}
-        from ziggurat.tuning import NOISE
-
         record = Record(about, chosen(times, NOISE), times, reasons)
         if self.kernel.tuning.cache_results:
             Records().put(record)
@@ -140,7 +139,7 @@ class Tuner:
                 self._leave_out(config, error)
                 failed.add(str(config))
                 continue
-            digest = key(job.model, spec.target, job.options)
+            digest = key(job.model, job.options)
             if cache.get(digest) is None:
                 jobs.append((config, spec, digest, job))
         progress = Progress(f"{self.kernel.name}: compiling", len(jobs))
@@ -166,8 +165,8 @@ class Tuner:
         spec = kernel.dispatcher.specialization(tuple(bound.values()), options)
         # A constexpr parameter that is named as an option is that option.
         shared = {name: bound[name] for name in constexpr_names(kernel).intersection(SHARED_OPTIONS)}
-        compiled = compile_options({**options, **shared})
-        return spec, Job(model_of(kernel, spec), spec.target, compiled, kernel.name)
+        compiled = CompileOptions.of({**options, **shared, "target": spec.target})
+        return spec, Job(model_of(kernel, spec), compiled, kernel.name)
 
     def _times(self, configs: Sequence[Config], bound: dict[str, Any]) -> dict[str, float]:
         """Milliseconds of each configuration that can be launched."""

@@ -14,15 +14,13 @@ import attrs
 from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
 from ziggurat.backend.launch.arrays import is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
-from ziggurat.kernels import OPTIONS
+from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 
 if TYPE_CHECKING:
-    from ziggurat.tuning import TunedKernel
+    from ziggurat.tuning.autotune import TunedKernel
 
 # Gives what a launch asks, a hashable value, from its arguments and keyword arguments.
 Asking = Callable[[Sequence[Any], Mapping[str, Any]], Any]
-# Options of a launch that kernels are not compiled for.
-NOT_COMPILED = ("stream", "check", "strict")
 
 
 @attrs.frozen
@@ -89,7 +87,7 @@ def question(kernel: TunedKernel, arguments: Sequence[Any], keywords: Mapping[st
         else:
             quick.append(f"{place}.__class__")  # Where None is given, or an array, it is another question.
     for name in sorted(keywords):
-        if name in OPTIONS and name not in (*NOT_COMPILED, *names):
+        if name in LAUNCH_OPTIONS and name not in (*LAUNCH_ONLY, *names):
             exact.append(f"{name!r}, {places[name]}")
             quick.append(places[name])
     scope = {"d": kernel.defaults, "_seen": _seen}

@@ -17,7 +17,7 @@ from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import SHARED_OPTIONS
 from ziggurat.frontends.language import Function
-from ziggurat.kernels import Grid, Kernel
+from ziggurat.kernels.kernel import Grid, Kernel
 
 Heuristic = Callable[[dict[str, Any]], Any]
 

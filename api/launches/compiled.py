@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.cuda.arrays import device_of, reader_of, view
@@ -12,10 +11,11 @@ from ziggurat.backend.cuda.launch import Launcher, one_device
 from ziggurat.backend.launch.arrays import is_array, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.ptx.sass import Resources, assembled, tool
+from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.codemodel.gpu.options import checked_option
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, i1
-from ziggurat.compiler import Argument, Compiled, binary_of
+from ziggurat.compiler.compiled import Argument, Compiled, binary_of
 
 
 class Executable:
@@ -23,10 +23,11 @@ class Executable:
 
     def __init__(self, compiled: Compiled) -> None:
         self.compiled = compiled
-        self.title = compiled.name or compiled.symbol
+        self.title = compiled.title
         self._launcher = Launcher(binary_of(compiled, self.title))
 
-    def launch(self, grid: Any, arguments: Sequence[Any], stream: Any, check: Any) -> None:
+    @public
+    def launch(self, grid: Any, /, *arguments: Any, stream: Any = None, check: bool = False) -> None:
         """See `Compiled.__getitem__`."""
         check = checked_option("check", check)
         expected = self.compiled.arguments

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ziggurat.arguments import Signature as KernelSignature
-from ziggurat.arguments import constant_of, constexpr_names
-from ziggurat.codemodel.gpu.options import DEFAULTS, SHARED_OPTIONS, compile_options
+from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import Type
-from ziggurat.compiler import binary_of, compile
+from ziggurat.compiler.compiled import binary_of
+from ziggurat.compiler.pipeline import compile_model
+from ziggurat.kernels.arguments import Signature as KernelSignature
+from ziggurat.kernels.arguments import check_options, constant_of, constexpr_names
 from ziggurat.transforms.simplify.known import with_known_values
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.launch import Dispatcher, OnHost
     from ziggurat.backend.cuda.specialize import Specialization
-    from ziggurat.kernels import Kernel
+    from ziggurat.kernels.kernel import Kernel
 
 
 def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
     """What launches a kernel: on the GPU where its arrays are there, by `on_host` where they are not."""
     from ziggurat.backend.cuda.launch import Dispatcher
     from ziggurat.backend.cuda.specialize import MISSING, KernelParameter
-    from ziggurat.kernels import demand_options
 
     constexprs = constexpr_names(kernel)
     # A constexpr parameter that is named as an option is that option: see `built`.
-    options = {name: DEFAULTS[name] for name in constexprs.intersection(SHARED_OPTIONS)}
+    options = {name: default_of(name) for name in constexprs.intersection(SHARED_OPTIONS)}
     parameters = [
         KernelParameter(
             name,
@@ -43,7 +43,7 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
         lambda spec: built(kernel, spec),
         on_host,
         kernel.model.location,
-        lambda options: demand_options(kernel, options),
+        lambda options: check_options(kernel, options),
     )
 
 
@@ -54,17 +54,16 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
     from ziggurat.backend.cuda.places import placed_as
     from ziggurat.backend.cuda.specialize import Constant
 
-    # What is undefined is not told from the rest on a GPU: `strict` says nothing there.
-    options: dict[str, Any] = {name: value for name, value in spec.options if name != "strict"}
-    constexprs = constexpr_names(kernel).intersection(SHARED_OPTIONS)
-    options |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in constexprs}
-    options = compile_options(options)
+    given: dict[str, Any] = {name: value for name, value in spec.options if name not in LAUNCH_ONLY}
+    shared = constexpr_names(kernel).intersection(SHARED_OPTIONS)
+    given |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in shared}
+    options = CompileOptions.of({**given, "target": spec.target})
     model = model_of(kernel, spec)
     cache = Cache()
-    digest = key(model, spec.target, options)
+    digest = key(model, options)
     binary = cache.get(digest)
     if binary is None:
-        binary = binary_of(compile(model, target=spec.target, **options), kernel.name)
+        binary = binary_of(compile_model(model, options), kernel.name)
         cache.put(digest, binary)
         return binary
     return placed_as(model, binary)

@@ -11,7 +11,7 @@ import attrs
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import KernelValueError, LaunchError
-from ziggurat.codemodel.gpu.options import DEFAULTS, SHARED_OPTIONS, checked_option
+from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, SHARED_OPTIONS, checked_option, default_of
 from ziggurat.codemodel.types import (
     SCALARS,
     ConstantType,
@@ -209,9 +209,25 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
     for name in sorted(constexpr_names(function).intersection(shared)) if shared else ():
         # The parameter is the option: it has its default, and is checked as that.
         given = bound.get(name)
-        bound[name] = DEFAULTS[name] if given is None else checked_option(name, given)
+        bound[name] = default_of(name) if given is None else checked_option(name, given)
         missing = [one for one in missing if one != name]
     if missing:
         listed = ", ".join(f"'{name}'" for name in missing)
         raise LaunchError(f"'{function.name}' needs {listed}", hint=function.written)
     return {name: bound[name] for name in names}
+
+
+def check_options(function: Function, given: Mapping[str, Any], known: Sequence[str] = LAUNCH_OPTIONS) -> None:
+    """Raise `LaunchError` for a keyword that is neither a parameter nor one of the `known` options, and for a value
+    that the option cannot have."""
+    for name, value in given.items():
+        if name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, [*function.signature.parameters, *known], 1)
+            raise LaunchError(
+                f"'{function.name}' has no parameter '{name}', nor is there such an option",
+                hint=f"did you mean '{near[0]}'?" if near else f"{function.written}; options: {', '.join(known)}",
+            )
+        if value is not None:
+            checked_option(name, value)

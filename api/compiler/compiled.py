@@ -1,0 +1,140 @@
+"""Compiled kernels as values: `Compiled`, and the binary that the CUDA runtime loads."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ziggurat.codemodel.gpu.fragments import box_and_swizzle
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cuda.binary import Binary, Parameter
+    from ziggurat.launches.compiled import Executable
+
+
+@attrs.frozen
+class Argument:
+    """A run-time argument of a compiled kernel: its type, and a number that is known to divide its value.
+
+    That value is the address of a pointer in bytes, and the size of a row of a descriptor in bytes. `type` is None for
+    a descriptor when the model that was compiled holds only the descriptor's parts.
+    """
+
+    type: Type | None
+    divisibility: int = 1
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}{': ' if self.name else ''}{'descriptor' if self.type is None else self.type}"
+
+
+@attrs.frozen
+class Compiled:
+    """A kernel compiled for a target. `stages` holds its models and texts in order; `ptx` is the last.
+
+    A CTA has `num_warps` warps, producer warps included, and `shared` bytes of shared memory. `parameters` has the
+    types of the PTX kernel's parameters. `parts` names the argument, or the part of an argument, that each parameter
+    takes, as `tt.func` does; it is empty where the parameters are the arguments. `arguments` are those of a launch.
+
+        compiled[grid](x, y, n)
+
+    runs it on a GPU of its target: see `__getitem__`.
+    """
+
+    symbol: str
+    target: str
+    num_warps: int
+    shared: int
+    parameters: tuple[Type, ...]
+    stages: Mapping[str, Any] = attrs.field(repr=False)
+    parts: tuple[str, ...] = ()
+    arguments: tuple[Argument, ...] = attrs.field(default=(), repr=False)
+    name: str = ""
+    options: CompileOptions = attrs.field(default=DEFAULT_OPTIONS, repr=False)
+
+    @property
+    def ptx(self) -> str:
+        """The text for the driver."""
+        return str(self.stages["ptx"])
+
+    @property
+    def title(self) -> str:
+        """The kernel's name for messages."""
+        return self.name or self.symbol
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        """`compiled[grid](arguments…, stream=None, check=False)` runs it once for each program of the grid, on a GPU.
+
+        The arguments are the run-time ones, in their order: what was compiled in is not given again. Arrays are on a
+        GPU, of any library. Raises `LaunchError` for arguments that are not what it was compiled for: their number,
+        types, and what their values are divisible by.
+        """
+        return functools.partial(self._executable.launch, grid)
+
+    @functools.cached_property
+    def _executable(self) -> Executable:
+        from ziggurat.launches.compiled import Executable
+
+        return Executable(self)
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread, from the driver's assembler, or from ptxas where no GPU can load the code.
+
+        Raises `LaunchError` where there is neither. So do `local_bytes` and `max_threads`.
+        """
+        return self._executable.registers
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a thread in bytes: spilled registers, and the stack."""
+        return self._executable.local_bytes
+
+    @property
+    def max_threads(self) -> int:
+        """The largest number of threads that a CTA can have with so many registers."""
+        return self._executable.max_threads
+
+
+def binary_of(compiled: Compiled, name: str) -> Binary:
+    """The binary of a compiled kernel, which the runtime loads and the cache keeps."""
+    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.backend.cuda.places import source_map
+
+    parts = compiled.parts or ("",) * len(compiled.parameters)
+    parameters = tuple(map(parameter_of, compiled.parameters, parts))
+    places = source_map(compiled.stages["triton"], compiled.ptx) if "triton" in compiled.stages else []
+    return Binary(
+        compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, name,
+        {"places": places} if places else {},
+    )  # fmt: skip
+
+
+def parameter_of(type_: Type, part: str = "") -> Parameter:
+    """A parameter of the PTX kernel for the runtime.
+
+    `part` names what it takes, as `tt.func` has it; an empty part is the argument of the parameter's own index.
+    """
+    from ziggurat.backend.cuda.binary import Parameter
+
+    number, _, field = part.partition(".")
+    argument = int(number) if number else None
+    if isinstance(type_, DescriptorType):
+        box, swizzle = box_and_swizzle(type_.block, type_.element)
+        return Parameter(kind_of(type_), box, swizzle, "map", argument)
+    return Parameter(kind_of(type_), part=field, argument=argument)
+
+
+def kind_of(type_: Type) -> str:
+    """The runtime's name for the kind of a parameter of the PTX kernel."""
+    if isinstance(type_, PtrType):
+        return "ptr"
+    if isinstance(type_, DescriptorType):
+        return "tensormap"
+    assert isinstance(type_, ScalarType), f"a kernel has no parameter of type {type_}"
+    return type_.name

@@ -1,0 +1,169 @@
+"""The way down the tiers: Python model → Triton model → GPU model → LLVM → PTX, every stage kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from ziggurat.boundary import no_faults, public
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, LaunchError
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions, checked_option
+from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.op import Op, require_model
+from ziggurat.codemodel.transform import Rewriter
+from ziggurat.codemodel.types import Type
+from ziggurat.codemodel.verify import verify
+from ziggurat.compiler.compiled import Argument, Compiled
+from ziggurat.frontends.language import Function
+from ziggurat.transforms.attribution import attribute
+from ziggurat.transforms.mirror import mirror
+from ziggurat.transforms.simplify.dce import remove_unused
+
+# Applied to a Triton model before a user sees it. The model stays as the kernel's author wrote it: nothing is folded,
+# shared or hoisted; only constants that became attributes are removed.
+TIDY: tuple[Callable[[Op], Op], ...] = (remove_unused,)
+
+
+def triton_model(kernel: Function | Op, types: Sequence[Type], divisibility: Sequence[int] = ()) -> core.Module:
+    """The Triton code model of a kernel's Python model at these argument types. Raises the errors of the kernel."""
+    name = kernel.name if isinstance(kernel, Function) else str(kernel.attributes["sym_name"])
+    with no_faults("compiling", lambda: kernel.model if isinstance(kernel, Function) else kernel, name):
+        try:
+            model: Op = mirror(attribute(kernel, types), divisibility)
+            for step in TIDY:
+                model = step(model)
+        except RecursionError:
+            raise KernelSyntaxError(
+                f"the code of '{name}' is nested too deeply: functions that call functions, or loops in loops",
+                hint="call helper functions one after the other, not each from the one before",
+            ) from None
+        assert isinstance(model, core.Module)
+        return model
+
+
+@public
+def compile(
+    model: Op, *, python: Op | None = None, examine: Callable[[gpu.Module], None] | None = None, **options: Any
+) -> Compiled:
+    """Compile the kernel of a Triton model, or of a GPU model (`compiled.stages["gpu"]`). No GPU is needed.
+
+    `options` are those of docs/compiling.md: `target`, `num_warps`, `num_stages`, `exact_math` and so on. A GPU model
+    has a target, warps and stages of its own. `python` is the Python model, kept as a stage. `examine` gets the GPU
+    model before code is made of it, and may raise an error that says why the model is rejected.
+
+    Raises `LaunchError` for unknown options and their values, `ResourceError` where the kernel needs more than the
+    target has, `KernelTypeError` for other models, and `VerifyError` for a model that breaks invariants.
+    """
+    model = _compilable(model)
+    settings = _options_for(model, options)
+    verify(model)
+    return compile_model(model, settings, python, examine)
+
+
+def _options_for(model: Op, given: Mapping[str, Any]) -> CompileOptions:
+    """The options of a compilation, with those that a GPU model has decided. Raises `LaunchError` where they differ."""
+    names = [field.name for field in attrs.fields(CompileOptions)]
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        raise LaunchError(f"zg.compile has no option '{unknown}'", hint=f"options: {', '.join(names)}")
+    if not isinstance(model, gpu.Module):
+        return CompileOptions.of(given)
+    own = {"target": model.target, "num_warps": model.num_warps}
+    for name, value in own.items():
+        if given.get(name, value) != value:
+            raise LaunchError(
+                f"this GPU model is made for {name}={value!r}, and cannot be compiled for {name}={given[name]!r}",
+                hint="compile the Triton model for that",
+            )
+    if given.get("num_stages") is not None:
+        raise LaunchError("num_stages is decided in a GPU model", hint="compile the Triton model with it")
+    if model.target not in TARGETS:
+        checked_option("target", model.target)
+    return CompileOptions.of({**given, **own})
+
+
+def _compilable(model: Any) -> Op:
+    """The model, a lone function wrapped in a module. Raises `KernelTypeError` for a model that is not compilable."""
+    if isinstance(model, str):
+        raise KernelTypeError(
+            "zg.compile takes a model, an Op; got a string", hint="zg.compile(zg.parse(text)) for a model's text"
+        )
+    require_model(model, "zg.compile")
+    if isinstance(model, core.Func) or (
+        isinstance(model, core.Module) and any(isinstance(op, core.Func) for op in model.functions().values())
+    ):
+        raise KernelTypeError(
+            "zg.compile takes a Triton model or a GPU model; this is a Python model, which has no types yet",
+            hint="kernel.triton(types…) gives the Triton model, kernel.compile(types…) compiles it",
+        )
+    if isinstance(model, tt.Func):
+        outside = Rewriter.over(Builder.root())
+        outside.rewrite(model)
+        outside.add(core.Unreachable())
+        return core.Module(outside.finish())
+    if not isinstance(model, core.Module | gpu.Module) or not any(
+        isinstance(op, tt.Func) for op in model.functions().values()
+    ):
+        raise KernelTypeError(
+            f"zg.compile takes a Triton model or a GPU model: a module with a tt.func; got {model.NAME}"
+        )
+    return model
+
+
+def compile_model(
+    model: Op,
+    options: CompileOptions,
+    python: Op | None = None,
+    examine: Callable[[gpu.Module], None] | None = None,
+) -> Compiled:
+    """Compile a Triton or GPU model that is known to be valid; see `compile`."""
+    from ziggurat.backend.ptx.assemble import assemble
+    from ziggurat.backend.ptx.roles import warps_of
+    from ziggurat.transforms.place.passes import place
+    from ziggurat.transforms.place.pressure import warn_of_registers
+
+    stages: dict[str, Any] = {} if python is None else {"python": python}
+    with no_faults("compiling", lambda: model, "the model"):
+        if isinstance(model, gpu.Module):
+            placed = model
+        else:
+            stages["triton"] = model
+            placed = place(model, options)
+        (examine or warn_of_registers)(placed)
+        texts = assemble(placed, options)
+    stages |= {"gpu": placed, "llvm": texts.llvm, "ptx": texts.ptx}
+    function = next(op for op in placed.body.entry.ops if isinstance(op, tt.Func))
+    return Compiled(
+        texts.symbol,
+        placed.target,
+        warps_of(placed),
+        placed.shared,
+        tuple(parameter.type for parameter in function.body.parameters),
+        stages,
+        function.parts,
+        _arguments(model, function),
+        options=options,
+    )
+
+
+def _arguments(model: Op, placed: tt.Func) -> tuple[Argument, ...]:
+    """The run-time arguments of a kernel, by its function in the Triton model, or in the GPU model if that is all."""
+    function = placed
+    if isinstance(model, core.Module):
+        found = model.functions()[placed.sym_name]
+        assert isinstance(found, tt.Func)
+        function = found
+    known = function.divisibility or (1,) * len(function.body.parameters)
+    by_number: dict[int, Argument] = {}
+    for index, (parameter, by) in enumerate(zip(function.body.parameters, known, strict=True)):
+        number, _, field = (function.parts[index] if function.parts else "").partition(".")
+        argument = Argument(parameter.type if field in ("", "map") else None, by if not field else 1)
+        at = int(number) if number else index
+        if at not in by_number or argument.type is not None:
+            by_number[at] = argument
+    return tuple(by_number[at] for at in sorted(by_number))

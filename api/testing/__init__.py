@@ -1,0 +1,13 @@
+"""Tests and measurements of kernels: `assert_close`, `do_bench`, `perf_report`.
+
+import ziggurat as zg
+
+milliseconds = zg.testing.do_bench(lambda: kernel[grid](x, out, n))
+zg.testing.assert_close(out, 2 * x)
+"""
+
+from ziggurat.backend.cuda.testing import do_bench
+from ziggurat.testing.close import assert_close
+from ziggurat.testing.reports import Benchmark, Report, Table, perf_report
+
+__all__ = ["Benchmark", "Report", "Table", "assert_close", "do_bench", "perf_report"]

@@ -1,0 +1,1 @@
+"""Tuning: `zg.autotune` and `zg.Config`."""

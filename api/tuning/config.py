@@ -1,0 +1,43 @@
+"""Configurations of a tuned kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
+
+# Configurations whose times differ by less than this are as fast: the first of them is taken.
+NOISE = 0.02
+
+
+@attrs.frozen
+class Config:
+    """Values for some of a kernel's parameters, and the options of its compilation.
+
+    `pre_hook(arguments)` is called before each launch with this configuration, with all arguments by name.
+    """
+
+    values: Mapping[str, Any]
+    num_warps: int = DEFAULT_OPTIONS.num_warps
+    num_stages: int = DEFAULT_OPTIONS.num_stages
+    pre_hook: Callable[[dict[str, Any]], None] | None = attrs.field(default=None, kw_only=True, eq=False)
+
+    keywords: dict[str, Any] = attrs.field(
+        init=False, eq=False, repr=False, default=attrs.Factory(lambda self: _keywords(self), takes_self=True)
+    )
+    """What a launch with this configuration is given."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.keywords.items())
+
+
+def _keywords(config: Config) -> dict[str, Any]:
+    if not isinstance(config.values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LaunchError(
+            f"zg.Config takes a dict of values by parameter, got {config.values!r}", hint='zg.Config({"BLOCK": 128})'
+        )
+    return {**config.values, "num_warps": config.num_warps, "num_stages": config.num_stages}
