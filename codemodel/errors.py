@@ -42,8 +42,11 @@ def shown(value: Any) -> str:
 class ZigguratError(Exception):
     """Base of all errors. `summary` is the message alone; `str(error)` adds the source line and the hint.
 
-    `location` is the place in the user's source (or None), `hint` says what to try.
+    `location` is the place in the user's source (or None), `hint` says what to try. `related` has further places, each
+    with a line of its own that says what is there.
     """
+
+    related: tuple[tuple[str, Location], ...] = ()
 
     def __init__(self, summary: str, location: Location | None = None, hint: str | None = None) -> None:
         super().__init__(summary, location, hint)
@@ -51,10 +54,17 @@ class ZigguratError(Exception):
         self.location = location
         self.hint = hint
 
+    def add(self, text: str, location: Location | None) -> None:
+        """Show a further place below the first one, if it is known."""
+        if location is not None:
+            self.related = (*self.related, (text, location))
+
     def __str__(self) -> str:
         lines = [self.summary]
         if self.location is not None:
             lines.append(self.location.excerpt())
+        for text, location in self.related:
+            lines += [f"  {text}", location.excerpt()]
         if self.hint is not None:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)

@@ -141,7 +141,7 @@ class Kernel(Function):
         self._on_host(grid, bind(self, arguments, keywords), options)
 
     def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> None:
-        """Run the kernel on arrays in memory. With the option `strict`, what is undefined is NaN or a large number;
+        """Run the kernel on arrays in memory. With the option `strict`, use of an undefined element is an error;
         those of compilation say nothing here."""
         from ziggurat.backend.reference.run import run
 

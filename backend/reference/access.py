@@ -7,19 +7,25 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.marks import explained, marks
 from ziggurat.backend.reference.meanings import triton
-from ziggurat.backend.reference.memory import Access, Target
+from ziggurat.backend.reference.memory import Access, Target, real_addresses
+from ziggurat.backend.reference.sharing import READ, WRITE
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import (
     Array,
     Descriptor,
     element_dtype,
+    marked,
+    marks_of,
     over,
+    plain,
     undefined,
     undefined_element,
 )
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import Padding
+from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of
 
@@ -41,9 +47,14 @@ def _addptr(machine: Machine, op: tt.AddPtr, operands: Operands) -> Array:
     return ptr + (offset * size if size > 1 else offset)
 
 
-@triton.of(tt.Bitcast, tt.IntToPtr, tt.PtrToInt)
-def _same_address(machine: Machine, op: Op, operands: Operands) -> Array:
+@triton.of(tt.Bitcast, tt.IntToPtr)
+def _same_pointer(machine: Machine, op: Op, operands: Operands) -> Array:
     return operands[0]
+
+
+@triton.of(tt.PtrToInt)
+def _address(machine: Machine, op: tt.PtrToInt, operands: Operands) -> Array:
+    return real_addresses(operands[0])
 
 
 def fetch(target: Target, dtype: np.dtype[Any], lanes_only: bool) -> Array:
@@ -58,7 +69,6 @@ def fetch(target: Target, dtype: np.dtype[Any], lanes_only: bool) -> Array:
 def load_elements(machine: Machine, addresses: Array, mask: Array | None, fallback: Any, access: Access) -> Array:
     """Read memory; where the mask is false the element is that of `fallback`, an array or a number."""
     dtype = access.dtype
-    size = dtype.itemsize
     if mask is not None:
         if mask.all():
             mask = None
@@ -66,7 +76,7 @@ def load_elements(machine: Machine, addresses: Array, mask: Array | None, fallba
             addresses, mask = np.broadcast_arrays(addresses, mask)
     result: Array | None = None
     for target in machine.memory.locate(addresses, mask, access):
-        machine.order.reads(target, size, machine.frame.programs)
+        machine.sharing.touch(target, access, READ)
         if target.lanes is None:
             return fetch(target, dtype, False)
         if result is None:
@@ -93,7 +103,7 @@ def store_elements(machine: Machine, addresses: Array, values: Array, mask: Arra
     addresses, values = np.broadcast_to(addresses, shape), np.broadcast_to(values, shape)
     mask = None if mask is None else np.broadcast_to(mask, shape)
     for target in machine.memory.locate(addresses, mask, access):
-        machine.order.writes(target, access.dtype.itemsize, machine.frame.programs)
+        machine.sharing.touch(target, access, WRITE)
         view = target.region.view(access.dtype)
         if target.lanes is None:
             machine.memory.write(view, target.index, values)
@@ -114,6 +124,36 @@ def _store(machine: Machine, op: tt.Store, operands: Operands) -> None:
     mask = operands[2] if op.mask is not None else None
     dtype = element_dtype(op.value.type)
     store_elements(machine, operands[0], operands[1], mask, machine.access("writes", op, dtype))
+
+
+@marks.of(tt.Load)
+def _marks_of_load(meaning: Meaning, machine: Machine, op: tt.Load, operands: Operands) -> Any:
+    mask = machine.known(op, operands[1], "masks a load by") if op.mask is not None else None
+    address = machine.known(op, operands[0], "reads at", mask)
+    with explained(machine, operands[0], mask):
+        result = meaning(machine, op, (address, mask, *map(plain, operands[2:])) if op.mask is not None else (address,))
+    if op.other is not None:
+        return marked(result, np.where(mask, 0, marks_of(operands[2])))
+    return marked(result, left_out(machine, op, address, mask, "the mask of this load", "and there is no other="))
+
+
+def left_out(machine: Machine, op: Op, pointers: Array, mask: Array | None, what: str, why: str) -> Array | None:
+    """In strict mode the marks of elements that the mask of an access leaves undefined."""
+    if mask is None or not machine.strict or mask.all():
+        return None
+    argument = machine.memory.argument_of(int(pointers.flat[0]))
+    of = f" of {argument.name}" if argument is not None else ""
+    return np.where(mask, 0, np.int32(machine.sources.number(op, f"{what}{of} leaves it out, {why}")))
+
+
+@marks.of(tt.Store)
+def _marks_of_store(meaning: Meaning, machine: Machine, op: tt.Store, operands: Operands) -> None:
+    masks = [machine.known(op, mask, "masks a store by") for mask in operands[2:]]
+    mask = masks[0] if masks else None
+    address = machine.known(op, operands[0], "writes at", mask)
+    value = machine.known(op, operands[1], "stores", mask)
+    with explained(machine, operands[0], mask):
+        meaning(machine, op, (address, value, *masks))
 
 
 # Descriptors.
@@ -158,6 +198,26 @@ def _descriptor_store(machine: Machine, op: tt.DescriptorStore, operands: Operan
     addresses, inside = _block(descriptor, operands[2:], type_)
     values = full(op.value, operands[1])
     store_elements(machine, addresses, values, inside, machine.access("writes", op, element_dtype(type_.element)))
+
+
+@marks.of(tt.MakeTensorDescriptor)
+def _marks_of_descriptor(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Descriptor:
+    return meaning(machine, op, tuple(machine.known(op, value, "makes a descriptor with") for value in operands))
+
+
+@marks.of(tt.DescriptorLoad)
+def _marks_of_descriptor_load(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Array:
+    offsets = (machine.known(op, value, "reads at") for value in operands[1:])
+    return meaning(machine, op, (operands[0], *offsets))
+
+
+@marks.of(tt.DescriptorStore)
+def _marks_of_descriptor_store(meaning: Meaning, machine: Machine, op: tt.DescriptorStore, operands: Operands) -> None:
+    type_ = op.descriptor.type
+    assert isinstance(type_, DescriptorType)
+    offsets = tuple(machine.known(op, value, "writes at") for value in operands[2:])
+    _, inside = _block(operands[0], offsets, type_)
+    meaning(machine, op, (operands[0], machine.known(op, operands[1], "stores", inside), *offsets))
 
 
 @triton.of(tt.Poison)

@@ -9,13 +9,14 @@ import numpy as np
 
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.memory import real_addresses
 from ziggurat.backend.reference.values import Array, is_array, over
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of
 
 
 def scalar_type(type_: Type) -> ScalarType:
@@ -32,7 +33,7 @@ def _constant(machine: Machine, op: arith.ConstantOp, operands: Sequence[Array])
 
 
 @triton.of(
-    arith.IntBinary, arith.FloatBinary, arith.NegF, arith.CmpI, arith.CmpF, arith.Cast, maths.FloatUnary, maths.AbsI,
+    arith.IntBinary, arith.FloatBinary, arith.NegF, arith.CmpF, arith.Cast, maths.FloatUnary, maths.AbsI,
     maths.Fma, tt.MulHiUI, tt.PreciseDivF, tt.PreciseSqrt,
 )  # fmt: skip
 def _elementwise(machine: Machine, op: Op, operands: Sequence[Array]) -> Array:
@@ -40,6 +41,13 @@ def _elementwise(machine: Machine, op: Op, operands: Sequence[Array]) -> Array:
         divisor = operands[1]
         place = int(np.argwhere(divisor == 0)[0][0]) if divisor.shape[0] > 1 else 0
         raise KernelRuntimeError(f"{machine.program(place)} divides by zero")
+    return scalars.MEANINGS[op](op, *operands)
+
+
+@triton.of(arith.CmpI)
+def _compare(machine: Machine, op: arith.CmpI, operands: Sequence[Array]) -> Array:
+    if isinstance(element_of(op.lhs.type), PtrType):
+        operands = [real_addresses(pointers) for pointers in operands]
     return scalars.MEANINGS[op](op, *operands)
 
 

@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.reference.access import pointee
+from ziggurat.backend.reference.access import left_out, pointee
 from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.marks import explained, marks
 from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Target
-from ziggurat.backend.reference.values import Array, element_dtype, undefined_element
+from ziggurat.backend.reference.sharing import WRITE
+from ziggurat.backend.reference.values import Array, element_dtype, marked, undefined_element
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
+from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import bits_of, maxnum, minnum, rounded, widened
 from ziggurat.codemodel.types import ScalarType, shape_of
@@ -30,7 +33,6 @@ _UPDATES: dict[AtomicKind, Callable[[Array, Array], Array]] = {
     AtomicKind.AND: np.bitwise_and, AtomicKind.OR: np.bitwise_or, AtomicKind.XOR: np.bitwise_xor,
     AtomicKind.XCHG: lambda old, new: new,
 }  # fmt: skip
-_KINDS = {kind: number for number, kind in enumerate(AtomicKind)}
 _ORDERED = (AtomicKind.FADD, AtomicKind.XCHG)  # Those that do not commute: a sum of floats depends on its order.
 
 
@@ -127,9 +129,9 @@ def _atomic(machine: Machine, op: tt.AtomicRMW, operands: Operands) -> Array:
     mask = rest[0] if rest and not rest[0].all() else None
     result = np.full(addresses.shape, undefined_element(scalar, machine.strict), dtype)
     commutes = op.kind not in _ORDERED and not op.result.uses
-    for target in machine.memory.locate(addresses, mask, machine.access("updates", op, dtype)):
-        kind = _KINDS[op.kind] if commutes else None
-        machine.order.updates(target, dtype.itemsize, machine.frame.programs, kind)
+    access = machine.access("updates", op, dtype)
+    for target in machine.memory.locate(addresses, mask, access):
+        machine.sharing.touch(target, access, op.kind.value if commutes else WRITE)
         index, given = _lanes(target, values)
         old = _take_turns(machine, target.region.view(dtype), index, given, op.kind, scalar)
         if target.lanes is None:
@@ -144,8 +146,9 @@ def _compare_and_swap(machine: Machine, op: tt.AtomicCAS, operands: Operands) ->
     dtype = element_dtype(pointee(op.ptr))
     addresses, expected, values = _spread(machine, op, list(operands))
     result = np.empty(addresses.shape, dtype)
-    for target in machine.memory.locate(addresses, None, machine.access("updates", op, dtype)):
-        machine.order.updates(target, dtype.itemsize, machine.frame.programs, None)
+    access = machine.access("updates", op, dtype)
+    for target in machine.memory.locate(addresses, None, access):
+        machine.sharing.touch(target, access, WRITE)
         index, new = _lanes(target, values)
         _, compare = _lanes(target, expected)
         view = target.region.view(dtype)
@@ -161,3 +164,15 @@ def _compare_and_swap(machine: Machine, op: tt.AtomicCAS, operands: Operands) ->
         else:
             result[target.lanes] = found
     return result
+
+
+@marks.of(tt.AtomicRMW, tt.AtomicCAS)
+def _marks_of_atomic(meaning: Meaning, machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS, operands: Operands) -> Any:
+    count = 2 if isinstance(op, tt.AtomicRMW) else 3
+    masks = [machine.known(op, mask, "masks an atomic by") for mask in operands[count:]]
+    mask = masks[0] if masks else None
+    address = machine.known(op, operands[0], "updates memory at", mask)
+    values = [machine.known(op, value, "updates memory with", mask) for value in operands[1:count]]
+    with explained(machine, operands[0], mask):
+        result = meaning(machine, op, (address, *values, *masks))
+    return marked(result, left_out(machine, op, address, mask, "the mask of this atomic", "and it has no result there"))

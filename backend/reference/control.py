@@ -15,6 +15,7 @@ from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Jump, Yielded
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.traits import MemoryRead
 
 Operands = tuple[Any, ...]
 Parts = list[tuple[Frame, tuple[Any, ...]]]
@@ -78,7 +79,7 @@ def _branch(machine: Machine, op: cf.Br | core.Branch, operands: Operands) -> Ex
 
 @triton.of(cf.CondBr, core.CondBranch)
 def _cond_branch(machine: Machine, op: cf.CondBr | core.CondBranch, operands: Operands) -> Exit:
-    condition: Array = operands[0]
+    condition: Array = machine.known(op, operands[0], "branches on")
     if uniform(condition):
         return Jump(op.then if condition[0] else op.otherwise)
     return Fork(condition, op.then, op.otherwise)
@@ -97,7 +98,7 @@ def _call(machine: Machine, op: tt.Call, operands: Operands) -> Any:
 
 @triton.of(scf.If)
 def _if(machine: Machine, op: scf.If, operands: Operands) -> Any:
-    condition: Array = operands[0]
+    condition: Array = machine.known(op, operands[0], "branches on")
     frame = machine.frame
     if uniform(condition):
         sides = [(op.then if condition[0] else op.otherwise, frame)]
@@ -112,13 +113,13 @@ def _if(machine: Machine, op: scf.If, operands: Operands) -> Any:
     return _rejoin(machine, parts)
 
 
-def _bounds(machine: Machine, values: Array) -> list[int]:
+def _bounds(values: Array) -> list[int]:
     return [int(values[0])] if uniform(values) else [int(value) for value in values]
 
 
 @triton.of(scf.For)
 def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
-    start, stop, step = (_bounds(machine, value) for value in operands[:3])
+    start, stop, step = (_bounds(machine.known(op, value, "bounds a loop by")) for value in operands[:3])
     carried = tuple(operands[3:])
     frame = machine.frame
     count = max(len(start), len(stop), len(step))
@@ -161,6 +162,9 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
     return _rejoin(machine, parts)
 
 
+_WAITS = "the loop waits for a change of memory that no earlier program has made; programs run one after the other here"
+
+
 @triton.of(scf.While)
 def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
     frame = active = machine.frame
@@ -173,7 +177,7 @@ def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
         survivors, values = machine.run_in(op.before, carried, active)
         if survivors is None:
             break
-        condition, carried = values[0], values[1:]
+        condition, carried = machine.known(op, values[0], "goes on with a loop on"), values[1:]
         if uniform(condition):
             if not condition[0]:
                 parts.append((survivors, carried))
@@ -193,9 +197,10 @@ def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
         rounds += 1
         quiet = not parted and changes == machine.memory.changes
         if quiet and before is not None and all(map(same_value, before, carried)):
-            machine.stuck("the loop waits for something that no program which runs before this one has done")
+            waits = any(isinstance(inner, MemoryRead | tt.Call) for inner in op.walk())
+            machine.stuck(_WAITS if waits else "nothing in the loop's condition changes, so the loop never ends")
         if rounds > machine.limit:
-            machine.stuck(f"the loop has not ended after {machine.limit} rounds")
+            machine.stuck(f"loop limit exceeded: {machine.limit} iterations")
     return _rejoin(machine, parts)
 
 

@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.marks import marks
 from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.memory import real_addresses
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array, expand
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.errors import KernelRuntimeError
+from ziggurat.codemodel.interpret import Meaning
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import bits_of, widened
 from ziggurat.codemodel.types import PtrType, element_of, shape_of
 
@@ -33,6 +37,8 @@ def _print(machine: Machine, op: tt.Print, operands: Operands) -> None:
         which = f" (operand {number})" if len(operands) > 1 else ""
         whole = np.broadcast_to(array, (len(programs), *shape))
         hexadecimal = op.hex or isinstance(element_of(value.type), PtrType)
+        if isinstance(element_of(value.type), PtrType):
+            whole = real_addresses(whole)
         shown = bits_of(whole) if hexadecimal and whole.dtype != np.bool_ else whole
         for row, program in enumerate(programs):
             pid = machine.memory.coordinates(int(program))
@@ -59,9 +65,15 @@ def _assert(machine: Machine, op: tt.Assert | cf.AssertOp, operands: Operands) -
     _require(machine, condition, f"device assertion failed: {op.message}" if op.message else "device assertion failed")
 
 
+@marks.of(tt.Assert, cf.AssertOp, tt.Assume)
+def _marks_of_assertion(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> None:
+    meaning(machine, op, (machine.known(op, operands[0], "asserts"),))
+
+
 @triton.of(tt.Barrier)
 def _barrier(machine: Machine, op: tt.Barrier, operands: Operands) -> None:
-    """Nothing: each op is done for all elements of a program before the next one begins."""
+    """Each op is done for all elements of a program before the next one: only strict mode cares for barriers."""
+    machine.sharing.barrier(machine.frame.programs)
 
 
 @triton.of(tt.Assume)

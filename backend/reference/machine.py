@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
 
 from ziggurat.backend.reference.frames import Frame
+from ziggurat.backend.reference.marks import Sources, marks, undefined_error
 from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Access, Memory
-from ziggurat.backend.reference.order import Order, OutOfOrder
-from ziggurat.backend.reference.origins import Origins
-from ziggurat.backend.reference.values import Array
+from ziggurat.backend.reference.sharing import Conflict, Sharing
+from ziggurat.backend.reference.values import Array, Marked
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
-from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Returned, Step, Yielded
+from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Returned, Step, Yielded
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 
 
@@ -41,6 +43,13 @@ class Activation:
         self.returned: list[tuple[Frame, tuple[Any, ...]]] = []
 
 
+class _WithMarks(OpTable[Meaning]):
+    """The meanings of ops, of which each sees to the marks of the elements too."""
+
+    def __getitem__(self, op: Op) -> Meaning:
+        return functools.partial(marks[op], triton[op])
+
+
 class Machine(Interpreter):
     """An interpreter whose values are those of all running programs.
 
@@ -49,25 +58,28 @@ class Machine(Interpreter):
     """
 
     def __init__(
-        self, functions: Mapping[str, Op], memory: Memory, origins: Origins, order: Order, strict: bool, limit: int
+        self,
+        functions: Mapping[str, Op],
+        memory: Memory,
+        sharing: Sharing,
+        *,
+        strict: bool,
+        limit: int,
+        overflows: bool = False,
     ) -> None:
-        super().__init__(triton)
+        super().__init__(_WithMarks("meaning with marks") if strict or overflows else triton)
         self.functions = functions
         self.memory = memory
-        self.origins = origins
-        self.order = order
+        self.sharing = sharing
         self.strict = strict
         self.limit = limit
+        self.overflows = overflows
+        self.sources = Sources()
         self.printed: list[tuple[int, str]] = []
         self.frame = Frame(np.zeros(0, np.int32), np.zeros(0, np.int32))
         self._activation = Activation()
         self._depth = 0
         self._shared: dict[Body, dict[Block, list[Value]]] = {}
-
-    @property
-    def alone(self) -> bool:
-        """True while programs run one at a time, in order."""
-        return not self.order.on
 
     def lookup(self, value: Value) -> Any:
         return self.frame.lookup(value)
@@ -79,18 +91,39 @@ class Machine(Interpreter):
         self.frame.release(value)
 
     def access(self, verb: str, op: Op, dtype: np.dtype[Any]) -> Access:
-        """An access by an op whose first operand is a pointer or a descriptor."""
-        return Access(verb, dtype, self.origins.of(op.operands[0]), self.frame.programs)
+        """An access by an op."""
+        return Access(op, verb, dtype, self.frame.programs)
 
     def program(self, place: int) -> str:
-        """How messages call the program at a place of the frame."""
+        """The name in messages of the program at a place of the frame."""
         return self.memory.program(int(self.frame.programs[place]))
 
     def stuck(self, message: str) -> None:
-        """Control does not get on. Together that may be for want of order; alone it is an error."""
-        if not self.alone:
-            raise OutOfOrder
+        """A loop does not end: an error, unless its programs run together and may wait for each other."""
+        if self.sharing.together:
+            raise Conflict
         raise KernelRuntimeError(f"{self.program(0)}: {message}")
+
+    def known(self, op: Op, value: Any, use: str, mask: Array | None = None) -> Any:
+        """A value without its marks. Raises `KernelRuntimeError` if an element that `mask` keeps is undefined.
+
+        `use` is a verb with its object, for the message: "stores".
+        """
+        if not isinstance(value, Marked):
+            return value
+        found = value.marks if mask is None else np.where(mask, value.marks, 0)
+        if (found > 0).any():
+            place = tuple(np.argwhere(found > 0)[0])
+            program = self.program(int(place[0]) if found.shape[0] > 1 else 0)
+            raise undefined_error(program, use, self.sources.of(int(found[place])), op)
+        return value.array
+
+    def fail(self, op: Op, error: Exception) -> NoReturn:
+        if isinstance(error, MemoryError):
+            error = KernelRuntimeError("the memory of this machine is too small for the tensors of the program")
+        elif isinstance(error, RecursionError):
+            error = KernelRuntimeError("the control flow of the program is nested too deeply to be run")
+        super().fail(op, error)
 
     # Bodies and calls.
 
@@ -155,7 +188,7 @@ class Machine(Interpreter):
                     pass
             rounds += 1
             if rounds > self.limit:
-                self.stuck(f"control goes around in circles: {self.limit} blocks were run")
+                self.stuck(f"loop limit exceeded: {self.limit} blocks executed")
         return frame.merge(done) if done else (None, ())
 
     def _shared_values(self, body: Body) -> dict[Block, list[Value]]:

@@ -1,7 +1,9 @@
 """The memory of a launch: the caller's arrays, at their real addresses.
 
-Arrays that share memory, or are views of one array, make up one region; a pointer that comes from a parameter may go
-anywhere in the region of its array, where an element of some argument is, and nowhere else.
+Arrays that share memory, or are views of one array, make up one region. A pointer carries the number of its argument in
+the bits above `ADDRESS_BITS`, so that each address says which argument it comes from. Such a pointer may go to any
+element of an argument in the region of its own argument, and nowhere else. A pointer made from an integer carries no
+number and may go to any element of any argument.
 """
 
 from __future__ import annotations
@@ -15,11 +17,25 @@ import numpy as np
 
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError
+from ziggurat.codemodel.op import Op
+
+ADDRESS_BITS = 56  # A process has addresses of at most 56 bits: x86-64 with five levels of pages, less elsewhere.
+_ADDRESS = (1 << ADDRESS_BITS) - 1
+_MAX_NUMBER = (1 << 63 - ADDRESS_BITS) - 1
+_MASK_HINT = (
+    "mask what lies outside, as with mask=zg.compare(offsets, n, zg.CompareKind.LESS_THAN), and check that the sizes "
+    "and strides that the kernel was given are the array's"
+)
+
+
+def real_addresses(pointers: Array) -> Array:
+    """The addresses of pointers, without the numbers of their arguments."""
+    return pointers & _ADDRESS
 
 
 @attrs.frozen(eq=False)
 class Argument:
-    """An array that was passed for a pointer parameter."""
+    """An array that was passed for the pointer or descriptor parameter number `index`."""
 
     index: int
     name: str
@@ -27,8 +43,18 @@ class Argument:
 
     @property
     def address(self) -> int:
-        """Where the first element is."""
+        """The address of the first element."""
         return int(self.array.__array_interface__["data"][0])
+
+    @property
+    def number(self) -> int:
+        """The number that pointers to the argument carry; 0 where there are too many arguments."""
+        return self.index + 1 if self.index < _MAX_NUMBER else 0
+
+    @property
+    def pointer(self) -> int:
+        """The pointer to the first element."""
+        return self.number << ADDRESS_BITS | self.address
 
     @property
     def span(self) -> tuple[int, int]:
@@ -41,6 +67,26 @@ class Argument:
                 high += (size - 1) * stride
         return (low, high + self.array.itemsize) if self.array.size else (low, low)
 
+    def combs(self) -> list[tuple[int, int]]:
+        """Strides and counts, the widest stride first, whose sums are the bytes of the elements within the span.
+
+        An array whose axes overlap irregularly is taken to have every byte of its span.
+        """
+        low, high = self.span
+        axes = zip(self.array.strides, self.array.shape, strict=True)
+        found = [(1, self.array.itemsize if self.array.size else 0)]
+        extent = found[0][1]
+        for stride, size in sorted((abs(stride), size) for stride, size in axes if size > 1 and stride):
+            width, count = found[0]
+            if stride % width == 0 and stride <= width * count:
+                found[0] = (width, stride // width * (size - 1) + count)
+            elif stride >= extent:
+                found.insert(0, (stride, size))
+            else:
+                return [(1, high - low)]
+            extent += stride * (size - 1)
+        return found
+
 
 class Region:
     """A stretch of memory that arguments share. `unit` is the size of its smallest elements, in bytes."""
@@ -50,33 +96,19 @@ class Region:
         spans = [argument.span for argument in arguments]
         self.low = min(low for low, _ in spans)
         self.high = max(high for _, high in spans)
-        self.base = self.low & -8  # So that elements of every size stand at multiples of their size from the base.
+        self.base = self.low & -8  # Elements of every size are at multiples of their size from the base.
         self.unit = min(argument.array.itemsize for argument in arguments)
-        self.writable = any(argument.array.flags.writeable for argument in arguments)
         size = self.high - self.base
         raw = (ctypes.c_uint8 * size).from_address(self.base) if size else (ctypes.c_uint8 * 0)()
         self._bytes: Array = np.ctypeslib.as_array(raw)
         self._views: dict[np.dtype[Any], Array] = {}
-        self.gaps = self._find_gaps()
+        self._elements = [(low, argument.combs()) for (low, _), argument in zip(spans, arguments, strict=True)]
+        self.has_gaps = (self.low, [(1, self.high - self.low)]) not in self._elements
 
-    def _find_gaps(self) -> Array | None:
-        """For each unit from the base whether no argument has it, or None where there is no such unit."""
-        if len(self.arguments) == 1 and self.arguments[0].array.flags.forc:
-            return None
-        free = np.ones(-(-(self.high - self.base) // self.unit), np.bool_)
-        for argument in self.arguments:
-            array = argument.array
-            if not array.size:
-                continue
-            width = array.itemsize // self.unit
-            start = (argument.address - self.base) // self.unit
-            for part in range(width):
-                strides = [stride // self.unit for stride in array.strides]
-                # A view of the marks with the strides of the array, its first element at the array's first.
-                marks = np.ndarray(array.shape, np.bool_, free, start + part, strides)
-                marks[...] = False
-        free[: (self.low - self.base) // self.unit] = False
-        return free if free.any() else None
+    @property
+    def units(self) -> int:
+        """The number of units from the base."""
+        return -(-(self.high - self.base) // self.unit)
 
     def view(self, dtype: np.dtype[Any]) -> Array:
         """The region from its base as elements of a dtype."""
@@ -86,17 +118,30 @@ class Region:
             view = self._views[dtype] = self._bytes[:size].view(dtype)
         return view
 
+    def missing(self, offsets: Array, size: int) -> Array:
+        """True for each offset from the base at which one of `size` bytes is in no element of an argument."""
+        missing = np.zeros(offsets.shape, np.bool_)
+        for part in range(0, size, self.unit):
+            held = np.zeros(offsets.shape, np.bool_)
+            for low, combs in self._elements:
+                inside = np.ones(offsets.shape, np.bool_)
+                position = offsets + (self.base + part - low)
+                for stride, count in combs:
+                    step, position = np.divmod(position, stride)
+                    inside &= (step >= 0) & (step < count)
+                held |= inside
+            missing |= ~held
+        return missing
 
-@attrs.frozen(eq=False)
-class Origin:
-    """Where a pointer operand may come from: the parameters, by their places; None where that is not known."""
-
-    parameters: tuple[int, ...] | None
+    def may_write(self, argument: Argument | None) -> bool:
+        """True when pointers to the argument may write; pointers of no known argument where any may."""
+        arguments = self.arguments if argument is None else (argument,)
+        return any(one.array.flags.writeable for one in arguments)
 
 
 @attrs.frozen(eq=False)
 class Target:
-    """Elements of one region: their numbers from its base, and which lanes they are (None: all of the access)."""
+    """Elements of one region: their numbers from its base, and their lanes in the access (None: all of them)."""
 
     region: Region
     index: Array
@@ -105,123 +150,89 @@ class Target:
 
 @attrs.frozen(eq=False)
 class Access:
-    """An access as it happens, for the messages. `verb` is "reads", "writes" or "updates"."""
+    """An access as it happens. `verb` is "reads", "writes" or "updates"."""
 
+    op: Op
     verb: str
     dtype: np.dtype[Any]
-    origin: Origin
-    programs: Array  # linear ids; 1 for each program that runs
+    programs: Array  # linear ids, one for each program that runs
 
 
 class Memory:
     """The regions of a launch, and the journal from which writes can be taken back."""
 
     def __init__(self, arguments: Sequence[Argument], grid: tuple[int, int, int]) -> None:
-        self.arguments = {argument.index: argument for argument in arguments}
+        self.arguments = {argument.number: argument for argument in arguments if argument.number}
         self.grid = grid
         self.regions = [Region(group) for group in _groups(arguments)]
-        self.region_of = {argument.index: region for region in self.regions for argument in region.arguments}
-        self.changes = 0  # How often something was written that was not there before, or may be.
-        self._journal: list[tuple[Array, Array, Array]] | None = None
+        self.region_of = {argument.number: region for region in self.regions for argument in region.arguments}
+        self.changes = 0  # How often elements were written that may have changed.
+        self._journal: list[tuple[Array, Array, Array]] = []
 
     # Taking back.
 
     def record(self) -> None:
-        """From here on writes can be taken back."""
+        """Begin a journal: writes from here on can be taken back."""
         self._journal = []
-
-    def keep(self) -> None:
-        """What was written since `record` stays."""
-        self._journal = None
 
     def take_back(self) -> None:
         """Restore what was there at `record`."""
-        for view, index, old in reversed(self._journal or []):
+        for view, index, old in reversed(self._journal):
             view[index] = old
-        self._journal = None
+        self._journal = []
 
     def write(self, view: Array, index: Array, values: Array) -> None:
-        """Set elements of a region's view; where an index comes twice, the last one counts."""
-        if self._journal is not None:
-            self._journal.append((view, index, view[index]))
+        """Set elements of a region's view; of an index that comes twice, the last value counts."""
+        self._journal.append((view, index, view[index]))
         self.changes += 1
         view[index] = values
 
-    # Finding what addresses mean.
+    # Finding the elements at addresses.
 
-    def regions_from(self, origin: Origin) -> list[Region]:
-        """The regions that a pointer of this origin may go to."""
-        if origin.parameters is None:
-            return self.regions
-        found = {id(r): r for p in origin.parameters if (r := self.region_of.get(p)) is not None}
-        return list(found.values())
+    def argument_of(self, pointer: int) -> Argument | None:
+        """The argument whose number a pointer carries."""
+        return self.arguments.get(pointer >> ADDRESS_BITS)
 
-    def locate(self, addresses: Array, mask: Array | None, access: Access) -> Iterator[Target]:
-        """The elements at these addresses, region by region. `mask` has the shape of `addresses`, or is None.
+    def locate(self, pointers: Array, mask: Array | None, access: Access) -> Iterator[Target]:
+        """The elements at these addresses, region by region. `mask` has the shape of `pointers`, or is None.
 
         Raises `MemoryAccessError` when one of them is no element of an argument, or may not be written.
         """
         size = access.dtype.itemsize
-        shift = size.bit_length() - 1
-        regions = self.regions_from(access.origin)
-        left: Array | None = mask  # The lanes whose region is not found yet.
-        for region in regions:
-            offset = addresses - region.base
-            index = offset >> shift if shift else offset
-            first = -(-(region.low - region.base) // size)
-            count = max(0, (region.high - region.base) // size - first)
-            outside = (index - first).view(np.uint64) >= np.uint64(count)
-            if size > region.unit or access.origin.parameters is None:
-                outside |= (offset & (size - 1)) != 0
-            if region.gaps is not None and count:
-                units = np.where(outside, 0, offset) // region.unit
-                for part in range(max(1, size // region.unit)):
-                    outside |= region.gaps[np.minimum(units + part, len(region.gaps) - 1)]
-            wrong = outside if left is None else outside & left
-            hit = not wrong.any()
-            if access.verb != "reads" and not self._may_write(region, access.origin):
+        left = mask  # The lanes whose region is not found yet.
+        while left is None or left.any():
+            lane = 0 if left is None else int(np.argmax(left))
+            argument = self.argument_of(int(pointers.flat[lane]))
+            number = 0 if argument is None else argument.number
+            for region in self.regions if argument is None else [self.region_of[number]]:
+                offset = pointers - (region.base | number << ADDRESS_BITS)
+                index, outside = _index(region, offset, size, aligned=argument is not None)
+                wrong = outside if left is None else outside & left
+                hit = not wrong.any()
+                if hit and access.verb == "reads":
+                    yield Target(region, index, left)
+                    return
                 inside = ~outside if left is None else ~outside & left
                 if inside.any():
-                    self._refuse(addresses, inside, access, *self._read_only(access, region))
-            if hit:
-                if left is None or left.any():
-                    yield Target(region, index, None if left is None else left)
-                return
-            lanes = ~outside if left is None else ~outside & left
-            if lanes.any():
-                yield Target(region, index, lanes)
-            left = wrong
-        if left is None:
-            left = np.ones(addresses.shape, np.bool_)
-        if left.any():
-            self._refuse(addresses, left, access)
+                    if access.verb != "reads" and not region.may_write(argument):
+                        self._refuse(pointers, inside, access, *_read_only(access, region, argument))
+                    yield Target(region, index, left if hit else inside)
+                if hit:
+                    return
+                left = wrong
+            if left is None or left.flat[lane]:
+                self._refuse(pointers, np.ones(pointers.shape, np.bool_) if left is None else left, access)
 
-    def _may_write(self, region: Region, origin: Origin) -> bool:
-        if origin.parameters is None:
-            return region.writable
-        here = [a for a in region.arguments if a.index in origin.parameters]
-        return any(a.array.flags.writeable for a in here)
-
-    def _read_only(self, access: Access, region: Region) -> tuple[str, str]:
-        wanted = access.origin.parameters
-        names = [a.name for a in region.arguments if wanted is None or a.index in wanted]
-        hint = f"pass an array that can be written; np.array({names[0]}) is a copy that can"
-        return f"{access.verb} {' or '.join(names)}, but its array is read-only", hint
-
-    def _refuse(
-        self, addresses: Array, lanes: Array, access: Access, reason: str = "", hint: str | None = None
-    ) -> None:
+    def _refuse(self, pointers: Array, lanes: Array, access: Access, reason: str = "", hint: str = _MASK_HINT) -> None:
         """Raise the error for the first of these lanes: with a reason, or for an address that is in no array."""
         flat = int(np.argmax(lanes))
-        address = int(addresses.reshape(-1)[flat])
-        program = flat // max(1, addresses.size // addresses.shape[0]) if addresses.shape[0] > 1 else 0
-        who = self.program(int(access.programs[program]))
+        program = flat // max(1, pointers.size // pointers.shape[0]) if pointers.shape[0] > 1 else 0
         if not reason:
-            reason, hint = self._outside(address, access)
-        raise MemoryAccessError(f"{who} {reason}", hint=hint)
+            reason, hint = self._outside(int(pointers.flat[flat]), access)
+        raise MemoryAccessError(f"{self.program(int(access.programs[program]))} {reason}", hint=hint)
 
     def program(self, linear: int) -> str:
-        """How messages call a program: `program (3, 0, 0)`."""
+        """The name of a program in messages: `program (3, 0, 0)`."""
         return f"program {self.coordinates(linear)}"
 
     def coordinates(self, linear: int) -> tuple[int, int, int]:
@@ -229,44 +240,54 @@ class Memory:
         x, y, _ = self.grid
         return (linear % x, linear // x % y, linear // (x * y))
 
-    def _outside(self, address: int, access: Access) -> tuple[str, str]:
-        """Why an access is wrong, and what to do."""
-        wanted = access.origin.parameters
-        candidates = [a for a in self.arguments.values() if wanted is None or a.index in wanted]
-        if wanted is None or not candidates:
-            return f"{access.verb} address {address:#x}, which is in no array of the launch", _MASK
-        if len(candidates) > 1:
-            names = " or ".join(a.name for a in candidates)
-            return f"{access.verb} outside of {names}: address {address:#x} is in neither", _MASK
-        argument = candidates[0]
-        array = argument.array
-        element, rest = divmod(address - argument.address, access.dtype.itemsize)
+    def _outside(self, pointer: int, access: Access) -> tuple[str, str]:
+        """The reason why a pointer is wrong, and the hint."""
+        argument = self.argument_of(pointer)
+        if argument is None:
+            return f"{access.verb} address {pointer:#x}, which is in no array of the launch", _MASK_HINT
+        array, name = argument.array, argument.name
+        offset = pointer - argument.pointer
+        element, rest = divmod(offset, access.dtype.itemsize)
         if rest:
-            bytes_off = address - argument.address
-            what = f"{access.verb} {access.dtype.itemsize} bytes at byte {bytes_off} of {argument.name}: misaligned"
-            return what, "an offset counts elements of what the pointer points to, not bytes"
+            what = f"{access.verb} {access.dtype.itemsize} bytes at byte {offset} of {name}: misaligned"
+            return what, "make an offset count elements of the pointer's type, not bytes"
         low, high = argument.span
-        total = (high - low) // array.itemsize
-        if total == array.size and access.dtype.itemsize == array.itemsize:
-            return f"{access.verb} {argument.name}[{element}], but {argument.name} has {array.size} elements", _MASK
-        strides = tuple(s // array.itemsize for s in array.strides)
-        shown = f"shape {array.shape}, strides {strides}"
-        what = f"{access.verb} {argument.name}[{element}], but that is no element of {argument.name} ({shown})"
+        if high - low == array.nbytes and access.dtype.itemsize == array.itemsize:
+            return f"{access.verb} {name}[{element}], but {name} has {array.size} elements", _MASK_HINT
+        shown = f"shape {array.shape}, strides {tuple(s // array.itemsize for s in array.strides)}"
+        what = f"{access.verb} {name}[{element}], but that is no element of {name} ({shown})"
         return what, "pass the strides to the kernel and compute the offsets with them, or pass a contiguous copy"
 
 
-_MASK = (
-    "mask what lies outside, as with mask=zg.compare(offsets, n, zg.CompareKind.LESS_THAN), and check that the sizes "
-    "and strides that the kernel was given are the array's"
-)
+def _index(region: Region, offset: Array, size: int, *, aligned: bool) -> tuple[Array, Array]:
+    """The numbers of elements of `size` bytes at offsets from a region's base, and whether each is outside of it.
+
+    `aligned` says that the offsets are multiples of the region's unit.
+    """
+    shift = size.bit_length() - 1
+    index = offset >> shift if shift else offset
+    first = -(-(region.low - region.base) // size)
+    count = max(0, (region.high - region.base) // size - first)
+    outside = (index - first).view(np.uint64) >= np.uint64(count)
+    if size > region.unit or not aligned:
+        outside |= (offset & (size - 1)) != 0
+    if region.has_gaps and count:
+        outside |= region.missing(np.where(outside, 0, offset), size)
+    return index, outside
+
+
+def _read_only(access: Access, region: Region, argument: Argument | None) -> tuple[str, str]:
+    names = [one.name for one in (region.arguments if argument is None else [argument])]
+    hint = f"pass an array that can be written; np.array({names[0]}) is a copy that can"
+    return f"{access.verb} {' or '.join(names)}, but its array is read-only", hint
 
 
 def _groups(arguments: Sequence[Argument]) -> list[list[Argument]]:
-    """The arguments that belong to one region: whose spans overlap, or whose arrays are views of one array."""
+    """The arguments of each region: their spans overlap, or their arrays are views of one array."""
     for argument in arguments:
         size = argument.array.itemsize
         if argument.address % min(size, 8) or any(stride % size for stride in argument.array.strides):
-            raise LaunchError(f"the array for {argument.name} is not aligned to its elements of {size} bytes")
+            raise LaunchError(f"the array for {argument.name} must be aligned to its elements of {size} bytes")
     groups: list[tuple[int, int, set[int], list[Argument]]] = []
     for argument in sorted(arguments, key=lambda a: a.span):
         low, high = argument.span
@@ -282,7 +303,7 @@ def _groups(arguments: Sequence[Argument]) -> list[list[Argument]]:
 
 
 def _owner(array: Array) -> int:
-    """Which object the memory of an array belongs to."""
+    """The identity of the object that owns the memory of an array."""
     owner: Any = array
     while isinstance(owner, np.ndarray) and owner.base is not None:
         owner = owner.base  # pyright: ignore[reportUnknownMemberType]

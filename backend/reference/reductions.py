@@ -17,11 +17,13 @@ from ziggurat.backend.reference.arithmetic import scalar_type
 from ziggurat.backend.reference.control import packed
 from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.marks import joined, marks
 from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.tensors import full
-from ziggurat.backend.reference.values import Array
+from ziggurat.backend.reference.values import Array, marked, marks_of, plain
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Body, Op
 from ziggurat.codemodel.scalars import float_binary
 from ziggurat.codemodel.traits import Commutative
@@ -63,10 +65,10 @@ def single_op(machine: Machine, body: Body) -> Op | None:
         body = function.bodies[0]
 
 
-def _combiner(machine: Machine, op: tt.Combining) -> Combine:
-    """The combining body as a function of arrays of equal shapes."""
+def _combiner(machine: Machine, op: tt.Combining, *, with_marks: bool = False) -> Combine:
+    """The combining body as a function of arrays of equal shapes. `with_marks`, those of the marks follow."""
     single = single_op(machine, op.combine)
-    if isinstance(single, arith.FloatBinary):
+    if isinstance(single, arith.FloatBinary) and not with_marks:
         scalar = scalar_type(single.result.type)
         return lambda a, b: [float_binary(type(single), a[0], b[0], scalar)]
     frames: dict[int, Frame] = {}
@@ -77,22 +79,62 @@ def _combiner(machine: Machine, op: tt.Combining) -> Combine:
         frame = machine.frame
         elements = frames.get(count)
         if elements is None:
-            # What is the same for all programs is combined once: for the first of them.
+            # A value that is the same for all programs is combined once: for the first of them.
             running = frame if shape[0] == len(frame) else frame.part(np.zeros(1, np.int64))
             elements = frames[count] = running.elements(count)
-        left, values = machine.run_in(op.combine, [x.reshape(-1) for x in (*a, *b)], elements)
+        arguments: list[Any] = [x.reshape(-1) for x in (*a, *b)]
+        if with_marks:
+            arguments = [*_with_marks(arguments[: len(a)]), *_with_marks(arguments[len(a) :])]
+        left, values = machine.run_in(op.combine, arguments, elements)
         if left is None:
             raise InternalError("the body of a reduction returns from the function", str(op))
-        return [np.broadcast_to(value, a[0].size).reshape(shape) for value in values]
+        found = [*map(plain, values), *(map(marks_of, values) if with_marks else ())]
+        return [np.broadcast_to(value, a[0].size).reshape(shape) for value in found]
 
     return combine
+
+
+def _with_marks(arrays: Columns) -> list[Any]:
+    half = len(arrays) // 2
+    return list(map(marked, arrays[:half], arrays[half:]))
 
 
 def _columns(op: tt.Combining, operands: Operands) -> Columns:
     arrays = [full(value, array) for value, array in zip(op.values, operands, strict=True)]
     count = max(array.shape[0] for array in arrays)
     arrays = [np.broadcast_to(array, (count, *array.shape[1:])) for array in arrays]
-    return [np.moveaxis(array, op.axis + 1, -1) for array in arrays]
+    columns = [np.moveaxis(array, op.axis + 1, -1) for array in arrays]
+    return [column[..., ::-1] for column in columns] if isinstance(op, tt.Scan) and op.reverse else columns
+
+
+def _reduced(columns: Columns, combine: Combine) -> Columns:
+    """Neighbours combined, then neighbours of these, and so on."""
+    while (size := columns[0].shape[-1]) > 1:
+        even = size & ~1
+        combined = combine([c[..., 0:even:2] for c in columns], [c[..., 1:even:2] for c in columns])
+        if size != even:
+            combined = [np.concatenate([a, c[..., -1:]], axis=-1) for a, c in zip(combined, columns, strict=True)]
+        columns = combined
+    return [column[..., 0] for column in columns]
+
+
+def _scanned(columns: Columns, combine: Combine) -> Columns:
+    """Each element combined with the one 1, 2, 4, … before it."""
+    distance = 1
+    while distance < columns[0].shape[-1]:
+        combined = combine([c[..., :-distance] for c in columns], [c[..., distance:] for c in columns])
+        columns = [np.concatenate([c[..., :distance], a], axis=-1) for c, a in zip(columns, combined, strict=True)]
+        distance *= 2
+    return columns
+
+
+def _result(op: tt.Combining, columns: Columns) -> list[Array]:
+    """The columns as the results of the op."""
+    if isinstance(op, tt.Reduce):
+        return columns
+    if op.attributes["reverse"]:
+        columns = [column[..., ::-1] for column in columns]
+    return [np.moveaxis(column, -1, op.axis + 1) for column in columns]
 
 
 @triton.of(tt.Reduce)
@@ -107,37 +149,37 @@ def _reduce(machine: Machine, op: tt.Reduce, operands: Operands) -> Any:
         result = function.reduce(columns[0], axis=-1)
         if (result != 0).all():  # Which zero it is depends on the order: then the tree decides.
             return result
-    combine = _combiner(machine, op)
-    while (size := columns[0].shape[-1]) > 1:
-        even = size & ~1
-        combined = combine([c[..., 0:even:2] for c in columns], [c[..., 1:even:2] for c in columns])
-        if size != even:
-            combined = [np.concatenate([a, c[..., -1:]], axis=-1) for a, c in zip(combined, columns, strict=True)]
-        columns = combined
-    return packed([column[..., 0] for column in columns])
+    return packed(_result(op, _reduced(columns, _combiner(machine, op))))
 
 
 @triton.of(tt.Scan)
 def _scan(machine: Machine, op: tt.Scan, operands: Operands) -> Any:
     columns = _columns(op, operands)
-    if op.reverse:
-        columns = [column[..., ::-1] for column in columns]
     single = single_op(machine, op.combine)
     function = (_ORDERLESS | _SUMS).get(type(single)) if single is not None else None
     dtype = columns[0].dtype
-    if (
-        function is not None
-        and dtype != np.bool_
-        and (dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize >= 4))
-    ):
+    plain_number = dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize >= 4)
+    if function is not None and plain_number:
         columns = [function.accumulate(columns[0], axis=-1, dtype=dtype)]
     else:
-        combine = _combiner(machine, op)
-        distance = 1
-        while distance < columns[0].shape[-1]:
-            combined = combine([c[..., :-distance] for c in columns], [c[..., distance:] for c in columns])
-            columns = [np.concatenate([c[..., :distance], a], axis=-1) for c, a in zip(columns, combined, strict=True)]
-            distance *= 2
-    if op.reverse:
-        columns = [column[..., ::-1] for column in columns]
-    return packed([np.moveaxis(column, -1, op.axis + 1) for column in columns])
+        columns = _scanned(columns, _combiner(machine, op))
+    return packed(_result(op, columns))
+
+
+@marks.of(tt.Reduce, tt.Scan)
+def _marks_of_combining(meaning: Meaning, machine: Machine, op: tt.Combining, operands: Operands) -> Any:
+    """An undefined element reaches all that it is combined with, unless the combining body drops it."""
+    result = meaning(machine, op, tuple(map(plain, operands)))
+    if joined(operands) is None:
+        return result
+    columns = _columns(op, tuple(map(marks_of, operands)))
+    single = single_op(machine, op.combine)
+    reduces = isinstance(op, tt.Reduce)
+    if single is not None and not isinstance(single, arith.AndI | arith.OrI | arith.MulI):
+        found = [np.maximum.reduce(columns[0], -1) if reduces else np.maximum.accumulate(columns[0], -1)]
+    else:
+        columns = [*_columns(op, tuple(map(plain, operands))), *columns]
+        combine = _combiner(machine, op, with_marks=True)
+        found = (_reduced if reduces else _scanned)(columns, combine)[len(operands) :]
+    found = _result(op, found)
+    return packed(list(map(marked, result if isinstance(result, tuple) else (result,), found)))

@@ -1,8 +1,8 @@
-"""Running a kernel of the Triton model on NumPy arrays: the reference for what is right."""
+"""Run a kernel of the Triton model on NumPy arrays: the reference for what is right."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -20,8 +20,7 @@ from ziggurat.backend.reference import (
 from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.memory import Argument, Memory
-from ziggurat.backend.reference.order import Order, OutOfOrder
-from ziggurat.backend.reference.origins import Origins, needs_order
+from ziggurat.backend.reference.sharing import Conflict, Sharing
 from ziggurat.backend.reference.values import DTYPES, Array, Descriptor, is_array
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
@@ -33,6 +32,10 @@ MEANINGS = (access, arithmetic, atomics, control, host, reductions, tensors)  # 
 
 BATCH_ELEMENTS = 1 << 18  # Elements of the largest tensor in a batch: temporaries of 1 to 2 MB stay in the cache.
 LOOP_LIMIT = 1 << 20
+
+# glibc maps each large block anew, and the first touch of every page of a temporary is a fault. Freeing a mapped block
+# raises the size from which blocks are mapped to its own (mallopt(3), M_MMAP_THRESHOLD): once, to 16 MiB.
+np.empty(1 << 24, np.uint8)
 
 
 def run(
@@ -49,67 +52,73 @@ def run(
     """Run the kernel `symbol` of a module, or a lone `tt.func`, once for each program of a grid of 1 to 3 axes.
 
     There is one argument for each parameter: a NumPy array of the pointer's type, with any strides, a
-    `TensorDescriptor` of one, or a number. The
-    arrays are changed in place. What happens is what would happen if the programs ran one after the other, the first
-    axis of the grid counting fastest; up to `batch` of them run together where that is the same thing. `names` are
-    those of the parameters in messages. `strict` fills what is not defined with NaN or large numbers and checks hints
-    and assumptions. A loop that does not count and goes on for more than `loop_limit` rounds is an error.
+    `TensorDescriptor` of one, or a number. The arrays are changed in place. The result is that of running the programs
+    one after the other, the first axis of the grid counting fastest; up to `batch` programs run together where no two
+    of them touch the same memory. `names` are the parameters' in messages. A loop that does not count may have
+    `loop_limit` iterations.
+
+    In `strict` mode a program must not depend on undefined elements (`marks`), must not read what it has written with
+    no barrier between (`sharing`), and its hints and assumptions must hold. An undefined element is NaN or a large
+    number.
 
     Raises `LaunchError` when grid or arguments do not fit, `MemoryAccessError` for an access outside of the arrays,
-    `KernelRuntimeError` for any other failure of a program; these with the location of the op. What programs before the
-    failing one did stays done.
+    `KernelRuntimeError` for any other failure of a program; these with the location of the op. The programs before the
+    failing one have done their work, those after it nothing.
     """
     functions_, kernel = _kernel(module, symbol)
     sizes = _grid(grid)
     names = _names(kernel, names)
     arrays, values = _arguments(kernel, arguments, names)
     memory = Memory(arrays, sizes)
-    origins = Origins(kernel, functions_)
-    order = Order(needs_order(kernel, origins, memory))
-    machine = Machine(functions_, memory, origins, order, strict, loop_limit)
-    total = sizes[0] * sizes[1] * sizes[2]
+
+    def machine(overflows: bool) -> Machine:
+        sharing = Sharing(memory, strict)
+        return Machine(functions_, memory, sharing, strict=strict, limit=loop_limit, overflows=overflows)
+
     if batch is None:
-        batch = max(1, BATCH_ELEMENTS // _largest_tensor(origins.reached))
+        batch = BATCH_ELEMENTS // max(map(_largest_tensor, functions_.values()))
     with np.errstate(all="ignore"):
-        _run_all(machine, kernel, values, total, max(1, batch))
+        _run_all(machine, kernel, values, sizes[0] * sizes[1] * sizes[2], max(1, batch))
 
 
-def _run_all(machine: Machine, kernel: Op, values: list[Any], total: int, batch: int) -> None:
-    """Run the programs in batches; from the first batch whose programs depend on each other, one by one."""
+def _run_all(new: Callable[[bool], Machine], kernel: Op, values: list[Any], total: int, batch: int) -> None:
+    """Run the programs in batches; from the first batch whose programs depend on each other, one by one.
+
+    A program that fails is run once more, in its order and with a machine that looks for overflows: so the first
+    failing program is named, and those before it have done their work.
+    """
+    machine = new(False)
     start = 0
     while start < total:
         stop = min(start + batch, total)
-        machine.order.on = stop - start > 1
-        if not machine.order.on:
+        memory = machine.memory
+        memory.record()
+        try:
             _run_some(machine, kernel, values, start, stop)
+        except Conflict as conflict:
+            memory.take_back()
+            machine.printed.clear()
+            batch = batch if conflict.again else 1
+        except KernelRuntimeError:
+            if machine.overflows:
+                _flush(machine)
+                raise
+            memory.take_back()
+            machine, batch = new(True), 1
         else:
-            machine.memory.record()
-            try:
-                _run_some(machine, kernel, values, start, stop, print_now=False)
-            except (OutOfOrder, KernelRuntimeError):
-                # Also a failure is repeated in order, so that the first failing program is named, and those before it
-                # have done their work.
-                machine.memory.take_back()
-                machine.printed.clear()
-                batch = 1
-                continue
-            machine.memory.keep()
             _flush(machine)
-        start = stop
+            start = stop
 
 
-def _run_some(machine: Machine, kernel: Op, values: list[Any], start: int, stop: int, print_now: bool = True) -> None:
+def _run_some(machine: Machine, kernel: Op, values: list[Any], start: int, stop: int) -> None:
     programs = np.arange(start, stop, dtype=np.int32)
     machine.frame = Frame(programs, programs)
-    try:
-        machine.call(kernel.bodies[0], values)
-    finally:
-        if print_now:
-            _flush(machine)
+    machine.sharing.begin(start, stop)
+    machine.call(kernel.bodies[0], values)
 
 
 def _flush(machine: Machine) -> None:
-    """Print what programs have said, in the order of the programs."""
+    """Print what programs have printed, in the order of the programs."""
     for _, line in sorted(machine.printed, key=lambda item: item[0]):
         print(line)
     machine.printed.clear()
@@ -164,11 +173,12 @@ def _arguments(kernel: Op, arguments: Sequence[object], names: list[str]) -> tup
         if isinstance(type_, PtrType):
             argument = Argument(index, name, _array(given, type_, name))
             arrays.append(argument)
-            values.append(np.full(1, argument.address, np.int64))
+            values.append(np.full(1, argument.pointer, np.int64))
         elif isinstance(type_, DescriptorType):
             described, array = _described(given, type_, name)
-            arrays.append(Argument(index, name, array))
-            values.append(Descriptor.of(described.address, described.shape, described.strides, type_))
+            argument = Argument(index, name, array)
+            arrays.append(argument)
+            values.append(Descriptor.of(argument.pointer, described.shape, described.strides, type_))
         elif isinstance(type_, ScalarType):
             values.append(_number(given, type_, name))
         else:
@@ -218,8 +228,8 @@ def _number(given: object, type_: ScalarType, name: str) -> Array:
     return np.full(1, given, DTYPES[type_])
 
 
-def _largest_tensor(functions_: Sequence[Op]) -> int:
-    return max((_numel(op.result.type) for function in functions_ for op in function.walk()), default=1)
+def _largest_tensor(function: Op) -> int:
+    return max((_numel(op.result.type) for op in function.walk()), default=1)
 
 
 def _numel(type_: Type) -> int:

@@ -9,11 +9,13 @@ import numpy as np
 
 from ziggurat.backend.reference.arithmetic import scalar_type
 from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.marks import joined, marks
 from ziggurat.backend.reference.meanings import triton
-from ziggurat.backend.reference.values import DTYPES, Array, expand, over
+from ziggurat.backend.reference.values import DTYPES, Array, expand, marked, marks_of, over, plain
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
+from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.scalars import rounded, tf32, widened
 from ziggurat.codemodel.types import f32, shape_of
@@ -124,6 +126,13 @@ def _gather(machine: Machine, op: tt.Gather, operands: Operands) -> Array:
     return np.take_along_axis(source, index.astype(np.int64), axis=op.axis + 1)
 
 
+@marks.of(tt.Gather)
+def _marks_of_gather(meaning: Meaning, machine: Machine, op: tt.Gather, operands: Operands) -> Any:
+    index = machine.known(op, operands[1], "gathers at")
+    result = meaning(machine, op, (plain(operands[0]), index))
+    return marked(result, meaning(machine, op, (marks_of(operands[0]), index)))
+
+
 @triton.of(tt.Histogram)
 def _histogram(machine: Machine, op: tt.Histogram, operands: Operands) -> Array:
     array = full(op.value, operands[0]).astype(np.int64)
@@ -135,6 +144,15 @@ def _histogram(machine: Machine, op: tt.Histogram, operands: Operands) -> Array:
     bins = np.broadcast_to(array, counts.shape)[counts] + rows[counts] * op.bins
     found = np.bincount(bins, minlength=counts.shape[0] * op.bins)
     return found.reshape(-1, op.bins).astype(np.int32)
+
+
+@marks.of(tt.Histogram)
+def _marks_of_histogram(meaning: Meaning, machine: Machine, op: tt.Histogram, operands: Operands) -> Any:
+    """An undefined element may count anywhere."""
+    masks = [machine.known(op, mask, "masks a histogram by") for mask in operands[1:]]
+    result = meaning(machine, op, (plain(operands[0]), *masks))
+    found = marks_of(operands[0])
+    return marked(result, (np.where(masks[0], found, 0) if masks else found).max(axis=1, keepdims=True))
 
 
 @triton.of(tt.Dot)
@@ -156,6 +174,16 @@ def _dot(machine: Machine, op: tt.Dot, operands: Operands) -> Array:
         a_small, b_small = tf32(a - a_big), tf32(b - b_big)
         product = _product(a_small, b_big) + _product(a_big, b_small) + _product(a_big, b_big)
     return rounded(product + widened(c), target)
+
+
+@marks.of(tt.Dot)
+def _marks_of_dot(meaning: Meaning, machine: Machine, op: tt.Dot, operands: Operands) -> Any:
+    """An undefined element reaches a row or a column of the result."""
+    result = meaning(machine, op, tuple(map(plain, operands)))
+    if joined(operands) is None:
+        return result
+    a, b, c = map(marks_of, operands)
+    return marked(result, np.maximum(np.maximum(a.max(axis=-1, keepdims=True), b.max(axis=-2, keepdims=True)), c))
 
 
 def _product(a: Array, b: Array) -> Array:

@@ -48,8 +48,6 @@ DTYPES: dict[ScalarType, np.dtype[Any]] = {
 }  # fmt: skip
 
 ADDRESS = np.dtype(np.int64)
-# Beyond what any machine maps for a program: 2**57 on x86-64, 2**52 on AArch64.
-GARBAGE_ADDRESS = 0x5EED_BAD0_0000_0000
 
 
 @attrs.frozen(eq=False)
@@ -67,6 +65,29 @@ class Descriptor:
         sizes = tuple(np.full(1, size, np.int32) for size in shape)
         steps = tuple(np.full(1, stride, np.int64) for stride in strides)
         return cls(np.full(1, base, ADDRESS), sizes, steps, type_.padding == "nan")
+
+
+@attrs.frozen(eq=False)
+class Marked:
+    """An array with marks on its elements: `marks` broadcasts to the array, and is 0 where there is no mark."""
+
+    array: Array
+    marks: Array
+
+
+def plain(value: Any) -> Any:
+    """A value without its marks."""
+    return value.array if isinstance(value, Marked) else value
+
+
+def marks_of(value: Any) -> Array:
+    """The marks of a number or a tensor."""
+    return value.marks if isinstance(value, Marked) else np.zeros((1,) * value.ndim, np.int32)
+
+
+def marked(array: Any, marks: Array | None) -> Any:
+    """An array with marks, where there are any."""
+    return Marked(array, marks) if marks is not None and marks.any() else array
 
 
 def is_array(value: object) -> TypeGuard[Array]:
@@ -107,6 +128,8 @@ def transformed(value: Any, function: Callable[[Array], Array]) -> Any:
     if isinstance(value, Descriptor):
         shape = tuple(function(size) for size in value.shape)
         return Descriptor(function(value.base), shape, tuple(map(function, value.strides)), value.nan)
+    if isinstance(value, Marked):
+        return Marked(function(value.array), function(value.marks))
     return value
 
 
@@ -127,6 +150,9 @@ def merged(count: int, parts: Sequence[tuple[Array, Any]]) -> Any:
         fields = [(places, (v.base, v.shape, v.strides)) for places, v in parts]
         base, shape, strides = merged(count, fields)
         return Descriptor(base, shape, strides, first.nan)
+    if any(isinstance(value, Marked) for _, value in parts):
+        array, marks = merged(count, [(places, (plain(value), marks_of(value))) for places, value in parts])
+        return marked(array, marks)
     if not is_array(first):
         return first
     inner = np.broadcast_shapes(*(value.shape[1:] for _, value in parts))
@@ -144,6 +170,8 @@ def same_value(first: Any, second: Any) -> bool:
         return all(map(same_value, first, second))  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(first, Descriptor):
         return same_value((first.base, first.shape, first.strides), (second.base, second.shape, second.strides))
+    if isinstance(first, Marked) or isinstance(second, Marked):
+        return same_value((plain(first), marks_of(first)), (plain(second), marks_of(second)))
     if is_array(first):
         shape = np.broadcast_shapes(first.shape, second.shape)
         wide = [np.ascontiguousarray(np.broadcast_to(a, shape)) for a in (first, second)]
@@ -157,10 +185,7 @@ def undefined(type_: Type, strict: bool) -> Any:
         return tuple(undefined(component, strict) for component in type_.components)
     if isinstance(type_, DescriptorType):
         rank = len(type_.block)
-        address = np.full(1, GARBAGE_ADDRESS if strict else 0, ADDRESS)
-        return Descriptor(
-            address, (np.zeros(1, np.int32),) * rank, (np.zeros(1, np.int64),) * rank, type_.padding == "nan"
-        )
+        return Descriptor.of(0, (0,) * rank, (0,) * rank, type_)
     rank = type_.rank if isinstance(type_, TensorType) else 0
     element = type_.element if isinstance(type_, TensorType) else type_
     return np.full((1,) * (rank + 1), undefined_element(element, strict), element_dtype(element))
@@ -169,10 +194,8 @@ def undefined(type_: Type, strict: bool) -> Any:
 def undefined_element(element: Type, strict: bool) -> Any:
     """What stands for one element that is not defined."""
     dtype = element_dtype(element)
-    if not strict:
+    if not strict or isinstance(element, PtrType):
         return np.zeros((), dtype)[()]
-    if isinstance(element, PtrType):
-        return GARBAGE_ADDRESS
     assert isinstance(element, ScalarType)
     if element.is_float:
         return dtype.type(np.nan)

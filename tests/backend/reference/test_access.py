@@ -9,7 +9,7 @@ from ziggurat.backend.reference.access import pointee
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.errors import MemoryAccessError
+from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import PtrType, TensorType, f32, i8
 
@@ -57,8 +57,10 @@ def test_what_a_mask_leaves_out_is_not_touched():
         copied(f"{LOAD}; tt.store %qa %x;", short, np.ones(8, np.float32))
     with pytest.raises(MemoryAccessError):
         copied(f"{LOAD} %m; tt.store %qa %x;", short, np.ones(7, np.float32))
-    found = copied(f"{LOAD} %m; tt.store %qa %x;", short, np.ones(8, np.float32), strict=True)
-    assert found[:5] == [1, 2, 3, 4, 5] and np.isnan(found[5:]).all()
+    with pytest.raises(KernelRuntimeError, match="stores an undefined element"):
+        copied(f"{LOAD} %m; tt.store %qa %x;", short, np.ones(8, np.float32), strict=True)
+    found = copied(f"{LOAD} %m; tt.store %qa %x %m;", short, np.ones(8, np.float32), strict=True)
+    assert found == [1, 2, 3, 4, 5, 1, 1, 1]
 
 
 def test_a_mask_that_is_false_everywhere_touches_nothing():

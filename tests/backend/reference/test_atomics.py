@@ -7,6 +7,7 @@ import pytest
 
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel import dialects  # noqa: F401
+from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.text.parser import parse
 
 MEANING = {
@@ -82,10 +83,11 @@ def test_turns(values, kind, type_, keep, masked, batch):
         assert out.tobytes() == found.tobytes()
 
 
-def test_strict_mode_fills_what_masked_lanes_return():
+def test_the_result_of_a_masked_lane_is_undefined():
     at, x, out = np.full(8, 4, np.int32), np.ones(8, np.float32), np.zeros(8, np.float32)
-    run(kernel("fadd", "f32", True, True), None, (1,), [np.zeros(5, np.float32), at, x, out], strict=True)
-    assert np.isnan(out).all()
+    with pytest.raises(KernelRuntimeError, match="stores an undefined element: the mask of this atomic of arg0"):
+        run(kernel("fadd", "f32", True, True), None, (1,), [np.zeros(5, np.float32), at, x, out], strict=True)
+    run(kernel("fadd", "f32", False, True), None, (1,), [np.zeros(5, np.float32), at, x, out], strict=True)
 
 
 def test_many_meet_at_one_counter():

@@ -246,7 +246,7 @@ def test_a_circle_of_blocks_ends_with_an_error():
         cf.cond_br %w ^b ^a;
       ^b:
         %v : i32 = arith.addi %u %1;"""
-    with pytest.raises(KernelRuntimeError, match=r"program \(1, 0, 0\): control goes around in circles"):
+    with pytest.raises(KernelRuntimeError, match=r"program \(1, 0, 0\): loop limit exceeded: 100 blocks executed"):
         outcome(scalar_kernel(body), [3, 2], loop_limit=100)
 
 
@@ -259,9 +259,9 @@ def test_a_loop_that_never_ends():
             %m : i32 = arith.addi %n %STEP;
             scf.yield %m;
         };"""
-    with pytest.raises(KernelRuntimeError, match=r"program \(0, 0, 0\): the loop has not ended after 50 rounds"):
+    with pytest.raises(KernelRuntimeError, match=r"program \(0, 0, 0\): loop limit exceeded: 50 iterations"):
         outcome(scalar_kernel(body.replace("STEP", "1")), [3], loop_limit=50)
-    with pytest.raises(KernelRuntimeError, match="the loop waits for something"):
+    with pytest.raises(KernelRuntimeError, match="nothing in the loop's condition changes"):
         outcome(scalar_kernel(body.replace("STEP", "0")), [3])
 
 

@@ -1,0 +1,185 @@
+"""Marks on elements of values: elements that are undefined, and integers that have overflowed.
+
+In strict mode an element that a load's mask leaves out is marked with the load, and the mark travels with the element
+through all ops. `Machine.known` raises an error where the program depends on it: where it is stored, in an address, in
+a condition. A selection drops the marks of what is not selected. After an access outside of an array, the failing
+program runs again with marks on sums and products that overflow.
+
+A rule says what an op does with marks: a function of the op's NumPy meaning, the machine, the op and the operands. An
+op without a rule of its own works element by element: an element of the result has the mark of an operand's element.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.reference.values import Array, Marked, element_dtype, marked, marks_of, over, plain
+from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
+from ziggurat.codemodel.dispatch import OpTable
+from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
+from ziggurat.codemodel.interpret import Meaning
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import element_of
+
+if TYPE_CHECKING:
+    from ziggurat.backend.reference.machine import Machine
+
+Operands = tuple[Any, ...]
+
+marks = OpTable[Meaning]("rule for marks")
+
+_EXACT: dict[type[Op], tuple[np.ufunc, str]] = {
+    arith.AddI: (np.add, "sum"), arith.SubI: (np.subtract, "difference"), arith.MulI: (np.multiply, "product"),
+}  # fmt: skip
+
+
+@attrs.frozen
+class Source:
+    """The op that elements are marked with, and why, as a clause about the op."""
+
+    op: Op = attrs.field(eq=id)
+    reason: str
+
+
+class Sources:
+    """The sources of marks. A mark is the number of its source: positive if undefined, negative if overflowed."""
+
+    def __init__(self) -> None:
+        self._known: list[Source] = []
+
+    def number(self, op: Op, reason: str) -> int:
+        """The number of a source, from 1."""
+        source = Source(op, reason)
+        if source not in self._known:
+            self._known.append(source)
+        return self._known.index(source) + 1
+
+    def of(self, mark: int) -> Source:
+        """The source of a mark."""
+        return self._known[abs(mark) - 1]
+
+
+def undefined_error(program: str, use: str, source: Source, op: Op) -> KernelRuntimeError:
+    """The error of a program that depends on an undefined element."""
+    error = KernelRuntimeError(
+        f"{program} {use} an undefined element: {source.reason}",
+        source.op.location,
+        hint="give the load an other= that the result does not depend on (0 for a sum, -inf for a maximum), or choose "
+        "with zg.where and the mask",
+    )
+    error.add("it is used here", op.location)
+    return error
+
+
+@contextlib.contextmanager
+def explained(machine: Machine, pointers: Any, mask: Array | None) -> Generator[None]:
+    """Names the overflow in the error of an access outside of an array, where an address has overflowed."""
+    try:
+        yield
+    except MemoryAccessError as error:
+        if isinstance(pointers, Marked):
+            found = pointers.marks if mask is None else np.where(mask, pointers.marks, 0)
+            if (found < 0).any():
+                source = machine.sources.of(int(found[found < 0][0]))
+                error.summary += f": {source.reason}"
+                error.hint = "compute the offset in 64 bits: zg.cast(…, zg.i64) of an operand"
+                error.add("it overflows here", source.op.location)
+        raise
+
+
+def joined(operands: Operands) -> Array | None:
+    """For each element the mark that one of the operands has there."""
+    found: Array | None = None
+    for value in operands:
+        if isinstance(value, Marked):
+            found = value.marks if found is None else np.where(found != 0, found, value.marks)
+    return found
+
+
+@marks.of(Op)
+def elementwise(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+    """Rule of ops that work element by element."""
+    result = meaning(machine, op, tuple(map(plain, operands)))
+    if not isinstance(result, np.ndarray):
+        return result
+    found = joined(operands)
+    if machine.overflows and type(op) in _EXACT and result.dtype.kind in "iu" and result.dtype.itemsize < 8:
+        function, name = _EXACT[type(op)]
+        exact = function(*(plain(value).astype(np.int64) for value in operands))
+        reason = f"the {name} in its offset overflows {element_of(op.result.type)}"
+        here = np.where(exact != result, np.int32(-machine.sources.number(op, reason)), np.int32(0))
+        found = here if found is None else np.where(found != 0, found, here)
+    return marked(result, found)
+
+
+@marks.of(arith.AndI, arith.OrI, arith.MulI)
+def _absorbing(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+    """0 absorbs the other operand of a product or a conjunction, and a number of all ones that of a disjunction."""
+    result = elementwise(meaning, machine, op, operands)
+    if not isinstance(result, Marked):
+        return result
+    element = np.zeros((), element_dtype(op.result.type))
+    if isinstance(op, arith.OrI):
+        element = ~element
+    absorbed = np.zeros((), np.bool_)
+    for value in operands:
+        absorbed = absorbed | ((plain(value) == element) & (marks_of(value) == 0))
+    return marked(result.array, np.where(absorbed, 0, result.marks))
+
+
+@marks.of(arith.Select)
+def _select(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+    condition, then, otherwise = operands
+    result = meaning(machine, op, tuple(map(plain, operands)))
+    if joined(operands) is None:
+        return result
+    found = meaning(machine, op, (plain(condition), marks_of(then), marks_of(otherwise)))
+    if isinstance(condition, Marked):
+        wide = over(condition.marks, found.ndim - 1) if condition.marks.ndim == 1 else condition.marks
+        found = np.where(found != 0, found, wide)
+    return marked(result, found)
+
+
+@marks.of(tt.Splat, tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans, tt.Join, tt.Split, tt.Cat)
+def _shaped(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+    """Marks are moved as the elements are."""
+    result = meaning(machine, op, tuple(map(plain, operands)))
+    if joined(operands) is None:
+        return result
+    found = meaning(machine, op, tuple(map(marks_of, operands)))
+    return tuple(map(marked, result, found)) if isinstance(result, tuple) else marked(result, found)  # pyright: ignore[reportUnknownArgumentType]
+
+
+@marks.of(
+    core.MakeTuple, core.TupleLoad, core.TupleWith, core.Return, core.Yield, core.Branch, core.CondBranch,
+    core.Unreachable, cf.Br, cf.CondBr, scf.If, scf.For, scf.While, scf.Yield, scf.Condition,
+    tt.Call, tt.Return, tt.ReduceReturn, tt.ScanReturn,
+)  # fmt: skip
+def _moved(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+    """The op hands values on as they are; it asks `Machine.known` for its conditions."""
+    return meaning(machine, op, operands)
+
+
+@marks.of(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
+def _hinted(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+    """Nothing can be checked of elements that are undefined."""
+    return operands[0] if isinstance(operands[0], Marked) else meaning(machine, op, operands)
+
+
+@marks.of(tt.Poison)
+def _poison(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+    value = meaning(machine, op, operands)
+    if not machine.strict:
+        return value
+    return _all_marked(value, machine.sources.number(op, "the variable has no value on this path"))
+
+
+def _all_marked(value: Any, mark: int) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_all_marked(part, mark) for part in value)  # pyright: ignore[reportUnknownVariableType]
+    return Marked(value, np.full((1,) * value.ndim, mark, np.int32)) if isinstance(value, np.ndarray) else value

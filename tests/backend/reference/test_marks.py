@@ -1,0 +1,313 @@
+"""Strict mode finds what depends on undefined elements; errors name the load, the use, and sums that overflow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.reference.marks import marks
+from ziggurat.backend.reference.meanings import triton
+from ziggurat.codemodel.dialects import arith, math, tt
+from ziggurat.codemodel.op import Op
+
+LESS = zg.CompareKind.LESS_THAN
+N = 5  # Elements of the arrays; the kernels have blocks of 8.
+FLOATS = -np.arange(1.0, N + 1, dtype=np.float32)
+INTS = -np.arange(1, N + 1, dtype=np.int32)
+
+
+def rows(kernel, x, out, **options):
+    """Run a kernel that gets an array, its size and an output. The arrays hold one row."""
+    kernel[(1,)](x, len(x), out, strict=True, **options)
+    return out
+
+
+def refused(kernel, x, out, match="stores an undefined element: the mask of this load of x leaves it out"):
+    with pytest.raises(zg.KernelRuntimeError, match=match) as caught:
+        rows(kernel, x, out)
+    return caught.value
+
+
+REDUCTIONS = {
+    "max": lambda v: zg.max(v, axis=0),
+    "min": lambda v: zg.min(v, axis=0),
+    "sum": lambda v: zg.sum(v, axis=0),
+    "argmax": lambda v: zg.argmax(v, axis=0),
+    "argmin": lambda v: zg.argmin(v, axis=0),
+    "xor": lambda v: zg.xor_sum(v, axis=0),
+    "cumsum": lambda v: zg.sum(zg.cumsum(v, axis=0), axis=0),
+    "sort": lambda v: zg.max(zg.sort(v), axis=0),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [(name, array) for name in REDUCTIONS for array in (FLOATS, INTS) if name != "xor" or array is INTS],
+)
+def test_no_reduction_hides_a_forgotten_other(name, array):
+    reduce_ = REDUCTIONS[name]
+    element = zg.i32 if name.startswith("arg") or array is INTS else zg.f32
+
+    def body(x, n, out, other):
+        at = zg.arange(0, 8)
+        mask = zg.compare(at, n, LESS)
+        loaded = zg.load(zg.add(x, at), mask) if other is None else zg.load(zg.add(x, at), mask, other=other)
+        zg.store(out, reduce_(loaded))
+
+    types = (zg.ptr(zg.f32 if array is FLOATS else zg.i32), zg.i32, zg.ptr(element))
+    out = np.zeros(1, np.int32 if element is zg.i32 else np.float32)
+    forgotten = zg.trace(lambda x, n, out: body(x, n, out, None), *types)
+    with pytest.raises(zg.KernelRuntimeError, match="stores an undefined element: the mask of this load"):
+        zg.run(forgotten, 1, array, N, out, strict=True)
+    zg.run(forgotten, 1, array, N, out)
+    right = zg.trace(lambda x, n, out: body(x, n, out, 0), *types)
+    zg.run(right, 1, array, N, out, strict=True)
+
+
+@zg.kernel
+def softmax(x, n, out):
+    at = zg.arange(0, 8)
+    mask = zg.compare(at, n, LESS)
+    row = zg.load(zg.add(x, at), mask)
+    numerator = zg.exp(zg.sub(row, zg.max(row, axis=0)))
+    zg.store(zg.add(out, at), zg.div(numerator, zg.sum(numerator, axis=0)), mask)
+
+
+def test_the_error_shows_the_load_and_the_use():
+    error = refused(softmax, FLOATS, np.zeros(N, np.float32))
+    text = str(error)
+    assert "row = zg.load(zg.add(x, at), mask)" in text and text.index("zg.load(") < text.index("it is used here")
+    assert "zg.store(zg.add(out, at)" in text[text.index("it is used here") :]
+    assert "other=" in error.hint and text.startswith("program (0, 0, 0) stores an undefined element")
+
+
+@zg.kernel
+def right_softmax(x, n, out):
+    at = zg.arange(0, 8)
+    mask = zg.compare(at, n, LESS)
+    row = zg.load(zg.add(x, at), mask, other=-float("inf"))
+    numerator = zg.exp(zg.sub(row, zg.max(row, axis=0)))
+    zg.store(zg.add(out, at), zg.div(numerator, zg.sum(numerator, axis=0)), mask)
+
+
+@zg.kernel
+def chosen(x, n, out):
+    at = zg.arange(0, 8)
+    mask = zg.compare(at, n, LESS)
+    row = zg.load(zg.add(x, at), mask)
+    zg.store(out, zg.max(zg.where(mask, row, -9.0), axis=0))
+
+
+@zg.kernel
+def masked_condition(x, n, out):
+    at = zg.arange(0, 8)
+    mask = zg.compare(at, n, LESS)
+    row = zg.load(zg.add(x, at), mask)
+    small = zg.and_(mask, zg.compare(row, -2.0, LESS))
+    zg.store(out, zg.sum(zg.where(small, row, 0.0), axis=0))
+
+
+@zg.kernel
+def looked_up(x, n, out):
+    at = zg.arange(0, 8)
+    mask = zg.compare(at, n, LESS)
+    index = zg.load(zg.add(x, at), mask)
+    zg.store(zg.add(out, zg.sub(0, zg.add(index, 1))), index, mask)
+
+
+def test_a_mask_clears_what_it_leaves_out():
+    expected = np.exp(FLOATS + 1) / np.exp(FLOATS + 1).sum()
+    np.testing.assert_allclose(rows(right_softmax, FLOATS, np.zeros(N, np.float32)), expected, rtol=1e-6)
+    assert rows(chosen, FLOATS, np.zeros(1, np.float32))[0] == -1
+    assert rows(masked_condition, FLOATS, np.zeros(1, np.float32))[0] == -12
+    assert rows(looked_up, INTS, np.zeros(N, np.int32)).tolist() == INTS.tolist()
+
+
+@zg.kernel
+def unmasked_address(x, n, out):
+    at = zg.arange(0, 8)
+    index = zg.load(zg.add(x, at), zg.compare(at, n, LESS))
+    zg.store(zg.add(out, at), zg.load(zg.add(x, index)))
+
+
+@zg.kernel
+def condition(x, n, out):
+    value = zg.load(zg.add(x, n), zg.compare(n, 0, LESS))
+    if zg.compare(value, 3, LESS):
+        zg.store(out, 1)
+
+
+@zg.kernel
+def bound(x, n, out):
+    total = 0
+    for i in range(0, zg.load(zg.add(x, n), zg.compare(n, 0, LESS))):
+        total += i
+    zg.store(out, total)
+
+
+@zg.kernel
+def waiting(x, n, out):
+    value = zg.load(zg.add(x, n), zg.compare(n, 0, LESS))
+    while zg.compare(value, 3, LESS):
+        value += 1
+    zg.store(out, 1)
+
+
+@zg.kernel
+def atomic(x, n, out):
+    at = zg.arange(0, 8)
+    zg.atomic_add(out, zg.sum(zg.load(zg.add(x, at), zg.compare(at, n, LESS)), axis=0))
+
+
+@zg.kernel
+def asserted(x, n, out):
+    at = zg.arange(0, 8)
+    zg.device_assert(zg.compare(zg.load(zg.add(x, at), zg.compare(at, n, LESS)), 100, LESS))
+
+
+@zg.kernel
+def masked_by_data(x, n, out):
+    at = zg.arange(0, 8)
+    row = zg.load(zg.add(x, at), zg.compare(at, n, LESS))
+    zg.store(zg.add(out, at), at, zg.compare(row, 0, LESS))
+
+
+@zg.kernel
+def gathered(x, n, out):
+    at = zg.arange(0, 8)
+    row = zg.load(zg.add(x, at), zg.compare(at, n, LESS))
+    zg.store(out, zg.sum(zg.gather(at, row, axis=0), axis=0))
+
+
+@zg.kernel
+def counted(x, n, out):
+    at = zg.arange(0, 8)
+    row = zg.load(zg.add(x, at), zg.compare(at, n, LESS))
+    zg.store(zg.add(out, at), zg.histogram(row, 8))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "use"),
+    [
+        (unmasked_address, "reads at"), (condition, "branches on"), (bound, "bounds a loop by"),
+        (waiting, "goes on with a loop on"), (atomic, "updates memory with"), (asserted, "asserts"),
+        (masked_by_data, "masks a store by"), (gathered, "gathers at"), (counted, "stores"),
+    ],
+)  # fmt: skip
+def test_each_use_is_named(kernel, use):
+    refused(
+        kernel, INTS, np.zeros(8, np.int32), f"{use} an undefined element: the mask of this load of x leaves it out"
+    )
+
+
+@zg.kernel
+def product(x, n, out, other: zg.constexpr):
+    at = zg.arange(0, 16)
+    a_at = zg.add(zg.mul(zg.expand(at, 1), n), zg.expand(at, 0))
+    inside = zg.compare(at, n, LESS)
+    mask = zg.and_(zg.expand(inside, 1), zg.expand(inside, 0))
+    a = zg.load(zg.add(x, a_at), mask) if other is None else zg.load(zg.add(x, a_at), mask, other=other)
+    rows_mask = zg.broadcast(zg.expand(inside, 1), (16, 16))
+    b = zg.load(zg.add(x, a_at), mask, other=0.0)
+    zg.store(zg.add(out, a_at), zg.dot(a, b), mask)
+    zg.store(zg.add(out, a_at), zg.dot(b, zg.where(rows_mask, b, 0.0)), mask)
+
+
+def test_a_product_over_undefined_columns():
+    x, out = np.ones((5, 5), np.float32), np.zeros((5, 5), np.float32)
+    with pytest.raises(zg.KernelRuntimeError, match="stores an undefined element"):
+        product[(1,)](x, 5, out, other=None, strict=True)
+    product[(1,)](x, 5, out, other=0.0, strict=True)
+    assert (out == 5).all()
+
+
+@zg.kernel
+def row_maximum(x, rows, columns, out):
+    row, column = zg.expand(zg.arange(0, 4), 1), zg.expand(zg.arange(0, 8), 0)
+    mask = zg.compare(row, rows, LESS)
+    values = zg.load(zg.add(x, zg.add(zg.mul(row, columns), column)), zg.broadcast(mask, (4, 8)))
+    at = zg.arange(0, 4)
+    inside = zg.compare(at, rows, LESS)
+    zg.store(zg.add(out, at), zg.max(values, axis=1), inside)
+    zg.store(zg.add(out, at), zg.cast(zg.argmax(values, axis=1), zg.f32), inside)
+
+
+def test_undefined_rows_that_are_not_stored():
+    x, out = np.arange(24, dtype=np.float32).reshape(3, 8), np.zeros(3, np.float32)
+    row_maximum[(1,)](x, 3, 8, out, strict=True)
+    assert out.tolist() == [7, 7, 7]
+
+
+def test_the_first_program_is_named():
+    @zg.kernel
+    def shifted(x, n, out):
+        at = zg.add(zg.mul(zg.program_id(0), 4), zg.arange(0, 4))
+        zg.store(zg.add(out, at), zg.load(zg.add(x, at), zg.compare(at, n, LESS)))
+
+    with pytest.raises(zg.KernelRuntimeError, match=r"program \(2, 0, 0\) stores an undefined element"):
+        shifted[(4,)](np.zeros(10, np.float32), 10, np.zeros(16, np.float32), strict=True)
+
+
+@zg.kernel
+def read_back(x, n, out, BARRIER: zg.constexpr):
+    at = zg.add(zg.mul(zg.program_id(0), 8), zg.arange(0, 8))
+    zg.store(zg.add(out, at), zg.mul(zg.load(zg.add(x, at)), 2.0))
+    if BARRIER:
+        zg.debug_barrier()
+    zg.store(zg.add(x, at), zg.load(zg.add(out, at)))
+
+
+def test_a_program_reads_what_it_has_written():
+    x, out = np.ones(32, np.float32), np.zeros(32, np.float32)
+    with pytest.raises(zg.KernelRuntimeError, match=r"program \(0, 0, 0\) reads an element of out that it has w") as c:
+        read_back[(4,)](x, 32, out, BARRIER=False, strict=True)
+    assert "it is written here" in str(c.value) and "zg.debug_barrier()" in c.value.hint
+    read_back[(4,)](x, 32, out, BARRIER=False)
+    read_back[(4,)](x, 32, out, BARRIER=True, strict=True)
+    assert (x == 4).all()
+
+
+@zg.kernel
+def power(c, a, w, n):
+    for _ in range(0, n):
+        block = zg.dot(a.load([0, 0]), w.load([0, 0]))
+        c.store([0, 0], zg.cast(block, zg.f16))
+
+
+def test_one_array_behind_two_descriptors():
+    array, w = np.ones((16, 16), np.float16), np.eye(16, dtype=np.float16)
+    c, a = (zg.TensorDescriptor(array, (16, 16)) for _ in range(2))
+    power[(1,)](c, a, zg.TensorDescriptor(w, (16, 16)), 2)
+    with pytest.raises(zg.KernelRuntimeError, match="reads an element of c or a that it has written"):
+        power[(1,)](c, a, zg.TensorDescriptor(w, (16, 16)), 2, strict=True)
+
+
+@zg.kernel
+def strided(x, stride, out):
+    row = zg.add(zg.program_id(0), 2)
+    zg.store(zg.add(out, zg.mul(row, stride)), zg.load(x))
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_an_offset_that_overflows_is_named(size):
+    x, out = np.zeros(1, np.int32), np.zeros(size, np.int32)
+    with pytest.raises(zg.MemoryAccessError, match="the product in its offset overflows i32") as caught:
+        strided[(4,)](x, 1 << 30, out)
+    text = str(caught.value)
+    assert text.startswith("program (0, 0, 0) writes out[-2147483648], but out has") and "zg.i64" in caught.value.hint
+    assert "zg.mul(row, stride)" in text[text.index("it overflows here") :]
+    with pytest.raises(zg.MemoryAccessError, match="but out has") as caught:
+        strided[(4,)](x, 7, out)
+    assert "overflows" not in str(caught.value)
+
+
+def test_every_op_that_is_not_elementwise_has_a_rule():
+    ours = {cls for cls in triton._registered if cls not in marks._registered}
+    elementwise = {cls for cls in ours if cls.__module__ in (arith.__name__, math.__name__)}
+    assert Op in marks._registered
+    assert ours - elementwise == {
+        tt.AddPtr, tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MulHiUI, tt.PreciseDivF, tt.PreciseSqrt,
+        tt.GetProgramId, tt.GetNumPrograms, tt.SmId, tt.GlobalTimer, tt.MakeRange,  # They have no operands.
+        tt.Barrier, tt.Print, tt.InlineAsm,  # They pass nothing on.
+    }  # fmt: skip
