@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import fractions
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +33,6 @@ from ziggurat.codemodel.types import ScalarType, element_of, f16, f32, f64
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Binary = Callable[[Any, Any], Any]
-Number = int | float  # And bool, of type i1.
 
 
 # Integers.
@@ -252,7 +252,7 @@ def _exact_fma(a: float, b: float, c: float) -> float:
 # Comparisons. Those of floats are ordered (false with a NaN), but for UNE.
 
 COMPARISONS: dict[str, Binary] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
 }  # fmt: skip
 
 
@@ -261,9 +261,9 @@ def compared(predicate: IntPredicate | FloatPredicate, a: Array, b: Array) -> Ar
     sign, name = predicate.value[:-2], predicate.value[-2:]
     if sign == "u" and a.dtype.kind == "i":  # Addresses are held as signed integers.
         a, b = a.view(np.uint64), b.view(np.uint64)
-    return (
-        COMPARISONS[name](widened(a), widened(b)) if isinstance(predicate, FloatPredicate) else COMPARISONS[name](a, b)
-    )
+    if isinstance(predicate, FloatPredicate):
+        a, b = widened(a), widened(b)
+    return COMPARISONS[name](a, b)
 
 
 # Conversions of floats.
@@ -478,13 +478,15 @@ def _reinterpreted(op: Op, array: Array) -> Array:
 # Numbers of Python.
 
 
-def array_of(number: Number, scalar: ScalarType | None) -> Array:
+def array_of(number: int | float, scalar: ScalarType | None) -> Array:
     """An array of one number: of the type, rounded to it; or, for None, of an integer without a width."""
     if scalar is None:
         return np.array([number], object)
-    if scalar.is_float:
-        return rounded(np.array([number], np.float64), scalar)
-    return np.array([number], scalar.dtype)
+    if not scalar.is_float:
+        return np.array([number], scalar.dtype)
+    if isinstance(number, int) and -(1 << 63) <= number < 1 << 64:
+        return int_to_float(np.array([number], np.int64 if number < 0 else np.uint64), scalar)
+    return rounded(np.array([number], np.float64), scalar)
 
 
 def number_of(array: Array) -> Any:
@@ -492,7 +494,7 @@ def number_of(array: Array) -> Any:
     return array.astype(np.float64).item() if array.dtype.kind in "fV" else array.item()
 
 
-def rounded_number(number: Number, scalar: ScalarType) -> Any:
+def rounded_number(number: int | float, scalar: ScalarType) -> Any:
     """A number rounded to a float type.
 
     >>> rounded_number(0.1, f16), rounded_number(1e6, f16)
@@ -508,7 +510,7 @@ def bits_of_number(number: float, scalar: ScalarType) -> int:
         return int(bits_of(array_of(number, scalar))[0])
 
 
-def on_numbers(op: Op, numbers: Sequence[Number]) -> Any:
+def on_numbers(op: Op, numbers: Sequence[int | float]) -> Any:
     """The result of an elementwise op whose operands are these Python numbers.
 
     >>> from ziggurat.codemodel.types import i8

@@ -53,7 +53,7 @@ def div(a: Value, b: Value) -> Value:
     """
 
 
-@call("Arithmetic", host=host.div)
+@call("Arithmetic", host=host.div_rn)
 def div_rn(a: Value, b: Value) -> Value:
     """The quotient `a / b`, rounded correctly, also where `div` is the machine's fast one.
 
@@ -66,7 +66,9 @@ def div_rn(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.floordiv)
 def floordiv(a: Value, b: Value) -> Value:
-    """The integer quotient `a // b`, rounded toward zero as in C. (Python's `//` of constants rounds down.)
+    """The integer quotient, rounded toward zero as in C.
+
+    Python's operator `//` on constants rounds down instead.
 
     - `a`, `b`: scalars or tensors of integers.
 
@@ -77,7 +79,9 @@ def floordiv(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.mod)
 def mod(a: Value, b: Value) -> Value:
-    """The remainder `a - b * (a // b)` with the sign of `a`, as in C. (Python's `%` of constants has the sign of `b`.)
+    """The remainder `a - b * floordiv(a, b)`, which has the sign of `a`, as in C.
+
+    Python's operator `%` on constants gives the sign of `b` instead.
 
     - `a`, `b`: scalars or tensors of numbers.
 
@@ -252,7 +256,7 @@ def brev(x: Value) -> Value:
     """
 
 
-@call("Arithmetic", host=host.cdiv)
+@call("Arithmetic", written=True)
 def cdiv(x: Value, div: Value) -> Value:
     """How many pieces of size `div` cover `x`: the quotient rounded up. Also outside of a kernel, as in grids.
 
@@ -262,6 +266,7 @@ def cdiv(x: Value, div: Value) -> Value:
     Result: `(x + div - 1) // div`; in the promoted dtype.
     Errors: floats or pointers.
     """
+    return floordiv(sub(add(x, div), 1), div)
 
 
 @call("Arithmetic", host=host.next_power_of_2)

@@ -1,116 +1,177 @@
-"""What calls mean for plain Python numbers: outside of kernels, and when the Python code model is executed.
+"""The meaning of calls on plain Python numbers: called from Python, on constants in a kernel, and in `zg.execute`.
 
-A function here gives `NotImplemented` for what is not a number; the call is an error then. Integers are Python's,
-without a width.
+It is the meaning at run time (`codemodel/scalars.py`), for numbers of these types: a bool is an i1, a float an f64, and
+an integer has no width. Python's operators on constants are Python's own instead: `-7 // 2` is -4, `zg.floordiv(-7, 2)`
+is -3.
+
+A function here gives `NotImplemented` for arguments that are no numbers, or whose width it would need to know.
 """
 
 from __future__ import annotations
 
-import math
-import operator
+import functools
 from collections.abc import Callable
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ziggurat.codemodel.errors import KernelRuntimeError, KernelValueError
-from ziggurat.codemodel.types import ScalarType
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import ScalarType, f64, i1
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+# The op of a call on floats, on signed and on unsigned integers; None where the call does not take them.
+OPS: Final[dict[str, tuple[type[Op] | None, type[Op] | None, type[Op] | None]]] = {
+    "add": (arith.AddF, arith.AddI, arith.AddI),
+    "sub": (arith.SubF, arith.SubI, arith.SubI),
+    "mul": (arith.MulF, arith.MulI, arith.MulI),
+    "div": (arith.DivF, None, None),
+    "div_rn": (tt.PreciseDivF, None, None),
+    "floordiv": (None, arith.DivSI, arith.DivUI),
+    "mod": (arith.RemF, arith.RemSI, arith.RemUI),
+    "and_": (None, arith.AndI, arith.AndI),
+    "or_": (None, arith.OrI, arith.OrI),
+    "xor": (None, arith.XOrI, arith.XOrI),
+    "shl": (None, arith.ShlI, arith.ShlI),
+    "shr": (None, arith.ShrSI, arith.ShrUI),
+    "minimum": (arith.MinNumF, arith.MinSI, arith.MinUI),
+    "maximum": (arith.MaxNumF, arith.MaxSI, arith.MaxUI),
+}
+# The op of a call on a float; integers are converted first.
+FUNCTIONS: Final[dict[str, type[Op]]] = {
+    "exp": maths.Exp, "exp2": maths.Exp2, "log": maths.Log, "log2": maths.Log2, "sqrt": maths.Sqrt,
+    "sqrt_rn": tt.PreciseSqrt, "rsqrt": maths.Rsqrt, "sin": maths.Sin, "cos": maths.Cos, "tanh": maths.Tanh,
+    "erf": maths.Erf, "floor": maths.Floor, "ceil": maths.Ceil,
+}  # fmt: skip
+_SUMS = ("add", "sub", "mul")  # Of two bools these are integers.
+_TYPES: Final[dict[type, ScalarType | None]] = {bool: i1, int: None, float: f64}
+_MAX_BITS = 64
+
+
+@functools.cache
+def _scalars() -> ModuleType:
+    """The module, imported at the first use: it imports NumPy, which `import ziggurat` is to go without."""
+    from ziggurat.codemodel import scalars
+
+    return scalars
+
+
+def _plain(value: Any) -> Any:
+    """A number as Python's; None for what is no number."""
+    if type(value) not in _TYPES and isinstance(value, Real) and hasattr(value, "item"):
+        value = value.item()  # A number of NumPy.
+    return value if type(value) in _TYPES else None
+
+
+def _promoted(*values: Any) -> list[Any]:
+    """Numbers as numbers of one kind, bool below int below float."""
+    kind = max(map(type, values), key=list(_TYPES).index)
+    return [kind(value) for value in values]
 
 
 def _on_numbers(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """`compute` of the arguments in their order, unless one of them is not a number."""
+    """`compute` on the arguments in their order, unless one of them is no number."""
 
     def meaning(**arguments: Any) -> Any:
-        values = arguments.values()
-        if not all(isinstance(value, Real) for value in values):
-            return NotImplemented
-        return compute(*values)
+        values = tuple(map(_plain, arguments.values()))
+        return NotImplemented if None in values else compute(*values)
 
     return meaning
 
 
-def _on_floats(compute: Callable[[float], float]) -> Callable[..., Any]:
-    """As `_on_numbers`, with IEEE 754's results where Python raises."""
+def _result(name: str, function: Callable[..., Any], *values: Any) -> Any:
+    """The number that a function of arrays gives on arrays of one number each."""
+    import numpy as np
 
-    def total(x: float) -> float:
-        try:
-            return float(compute(x))
-        except ValueError:
-            return math.nan
-        except OverflowError:
-            return math.inf
-
-    return _on_numbers(total)
-
-
-def _smaller(a: Any, b: Any) -> Any:
-    return a if b != b or a <= b else b
+    scalars = _scalars()
+    try:
+        with np.errstate(all="ignore"):
+            return scalars.number_of(function(*(scalars.array_of(value, _TYPES[type(value)]) for value in values)))
+    except (ValueError, ZeroDivisionError) as error:
+        call = f"zg.{name}({', '.join(map(repr, values))})"
+        raise KernelValueError(f"cannot compute {call}: {error}") from None
 
 
-def _larger(a: Any, b: Any) -> Any:
-    return a if b != b or a >= b else b
+def _combined(name: str, a: Any, b: Any) -> Any:
+    """A call of two operands, by its op."""
+    floats, signed, unsigned = OPS[name]
+    if floats is None and (isinstance(a, float) or isinstance(b, float)):
+        hint = "for floats, zg.floor(zg.div(a, b))" if name == "floordiv" else None
+        raise KernelTypeError(f"zg.{name} takes integers; got {a!r} and {b!r}", hint=hint)
+    a, b = _promoted(a, b)
+    if isinstance(a, float) or signed is None:
+        return _result(name, lambda x, y: _scalars().float_binary(floats, x, y, f64), float(a), float(b))
+    if name in _SUMS:
+        a, b = int(a), int(b)
+    if name == "shl" and a and b > _MAX_BITS:
+        raise KernelValueError(f"cannot compute zg.shl({a}, {b}): the integer does not fit in {_MAX_BITS} bits")
+    cls = unsigned if isinstance(a, bool) else signed
+    return _result(name, lambda x, y: _scalars().integer(cls, x, y), a, b)
 
 
-def _log(x: float) -> float:
-    return math.log(x) if x else -math.inf
+def _binary(name: str) -> Callable[..., Any]:
+    return _on_numbers(functools.partial(_combined, name))
 
 
-def _log2(x: float) -> float:
-    return math.log2(x) if x else -math.inf
+def _function(name: str) -> Callable[..., Any]:
+    """The meaning of a function of one float."""
+    cls = FUNCTIONS[name]
+    return _on_numbers(lambda x: _result(name, lambda array: _scalars().float_function(cls, array, f64), float(x)))
 
 
-def _rsqrt(x: float) -> float:
-    return 1.0 / math.sqrt(x) if x else math.copysign(math.inf, x)
-
-
-def _whole(rounding: Callable[[float], int]) -> Callable[[float], float]:
-    return lambda x: math.copysign(float(rounding(x)), x) if math.isfinite(x) else x
-
-
-def _sigmoid(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))
-
-
-def _exp2(x: float) -> float:
-    return math.pow(2.0, x)
-
-
-_python: Any = operator  # its functions take more than numbers, and say so in types that a checker can't follow
-
-add, sub, mul, div = map(_on_numbers, (_python.add, _python.sub, _python.mul, _python.truediv))
-floordiv, mod, neg = map(_on_numbers, (_python.floordiv, _python.mod, _python.neg))
-and_, or_, xor = map(_on_numbers, (_python.and_, _python.or_, _python.xor))
-shl, shr, abs = map(_on_numbers, (_python.lshift, _python.rshift, _python.abs))
-minimum, maximum = map(_on_numbers, (_smaller, _larger))
-
-exp, exp2, log, log2 = map(_on_floats, (math.exp, _exp2, _log, _log2))
-sqrt, rsqrt, sin, cos = map(_on_floats, (math.sqrt, _rsqrt, math.sin, math.cos))
-sqrt_rn = sqrt
-tanh, erf, sigmoid = map(_on_floats, (math.tanh, math.erf, _sigmoid))
-floor, ceil = map(_on_floats, (_whole(math.floor), _whole(math.ceil)))
+add, sub, mul, div, div_rn = map(_binary, ("add", "sub", "mul", "div", "div_rn"))
+floordiv, mod, and_, or_, xor = map(_binary, ("floordiv", "mod", "and_", "or_", "xor"))
+shl, shr, minimum, maximum = map(_binary, ("shl", "shr", "minimum", "maximum"))
+exp, exp2, log, log2, sqrt = map(_function, ("exp", "exp2", "log", "log2", "sqrt"))
+sqrt_rn, rsqrt, sin, cos, tanh = map(_function, ("sqrt_rn", "rsqrt", "sin", "cos", "tanh"))
+erf, floor, ceil = map(_function, ("erf", "floor", "ceil"))
 
 
 @_on_numbers
-def invert(x: int) -> int:
-    """Every bit turned over; of a bool, not."""
+def neg(x: Any) -> Any:
+    """The number with its sign changed."""
+    if isinstance(x, bool):
+        raise KernelTypeError(f"zg.neg takes integers or floats; got {x}", hint="zg.invert changes true and false")
+    return _result("neg", _scalars().negated, x) if isinstance(x, float) else -x
+
+
+@_on_numbers
+def abs(x: Any) -> Any:
+    """The magnitude."""
+    if isinstance(x, float):
+        return _result("abs", _scalars().magnitude, x)
+    return x if x >= 0 else -x
+
+
+@_on_numbers
+def invert(x: Any) -> Any:
+    """Every bit inverted; the negation of a bool."""
+    if isinstance(x, float):
+        raise KernelTypeError(f"zg.invert takes integers; got {x}")
     return not x if isinstance(x, bool) else ~x
 
 
 @_on_numbers
 def clamp(x: Any, low: Any, high: Any) -> Any:
-    """Between the bounds."""
-    return _smaller(_larger(x, low), high)
+    """The number, kept between the bounds."""
+    x, low, high = _promoted(x, low, high)
+    return _combined("minimum", _combined("maximum", x, low), high)
 
 
 @_on_numbers
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """Of floats, rounded twice."""
-    return a * b + c
+    """`a * b + c`, rounded once."""
+    a, b, c = _promoted(a, b, c)
+    return _result("fma", lambda *arrays: _scalars().fma(*arrays, f64), a, b, c) if isinstance(a, float) else a * b + c
 
 
 @_on_numbers
-def cdiv(x: int, div: int) -> int:
-    """Rounded up."""
-    return -(-x // div)
+def sigmoid(x: Any) -> float:
+    """1 / (1 + e^-x)."""
+    return div(a=1.0, b=add(a=1.0, b=exp(x=-float(x))))
 
 
 @_on_numbers
@@ -119,58 +180,42 @@ def next_power_of_2(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
+def run_body(body: Callable[..., Any]) -> Callable[..., Any]:
+    """The meaning of a call whose declaration has a body: the body, run in Python. The last results are kept, as a
+    launch computes its grid again each time."""
+    run = functools.lru_cache(typed=True)(body)
+    return _on_numbers(lambda *values: run(*values))
+
+
 def compare(a: Any, b: Any, kind: Any) -> Any:
-    """Python's comparison of that name."""
-    if not (isinstance(a, Real) and isinstance(b, Real)):
-        return NotImplemented
-    return getattr(operator, kind.value)(a, b)
+    """The comparison of two numbers."""
+    values = _plain(a), _plain(b)
+    return NotImplemented if None in values else bool(_scalars().COMPARISONS[kind.value](*_promoted(*values)))
 
 
+@_on_numbers
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """One of the two."""
-    if not all(isinstance(value, Real) for value in (condition, x, y)):
-        return NotImplemented
+    """The first number where the condition holds, else the second."""
+    x, y = _promoted(x, y)
     return x if condition else y
 
 
-# Of each float: the bits of its significand, the exponent of its smallest number, its largest number.
-_FORMATS = {
-    "f32": (24, -149, (2 - 2.0**-23) * 2.0**127),
-    "f16": (11, -24, 65504.0),
-    "bf16": (8, -133, (2 - 2.0**-7) * 2.0**127),
-}
-
-
-def _rounded(x: float, name: str) -> float:
-    """`x` as a float of the format, to nearest, ties to even."""
-    if x == 0 or not math.isfinite(x):
-        return x
-    bits, smallest, largest = _FORMATS[name]
-    if operator.abs(x) > 2 * largest:  # far enough out for the scaling below to overflow
-        return math.copysign(math.inf, x)
-    unit = max(math.frexp(x)[1] - bits, smallest)
-    y = math.ldexp(round(math.ldexp(x, -unit)), unit)
-    return math.copysign(y if operator.abs(y) <= largest else math.inf, x)
-
-
 def cast(x: Any, dtype: Any, fp_downcast_rounding: Any, bitcast: Any) -> Any:
-    """A number as one of the dtype, for all dtypes but the 8-bit floats."""
-    if not (isinstance(x, Real) and isinstance(dtype, ScalarType)) or bitcast or fp_downcast_rounding == "rtz":
+    """A number as one of the dtype."""
+    value = _plain(x)
+    if value is None or not isinstance(dtype, ScalarType) or bitcast:
         return NotImplemented
-    return _cast(x, dtype)
-
-
-def _cast(x: Any, dtype: ScalarType) -> Any:
+    scalars = _scalars()
     if dtype.kind == "bool":
-        return bool(x)
+        return bool(value)
     if dtype.kind == "int":
-        if isinstance(x, float) and not math.isfinite(x):
-            return NotImplemented
+        if isinstance(value, float):
+            return _result("cast", lambda array: scalars.float_to_int(array, dtype), value)
         low, _ = dtype.limits
-        return (int(x) - low) % (1 << dtype.bits) + low
-    if dtype.name == "f64":
-        return float(x)
-    return _rounded(float(x), dtype.name) if dtype.name in _FORMATS else NotImplemented
+        return (value - low) % (1 << dtype.bits) + low
+    if isinstance(value, float) and fp_downcast_rounding == "rtz" and dtype != f64:
+        return _result("cast", lambda array: scalars.truncated(array, dtype), value)
+    return scalars.rounded_number(value, dtype)
 
 
 def hint(x: Any, values: Any) -> Any:

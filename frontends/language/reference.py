@@ -69,10 +69,12 @@ Sums, differences and products of i1 with i1 are i32. `zg.div` of two integers i
 The shorter shape is padded on the left with ones; then sizes have to be equal, or one of them 1, and that one
 is repeated. A scalar has the shape (). Pointers given to `zg.store` and the atomics are not broadcast.
 
-## Division
+## Calls and operators on constants
 
-`zg.floordiv` and `zg.mod`, and `//` and `%` on scalars, round toward zero as C does. On constants they round
-down as Python does.
+A call means the same on constants as on run-time values: `zg.floordiv(-7, 2)` is -3 and `zg.minimum(nan, 1.0)` is
+1.0, in a kernel and when Python calls it. A constant float counts as an f64, a constant integer has no width. An
+operator on run-time scalars means the call of its name, so `//` and `%` round toward zero as C does. An operator
+between two constants is Python's own: there `-7 // 2` is -4 and `-7 % 2` is 1.
 
 ## Differences from Triton
 

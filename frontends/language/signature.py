@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.frontends.language.host import run_body
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -149,10 +150,13 @@ class Call(Generic[P, R]):
         return f"<zg.{self.signature}>"
 
 
-def call(group: str, *, host: Callable[..., Any] | None = None) -> Callable[[Callable[P, R]], Call[P, R]]:
+def call(
+    group: str, *, host: Callable[..., Any] | None = None, written: bool = False
+) -> Callable[[Callable[P, R]], Call[P, R]]:
     """Decorator that declares a call of the language in a group of the reference.
 
     `host` computes it for plain Python numbers, with all parameters by keyword; `NotImplemented` says that it can't.
+    `written`: the declaration has a body, of other calls, which is the meaning of this one everywhere.
     """
 
     def declare(stub: Callable[P, R]) -> Call[P, R]:
@@ -172,7 +176,7 @@ def call(group: str, *, host: Callable[..., Any] | None = None) -> Callable[[Cal
         if signature.name in SIGNATURES:
             raise ValueError(f"the call '{signature.name}' is declared twice")
         SIGNATURES[signature.name] = signature
-        made = Call(signature, stub, host)
+        made = Call(signature, stub, run_body(stub) if written else host)
         CALLS[signature.name] = made
         return made
 

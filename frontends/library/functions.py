@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ziggurat.codemodel.types import f32, f64
-from ziggurat.frontends.language.arithmetic import add, div, floordiv, neg, sub
+from ziggurat.frontends.language.arithmetic import add, div, neg, sub
 from ziggurat.frontends.language.conversion import cast
 from ziggurat.frontends.language.function import constexpr
 from ziggurat.frontends.language.math import exp
 from ziggurat.frontends.language.reductions import max, sum
+from ziggurat.frontends.language.signature import CALLS
 from ziggurat.frontends.library.elementary import FLOATS
 from ziggurat.frontends.reflection import function
 
-
-@function
-def cdiv(x: Any, div: Any) -> Any:
-    """The quotient rounded up."""
-    return floordiv(sub(add(x, div), 1), div)
+cdiv = function(CALLS["cdiv"].__wrapped__)
 
 
 @function

@@ -2,14 +2,17 @@
 
 import math
 import struct
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ziggurat.frontends.language as zg
 from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError
-from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, f64, i1, i8, i32, u8, u32
+from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, f64, i1, i8, i32, u8, u32
 from ziggurat.frontends.language import CompareKind
 
 
@@ -29,9 +32,9 @@ def test_next_power_of_2_is_positive():
     assert [zg.next_power_of_2(n) for n in (-3, 0, 1, 2, 3)] == [1, 1, 1, 2, 4]
 
 
-def test_arithmetic_is_pythons():
+def test_arithmetic_is_that_of_run_time():
     assert zg.add(2, 3) == 5 and zg.sub(2, 3) == -1 and zg.mul(2, 3) == 6 and zg.div(3, 2) == 1.5
-    assert zg.floordiv(-7, 2) == -4 and zg.mod(-7, 2) == 1 and zg.neg(3) == -3
+    assert zg.floordiv(-7, 2) == -3 and zg.mod(-7, 2) == -1 and zg.neg(3) == -3
     assert zg.and_(6, 3) == 2 and zg.or_(6, 3) == 7 and zg.xor(6, 3) == 5
     assert zg.shl(1, 4) == 16 and zg.shr(-16, 2) == -4
     assert zg.invert(5) == -6 and zg.invert(True) is False
@@ -57,7 +60,7 @@ def test_comparison_and_choice():
 
 def test_functions_of_floats():
     for name in ("exp", "log", "log2", "sqrt", "sin", "cos", "tanh", "erf"):
-        assert getattr(zg, name)(0.75) == getattr(math, name)(0.75)
+        assert getattr(zg, name)(0.75) == pytest.approx(getattr(math, name)(0.75), rel=3e-16)
     assert zg.exp2(3) == 8.0 and zg.rsqrt(4) == 0.5 and zg.abs(-3) == 3
     assert zg.floor(-1.5) == -2.0 and zg.ceil(-1.5) == -1.0 and type(zg.floor(2.5)) is float
     assert zg.sigmoid(0) == 0.5 and zg.sigmoid(-1000.0) == 0.0 and zg.sigmoid(1000.0) == 1.0
@@ -85,8 +88,9 @@ def test_casts_of_floats():
     assert zg.cast(65519.9, f16) == 65504.0 and zg.cast(65520.0, f16) == math.inf and zg.cast(-1e9, f16) == -math.inf
     assert zg.cast(1.00390625, bf16) == 1.0 and zg.cast(1.01171875, bf16) == 1.015625  # ties to even
     assert math.isnan(zg.cast(math.nan, f16))
-    with pytest.raises(KernelTypeError):
-        zg.cast(1.0, f8e4m3)
+    assert zg.cast(0.3, f8e4m3) == 0.3125 and zg.cast(math.inf, f8e5m2) == zg.cast(1e9, f8e5m2) == 57344.0
+    assert zg.cast(1e9, i8) == 127 and zg.cast(math.nan, i32) == 0 and zg.cast(-5.0, u8) == 0
+    assert zg.cast(1 + 2**-11 + 2**-12, f16, "rtz") == 1.0
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -121,3 +125,26 @@ def test_assertions_and_printing(capsys: pytest.CaptureFixture[str]):
     zg.static_print("n =", 3)
     zg.device_print("x", 255, 0.5, hex=True)
     assert capsys.readouterr().out == "n = 3\nx 0xff 0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("compute", "message"),
+    [
+        (lambda: zg.floordiv(1, 0), r"cannot compute zg.floordiv\(1, 0\): integer division or modulo by zero"),
+        (lambda: zg.shl(1, 100), r"cannot compute zg.shl\(1, 100\): the integer does not fit in 64 bits"),
+        (lambda: zg.shl(1, -1), r"cannot compute zg.shl\(1, -1\): negative shift count"),
+        (lambda: zg.and_(1.5, 2), r"zg.and_ takes integers; got 1.5 and 2"),
+        (lambda: zg.neg(True), "zg.neg takes integers or floats; got True"),
+        (lambda: zg.invert(1.0), "zg.invert takes integers; got 1.0"),
+        (lambda: zg.popc(3), "zg.popc was called outside of a kernel"),
+        (lambda: zg.cdiv("a", 2), "zg.cdiv was called outside of a kernel"),
+    ],
+)
+def test_what_has_no_result_is_an_error_of_the_language(compute: Callable[[], Any], message: str):
+    with pytest.raises((KernelTypeError, KernelValueError), match=message):
+        compute()
+
+
+def test_numbers_of_numpy_are_pythons():
+    assert zg.cdiv(np.int64(7), 2) == 4 and type(zg.cdiv(np.int64(7), np.int32(2))) is int
+    assert zg.minimum(np.float32(1.5), 2) == 1.5 and type(zg.minimum(np.float32(1.5), 2)) is float
