@@ -154,7 +154,7 @@ def _cache(options: argparse.Namespace) -> str:
     if options.what == "clear":
         return f"removed {cache.clear()} kernel(s) from {cache.directory}\n"
     entries = cache.entries()
-    lines = [f"{entry.key[:16]}  {entry.size:>9} bytes  {entry.target}  {entry.name}" for entry in entries]
+    lines = [_plain(f"{entry.key[:16]}  {entry.size:>9} bytes  {entry.target}  {entry.name}") for entry in entries]
     return "\n".join([f"{len(entries)} kernel(s) in {cache.directory}", *lines]) + "\n"
 
 
@@ -179,8 +179,13 @@ def _choices(options: argparse.Namespace) -> str:
         key = ", ".join(f"{name}={value}" for name, value in about["key"].items())
         types = ", ".join(about["types"].values())
         best = f"  {record.times[record.config]:.4g} ms" if record.config in record.times else ""
-        lines.append(f"{about['kernel']}({key}) of {types} on {about['device']}: {record.config}{best}")
+        lines.append(_plain(f"{about['kernel']}({key}) of {types} on {about['device']}: {record.config}{best}"))
     return "\n".join([f"{len(found)} choice(s) in {records.directory}", *lines]) + "\n"
+
+
+def _plain(text: str) -> str:
+    """A text from a file, with escapes in place of control characters, which a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _docs(options: argparse.Namespace) -> str:

@@ -13,6 +13,10 @@ from ziggurat.codemodel.types import SCALARS
 POINTER: Final = "ptr"
 TENSOR_MAP: Final = "tensormap"
 KINDS: Final = (*SCALARS, POINTER, TENSOR_MAP)
+# Fields of the head of a binary in bytes.
+_TYPES: Final[dict[str, type]] = {
+    "symbol": str, "ptx": bool, "num_warps": int, "shared": int, "target": str, "name": str, "metadata": dict,
+}  # fmt: skip
 
 
 @attrs.frozen
@@ -33,7 +37,10 @@ class Parameter:
 
     def __attrs_post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"a parameter is of kind {', '.join(KINDS)}; got {self.kind!r}")
+            raise ValueError(f"the kind of a parameter must be one of {', '.join(KINDS)}; got {self.kind!r}")
+        numbers = (*self.box, self.swizzle, 0 if self.argument is None else self.argument)
+        if not all(type(number) is int and number >= 0 for number in numbers) or type(self.part) is not str:
+            raise ValueError("box, swizzle and argument of a parameter must be numbers, and its part a string")
 
 
 @attrs.frozen
@@ -85,15 +92,19 @@ class Binary:
         line, _, code = data.partition(b"\n")
         try:
             head = json.loads(line)
+            parameters = tuple(Parameter(kind, tuple(box), *rest) for kind, box, *rest in head["parameters"])
+            for name, kind in _TYPES.items():
+                if type(head[name]) is not kind:
+                    raise ValueError(f"'{name}' must be of type {kind.__name__}")
             return cls(
                 symbol=head["symbol"],
                 code=code.decode() if head["ptx"] else code,
                 num_warps=head["num_warps"],
                 shared=head["shared"],
-                parameters=tuple(Parameter(kind, tuple(box), *rest) for kind, box, *rest in head["parameters"]),
+                parameters=parameters,
                 target=head["target"],
                 name=head["name"],
                 metadata=head["metadata"],
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"these bytes are not a compiled kernel: {error}") from None

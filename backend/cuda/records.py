@@ -1,34 +1,36 @@
-"""What tuning has found, on disk: for each kernel, key and device the configuration that was chosen, and the times.
+"""Choices of tuning on disk: for each kernel, key and device the chosen configuration, and the times.
 
-A record is a JSON file named by the digest of all that it depends on. Like the cache's, it is written under another
-name and put in its place at once; it carries the digest of its own content, so that a damaged one counts as not there.
-Several can be put into one file, to be read on another machine of the same kind.
+A record is a JSON file named by the digest of everything that it depends on, and holds the digest of its own content: a
+damaged one, or one that was made for something else, counts as absent. Several can be put into one file, to be read on
+another machine of the same kind.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
 import attrs
 
-from ziggurat.backend.cuda.cache import default_directory
+from ziggurat.backend.cuda.folder import Folder, default_directory, read_regular, remove, write_whole
 from ziggurat.codemodel.errors import LaunchError
 
 _SUFFIX: Final = ".choice.json"
 _FORMAT: Final = "ziggurat choices 1"
+# The entries of `Record.about` that every record has, with their types.
+_ABOUT: Final = {"kernel": str, "key": dict, "types": dict, "device": str}
 
 
 @attrs.frozen
 class Record:
-    """A choice. `about` is what it was made for: the kernel's name, the structure of its model, the values of the key,
-    the arrays' types, the device, the compiler and the configurations. `config` is the text of the chosen one, `times`
-    the milliseconds of each that was measured, `left_out` why others were not."""
+    """A choice. `about` says what it was made for: the kernel's name, the structure of its model, the values of the
+    key, the arrays' types, the device, the compiler and the configurations. `config` is the text of the chosen one,
+    `times` the milliseconds of each that was measured, `left_out` the reason for each that was not."""
 
     about: Mapping[str, Any]
     config: str
@@ -53,12 +55,29 @@ class Record:
     def from_json(cls, data: Any) -> Record:
         """The record that `to_json` gave. Raises `ValueError` for anything else."""
         if not isinstance(data, dict):
-            raise ValueError("a record is an object of JSON")
+            raise ValueError("a record must be a JSON object")
         fields = cast("dict[str, Any]", data)
         body = {name: fields.get(name) for name in ("about", "config", "times", "left_out")}
         if fields.get("checksum") != digest_of(body):
             raise ValueError("the record does not agree with its checksum")
+        about, times, left_out = body["about"], body["times"], body["left_out"]
+        good = (
+            isinstance(about, dict)
+            and all(isinstance(cast("Any", about).get(name), kind) for name, kind in _ABOUT.items())
+            and all(_maps_to(cast("Any", about)[name], str) for name in ("key", "types"))
+            and isinstance(body["config"], str)
+            and _maps_to(times, int | float)
+            and all(math.isfinite(time) and time >= 0 for time in cast("Any", times).values())
+            and _maps_to(left_out, str)
+        )
+        if not good:
+            raise ValueError("the record lacks a field, or a field has another type")
         return cls(**body)  # pyright: ignore[reportArgumentType]
+
+
+def _maps_to(value: Any, kind: Any) -> bool:
+    """Whether a value is an object of JSON that holds values of a kind."""
+    return isinstance(value, dict) and all(isinstance(each, kind) for each in cast("dict[str, Any]", value).values())
 
 
 def digest_of(data: Any) -> str:
@@ -68,84 +87,68 @@ def digest_of(data: Any) -> str:
 
 @attrs.frozen
 class Records:
-    """The records in a directory. Where it cannot be read or written, nothing is found and nothing is kept."""
+    """The records in a folder. One that cannot be used is as an empty one."""
 
     directory: Path = attrs.field(factory=lambda: default_directory() / "choices", converter=Path)
 
+    @property
+    def _folder(self) -> Folder:
+        return Folder(self.directory, _SUFFIX)
+
     def get(self, about: Mapping[str, Any]) -> Record | None:
         """The choice that was made for this, or None. A damaged record is removed."""
-        path = self.directory / f"{digest_of(about)}{_SUFFIX}"
-        record = _read(path)
+        key = digest_of(about)
+        record = self._read(key)
         if record is None:
-            try:
-                path.unlink(missing_ok=True)
-            except OSError:
-                return None  # of a directory that is only read
+            remove(self._folder.path(key))
         return record
 
     def put(self, record: Record) -> bool:
-        """Keep a record; False where the directory does not let us."""
-        path = self.directory / f"{record.digest}{_SUFFIX}"
-        return _write(path, json.dumps(record.to_json(), indent=1))
+        """Keep a record; False where the folder does not allow it."""
+        return self._folder.write(record.digest, json.dumps(record.to_json(), indent=1).encode())
 
     def all(self) -> list[Record]:
         """All records, by kernel."""
-        found = [_read(path) for path in sorted(self.directory.glob(f"*{_SUFFIX}"))]
-        return sorted((record for record in found if record is not None), key=lambda r: str(r.about.get("kernel")))
+        found = [self._read(self._folder.key_of(path)) for path, _ in sorted(self._folder.files())]
+        return sorted((record for record in found if record is not None), key=lambda record: record.about["kernel"])
 
     def clear(self) -> int:
-        """Remove all records; how many there were."""
-        paths = list(self.directory.glob(f"*{_SUFFIX}"))
-        for path in paths:
-            path.unlink(missing_ok=True)
-        return len(paths)
+        """Remove all records; their number."""
+        return self._folder.clear()
 
     def export(self, file: str | os.PathLike[str], kernel: str | None = None) -> int:
-        """Write the records, or those of one kernel, into a file; how many."""
-        records = [record.to_json() for record in self.all() if kernel in (None, record.about.get("kernel"))]
-        if not _write(Path(file), json.dumps({"format": _FORMAT, "records": records}, indent=1)):
+        """Write the records, or those of one kernel, into a file; their number."""
+        records = [record.to_json() for record in self.all() if kernel in (None, record.about["kernel"])]
+        text = json.dumps({"format": _FORMAT, "records": records}, indent=1)
+        if not write_whole(Path(file), text.encode()):
             raise LaunchError(f"'{file}' cannot be written")
         return len(records)
 
     def import_(self, file: str | os.PathLike[str]) -> int:
-        """Keep the records of a file that `export` wrote; how many. They replace those that are there. Raises
+        """Keep the records of a file that `export` wrote; their number. They replace those that are there. Raises
         `LaunchError` for other files, and then keeps none."""
         try:
-            data: Any = json.loads(Path(file).read_text(encoding="utf-8"))
+            data: Any = json.loads(read_regular(Path(file), owned=False))
             if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != _FORMAT:
                 raise ValueError("it is no export of choices")
             records = [Record.from_json(each) for each in cast("dict[str, Any]", data)["records"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise LaunchError(f"'{file}' has no choices that can be read: {error}") from None
         return sum(map(self.put, records))
 
-
-def _read(path: Path) -> Record | None:
-    try:
-        return Record.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return None
-
-
-def _write(path: Path, text: str) -> bool:
-    temporary: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:16]}-", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        return False
-    return True
+    def _read(self, key: str) -> Record | None:
+        data = self._folder.read(key)
+        try:
+            record = None if data is None else Record.from_json(json.loads(data))
+        except (ValueError, TypeError, RecursionError):
+            return None
+        return record if record is not None and record.digest == key else None
 
 
 def chosen(times: Mapping[str, float], noise: float) -> str:
-    """The first configuration that is as fast as the fastest, but for `noise` (0.02: two per cent).
+    """The first configuration within `noise` (0.02: two per cent) of the fastest.
 
-    Measured again the same one comes out, as long as times differ by less than that from run to run.
+    Measured again, the same one comes out, if times differ by less than that from run to run.
     """
     limit = min(times.values()) * (1 + noise)
     return next(name for name, time in times.items() if time <= limit)

@@ -43,6 +43,10 @@ def test_the_first_line_is_json_for_people_with_an_editor():
         lambda data: data.replace(b'"ptx": true', b'"ptx": true, "x": \xff'),
         lambda data: b"[1, 2]\n" + data,
         lambda data: data + b"\xff",  # no UTF-8, as PTX is
+        lambda data: data.replace(b'"num_warps": 8', b'"num_warps": "lots"'),
+        lambda data: data.replace(b'"metadata": {', b'"metadata": 7, "x": {'),
+        lambda data: data.replace(b"[16, 32], 64", b'[16, 32], "64"'),
+        lambda data: b"[" * 100_000 + data,
     ],
 )
 def test_other_bytes_are_no_kernel(damage):
@@ -62,5 +66,5 @@ def test_metadata_does_not_keep_it_out_of_sets():
 
 def test_kinds_of_parameters():
     assert {Parameter(kind).kind for kind in KINDS} == {*SCALARS, "ptr", "tensormap"}
-    with pytest.raises(ValueError, match=r"a parameter is of kind .*ptr, tensormap; got 'pointer'"):
+    with pytest.raises(ValueError, match=r"the kind of a parameter must be one of .*ptr, tensormap; got 'pointer'"):
         Parameter("pointer")

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ziggurat.backend.cuda import cache as cache_module
+import ziggurat as zg
+from ziggurat.backend.cuda import folder
 from ziggurat.backend.cuda.binary import Binary, Parameter
-from ziggurat.backend.cuda.cache import Cache, default_directory
+from ziggurat.backend.cuda.cache import Cache
+from ziggurat.backend.cuda.cache import _head as cache_head
+from ziggurat.backend.cuda.folder import default_directory
 
 
 def binary(number: int, size: int = 100) -> Binary:
@@ -33,15 +36,16 @@ def test_what_is_put_is_got(tmp_path: Path, code):
     assert Cache(tmp_path / "new" / "folder").get(key(1)) == kept
 
 
-def test_build_runs_once(tmp_path: Path):
-    cache, built = Cache(tmp_path), []
+def got_or_put(cache: Cache, key: str, made: Binary) -> Binary:
+    got = cache.get(key)
+    if got is None:
+        cache.put(key, made)
+        return made
+    return got
 
-    def build():
-        built.append(1)
-        return binary(1)
 
-    assert cache.get_or_build(key(1), build) == cache.get_or_build(key(1), build) == binary(1)
-    assert built == [1]
+def size(cache: Cache) -> int:
+    return sum(file.stat().st_size for file in cache.directory.glob("*.kernel"))
 
 
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty", "foreign", "tail"])
@@ -62,7 +66,7 @@ def test_damaged_entries_are_removed_and_built_again(tmp_path: Path, damage: str
     )
     assert cache.entries() == []
     assert cache.get(key(1)) is None and not file.exists()
-    assert cache.get_or_build(key(1), lambda: binary(1)) == binary(1)
+    assert got_or_put(cache, key(1), binary(1)) == binary(1)
     assert cache.get(key(1)) == binary(1)
 
 
@@ -71,12 +75,12 @@ def test_the_longest_not_used_make_room(tmp_path: Path):
     for number in range(4):
         cache.put(key(number), binary(number))
         os.utime(tmp_path / f"{key(number)}.kernel", (1000 + number, 1000 + number))
-    one = cache.size() // 4
+    one = size(cache) // 4
     cache.get(key(0))  # used now
     small = Cache(tmp_path, limit=3 * one + one // 2)
     small.put(key(9), binary(9))
     assert sorted(int(entry.key, 16) for entry in small.entries()) == [0, 3, 9]
-    assert small.size() <= small.limit
+    assert size(small) <= small.limit
 
 
 def test_entries_and_clear(tmp_path: Path):
@@ -97,7 +101,7 @@ def test_a_folder_that_cannot_be_used_is_an_empty_one(tmp_path: Path):
     blocked.write_text("in the way")
     cache = Cache(blocked / "cache")
     assert cache.put(key(1), binary(1)) is False and cache.get(key(1)) is None and cache.entries() == []
-    assert cache.get_or_build(key(1), lambda: binary(1)) == binary(1)
+    assert got_or_put(cache, key(1), binary(1)) == binary(1)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -114,13 +118,13 @@ def hammer(folder: str, seed: int, until: float) -> int:
     while time.time() < until:
         number = (number * 1103515245 + 12345) % 2**31
         which = number % 8
-        got = cache.get_or_build(key(which), lambda which=which: binary(which, 500 * which))
+        got = got_or_put(cache, key(which), binary(which, 500 * which))
         wrong += got != binary(which, 500 * which)
         if number % 7 == 0:
             cache.put(key(which), binary(which, 500 * which))
         if number % 31 == 0:
             try:
-                with open(cache._path(key(which)), "r+b") as file:
+                with open(cache._folder.path(key(which)), "r+b") as file:
                     file.truncate(30)
             except OSError:
                 pass
@@ -151,7 +155,7 @@ def test_sixteen_processes_at_once(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     cache = Cache(tmp_path, limit=20_000)
     cache.evict()
-    assert cache.size() <= cache.limit
+    assert size(cache) <= cache.limit
     assert {entry.name for entry in cache.entries()} <= {f"k{number}" for number in range(8)}
 
 
@@ -172,9 +176,9 @@ def homeless(tmp_path, monkeypatch):
     monkeypatch.delenv("ZIGGURAT_CACHE_DIR", raising=False)
     monkeypatch.setenv("HOME", "/nonexistent/home")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    cache_module._temporary_directory.cache_clear()
+    folder._temporary_directory.cache_clear()
     yield tmp_path
-    cache_module._temporary_directory.cache_clear()
+    folder._temporary_directory.cache_clear()
 
 
 @pytest.mark.parametrize("home", ["/nonexistent/home", "/dev/null", "", "/", "~"])
@@ -202,3 +206,68 @@ def test_a_folder_that_others_can_write_is_not_trusted(homeless):
     assert Cache(directory).put("ab" * 32, Binary("k", "", 4, 0, (), "sm_90a"))
     assert default_directory() == directory, "it stays the same in this process"
     shutil.rmtree(directory)
+
+
+# Who wrote it.
+
+
+def test_an_entry_counts_for_its_own_key_only(tmp_path: Path):
+    cache = Cache(tmp_path)
+    cache.put(key(1), binary(1))
+    shutil.copy(cache._folder.path(key(1)), cache._folder.path(key(2)))
+    assert cache.get(key(2)) is None and cache.get(key(1)) == binary(1)
+    assert [entry.key for entry in cache.entries()] == [key(1)]
+
+
+def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ZIGGURAT_CACHE_DIR", "~/kernels")
+    assert default_directory() == tmp_path / "kernels"
+
+
+def test_new_folders_are_this_user_s_whatever_the_umask(tmp_path: Path):
+    before = os.umask(0)
+    try:
+        assert Cache(tmp_path / "a" / "b").put(key(1), binary(1))
+    finally:
+        os.umask(before)
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "a", tmp_path / "a" / "b"))
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o702])
+def test_a_cache_that_others_can_write_is_not_used(tmp_path: Path, mode: int):
+    cache = Cache(tmp_path)
+    cache.put(key(1), binary(1))
+    tmp_path.chmod(mode)
+    with pytest.warns(zg.ZigguratWarning, match="can be written by other users"):
+        assert cache.get(key(1)) is None
+    with pytest.warns(zg.ZigguratWarning, match="chmod go-w"):
+        assert not cache.put(key(2), binary(2))
+    with pytest.warns(zg.ZigguratWarning):
+        assert cache.entries() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives files away")
+def test_a_cache_or_an_entry_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cache = Cache(tmp_path)
+    cache.put(key(1), binary(1))
+    os.chown(cache._folder.path(key(1)), 4711, -1)
+    assert cache.get(key(1)) is None
+    os.chown(tmp_path, 4711, -1)
+    with pytest.warns(zg.ZigguratWarning, match="belongs to another user"):
+        assert cache.get(key(1)) is None
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "folder", "nested"])
+def test_what_is_no_plain_file_is_no_entry(tmp_path: Path, kind: str):
+    cache, head = Cache(tmp_path), b"[" * 100_000
+    path = cache._folder.path(key(1))
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(cache_head(key(1), head) + b"\n" + head)
+    assert cache.get(key(1)) is None and cache.entries() == []

@@ -1,10 +1,12 @@
 """Choices of tuning on disk."""
 
+import json
 import os
 
 import pytest
 
-from ziggurat.backend.cuda.records import Record, Records, chosen
+import ziggurat as zg
+from ziggurat.backend.cuda.records import Record, Records, chosen, digest_of
 
 ABOUT = {"kernel": "add", "key": {"n": "4"}, "types": {}, "device": "GPU"}
 RECORD = Record(ABOUT, "a", {"a": 1.0, "b": 2.0}, {"c": "too large"})
@@ -66,3 +68,45 @@ def test_writers_at_once_leave_a_whole_record(tmp_path):
 )
 def test_the_first_within_the_noise_of_the_fastest(times, noise, name):
     assert chosen(times, noise) == name
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"about": {"kernel": "k"}},
+        {"about": []},
+        {"about": {**ABOUT, "key": ["n"]}},
+        {"about": {**ABOUT, "types": {"x": 1}}},
+        {"config": 7},
+        {"times": {"a": "fast"}},
+        {"times": {"a": float("nan")}},
+        {"left_out": {"c": None}},
+    ],
+)
+def test_a_record_with_a_right_checksum_and_wrong_fields_is_none(tmp_path, change):
+    body = {name: value for name, value in RECORD.to_json().items() if name != "checksum"} | change
+    sealed = {**body, "checksum": digest_of(body)}
+    (tmp_path / "file").write_text(json.dumps({"format": "ziggurat choices 1", "records": [sealed]}))
+    with pytest.raises(zg.LaunchError, match="a field has another type"):
+        Records(tmp_path / "records").import_(tmp_path / "file")
+
+
+def test_a_record_counts_for_what_it_was_made_for(tmp_path):
+    records, other = Records(tmp_path), {**ABOUT, "device": "another"}
+    records.put(RECORD)
+    (path,) = tmp_path.iterdir()
+    path.rename(records._folder.path(digest_of(other)))
+    assert records.get(other) is None and records.all() == []
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "nested"])
+def test_what_no_export_is(tmp_path, kind):
+    file = tmp_path / "file"
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "device":
+        file.symlink_to("/dev/zero")
+    else:
+        file.write_text("[" * 100_000)
+    with pytest.raises(zg.LaunchError, match="no choices that can be read"):
+        Records(tmp_path / "records").import_(file)
