@@ -120,22 +120,28 @@ def compile_model(
     options: CompileOptions,
     python: Op | None = None,
     examine: Callable[[gpu.Module], None] | None = None,
+    name: str = "",
 ) -> Compiled:
-    """Compile a Triton or GPU model that is known to be valid; see `compile`."""
+    """Compile a Triton or GPU model that is known to be valid; see `compile`. `name` is the kernel's, for messages."""
     from ziggurat.backend.ptx.assemble import assemble
     from ziggurat.backend.ptx.roles import warps_of
     from ziggurat.transforms.place.passes import place
     from ziggurat.transforms.place.pressure import warn_of_registers
 
     stages: dict[str, Any] = {} if python is None else {"python": python}
-    with no_faults("compiling", lambda: model, "the model"):
+    with no_faults("compiling", lambda: model, name or "the model"):
         if isinstance(model, gpu.Module):
             placed = model
         else:
             stages["triton"] = model
             placed = place(model, options)
         (examine or warn_of_registers)(placed)
-        texts = assemble(placed, options)
+        if options.isolate:
+            from ziggurat.compiler.workers import assemble_apart
+
+            texts = assemble_apart(placed, options, name or str(model.attributes.get("sym_name", "the model")))
+        else:
+            texts = assemble(placed, options)
     stages |= {"gpu": placed, "llvm": texts.llvm, "ptx": texts.ptx}
     function = next(op for op in placed.body.entry.ops if isinstance(op, tt.Func))
     return Compiled(

@@ -1,18 +1,24 @@
-"""Compiling in several processes.
+"""Compiling in child processes: several at once for tuning, and one for the option `isolate`.
 
-LLVM is entered by one thread at a time (llvmlite holds a lock), so threads gain nothing. A model has a text form that
-says all of it, places in the source included; that is what a process is sent, and it answers with a binary.
+Threads gain nothing, because llvmlite lets one thread at a time into LLVM. A crash of LLVM ends its process: in a child
+it becomes an `InternalError` that names the kernel and the stage. A child is sent the text of a model, which is
+complete, locations included.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
+from typing import IO, TYPE_CHECKING, Any
 
 import attrs
 
@@ -20,112 +26,172 @@ from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.messages import receive, send
 from ziggurat.codemodel import errors
 from ziggurat.codemodel.errors import InternalError, ZigguratError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
 
-# A process takes as long to start as about three kernels take to compile.
-_WORTH_A_PROCESS = 3
+if TYPE_CHECKING:
+    from ziggurat.backend.ptx.assemble import Assembly
+
+# The start of a process takes as long as about three compilations.
+_JOBS_A_PROCESS = 3
+_COMMAND = ("-m", __name__)
+_SHOWN_BYTES = 2000  # of what a crashed process wrote
 
 
 @attrs.frozen
 class Job:
-    """A Triton model to compile with these options. `name` is the kernel's."""
+    """A model to compile with these options. `name` is the kernel's. A Triton model gives a `Binary`; a GPU model gives
+    its texts, an `Assembly`."""
 
     model: Op
     options: CompileOptions
     name: str
 
-    def done_here(self) -> Binary:
-        """The kernel, compiled in this process. Raises the errors of `zg.compile`, and `ResourceError` where the values
-        that its loops carry do not fit the registers."""
+    def result(self, begin: Callable[[str], None] = lambda stage: None) -> Any:
+        """The kernel, compiled in this process. `begin` gets the name of each stage as it begins.
+
+        Raises the errors of `zg.compile`, and of a Triton model `ResourceError` where the values that its loops carry
+        do not fit the registers.
+        """
+        from ziggurat.backend.ptx.assemble import assemble
         from ziggurat.compiler.compiled import binary_of
         from ziggurat.compiler.pipeline import compile_model
         from ziggurat.transforms.place.pressure import check_registers
 
-        return binary_of(compile_model(self.model, self.options, examine=check_registers), self.name)
+        if isinstance(self.model, gpu.Module):
+            begin("LLVM")
+            return assemble(self.model, self.options)
+        begin("placement")
+
+        def examine(placed: gpu.Module) -> None:
+            check_registers(placed)
+            begin("LLVM")
+
+        options = attrs.evolve(self.options, isolate=False)
+        return binary_of(compile_model(self.model, options, examine=examine, name=self.name), self.name)
 
 
 def compile_all(
     jobs: Sequence[Job], processes: int | None = None, done: Callable[[], None] = lambda: None
 ) -> list[Binary | ZigguratError]:
-    """What becomes of each job: the kernel, or the error that says why there is none.
+    """For each job the kernel, or the error that says why there is none.
 
-    `processes` is as many as there are processors where it is not given; with 1, or for a few jobs, all is done in this
-    one. `done` is called after each job.
+    At most `processes` child processes compile, or one for each processor. `done` is called after each job.
     """
-    count = min(processes or os.cpu_count() or 1, len(jobs) // _WORTH_A_PROCESS if processes is None else len(jobs))
-    if count <= 1:
-        results: list[Binary | ZigguratError] = []
-        for job in jobs:
-            results.append(_done_here(job))
-            done()
-        return results
-    idle: SimpleQueue[_Child] = SimpleQueue()
-    children = [_Child() for _ in range(count)]
-    for child in children:
-        idle.put(child)
+    if not jobs:
+        return []
+    count = min(processes or os.cpu_count() or 1, -(-len(jobs) // _JOBS_A_PROCESS) if processes is None else len(jobs))
+    idle: SimpleQueue[Worker] = SimpleQueue()
+    workers = [Worker() for _ in range(count)]
+    for worker in workers:
+        idle.put(worker)
 
     def work(job: Job) -> Binary | ZigguratError:
-        child = idle.get()
+        worker = idle.get()
         try:
-            return child.ask(job)
+            return worker.result(job)
+        except ZigguratError as error:
+            return error
         finally:
-            idle.put(child)
+            idle.put(worker)
             done()
 
     try:
         with ThreadPoolExecutor(count) as pool:
             return list(pool.map(work, jobs))
     finally:
-        for child in children:
-            child.close()
+        for worker in workers:
+            worker.close()
 
 
-def _done_here(job: Job) -> Binary | ZigguratError:
-    try:
-        return job.done_here()
-    except ZigguratError as error:
-        return error
+def assemble_apart(model: gpu.Module, options: CompileOptions, name: str) -> Assembly:
+    """The texts of a GPU model, made in a child process, which is kept for the next model."""
+    with _lock:
+        return _isolated.result(Job(model, options, name))
 
 
-class _Child:
-    """A process that compiles; it is started at the first job."""
+class Worker:
+    """A process that compiles. It is started at the first job, and again after a crash."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._written: IO[bytes] | None = None
 
-    def ask(self, job: Job) -> Binary | ZigguratError:
-        message = (to_text(job.model, locations=True), job.options, job.name)
+    def result(self, job: Job) -> Any:
+        """What `Job.result` gives in the child. Raises its error, and `InternalError` where the child crashes."""
+        stage = None
         try:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
-            send(process.stdin, message)
-            binary, error, said = receive(process.stdout)
-        except (EOFError, OSError, pickle.PicklingError, AttributeError, TypeError):
-            # There can be no such process here, or options that cannot be sent.
-            self.close()
-            return _done_here(job)
-        return Binary.from_bytes(binary) if binary is not None else _error(error, said)
+            send(process.stdin, (to_text(job.model, locations=True), job.options, job.name))
+            while True:
+                kind, value = receive(process.stdout)
+                if kind == "stage":
+                    stage = value
+                elif kind == "result":
+                    return value
+                else:
+                    raise _error(*value)
+        except (EOFError, OSError, pickle.PicklingError):
+            if stage is None:  # No child can be started here.
+                self.close()
+                return job.result()
+            raise self._crash(job, stage) from None
+
+    def _crash(self, job: Job, stage: str) -> InternalError:
+        assert self._process is not None and self._written is not None
+        status = self._process.wait()
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        self._written.seek(max(0, self._written.seek(0, os.SEEK_END) - _SHOWN_BYTES))
+        said = self._written.read().decode(errors="replace").strip()
+        self.close()
+        summary = f"compiling '{job.name}' crashed in the stage {stage} ({how})"
+        return InternalError(f"{summary}: {said}" if said else summary, str(job.model))
 
     def close(self) -> None:
+        """End the process."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
             self._process = None
+        if self._written is not None:
+            self._written.close()
+            self._written = None
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            self._written = tempfile.TemporaryFile()  # noqa: SIM115  (`close` closes it)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+                [sys.executable, *_COMMAND],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._written,
+                env=environment,
             )
         return self._process
 
 
+_isolated = Worker()
+_lock = threading.Lock()
+atexit.register(_isolated.close)
+
+
+def _forget_worker() -> None:
+    """In a forked child: the worker is the parent's."""
+    global _isolated, _lock
+    _isolated, _lock = Worker(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_worker)
+
+
 def _error(name: str, said: str) -> ZigguratError:
-    """The error of a process as one of ours: of its class, with its text."""
+    """The error of a child as one of its class, with its text."""
     family = getattr(errors, name, InternalError)
     made: ZigguratError = family.__new__(family)
     ZigguratError.__init__(made, said)
@@ -133,19 +199,19 @@ def _error(name: str, said: str) -> ZigguratError:
 
 
 def serve() -> None:
-    """The process: compiles what it is sent, until nobody is left."""
+    """The child process: compile each model that arrives, until the parent is gone."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # What is printed meanwhile is no answer.
+    os.dup2(2, 1)  # Prints of the compiler are no answer.
     while True:
         try:
             text, options, name = receive(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            binary = Job(parse(text), options, name).done_here()
-            answer: tuple[bytes | None, str, str] = (binary.to_bytes(), "", "")
+            result = Job(parse(text), options, name).result(lambda stage: send(answers, ("stage", stage)))
+            answer: tuple[str, Any] = ("result", result)
         except ZigguratError as error:
-            answer = (None, type(error).__name__, str(error))
+            answer = ("error", (type(error).__name__, str(error)))
         send(answers, answer)
 
 

@@ -82,7 +82,7 @@ class Kernel(Function):
         bound = bind(self, arguments, {name: value for name, value in keywords.items() if name in names})
         given |= {name: bound[name] for name in constexpr_names(self).intersection(SHARED_OPTIONS)}
         signature = signature_of(self, (), bound)
-        compiled = compile_model(self.model_for(signature), CompileOptions.of(given), self.model)
+        compiled = compile_model(self.model_for(signature), CompileOptions.of(given), self.model, name=self.name)
         passed = [n for n, type_ in zip(names, signature.types, strict=True) if not isinstance(type_, ConstantType)]
         named = tuple(attrs.evolve(a, name=n) for a, n in zip(compiled.arguments, passed, strict=True))
         return attrs.evolve(compiled, name=self.name, arguments=named)

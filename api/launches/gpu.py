@@ -63,7 +63,7 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
     digest = key(model, options)
     binary = cache.get(digest)
     if binary is None:
-        binary = binary_of(compile_model(model, options), kernel.name)
+        binary = binary_of(compile_model(model, options, name=kernel.name), kernel.name)
         cache.put(digest, binary)
         return binary
     return placed_as(model, binary)

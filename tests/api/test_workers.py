@@ -1,4 +1,8 @@
-"""Compiling in processes: the same as in one, errors included."""
+"""Compiling in child processes: the same as in one, errors and crashes included."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -44,7 +48,76 @@ def test_where_no_process_can_be_started_this_one_compiles(monkeypatch):
     assert all(isinstance(binary, Binary) for binary in results)
 
 
-def test_a_process_that_dies_costs_one_attempt(monkeypatch):
-    monkeypatch.setattr(workers, "__name__", "ziggurat.there_is_no_such_module")
+def test_where_a_process_does_not_start_this_one_compiles(monkeypatch):
+    monkeypatch.setattr(workers, "_COMMAND", ("-m", "ziggurat.there_is_no_such_module"))
     results = compile_all([job(), job(128)], 2)
     assert all(isinstance(binary, Binary) for binary in results)
+
+
+CRASH = """
+import os, sys
+from ziggurat.backend.ptx import assemble
+def crash(*given):
+    print("Assertion `x' failed.", file=sys.stderr, flush=True)
+    os.abort()
+assemble.to_ptx = crash
+from ziggurat.compiler import workers
+workers.serve()
+"""
+
+
+@pytest.fixture
+def crashing(monkeypatch):
+    """Child processes whose LLVM aborts."""
+    workers._isolated.close()
+    monkeypatch.setattr(workers, "_COMMAND", ("-c", CRASH))
+    yield
+    workers._isolated.close()
+
+
+def test_a_crash_is_an_error_that_names_kernel_and_stage(crashing):
+    (result,) = compile_all([job()])
+    assert isinstance(result, zg.InternalError)
+    assert "compiling 'add' crashed in the stage LLVM (signal SIGABRT): Assertion `x' failed." in str(result)
+
+
+def test_isolate_compiles_in_a_child(crashing, monkeypatch):
+    types = (zg.ptr(zg.f32), zg.i32, 64)
+    with pytest.raises(zg.InternalError, match="compiling 'add' crashed in the stage LLVM"):
+        add.compile(*types, isolate=True)
+    monkeypatch.setattr(workers, "_COMMAND", ("-m", workers.__name__))
+    assert add.compile(*types, isolate=True).ptx == add.compile(*types).ptx
+
+
+FORK = """
+import os, signal, threading, time, ziggurat as zg, linecache
+source = "def k(p, B: zg.constexpr):\\n    zg.store(zg.add(p, zg.arange(0, B)), zg.arange(0, B))\\n"
+linecache.cache["<k>"] = (1, None, source.splitlines(True), "<k>")
+exec(compile(source, "<k>", "exec"))
+k = zg.kernel(k)
+stop = []
+def compile_all():
+    number = 0
+    while not stop:
+        number += 1
+        k.compile(zg.ptr(zg.i32), 16 << number % 5, num_warps=1 << number % 4)
+thread = threading.Thread(target=compile_all)
+thread.start()
+time.sleep(0.5)
+codes = []
+for _ in range(6):
+    if (child := os.fork()) == 0:
+        signal.alarm(20)
+        k.compile(zg.ptr(zg.i32), 64)
+        os._exit(0)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+stop.append(1)
+thread.join()
+print(codes)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_while_another_thread_compiles():
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=200)
+    assert done.stdout.strip() == "[0, 0, 0, 0, 0, 0]", done.stderr
