@@ -29,7 +29,7 @@ from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler.compiled import Compiled, binary_of
 from ziggurat.kernels.arguments import bind
 from ziggurat.transforms.place import passes
-from ziggurat.transforms.place.barriers import hazards
+from ziggurat.transforms.place.hazards import hazards
 
 Array = np.ndarray[Any, Any]
 

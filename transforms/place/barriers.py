@@ -29,9 +29,9 @@ from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, SharedType, TensorType
-from ziggurat.transforms.place.in_flight import not_waited_for
+from ziggurat.transforms.place.hazard import Hazard
 from ziggurat.transforms.place.ldmatrix import matrix_view
-from ziggurat.transforms.place.rings import Hazard, allocation, in_turn
+from ziggurat.transforms.place.rings import allocation
 
 READ, WRITE, COUNT = "read", "write", "count"
 
@@ -43,8 +43,7 @@ class Access:
     `holder` says which thread touches which place, where each place has one thread; None where that is not known.
     `flight` says of what goes on after the op which wait ends it: "copy" (cp.async), "matrix" (wgmma), "fetch" (a copy
     by the engine into shared memory; `barrier` is its mbarriers' buffer) or "bring" (one out of it). `proxy` is true of
-    what does not see plain writes without a fence. `single` says that the interval is one buffer, not several that are
-    used in turn.
+    what does not see plain writes without a fence.
     """
 
     kind: str
@@ -53,7 +52,6 @@ class Access:
     holder: tuple[int, SharedType, Layout] | None = None
     flight: str | None = None
     proxy: bool = False
-    single: bool = True
     barrier: Value | None = None
 
     def conflicts(self, other: Access) -> bool:
@@ -238,10 +236,6 @@ class _Graph:
             if access.proxy:
                 for other in _bits(conflicts & state.unfenced):
                     yield other, "fence"
-            # Of several buffers that are used in turn, another one may be under way.
-            for other in _bits(conflicts & state.flying):
-                if access.single and self.accesses[other].single:
-                    yield other, "wait"
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -256,17 +250,12 @@ def _bits(mask: int) -> Iterator[int]:
 _ONE = Layout((), (0,) * 5, ())  # Of what one thread of the program does.
 
 
-def _interval(buffer: Value) -> tuple[int, int, int]:
-    """The bytes that a buffer may be, from and to, and how many buffers these are; all bytes where it is not known."""
-    while isinstance(buffer, OpResult):
-        op = buffer.op
-        if isinstance(op, gpu.LocalAlloc):
-            assert isinstance(op.type, SharedType)
-            return op.offset, op.offset + op.type.bytes, op.type.count
-        if not isinstance(op, gpu.LocalView | gpu.LocalTrans):
-            break
-        buffer = op.buffer
-    return 0, 1 << 40, 2
+def _interval(buffer: Value) -> tuple[int, int]:
+    """The first byte of the allocation of a buffer, and the byte after its last; all bytes where it is not known."""
+    buffer = allocation(buffer)
+    if not isinstance(buffer, OpResult) or not isinstance(buffer.op, gpu.LocalAlloc):
+        return 0, 1 << 40
+    return buffer.op.offset, buffer.op.offset + _type(buffer).bytes
 
 
 def _type(buffer: Value) -> SharedType:
@@ -282,7 +271,7 @@ def _access(
     proxy: bool = False,
     barrier: Value | None = None,
 ) -> Access:
-    start, end, count = _interval(buffer)
+    start, end = _interval(buffer)
     who: tuple[int, SharedType, Layout] | None = None
     type_ = holder.type if holder is not None else None
     if isinstance(type_, TensorType) and type_.layout is not None and not any(type_.layout.free[1:]):
@@ -290,7 +279,7 @@ def _access(
         # Matrices are moved by the lanes of a warp together, so that a place has not one thread.
         if matrix_view(type_.layout, buffer.type.offsets, buffer.type.element.bytes) is None:
             who = (start, attrs.evolve(buffer.type, count=1), type_.layout)
-    return Access(kind, start, end, who, flight, proxy, count == 1, None if barrier is None else allocation(barrier))
+    return Access(kind, start, end, who, flight, proxy, None if barrier is None else allocation(barrier))
 
 
 def accesses_of(op: Op) -> Iterator[Access]:
@@ -328,12 +317,8 @@ def accesses_of(op: Op) -> Iterator[Access]:
 # The passes.
 
 
-def hazards(module: Op) -> list[Hazard]:
-    """The pairs of accesses of a GPU model that no barrier, or no fence, keeps apart. None are left after the pass.
-
-    Also what lacks a wait, or an arrival, which are not this pass's affair: `turns` and `under_way` find them.
-    """
-    assert isinstance(module, gpu.Module)
+def missing_barriers(module: gpu.Module) -> list[Hazard]:
+    """The pairs of accesses that no barrier, or no fence, keeps apart; none are left after the pass."""
     graph = _Graph(module)
     found: list[Hazard] = []
     for number, state in enumerate(graph.flow(set(), set())):
@@ -342,7 +327,7 @@ def hazards(module: Op) -> list[Hazard]:
             first = graph.nodes[graph.owners[other]].op
             assert first is not None and node.op is not None
             found.append(Hazard(first, node.op, missing))
-    return [*found, *in_turn(module), *not_waited_for(module)]
+    return found
 
 
 def insert_barriers(module: Op) -> Op:
@@ -388,6 +373,5 @@ def _first(graph: _Graph, barriers: set[int], fences: set[int]) -> tuple[int, st
     for number, state in enumerate(graph.flow(barriers, fences)):
         state = graph.arriving(number, state, barriers, fences)
         for _, missing in graph.hazards_at(number, state):
-            if missing != "wait":
-                return number, missing
+            return number, missing
     return None

@@ -14,9 +14,8 @@ import attrs
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import bits_of, combine, inverted
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64
-from ziggurat.transforms.place.rings import op_in
 from ziggurat.transforms.place.tma import is_filled_by_engine
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
@@ -289,3 +288,12 @@ def _type(value: Value) -> SharedType:
 
 def _shared(alloc: gpu.LocalAlloc) -> SharedType:
     return _type(alloc.result)
+
+
+def op_in(op: Op, block: Block) -> Op:
+    """The op of a block that an op is, or is inside of."""
+    while op.parent is not block:
+        owner = op.parent_op
+        assert owner is not None
+        op = owner
+    return op

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.barriers import insert_barriers
 from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.dots import anchors, place_dots
+from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prepare import prepare
@@ -56,11 +60,19 @@ PLACE: tuple[tuple[str, Step], ...] = (
 )
 
 
-def place(model: Op, options: CompileOptions, watch: Callable[[str, Op], None] | None = None) -> gpu.Module:
-    """The GPU model of a Triton model. `watch` sees the model after each step, by the step's name."""
-    for name, step in PLACE:
-        model = step(model, options)
-        if watch is not None:
-            watch(name, model)
-    assert isinstance(model, gpu.Module)
-    return model
+def place(model: Op, options: CompileOptions, snapshots: list[Snapshot] | None = None) -> gpu.Module:
+    """The GPU model of a Triton model. `snapshots` gets the model after each pass.
+
+    With `options.verify`, the model is verified after each pass, and what `hazards` finds in the last one is an
+    `InternalError`.
+    """
+    passes = [(name, partial(_run, step, options)) for name, step in PLACE]
+    placed = run_passes(model, passes, verify=options.verify, snapshots=snapshots)
+    assert isinstance(placed, gpu.Module)
+    if options.verify and (found := hazards(placed)):
+        raise InternalError("; ".join(map(str, found)), str(placed))
+    return placed
+
+
+def _run(step: Step, options: CompileOptions, model: Op) -> Op:
+    return step(model, options)

@@ -19,7 +19,8 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place import lower as lowering
 from ziggurat.transforms.place.allocate import allocate
-from ziggurat.transforms.place.barriers import hazards, insert_barriers
+from ziggurat.transforms.place.barriers import insert_barriers
+from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.shuffles import exchange
 
 DTYPES = {

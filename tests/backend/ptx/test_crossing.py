@@ -30,7 +30,8 @@ from ziggurat.codemodel.op import Body, Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.allocate import allocate
-from ziggurat.transforms.place.barriers import hazards, insert_barriers
+from ziggurat.transforms.place.barriers import insert_barriers
+from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.reduction_layouts import run_of_warps
 

@@ -14,7 +14,7 @@ from ziggurat.backend.ptx.sass import sass, tool
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.transforms.place.barriers import hazards
+from ziggurat.transforms.place.hazards import hazards
 
 ROOT = Path(__file__).resolve().parents[3]
 

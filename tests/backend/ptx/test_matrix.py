@@ -24,7 +24,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.barriers import hazards
+from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.passes import place
 
 DTYPES: dict[str, Any] = {

@@ -18,7 +18,7 @@ import ziggurat as zg
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.transforms.place import passes
-from ziggurat.transforms.place.barriers import hazards
+from ziggurat.transforms.place.hazards import hazards
 
 SIZE = 64
 DTYPES: dict[str, Any] = {

@@ -32,7 +32,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.barriers import hazards
+from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.passes import place
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"

@@ -13,7 +13,8 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType, f32
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.allocate import allocate
-from ziggurat.transforms.place.barriers import hazards, insert_barriers
+from ziggurat.transforms.place.barriers import insert_barriers
+from ziggurat.transforms.place.hazards import hazards
 
 NUM_WARPS = 4
 # Each of four warps has two rows of 8 × 32, and of 32 × 8 each thread two elements of a row.

@@ -15,7 +15,8 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType, TensorType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.allocate import allocate
-from ziggurat.transforms.place.barriers import hazards, insert_barriers
+from ziggurat.transforms.place.barriers import insert_barriers
+from ziggurat.transforms.place.hazards import hazards
 
 ROWS = 'tensor<x128, f32, "1 | 2 4 8 16 32 | 64">'  # 128 elements over two warps
 COLUMNS = 'tensor<x128, f32, "64 | 1 2 4 8 16 | 32">'
@@ -193,6 +194,10 @@ FETCH = "gpu.mbarrier_expect %m %yes @bytes=8192; gpu.tma_load %t %a %m %yes %ze
 WAIT = "gpu.mbarrier_wait %m %zero;"
 
 
+def of_phase(parity: str) -> str:
+    return WAIT.replace("%zero", parity)
+
+
 def engine_kernel(lines: str) -> gpu.Module:
     text = f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
         tt.func @"f" (%t : descriptor<x64, x64, f16>, %n : i32)void -> {{
@@ -245,8 +250,9 @@ def test_mbarriers_are_made_before_a_barrier() -> None:
 
 def test_a_product_is_over_before_a_fetch_into_its_operand() -> None:
     """For all threads: a barrier between the wait and the fetch, in every round."""
-    product = f"{WAIT} %1 : {ACC} = gpu.wgmma %a %a %z; %2 : {ACC} = gpu.wgmma_wait %1 @0;"
-    lines = f"{MADE} {FETCH} scf.for %zero %n %one (%i : i32)void -> {{ {product} {FETCH} scf.yield; }}; {WAIT}"
+    product = f"{of_phase('%odd')} %1 : {ACC} = gpu.wgmma %a %a %z; %2 : {ACC} = gpu.wgmma_wait %1 @0;"
+    lines = f"""{MADE} {FETCH} %last : i32 = scf.for %zero %n %one %zero (%i : i32, %odd : i32)i32 -> {{
+        {product} {FETCH} %next : i32 = arith.xori %odd %one; scf.yield %next; }}; {of_phase("%last")}"""
     model = engine_kernel(lines)
     assert missing(model) == {("barrier", gpu.Wgmma, gpu.TmaLoad)}
     made = insert_barriers(model)

@@ -20,8 +20,8 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.types import DescriptorType, f32
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.descriptors import lower_descriptors
+from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.passes import place
 from ziggurat.transforms.place.prepare import prepare
 

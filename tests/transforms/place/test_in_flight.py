@@ -14,8 +14,8 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.barriers import hazards
-from ziggurat.transforms.place.in_flight import not_waited_for
+from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.place.in_flight import used_too_early
 from ziggurat.transforms.place.passes import place
 
 F16, I32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.i32)
@@ -120,7 +120,7 @@ def test_a_wait_for_too_few(name: str, stages: int) -> None:
     module = placed(name, stages)
     for op in module.walk():
         if isinstance(op, gpu.AsyncWait | gpu.WgmmaWait) and not said_before(op):
-            assert list(not_waited_for(laxer(module, op))), f"{op!r} waits for too many:\n{module}"
+            assert list(used_too_early(laxer(module, op))), f"{op!r} waits for too many:\n{module}"
 
 
 SUM = '"1 512 8 16 32 | 2 4 64 128 256 | 1024 2048"'
@@ -165,7 +165,7 @@ def test_sums_that_are_under_way(lines: str, missing: int) -> None:
         }}; unreachable; }};"""
     module = parse(text.replace("TT", f"tensor<x64, x64, f32, {SUM}>"))
     verify(module)
-    found = [hazard.missing for hazard in not_waited_for(module)]
+    found = [hazard.missing for hazard in used_too_early(module)]
     assert found == ["wait"] * len(found) and bool(found) == bool(missing)
 
 
@@ -191,9 +191,9 @@ def test_a_loop_in_a_loop_waits_for_its_own_copies(target: str) -> None:
     """Behind the outer loop nothing is left, so its store need not wait; without the inner one's wait, it would."""
     model = tile_by_tile.triton(F16, F16, F16, I32, zg.i32)
     placed = place(model, CompileOptions(target, 4, 3))
-    assert any(last_copies(op) for op in placed.walk()) and list(not_waited_for(placed)) == []
+    assert any(last_copies(op) for op in placed.walk()) and list(used_too_early(placed)) == []
 
     def without(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         return DROP if last_copies(op) else None
 
-    assert "wait" in {hazard.missing for hazard in not_waited_for(transform(placed, without))}
+    assert "wait" in {hazard.missing for hazard in used_too_early(transform(placed, without))}

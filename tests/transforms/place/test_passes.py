@@ -12,6 +12,7 @@ import math
 from random import Random
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -21,8 +22,7 @@ from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.barriers import hazards
+from ziggurat.codemodel.passes import Snapshot
 from ziggurat.transforms.place.passes import place
 
 Shape = tuple[int, ...]
@@ -254,13 +254,12 @@ def generated(random: Random) -> tuple[str, Op]:
 def checked(source: str, model: Op, options: CompileOptions) -> gpu.Module:
     """Through all steps, each model verified."""
     try:
-        placed = place(model, options, lambda _, model: verify(model))
+        placed = place(model, attrs.evolve(options, verify=True))
     except zg.ResourceError:
         raise
     except Exception as error:
         error.add_note(f"{options}\n{source}")
         raise
-    assert hazards(placed) == [], f"{options}\n{source}"
     return placed
 
 
@@ -286,8 +285,10 @@ def test_generated_kernels_have_what_is_to_be_tested() -> None:
 
 @pytest.mark.parametrize("num_warps", [1, 8])
 def test_the_steps_are_seen_in_order(num_warps: int) -> None:
-    names: list[str] = []
+    snapshots: list[Snapshot] = []
     _, model = generated(Random(1))
-    place(model, CompileOptions(num_warps=num_warps), lambda name, _: names.append(name))
+    placed = place(model, CompileOptions(num_warps=num_warps), snapshots)
+    names = [snapshot.name for snapshot in snapshots]
+    assert snapshots[-1].model is placed
     assert names.index("prepare") < names.index("assign") < names.index("lower") < names.index("allocate")
     assert names[-1] == "barriers"

@@ -24,7 +24,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.barriers import hazards
+from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.passes import place
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"

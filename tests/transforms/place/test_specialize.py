@@ -15,10 +15,10 @@ from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, OpResult
+from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.barriers import hazards
 from ziggurat.transforms.place.passes import PLACE, place
 from ziggurat.transforms.place.specialize import specialize
 
@@ -45,13 +45,10 @@ def inside(role: Any, *classes: type[Op]) -> list[Op]:
 
 def asked(model: Op) -> Op:
     """The placed model; every step's verifies and comes back from its text."""
-
-    def watch(_name: str, module: Op) -> None:
-        verify(module)
-        assert str(parse(str(module))) == str(module)
-
-    module = place(model, CompileOptions("sm_90a", 4, 3), watch)
-    assert hazards(module) == []
+    snapshots: list[Snapshot] = []
+    module = place(model, CompileOptions("sm_90a", 4, 3, verify=True), snapshots)
+    for snapshot in snapshots:
+        assert str(parse(str(snapshot.model))) == str(snapshot.model)
     return module
 
 

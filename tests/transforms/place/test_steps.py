@@ -7,6 +7,7 @@ a kernel is the difference of two files.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.passes import Snapshot
 from ziggurat.transforms.place.passes import PLACE, place
 
 F16, F32 = zg.divisible(zg.ptr(zg.f16), 16), zg.divisible(zg.ptr(zg.f32), 16)
@@ -148,22 +150,19 @@ def test_what_each_step_does(name: str, golden: Any) -> None:
     kernel, types, target, num_warps, needed = KERNELS[name]
     model = kernel.triton(*types)
     golden(f"steps/{name}.triton", model)
-    before: Op = model
-    come: list[str] = []
+    snapshots: list[Snapshot] = []
+    place(model, CompileOptions(target, num_warps, num_stages=2, verify=True), snapshots)
+    assert [snapshot.name for snapshot in snapshots] == [step for step, _ in PLACE]
+    come: Counter[str] = Counter()
     changing = ["triton"]
-
-    def watch(step: str, after: Op) -> None:
-        nonlocal before
-        come.append(step)
-        zg.verify(after)
-        if after != before:
-            count = come.count(step)
-            changing.append(step if count == 1 else f"{step}_{count}")
-            golden(f"steps/{name}.{changing[-1]}", after)
-        before = after
-
-    place(model, CompileOptions(target, num_warps, num_stages=2), watch)
-    assert come == [step for step, _ in PLACE]
+    before: Op = model
+    for snapshot in snapshots:
+        come[snapshot.name] += 1
+        if snapshot.model != before:
+            count = come[snapshot.name]
+            changing.append(snapshot.name if count == 1 else f"{snapshot.name}_{count}")
+            golden(f"steps/{name}.{changing[-1]}", snapshot.model)
+        before = snapshot.model
     assert needed <= set(changing), f"nothing is done by {sorted(needed - set(changing))}"
     files = Path(__file__).parent.glob(f"golden/steps/{name}.*.txt")
     assert {file.name.split(".")[1] for file in files} == set(changing), "a golden file of a step that does nothing"
