@@ -21,7 +21,7 @@ from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.memory import Argument, Memory
 from ziggurat.backend.reference.sharing import Conflict, Sharing
-from ziggurat.backend.reference.values import DTYPES, Array, Descriptor, is_array
+from ziggurat.backend.reference.values import Array, Descriptor, is_array
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
 from ziggurat.codemodel.op import Op
@@ -206,7 +206,7 @@ def _described(given: object, type_: DescriptorType, name: str) -> tuple[TensorD
 def _array(given: object, type_: PtrType, name: str) -> Array:
     if not is_array(given):
         raise LaunchError(f"{name} is {type_}: it takes a NumPy array, not {type(given).__name__}")
-    expected = DTYPES[type_.pointee]
+    expected = type_.pointee.dtype
     if given.dtype != expected or not given.dtype.isnative:
         raise LaunchError(f"{name} is {type_}: it takes an array of {expected}, not of {given.dtype}")
     return given
@@ -225,7 +225,7 @@ def _number(given: object, type_: ScalarType, name: str) -> Array:
     low, high = type_.limits
     if not low <= given <= high:
         raise LaunchError(f"{name} is {type_}: {given} does not fit")
-    return np.full(1, given, DTYPES[type_])
+    return np.full(1, given, type_.dtype)
 
 
 def _largest_tensor(function: Op) -> int:

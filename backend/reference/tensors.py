@@ -11,7 +11,7 @@ from ziggurat.backend.reference.arithmetic import scalar_type
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.marks import joined, marks
 from ziggurat.backend.reference.meanings import triton
-from ziggurat.backend.reference.values import DTYPES, Array, expand, marked, marks_of, over, plain
+from ziggurat.backend.reference.values import Array, expand, marked, marks_of, over, plain
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
@@ -162,7 +162,7 @@ def _dot(machine: Machine, op: tt.Dot, operands: Operands) -> Array:
     if not source.is_float:
         # In f64 the sum of products of 8-bit integers is exact, and the matrix product fast.
         product = _product(a.astype(np.float64), b.astype(np.float64))
-        return product.astype(np.int64).astype(DTYPES[target]) + c
+        return product.astype(np.int64).astype(target.dtype) + c
     a, b = widened(a), widened(b)
     precision = op.input_precision
     if source != f32 or precision in (InputPrecision.DEFAULT, InputPrecision.IEEE):

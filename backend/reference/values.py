@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import attrs
-import ml_dtypes
 import numpy as np
 
 from ziggurat.codemodel.types import (
@@ -21,31 +20,9 @@ from ziggurat.codemodel.types import (
     TensorType,
     TupleType,
     Type,
-    bf16,
-    f8e4m3,
-    f8e5m2,
-    f16,
-    f32,
-    f64,
-    i1,
-    i8,
-    i16,
-    i32,
-    i64,
-    u8,
-    u16,
-    u32,
-    u64,
 )
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-DTYPES: dict[ScalarType, np.dtype[Any]] = {
-    i1: np.dtype(np.bool_), i8: np.dtype(np.int8), i16: np.dtype(np.int16), i32: np.dtype(np.int32),
-    i64: np.dtype(np.int64), u8: np.dtype(np.uint8), u16: np.dtype(np.uint16), u32: np.dtype(np.uint32),
-    u64: np.dtype(np.uint64), f16: np.dtype(np.float16), bf16: np.dtype(ml_dtypes.bfloat16), f32: np.dtype(np.float32),
-    f64: np.dtype(np.float64), f8e4m3: np.dtype(ml_dtypes.float8_e4m3fn), f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
-}  # fmt: skip
 
 ADDRESS = np.dtype(np.int64)
 
@@ -101,7 +78,7 @@ def element_dtype(type_: Type) -> np.dtype[Any]:
     if isinstance(element, PtrType):
         return ADDRESS
     assert isinstance(element, ScalarType), f"{type_} has no elements"
-    return DTYPES[element]
+    return element.dtype
 
 
 def expand(array: Array, shape: Sequence[int]) -> Array:

@@ -19,7 +19,6 @@ from ziggurat.backend.ptx.assemble import assemble  # Fills the table of emitter
 from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, kernel_of
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.routines import Routine
-from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
@@ -173,7 +172,7 @@ def _numbers(count: int = 40_000) -> Any:
     """f32 of all sizes, more of them where 8-bit floats are, and ties."""
     random = np.random.default_rng(5)
     codes = np.arange(256, dtype=np.uint8)
-    small = np.concatenate([codes.view(DTYPES[scalar]).astype(np.float32) for scalar in (f8e4m3, f8e5m2)])
+    small = np.concatenate([codes.view(scalar.dtype).astype(np.float32) for scalar in (f8e4m3, f8e5m2)])
     with np.errstate(all="ignore"):
         between = np.concatenate([(small[1:] + small[:-1]) / 2, np.nextafter(small, np.float32(0))])
     bits = random.integers(0, 1 << 32, count, dtype=np.uint64).astype(np.uint32).view(np.float32)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.reference.values import DTYPES
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.scalars import converted, float_to_int, int_to_float
 from ziggurat.codemodel.types import SCALARS, f16, f64
@@ -28,10 +27,10 @@ def test_f64_is_rounded_once(target: str, emission_on_host, numbers, same) -> No
 def test_widening(source: str, target: str, emission_on_host, same) -> None:
     if source == target:
         return
-    dtype = DTYPES[SCALARS[source]]
+    dtype = SCALARS[source].dtype
     x = np.arange(1 << SCALARS[source].bits).astype(f"u{dtype.itemsize}").view(dtype)
     found = emission_on_host("arith.extf", [source], target)(x.view(np.uint8) if dtype.itemsize == 1 else x)
-    same(found, x.astype(DTYPES[SCALARS[target]]))
+    same(found, x.astype(SCALARS[target].dtype))
 
 
 @pytest.mark.parametrize("source", ["i8", "u8", "i32", "u32", "i64", "u64", "i1"])
@@ -39,7 +38,7 @@ def test_widening(source: str, target: str, emission_on_host, same) -> None:
 def test_integers_to_floats(source: str, target: str, emission_on_host, same) -> None:
     scalar = SCALARS[source]
     random = np.random.default_rng(7)
-    dtype = DTYPES[scalar]
+    dtype = scalar.dtype
     low, high = scalar.limits
     near = [n + d for n in (0, 1 << 24, 1 << 53, 65504, 448, -(1 << 24), -(1 << 53), low, high) for d in range(-3, 4)]
     x = np.array([n for n in near if low <= n <= high]).astype(dtype)
@@ -60,7 +59,7 @@ def test_floats_to_integers_saturate(source: str, target: str, emission_on_host,
         x = np.concatenate(
             [numbers(5000), [0.5, -0.5, 1.5, 127.9, -128.9, 255.9, 256, np.nan, np.inf, -np.inf, 2.0**63]]
         )
-        x = x.astype(DTYPES[SCALARS[source]])
+        x = x.astype(SCALARS[source].dtype)
         true = float_to_int(x, scalar)
     name = "arith.fptosi" if scalar.signed else "arith.fptoui"
     found = emission_on_host(name, [source], target)(x.view(np.uint8) if x.itemsize == 1 else x)
@@ -88,7 +87,7 @@ def test_floats_are_narrowed_in_pairs(element: str, target: str, numbers, same) 
     compiled = narrowing.compile(*types, 1024, target=target, num_warps=4)
     assert compiled.ptx.count(f"cvt.rn.{element}x2.f32") == 4 and f"cvt.rn.{element}.f32" not in compiled.ptx
     x = numbers(1024)[:1024]
-    out = np.zeros(1024, np.dtype(DTYPES[SCALARS[element]]))
+    out = np.zeros(1024, np.dtype(SCALARS[element].dtype))
     memory = [x.view(np.uint8), out.view(np.uint8)]
     simulate(compiled.stages["llvm"], num_warps=4, shared=compiled.shared, arguments=memory)
     assert same(out, x.astype(out.dtype)) is None

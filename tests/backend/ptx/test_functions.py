@@ -6,7 +6,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.scalars import erf
 from ziggurat.codemodel.types import SCALARS
@@ -28,7 +27,7 @@ INSTRUCTIONS = {
 def given(element: str) -> np.ndarray:
     """Positive and negative numbers of a type, zeros, infinities, NaN."""
     x = np.concatenate([np.random.default_rng(1).uniform(-4, 4, 500), [0, -0.0, np.inf, -np.inf, np.nan, 1, -1]])
-    return x.astype(DTYPES[SCALARS[element]])
+    return x.astype(SCALARS[element].dtype)
 
 
 @pytest.mark.parametrize("name", REFERENCES)
@@ -44,7 +43,7 @@ def test_exact_functions(name: str, element: str, emission_on_host, ulps) -> Non
 @pytest.mark.parametrize("name", ["sqrt", "rsqrt"])
 @pytest.mark.parametrize("element", ["f32", "f64"])
 def test_exact_roots_are_rounded_once_and_inverses_twice(name: str, element: str, emission_on_host) -> None:
-    x = np.random.default_rng(2).uniform(0, 1e6, 1000).astype(DTYPES[SCALARS[element]])
+    x = np.random.default_rng(2).uniform(0, 1e6, 1000).astype(SCALARS[element].dtype)
     root = np.sqrt(x)
     found = emission_on_host(f"math.{name}", [element], element, options=EXACT)(x)
     np.testing.assert_array_equal(found, root if name == "sqrt" else 1 / root)
@@ -84,7 +83,7 @@ def test_a_routine_is_defined_once(emission) -> None:
 def test_whole_numbers(name: str, reference, element: str, emission_on_host, same) -> None:
     """Infinities and NaN stay what they are, of 8-bit floats, too, although those saturate."""
     small = SCALARS[element].bits == 8
-    x = np.arange(256, dtype=np.uint8).view(DTYPES[SCALARS[element]]) if small else given(element)
+    x = np.arange(256, dtype=np.uint8).view(SCALARS[element].dtype) if small else given(element)
     true = reference(x.astype(np.float64)).astype(x.dtype)
     found = emission_on_host(f"math.{name}", [element], element)(x.view(np.uint8) if small else x).view(x.dtype)
     same(found, true)
@@ -93,7 +92,7 @@ def test_whole_numbers(name: str, reference, element: str, emission_on_host, sam
 @pytest.mark.parametrize("element", ["f8e4m3", "f8e5m2", "f16", "f32", "f64"])
 def test_magnitudes_of_floats_have_no_sign(element: str, emission_on_host) -> None:
     small = SCALARS[element].bits == 8
-    x = np.arange(256, dtype=np.uint8).view(DTYPES[SCALARS[element]]) if small else given(element)
+    x = np.arange(256, dtype=np.uint8).view(SCALARS[element].dtype) if small else given(element)
     found = emission_on_host("math.absf", [element], element)(x.view(np.uint8) if small else x).view(x.dtype)
     kind = f"u{x.dtype.itemsize}"
     top = np.dtype(kind).type(1 << (8 * x.dtype.itemsize - 1))

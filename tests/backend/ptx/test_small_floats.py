@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx.small_floats import _narrow, _to_odd, _widen_e4m3, narrow, to_odd, widen_e4m3
-from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.scalars import converted, to_odd_f32
 from ziggurat.codemodel.types import f8e4m3, f8e5m2, f32
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("target", [f8e4m3, f8e5m2], ids=str)
 def test_narrowing_to_8_bits(target, rounding: Rounding, on_host, numbers, same) -> None:
     x = numbers()
-    found = on_host(_narrow("zg.narrow", target, rounding))(x).view(DTYPES[target])
+    found = on_host(_narrow("zg.narrow", target, rounding))(x).view(target.dtype)
     with np.errstate(all="ignore"):
         same(found, converted(x, f32, target, toward_zero=rounding is Rounding.ZERO))
 

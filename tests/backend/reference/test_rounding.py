@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.scalars import converted, float_to_int, int_to_float, tf32
 from ziggurat.codemodel.types import SCALARS, bf16, f8e4m3, f8e5m2, f16, f32, f64, i32, i64, u64
 
@@ -19,7 +18,7 @@ LIMIT = {f16: 65504.0, bf16: float(ml_dtypes.finfo(ml_dtypes.bfloat16).max), f8e
 
 def finite_values(scalar):
     """All finite values of a type of at most 16 bits, ascending."""
-    codes = np.arange(1 << scalar.bits, dtype=f"u{scalar.bits // 8}").view(DTYPES[scalar])
+    codes = np.arange(1 << scalar.bits, dtype=f"u{scalar.bits // 8}").view(scalar.dtype)
     with np.errstate(invalid="ignore"):
         numbers = codes.astype(np.float64)
     return np.unique(numbers[np.isfinite(numbers)])
@@ -39,7 +38,7 @@ def nearest(x: float, scalar, grid) -> float:
     distances = [abs(fractions.Fraction(x) - fractions.Fraction(v)) for v in around]
     best = [v for v, d in zip(around, distances, strict=True) if d == min(distances)]
     if len(best) == 2:
-        code = [int(np.array(v).astype(DTYPES[scalar]).view(f"u{scalar.bits // 8}")) for v in best]
+        code = [int(np.array(v).astype(scalar.dtype).view(f"u{scalar.bits // 8}")) for v in best]
         return best[0] if code[0] % 2 == 0 else best[1]
     return best[0]
 
@@ -64,7 +63,7 @@ def test_rounding_to_zero_never_grows(target, source):
     numbers = np.concatenate(
         [grid[:: max(1, len(grid) // 500)], rng.normal(size=500) * 10.0 ** rng.integers(-8, 9, 500)]
     )
-    numbers = np.concatenate([numbers, [0.0, -0.0, 1e30, -1e30]]).astype(DTYPES[source])
+    numbers = np.concatenate([numbers, [0.0, -0.0, 1e30, -1e30]]).astype(source.dtype)
     with np.errstate(all="ignore"):
         found = converted(numbers, source, target, toward_zero=True).astype(np.float64)
     exact = numbers.astype(np.float64)
@@ -84,7 +83,7 @@ def test_specials(target):
 
 @pytest.mark.parametrize("source", NARROW, ids=str)
 def test_widening_is_exact(source):
-    codes = np.arange(1 << source.bits, dtype=f"u{source.bits // 8}").view(DTYPES[source])
+    codes = np.arange(1 << source.bits, dtype=f"u{source.bits // 8}").view(source.dtype)
     for target in (f16, f32, f64):
         if target.bits > source.bits:
             with np.errstate(all="ignore"):

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ziggurat.backend.reference.run import run
-from ziggurat.backend.reference.values import DTYPES
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
@@ -135,7 +134,7 @@ def result_of(make: Any, source: ScalarType, target: ScalarType, numbers: list[A
     assert hasattr(stored, "op")
     if not isinstance(stored.op, arith.ConstantOp):
         return
-    expected, found = np.zeros(1, DTYPES[target]), np.zeros(1, DTYPES[target])
+    expected, found = np.zeros(1, target.dtype), np.zeros(1, target.dtype)
     with np.errstate(all="ignore"):
         run(model, "kernel", (1,), (expected,))
         run(folded, "kernel", (1,), (found,))
