@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import shutil
 import subprocess
@@ -11,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from host_jit import compiled, each
 
 from ziggurat.backend.ptx.assemble import assemble  # Fills the table of emitters, too.
 from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, kernel_of
@@ -72,35 +71,12 @@ def emitted() -> Callable[[str], tuple[str, str]]:
 
 def run_on_host(routine: Routine, extra: Sequence[str] = ()) -> Callable[..., Any]:
     """A function of NumPy arrays that applies a routine to each element. `extra` are further lines of the module."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
     kinds, result = routine.parameters, routine.result
-    loads = [
-        f"  %p{i} = getelementptr {kind}, ptr %in{i}, i64 %n\n  %x{i} = load {kind}, ptr %p{i}"
-        for i, kind in enumerate(kinds)
-    ]
-    lines = [
-        *routine.declared, *extra, *routine.variables.values(), routine.text,
-        f"define void @each({', '.join(f'ptr %in{i}' for i in range(len(kinds)))}, ptr %out, i64 %count) {{",
-        "entry:\n  br label %head\nhead:\n  %n = phi i64 [ 0, %entry ], [ %next, %body ]",
-        "  %more = icmp slt i64 %n, %count\n  br i1 %more, label %body, label %after\nbody:", *loads,
-        f"  %y = call {result} @{routine.name}({', '.join(f'{kind} %x{i}' for i, kind in enumerate(kinds))})",
-        f"  %q = getelementptr {result}, ptr %out, i64 %n\n  store {result} %y, ptr %q",
-        "  %next = add i64 %n, 1\n  br label %head\nafter:\n  ret void\n}",
-    ]  # fmt: skip
-    features = llvm.get_host_cpu_features().flatten()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True
-    )
+    lines = [*routine.declared, *extra, *routine.variables.values(), routine.text, each(routine.name, kinds, result)]
     text = "\n".join(lines).replace("internal addrspace(4)", "internal").replace("ptr addrspace(4)", "ptr")
-    module: Any = llvm.parse_assembly(text)
-    module.verify()
-    engine: Any = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(kinds) + 1), ctypes.c_int64)
-    function = signature(engine.get_function_address("each"))
+    function = compiled(text, "each", len(kinds) + 1)
 
-    def apply(*arrays: Any, keep: Any = engine) -> Any:
+    def apply(*arrays: Any) -> Any:
         given = [np.ascontiguousarray(array, _NUMPY[kind]) for array, kind in zip(arrays, kinds, strict=True)]
         out = np.empty(given[0].shape, _NUMPY[result])
         function(*(array.ctypes.data for array in given), out.ctypes.data, out.size)

@@ -10,7 +10,7 @@ import pytest
 from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.scalars import INTEGERS, compared, float_binary
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS
@@ -139,7 +139,7 @@ def test_the_high_half_of_a_product(bits: int, emission_on_host) -> None:
     assert emission_on_host("tt.mulhiui", [f"u{bits}"] * 2, f"u{bits}")(x, y).tolist() == true
 
 
-def emitted(lines: str, parameters: str, options: CompileOptions | None = None) -> str:
+def emitted(lines: str, parameters: str, options: CompileOptions = DEFAULT_OPTIONS) -> str:
     """The LLVM text of a kernel with these lines."""
     module = parse(f"""gpu.module @target="sm_90a" @num_warps=1 ()void -> {{
         tt.func @"k" ({parameters})void -> {{ {lines} tt.return; }}; unreachable; }};""")
