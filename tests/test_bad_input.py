@@ -140,7 +140,7 @@ def test_wrong_kinds_of_arguments(what: str):
 
 def test_none_is_a_constant_that_has_no_elements():
     error = failure(lambda: launch(x_ptr=None))
-    assert error.summary == "zg.add: 'a' is a value; got None" and error.location is not None
+    assert error.summary == "zg.add: 'a' must be a value; got None" and error.location is not None
 
 
 def test_what_a_launch_takes_though_it_looks_odd():
@@ -307,7 +307,7 @@ TRACES: dict[str, tuple[Callable[..., Any], str]] = {
     "if else": (lambda p, n: zg.if_(n > 0, lambda: None, 2), "the second part of zg.if_ is a function, got 2"),
     "if arity": (lambda p, n: zg.if_(n > 0, lambda a: a), "the first part of zg.if_ is called with 0 arguments"),
     "if results": (lambda p, n: nothing(zg.if_(n > 0, lambda: 1)), "zg.if_ gives nothing, the first one value"),
-    "if pointer": (lambda p, n: zg.if_(p, lambda: None), "the condition of 'if' is a number, got ptr<f32>"),
+    "if pointer": (lambda p, n: zg.if_(p, lambda: None), "the condition of 'if' must be a number; got ptr<f32>"),
     "while arity": (lambda p, n: nothing(zg.while_(lambda: True, lambda a: a, 0)), "is called with 1 argument"),
     "while end": (lambda p, n: nothing(zg.while_(lambda a: True, lambda a: a, 0)), "this loop never ends"),
     "inside out": (lambda p, n: inside_out(p, n), "that was made inside a loop or a branch is used outside"),

@@ -12,8 +12,8 @@ from ziggurat.codemodel.assembly import LETTERS, parts_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of
-from ziggurat.transforms.attribution.assembly import element_bytes as _size
-from ziggurat.transforms.attribution.assembly import per_register as _per_register
+from ziggurat.transforms.calls.assembly import element_bytes as _size
+from ziggurat.transforms.calls.assembly import per_register as _per_register
 
 _KINDS = {**{letter: f"i{bits}" for letter, bits in LETTERS.items()}, "f": "float", "d": "double"}
 

@@ -24,15 +24,20 @@ from ziggurat.codemodel.types import (
     TensorType,
     TupleType,
     Type,
+    bf16,
     element_of,
     f16,
     f32,
     f64,
     i1,
+    i16,
     i32,
     i64,
     shape_of,
     shaped,
+    u16,
+    u32,
+    u64,
     void,
     with_element,
 )
@@ -216,7 +221,7 @@ class Trans(Op, Pure):
         source = tensor_of(self, self.value)
         require(
             sorted(self.order) == list(range(source.rank)),
-            f"tt.trans: {list(self.order)} does not permute {source.rank} axes",
+            f"tt.trans: {list(self.order)} is not a permutation of the {source.rank} axes",
         )
         layout = None if source.layout is None else source.layout.transposed(source.shape, self.order)
         return TensorType(tuple(source.shape[axis] for axis in self.order), source.element, layout)
@@ -262,8 +267,12 @@ class Cat(Op, Pure):
     rhs: Value = operand()
 
     def infer_type(self) -> Type:
+        source, other = tensor_of(self, self.lhs), tensor_of(self, self.rhs)
+        require(
+            source.shape == other.shape,
+            f"tt.cat takes two tensors of one shape, got {list(source.shape)} and {list(other.shape)}",
+        )
         same_types(self, self.lhs, self.rhs)
-        source = tensor_of(self, self.lhs)
         layout = source.layout
         if layout is not None:
             layout = Layout((*layout.registers, source.numel), layout.lanes, layout.warps)
@@ -281,9 +290,14 @@ class Gather(Op, Pure):
     def infer_type(self) -> Type:
         source, index = tensor_of(self, self.source), tensor_of(self, self.index)
         axis_of(self, self.axis, source.rank)
-        others = all(a == b for i, (a, b) in enumerate(zip(source.shape, index.shape, strict=False)) if i != self.axis)
-        require(source.rank == index.rank and others, f"tt.gather from {source} by {index} along axis {self.axis}")
-        scalar_of(self, self.index, "int")
+        element = index.element
+        require(
+            isinstance(element, ScalarType) and element.is_int, f"tt.gather: the index must hold integers; got {index}"
+        )
+        shapes = f"{list(source.shape)} and {list(index.shape)}"
+        require(source.rank == index.rank, f"tt.gather: source and index must have equally many axes; got {shapes}")
+        others = all(a == b for i, (a, b) in enumerate(zip(source.shape, index.shape, strict=True)) if i != self.axis)
+        require(others, f"tt.gather: the shapes {shapes} differ along another axis than {self.axis}")
         return TensorType(index.shape, source.element, index.layout)
 
 
@@ -297,14 +311,26 @@ class Histogram(Op, Pure):
 
     def infer_type(self) -> Type:
         source = tensor_of(self, self.value)
-        scalar_of(self, self.value, "int")
-        require(source.rank == 1, f"tt.histogram takes a tensor of one axis, not {source}")
+        element = source.element
+        require(
+            isinstance(element, ScalarType) and element.is_int and source.rank == 1,
+            f"tt.histogram takes a tensor of integers with one axis; got {source}",
+        )
         if self.mask is not None:
             require(self.mask.type == with_element(source, i1), f"the mask of tt.histogram is {self.mask.type}")
         return TensorType((self.bins,), i32)
 
 
 # Computing.
+
+
+def accumulators(element: Type) -> tuple[ScalarType, ...]:
+    """The types in which `tt.dot` accumulates products of an element type, the usual one first; () if it takes none."""
+    if not isinstance(element, ScalarType):
+        return ()
+    if element.is_int:
+        return (i32,) if element.bits == 8 else ()
+    return (f64,) if element == f64 else (f32, f16) if element.bits <= 16 else (f32,)
 
 
 class InputPrecision(enum.Enum):
@@ -331,26 +357,23 @@ class Dot(Op, Pure):
 
     def check(self) -> None:
         a, b, c = (tensor_of(self, value) for value in (self.a, self.b, self.c))
-        good = (
-            a.rank == b.rank == c.rank
-            and a.rank in (2, 3)
-            and a.shape[:-2] == b.shape[:-2] == c.shape[:-2]
-            and a.shape[-1] == b.shape[-2]
-            and c.shape[-2:] == (a.shape[-2], b.shape[-1])
+        require(
+            a.rank == b.rank and a.rank in (2, 3) and a.shape[:-2] == b.shape[:-2],
+            f"tt.dot takes two matrices, or two equal batches of them; got {a} and {b}",
         )
-        require(good, f"tt.dot of {a} and {b} to {c}")
-        for value in (self.a, self.b, self.c):
-            scalar_of(self, value, "any")
-        require(a.element == b.element, f"tt.dot takes operands of one element type, not {a.element} and {b.element}")
-        assert isinstance(a.element, ScalarType)
-        if a.element.is_float:
-            allowed = (f64,) if a.element == f64 else (f32, f16) if a.element.bits <= 16 else (f32,)
-        else:
-            require(a.element.bits == 8, f"tt.dot multiplies 8-bit integers, not {a.element}")
-            allowed = (i32,)
+        require(
+            a.shape[-1] == b.shape[-2],
+            f"tt.dot: the inner sizes differ: {list(a.shape)} has {a.shape[-1]} columns, {list(b.shape)} has "
+            f"{b.shape[-2]} rows",
+        )
+        require(a.element == b.element, f"tt.dot takes operands of one element type; got {a.element} and {b.element}")
+        allowed = accumulators(a.element)
+        require(bool(allowed), f"tt.dot takes floats or 8-bit integers; got {a.element}")
+        shape = (*a.shape[:-1], b.shape[-1])
+        require(c.shape == shape, f"tt.dot: the accumulator must have the shape {list(shape)}; got {c}")
         require(
             c.element in allowed,
-            f"tt.dot of {a.element} accumulates in {' or '.join(map(str, allowed))}, not {c.element}",
+            f"tt.dot of {a.element} accumulates in {' or '.join(map(str, allowed))}; got {c.element}",
         )
 
 
@@ -609,6 +632,20 @@ class AtomicKind(enum.Enum):
     XCHG = "xchg"
 
 
+_WORDS = (i32, i64, u32, u64)
+# The dtypes that an atomic of each kind works on: those for which the hardware has an instruction.
+ATOMIC_DTYPES: dict[AtomicKind, tuple[ScalarType, ...]] = {
+    AtomicKind.ADD: _WORDS,
+    AtomicKind.FADD: (f16, bf16, f32, f64),
+    **dict.fromkeys((AtomicKind.MAX, AtomicKind.MIN), (i32, i64)),
+    **dict.fromkeys((AtomicKind.UMAX, AtomicKind.UMIN), (u32, u64)),
+    **dict.fromkeys((AtomicKind.FMAX, AtomicKind.FMIN), (f32, f64)),
+    **dict.fromkeys((AtomicKind.AND, AtomicKind.OR, AtomicKind.XOR), _WORDS),
+    AtomicKind.XCHG: (*_WORDS, f32, f64),
+}
+ATOMIC_CAS_DTYPES = (i16, u16, *_WORDS, f16, bf16, f32, f64)
+
+
 def pointee_of(op: Op, value: Value) -> ScalarType:
     """What a pointer, or each of a tensor of pointers, points to."""
     element = element_of(value.type)
@@ -707,17 +744,8 @@ class AtomicRMW(Op, MemoryRead, MemoryWrite):
         expected = with_element(self.ptr.type, pointee)
         require(self.value.type == expected, f"tt.atomic_rmw combines with {expected}, not {self.value.type}")
         _mask(self, self.ptr, self.mask)
-        kind = self.kind
-        if kind in (AtomicKind.FADD, AtomicKind.FMAX, AtomicKind.FMIN):
-            require(pointee.is_float, f"atomic {kind.value} is for floats, not {pointee}")
-        elif kind in (AtomicKind.UMAX, AtomicKind.UMIN):
-            require(
-                pointee.is_int and not pointee.signed, f"atomic {kind.value} is for unsigned integers, not {pointee}"
-            )
-        elif kind in (AtomicKind.MAX, AtomicKind.MIN):
-            require(pointee.is_int and pointee.signed, f"atomic {kind.value} is for signed integers, not {pointee}")
-        elif kind is not AtomicKind.XCHG:
-            require(pointee.is_int, f"atomic {kind.value} is for integers, not {pointee}")
+        dtypes = ATOMIC_DTYPES[self.kind]
+        require(pointee in dtypes, f"atomic {self.kind.value} works on {', '.join(map(str, dtypes))}; got {pointee}")
 
 
 @operation("tt.atomic_cas")
@@ -734,7 +762,12 @@ class AtomicCAS(Op, MemoryRead, MemoryWrite):
         return self.value.type
 
     def check(self) -> None:
-        expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
+        pointee = pointee_of(self, self.ptr)
+        require(
+            pointee in ATOMIC_CAS_DTYPES,
+            f"tt.atomic_cas works on {', '.join(map(str, ATOMIC_CAS_DTYPES))}; got {pointee}",
+        )
+        expected = with_element(self.ptr.type, pointee)
         for value in (self.compare, self.value):
             require(value.type == expected, f"tt.atomic_cas takes {expected}, not {value.type}")
 
@@ -786,7 +819,7 @@ def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType
     require(isinstance(type_, DescriptorType), f"{op.NAME} takes a descriptor, not {type_}")
     assert isinstance(type_, DescriptorType)
     require(len(indices) == len(type_.block), f"{op.NAME} of {type_} takes {len(type_.block)} offsets")
-    require(all(v.type == i32 for v in indices), f"the offsets of {op.NAME} are i32")
+    require(all(v.type == i32 for v in indices), f"the offsets of {op.NAME} must be i32")
     return type_
 
 
@@ -816,7 +849,7 @@ class DescriptorStore(Op, MemoryWrite):
         type_ = _described(self, self.descriptor, self.offsets)
         expected = TensorType(type_.block, type_.element)
         found = tensor_of(self, self.value).without_layout()
-        require(found == expected, f"tt.descriptor_store writes {expected}, not {self.value.type}")
+        require(found == expected, f"tt.descriptor_store writes {expected}; got {self.value.type}")
 
 
 @operation("tt.bitcast")

@@ -1,129 +1,53 @@
-"""The language: every call once, in one table, and functions written in it.
+"""The language: every call once, in one table, and the functions written in it.
 
 The names of the calls are the user's: `zg.load` is `load` here. Several of them hide builtins.
 """
 
+# Each module lists in __all__ what users get; the tables below are for the package itself.
+# ruff: noqa: F401, F403
+
 from __future__ import annotations
 
-from ziggurat.frontends.language.arithmetic import (
-    add,
-    and_,
-    brev,
-    cdiv,
-    clamp,
-    clz,
-    div,
-    div_rn,
-    floordiv,
-    fma,
-    invert,
-    maximum,
-    minimum,
-    mod,
-    mul,
-    neg,
-    next_power_of_2,
-    or_,
-    popc,
-    shl,
-    shr,
-    sub,
-    umulhi,
-    xor,
+from ziggurat.frontends.language import (
+    arithmetic,
+    assembly,
+    atomics,
+    comparison,
+    control,
+    conversion,
+    creation,
+    debug,
+    descriptors,
+    hints,
+    linear_algebra,
+    math,
+    memory,
+    ordering,
+    programs,
+    random,
+    reductions,
+    shape,
 )
-from ziggurat.frontends.language.assembly import inline_asm_elementwise
-from ziggurat.frontends.language.atomics import (
-    atomic_add,
-    atomic_and,
-    atomic_cas,
-    atomic_max,
-    atomic_min,
-    atomic_or,
-    atomic_xchg,
-    atomic_xor,
-)
-from ziggurat.frontends.language.comparison import CompareKind, compare, where
-from ziggurat.frontends.language.control import range, static_range
-from ziggurat.frontends.language.conversion import bitcast, cast
-from ziggurat.frontends.language.creation import arange, full, zeros
-from ziggurat.frontends.language.debug import debug_barrier, device_assert, device_print, static_assert, static_print
-from ziggurat.frontends.language.descriptors import (
-    METHODS,
-    load_tensor_descriptor,
-    make_tensor_descriptor,
-    store_tensor_descriptor,
-)
+from ziggurat.frontends.language.arithmetic import *
+from ziggurat.frontends.language.assembly import *
+from ziggurat.frontends.language.atomics import *
+from ziggurat.frontends.language.comparison import *
+from ziggurat.frontends.language.control import *
+from ziggurat.frontends.language.conversion import *
+from ziggurat.frontends.language.creation import *
+from ziggurat.frontends.language.debug import *
+from ziggurat.frontends.language.descriptors import *
+from ziggurat.frontends.language.descriptors import METHODS
 from ziggurat.frontends.language.function import Function, constexpr
-from ziggurat.frontends.language.hints import assume, max_constancy, max_contiguous, multiple_of
-from ziggurat.frontends.language.linear_algebra import dot
-from ziggurat.frontends.language.math import (
-    abs,
-    acos,
-    asin,
-    atan,
-    atan2,
-    ceil,
-    cos,
-    cosh,
-    erf,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    rint,
-    round,
-    rsqrt,
-    sigmoid,
-    sin,
-    sinh,
-    softmax,
-    sqrt,
-    sqrt_rn,
-    tan,
-    tanh,
-    trunc,
-)
-from ziggurat.frontends.language.memory import load, store
-from ziggurat.frontends.language.ordering import argsort, gather, histogram, sort, topk
-from ziggurat.frontends.language.programs import globaltimer, num_programs, program_id, smid
-from ziggurat.frontends.language.random import philox, rand, rand4x, randint, randint4x, randn, randn4x
-from ziggurat.frontends.language.reductions import (
-    all,
-    any,
-    argmax,
-    argmin,
-    associative_scan,
-    cummax,
-    cummin,
-    cumprod,
-    cumsum,
-    max,
-    min,
-    prod,
-    reduce,
-    reduce_or,
-    sum,
-    xor_sum,
-)
-from ziggurat.frontends.language.shape import (
-    broadcast,
-    cat,
-    expand,
-    flip,
-    interleave,
-    join,
-    permute,
-    ravel,
-    reshape,
-    split,
-    trans,
-)
+from ziggurat.frontends.language.hints import *
+from ziggurat.frontends.language.linear_algebra import *
+from ziggurat.frontends.language.math import *
+from ziggurat.frontends.language.memory import *
+from ziggurat.frontends.language.ordering import *
+from ziggurat.frontends.language.programs import *
+from ziggurat.frontends.language.random import *
+from ziggurat.frontends.language.reductions import *
+from ziggurat.frontends.language.shape import *
 from ziggurat.frontends.language.signature import (
     CALLS,
     SIGNATURES,
@@ -134,147 +58,22 @@ from ziggurat.frontends.language.signature import (
     active_recorder,
 )
 
-__all__ = [
-    "CALLS",
-    "METHODS",
-    "SIGNATURES",
-    "Call",
-    "CompareKind",
-    "Function",
-    "Parameter",
-    "Recorder",
-    "Signature",
-    "abs",
-    "acos",
-    "active_recorder",
-    "add",
-    "all",
-    "and_",
-    "any",
-    "arange",
-    "argmax",
-    "argmin",
-    "argsort",
-    "asin",
-    "associative_scan",
-    "assume",
-    "atan",
-    "atan2",
-    "atomic_add",
-    "atomic_and",
-    "atomic_cas",
-    "atomic_max",
-    "atomic_min",
-    "atomic_or",
-    "atomic_xchg",
-    "atomic_xor",
-    "bitcast",
-    "brev",
-    "broadcast",
-    "cast",
-    "cat",
-    "cdiv",
-    "ceil",
-    "clamp",
-    "clz",
-    "compare",
-    "constexpr",
-    "cos",
-    "cosh",
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "debug_barrier",
-    "device_assert",
-    "device_print",
-    "div",
-    "div_rn",
-    "dot",
-    "erf",
-    "exp",
-    "exp2",
-    "expand",
-    "expm1",
-    "flip",
-    "floor",
-    "floordiv",
-    "fma",
-    "full",
-    "gather",
-    "globaltimer",
-    "histogram",
-    "inline_asm_elementwise",
-    "interleave",
-    "invert",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "join",
-    "load",
-    "load_tensor_descriptor",
-    "log",
-    "log1p",
-    "log2",
-    "make_tensor_descriptor",
-    "max",
-    "max_constancy",
-    "max_contiguous",
-    "maximum",
-    "min",
-    "minimum",
-    "mod",
-    "mul",
-    "multiple_of",
-    "neg",
-    "next_power_of_2",
-    "num_programs",
-    "or_",
-    "permute",
-    "philox",
-    "popc",
-    "prod",
-    "program_id",
-    "rand",
-    "rand4x",
-    "randint",
-    "randint4x",
-    "randn",
-    "randn4x",
-    "range",
-    "ravel",
-    "reduce",
-    "reduce_or",
-    "reshape",
-    "rint",
-    "round",
-    "rsqrt",
-    "shl",
-    "shr",
-    "sigmoid",
-    "sin",
-    "sinh",
-    "smid",
-    "softmax",
-    "sort",
-    "split",
-    "sqrt",
-    "sqrt_rn",
-    "static_assert",
-    "static_print",
-    "static_range",
-    "store",
-    "store_tensor_descriptor",
-    "sub",
-    "sum",
-    "tan",
-    "tanh",
-    "topk",
-    "trans",
-    "trunc",
-    "umulhi",
-    "where",
-    "xor",
-    "xor_sum",
-    "zeros",
-]
+__all__ = ["Function", "constexpr"]
+__all__ += arithmetic.__all__
+__all__ += assembly.__all__
+__all__ += atomics.__all__
+__all__ += comparison.__all__
+__all__ += control.__all__
+__all__ += conversion.__all__
+__all__ += creation.__all__
+__all__ += debug.__all__
+__all__ += descriptors.__all__
+__all__ += hints.__all__
+__all__ += linear_algebra.__all__
+__all__ += math.__all__
+__all__ += memory.__all__
+__all__ += ordering.__all__
+__all__ += programs.__all__
+__all__ += random.__all__
+__all__ += reductions.__all__
+__all__ += shape.__all__

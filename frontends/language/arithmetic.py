@@ -6,6 +6,11 @@ from ziggurat.frontends.language import host
 from ziggurat.frontends.language.kinds import ConstInt, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = [
+    "add", "and_", "brev", "cdiv", "clamp", "clz", "div", "div_rn", "floordiv", "fma", "invert", "maximum", "minimum",
+    "mod", "mul", "neg", "next_power_of_2", "or_", "popc", "shl", "shr", "sub", "umulhi", "xor",
+]  # fmt: skip
+
 
 @call("Arithmetic", host=host.add)
 def add(a: Value, b: Value) -> Value:

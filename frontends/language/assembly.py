@@ -5,6 +5,8 @@ from __future__ import annotations
 from ziggurat.frontends.language.kinds import ConstBool, ConstDtypes, ConstInt, ConstStr, Value, Values
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["inline_asm_elementwise"]
+
 
 @call("Inline assembly")
 def inline_asm_elementwise(

@@ -5,6 +5,10 @@ from __future__ import annotations
 from ziggurat.frontends.language.kinds import ConstStr, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = [
+    "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor",
+]  # fmt: skip
+
 
 @call("Atomics")
 def atomic_add(

@@ -6,7 +6,7 @@ import enum
 from typing import Any
 
 from ziggurat.codemodel.declare import ENUMS
-from ziggurat.codemodel.types import Type
+from ziggurat.codemodel.types import Type, find_scalar
 
 
 def as_constant(value: Any) -> tuple[bool, Any]:
@@ -21,6 +21,9 @@ def as_constant(value: Any) -> tuple[bool, Any]:
     if isinstance(value, tuple):
         items = [as_constant(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
         return all(good for good, _ in items), tuple(item for _, item in items)
+    dtype = None if isinstance(value, str) else find_scalar(value)
+    if dtype is not None:
+        return True, dtype
     # A number of NumPy; an array has items, and a class of numbers is none.
     if hasattr(value, "dtype") and not hasattr(value, "__setitem__") and not isinstance(value, type):
         number: Any = getattr(value, "item", lambda: None)()  # pyright: ignore[reportUnknownArgumentType]

@@ -6,6 +6,8 @@ from ziggurat.frontends.language import host
 from ziggurat.frontends.language.kinds import ConstBool, ConstInt, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["range", "static_range"]
+
 
 @call("Loops", host=host.range_)
 def range(

@@ -6,6 +6,8 @@ from ziggurat.frontends.language import host
 from ziggurat.frontends.language.kinds import ConstBool, ConstDtype, ConstStr, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["bitcast", "cast"]
+
 
 @call("Conversion", host=host.cast)
 def cast(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ziggurat.frontends.language.kinds import ConstDtype, ConstInt, ConstShape, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["arange", "full", "zeros"]
+
 
 @call("Creation")
 def arange(start: ConstInt, end: ConstInt) -> Value:

@@ -6,6 +6,8 @@ from ziggurat.frontends.language import host
 from ziggurat.frontends.language.kinds import ConstAny, ConstBool, ConstStr, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["debug_barrier", "device_assert", "device_print", "static_assert", "static_print"]
+
 
 @call("Debugging", host=host.static_assert)
 def static_assert(cond: ConstAny, msg: ConstStr = "") -> Value:

@@ -15,6 +15,8 @@ from typing import Final
 from ziggurat.frontends.language.kinds import ConstShape, ConstStr, Value, Values
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["load_tensor_descriptor", "make_tensor_descriptor", "store_tensor_descriptor"]
+
 
 @call("Tensor descriptors")
 def make_tensor_descriptor(

@@ -6,6 +6,8 @@ from ziggurat.frontends.language import host
 from ziggurat.frontends.language.kinds import ConstInts, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["assume", "max_constancy", "max_contiguous", "multiple_of"]
+
 
 @call("Hints", host=host.hint)
 def multiple_of(x: Value, values: ConstInts) -> Value:

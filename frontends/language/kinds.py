@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ziggurat.codemodel.types import PtrType, ScalarType
+from ziggurat.codemodel.types import PtrType, ScalarType, find_scalar
 
 # Of a kernel: a scalar, a pointer, or a tensor of either; a Python number stands for a scalar.
 Value: TypeAlias = Any
@@ -22,3 +22,15 @@ ConstDtype: TypeAlias = ScalarType | PtrType
 ConstDtypes: TypeAlias = ScalarType | Sequence[ScalarType]
 ConstFunction: TypeAlias = Callable[..., Any]
 ConstAny: TypeAlias = Any
+
+
+def _dtype(value: Any) -> Any:
+    return find_scalar(value) or value
+
+
+def _dtypes(value: Any) -> Any:
+    return tuple(map(_dtype, value)) if isinstance(value, tuple) else _dtype(value)  # pyright: ignore[reportUnknownArgumentType]
+
+
+# What else a parameter of a kind takes, made what it holds: the dtypes of NumPy and torch, and their names.
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {"ConstDtype": _dtype, "ConstDtypes": _dtypes}

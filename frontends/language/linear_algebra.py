@@ -5,6 +5,8 @@ from __future__ import annotations
 from ziggurat.frontends.language.kinds import ConstStr, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["dot"]
+
 
 @call("Linear algebra")
 def dot(a: Value, b: Value, acc: Value = None, input_precision: ConstStr | None = None) -> Value:

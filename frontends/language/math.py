@@ -7,6 +7,12 @@ from ziggurat.frontends.language import host
 from ziggurat.frontends.language.kinds import ConstInt, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = [
+    "abs", "acos", "asin", "atan", "atan2", "ceil", "cos", "cosh", "erf", "exp", "exp2", "expm1", "floor", "isfinite",
+    "isinf", "isnan", "log", "log1p", "log2", "rint", "round", "rsqrt", "sigmoid", "sin", "sinh", "softmax", "sqrt",
+    "sqrt_rn", "tan", "tanh", "trunc",
+]  # fmt: skip
+
 
 @call("Math", host=host.abs)
 def abs(x: Value) -> Value:

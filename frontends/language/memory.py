@@ -5,6 +5,8 @@ from __future__ import annotations
 from ziggurat.frontends.language.kinds import ConstBool, ConstStr, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["load", "store"]
+
 
 @call("Memory")
 def load(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ziggurat.frontends.language.kinds import ConstBool, ConstInt, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["argsort", "gather", "histogram", "sort", "topk"]
+
 
 @call("Sorting and indexing")
 def sort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False) -> Value:
@@ -34,15 +36,23 @@ def argsort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False
 
 
 @call("Sorting and indexing")
-def topk(x: Value, k: ConstInt, dim: ConstInt | None = None, descending: ConstBool = True) -> Value:
+def topk(
+    x: Value,
+    k: ConstInt,
+    dim: ConstInt | None = None,
+    descending: ConstBool = True,
+    return_indices: ConstBool = False,
+) -> Value:
     """The first `k` elements of `x` in order along the last axis. A NaN counts as larger than all numbers.
 
     - `x`: a tensor of numbers.
     - `k`: how many; a power of two, at most the size of the axis.
     - `dim`: the last axis, or None for it.
     - `descending`: the largest, the largest first; otherwise the smallest, the smallest first.
+    - `return_indices`: give the i32 indices of the elements along the axis as well. Of equal elements the first one is
+      first.
 
-    Result: `x` with a last axis of size `k`.
+    Result: `x` with a last axis of size `k`, or a tuple of that and the indices.
     Errors: another axis than the last; a `k` that is too large or not a power of two.
     """
 

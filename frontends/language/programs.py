@@ -5,6 +5,8 @@ from __future__ import annotations
 from ziggurat.frontends.language.kinds import ConstInt, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["globaltimer", "num_programs", "program_id", "smid"]
+
 
 @call("Programs")
 def program_id(axis: ConstInt) -> Value:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from ziggurat.frontends.language.kinds import ConstInt, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["philox", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x"]
+
 
 @call("Random numbers")
 def philox(seed: Value, c0: Value, c1: Value, c2: Value, c3: Value, n_rounds: ConstInt = 10) -> Value:

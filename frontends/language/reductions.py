@@ -8,6 +8,11 @@ from __future__ import annotations
 from ziggurat.frontends.language.kinds import ConstBool, ConstDtype, ConstFunction, ConstInt, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = [
+    "all", "any", "argmax", "argmin", "associative_scan", "cummax", "cummin", "cumprod", "cumsum", "max", "min",
+    "prod", "reduce", "reduce_or", "sum", "xor_sum",
+]  # fmt: skip
+
 
 @call("Reductions and scans")
 def sum(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False, dtype: ConstDtype | None = None) -> Value:
@@ -16,8 +21,8 @@ def sum(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False, dt
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None sums all elements.
     - `keep_dims`: leave the axis in the result, with size 1.
-    - `dtype`: of the result. Without it i1 and integers under 32 bits give i32 (u32 where unsigned), others their own.
-      Floats narrower than f32 are summed in f32 and rounded once.
+    - `dtype`: of the result, not i1. Without it i1 and integers under 32 bits give i32 (u32 where unsigned), others
+      their own. Floats narrower than f32 are summed in f32 and rounded once.
 
     Result: `x` without the axis; a scalar where no axis is left.
     Errors: an axis out of range; pointers.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ziggurat.frontends.language.kinds import ConstInt, ConstInts, ConstShape, ShapeOrValue, Value
 from ziggurat.frontends.language.signature import call
 
+__all__ = ["broadcast", "cat", "expand", "flip", "interleave", "join", "permute", "ravel", "reshape", "split", "trans"]
+
 
 @call("Shape")
 def expand(x: Value, axis: ConstInts) -> Value:
@@ -35,9 +37,9 @@ def reshape(x: Value, shape: ConstShape) -> Value:
     """The same elements, in row-major order, in another shape.
 
     - `x`: a tensor.
-    - `shape`: a tuple of powers of two with as many elements in all.
+    - `shape`: a tuple of powers of two with as many elements in all; () for the only element of a tensor that has one.
 
-    Result: a tensor of that shape.
+    Result: a tensor of that shape; a scalar for the shape ().
     Errors: another number of elements.
     """
 

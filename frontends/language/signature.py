@@ -15,6 +15,7 @@ import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.frontends.language.host import run_body
+from ziggurat.frontends.language.kinds import CONVERSIONS
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +37,11 @@ class Parameter:
     keyword_only: bool = False
     kind: str = "Value"
     optional: bool = False
+
+    def held(self, value: Any) -> Any:
+        """A constant as what a parameter of this kind holds: of `np.float32` and "float32", `zg.f32`."""
+        convert = CONVERSIONS.get(self.kind)
+        return value if convert is None else convert(value)
 
 
 @attrs.frozen
@@ -78,7 +84,7 @@ class Signature:
             most = sum(1 for p in self.parameters if not p.keyword_only)
             noun = "argument" if most == 1 else "arguments"
             raise KernelTypeError(
-                f"zg.{self.name} takes at most {most} positional {noun}, got {len(arguments)}", hint=f"zg.{self}"
+                f"zg.{self.name} takes at most {most} positional {noun}; got {len(arguments)}", hint=f"zg.{self}"
             )
         parameters = {p.name: p for p in self.parameters}
         for name, value in keywords.items():
@@ -138,7 +144,7 @@ class Call(Generic[P, R]):
             return recorder.call(self.signature, arguments, keywords)
         bound = self.signature.bind(arguments, keywords)
         if self.host is not None:
-            result = self.host(**bound)
+            result = self.host(**{p.name: p.held(bound[p.name]) for p in self.signature.parameters})
             if result is not NotImplemented:
                 return result
         raise KernelTypeError(

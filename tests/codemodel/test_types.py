@@ -244,7 +244,7 @@ X4, F32 = leaf("x4"), leaf("f32")
         (leaf("tensor", leaf("x4", quoted=True), F32), "expected a dimension such as 'x64', got '\"x4\"'"),
         (leaf("tensor", leaf("x" + "9" * 5000), F32), "expected a dimension such as 'x64'"),
         (leaf("descriptor", X4, leaf("ptr", F32)), "expected a scalar type, got 'ptr<f32>'"),
-        (leaf("descriptor", X4, leaf("i32"), leaf("nan")), "only floats are padded with NaN, not 'i32'"),
+        (leaf("descriptor", X4, leaf("i32"), leaf("nan")), "only floats are padded with NaN; got 'i32'"),
         (leaf("descriptor", X4, F32, leaf("zero")), "expected a dimension such as 'x64', got 'f32'"),
         (leaf("descriptor", leaf("nan")), "'descriptor' needs an element type"),
         (leaf("constant", F32), "'constant' takes 2 argument(s)"),

@@ -259,10 +259,10 @@ def test_an_error_inside_names_the_calls(kernel):
 @pytest.mark.parametrize(
     ("loop", "message", "where"),
     [
-        ("for i in n:", "'for' runs over a range or a tuple, got i32", "n"),
-        ("for i in 3:", "'for' runs over a range or a tuple, got the constant 3", "3"),
-        ("for i in 'ab':", "'for' runs over a range or a tuple, got the constant 'ab'", "'ab'"),
-        ("for i in zg.arange(0, 4):", "'for' runs over a range or a tuple, got tensor<x4, i32>", "zg.arange(0, 4)"),
+        ("for i in n:", "'for' runs over a range or a tuple; got i32", "n"),
+        ("for i in 3:", "'for' runs over a range or a tuple; got the constant 3", "3"),
+        ("for i in 'ab':", "'for' runs over a range or a tuple; got the constant 'ab'", "'ab'"),
+        ("for i in zg.arange(0, 4):", "'for' runs over a range or a tuple; got tensor<x4, i32>", "zg.arange(0, 4)"),
         ("for i, j in ((1, 2, 3),):", "a tuple of 3 cannot be unpacked into 2 names", "i"),
         ("for i, j in range(3):", "i32 is not a tuple; it cannot be unpacked into 2 names", "i"),
     ],

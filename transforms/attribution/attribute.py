@@ -24,13 +24,13 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, Type
 from ziggurat.frontends.language import Function
-from ziggurat.transforms.attribution.attribution import Attribution, symbol_part
-from ziggurat.transforms.attribution.function_name import FunctionName, functions_in
-from ziggurat.transforms.attribution.promotion import (
+from ziggurat.transforms.attribution.attribution import Attribution
+from ziggurat.transforms.attribution.walk import FunctionAttributor
+from ziggurat.transforms.calls.function_name import FunctionName, functions_in, symbol_part
+from ziggurat.transforms.calls.promotion import (
     NONE,
 )
-from ziggurat.transforms.attribution.walk import FunctionAttributor
-from ziggurat.transforms.attribution.wording import describe
+from ziggurat.transforms.calls.wording import describe
 
 
 class Attributor:

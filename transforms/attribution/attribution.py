@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.types import ConstantType, Type, VarType, void
-from ziggurat.transforms.attribution.function_name import FunctionName
-from ziggurat.transforms.attribution.lattice import RangeType, Unusable
+from ziggurat.transforms.calls.lattice import RangeType, Unusable
 
 
 class Scope:
@@ -49,23 +48,6 @@ class Scope:
                 return found
             scope = scope.parent
         raise KeyError(value)
-
-
-def symbol_part(type_: Type) -> str:
-    """A type as a part of a function's name: a constant by its bare value."""
-    if isinstance(type_, ConstantType):
-        return _symbol_part(type_.value)
-    return str(type_)
-
-
-def _symbol_part(value: Any) -> str:
-    if isinstance(value, FunctionName):
-        return value.symbol.rsplit(".", 1)[-1]
-    if isinstance(value, tuple):
-        parts = cast(tuple[Any, ...], value)
-        items = [_symbol_part(item) if isinstance(item, FunctionName | tuple) else repr(item) for item in parts]
-        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-    return str(value)
 
 
 class Attribution:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
@@ -16,7 +17,6 @@ from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
     PtrType,
-    TensorType,
     TupleType,
     Type,
     constexpr_type,
@@ -27,26 +27,28 @@ from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.signature import Parameter
 from ziggurat.frontends.language.spellings import of_attribute
-from ziggurat.frontends.library import COMBINE, LIBRARY
+from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution.attribution import Attribution
-from ziggurat.transforms.attribution.constants import check_kind
-from ziggurat.transforms.attribution.function_name import FunctionName, function_name
-from ziggurat.transforms.attribution.lattice import (
+from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
+from ziggurat.transforms.calls import RULES, Rule, Typing
+from ziggurat.transforms.calls.builtins import BUILTINS
+from ziggurat.transforms.calls.constants import held
+from ziggurat.transforms.calls.function_name import FunctionName, function_name
+from ziggurat.transforms.calls.lattice import (
     ERROR,
     ErrorType,
     components,
     join,
 )
-from ziggurat.transforms.attribution.promotion import (
+from ziggurat.transforms.calls.promotion import (
     NONE,
     constant,
 )
-from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
-from ziggurat.transforms.attribution.wording import describe
+from ziggurat.transforms.calls.wording import describe
 
 
 def combine(walk: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
-    """Attribute the function that a reduction applies: a `FunctionName`, or a reduction's name; see `Combiner`."""
+    """Attribute the function that a reduction applies: a `FunctionName`, or a reduction's name."""
     if isinstance(function, FunctionName):
         symbol, model = function.symbol, function.model
         expected = len(model.bodies[0].parameters)
@@ -94,29 +96,11 @@ def invoke(walk: FunctionAttributor, op: py.Invoke) -> Type:
     if space == "zg":
         return language_call(walk, op, name)
     types = [walk.scope.type_of(operand) for operand in op.operands]
-    if space == "builtins":
-        return builtin(walk, op, name, types)
-    return method(walk, op, name, types)
-
-
-def builtin(walk: FunctionAttributor, op: Op, name: str, types: list[Type]) -> Type:
-    for type_ in types:
-        if isinstance(type_, TensorType) and name in ("min", "max", "abs"):
-            call = {"min": "zg.minimum", "max": "zg.maximum", "abs": "zg.abs"}[name]
-            raise KernelTypeError(f"{name}() takes scalars, got {type_}", hint=f"use {call}")
-    if name in ("min", "max"):
-        if len(types) < 2:
-            raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"zg.{name} reduces a tensor")
-        rule = walk.rules.minimum if name == "min" else walk.rules.maximum
-        result = types[0]
-        for type_ in types[1:]:
-            result = rule(result, type_)
-        return result
-    if name == "abs":
-        return walk.rules.abs(*types)
-    if name == "print":
-        raise KernelTypeError("print() is not for kernels", hint="zg.device_print or zg.static_print")
-    return getattr(walk.rules, f"builtin_{name}")(*types)
+    if space != "builtins":
+        return method(walk, op, name, types)
+    result = BUILTINS[name].type(Typing(name), *types)
+    assert result is not None
+    return result
 
 
 def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]) -> Type:
@@ -156,7 +140,9 @@ def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
                 arguments.append(bound[parameter.name])
             elif type_ == NONE:
                 if not parameter.optional:
-                    raise KernelTypeError(f"zg.{name}: '{parameter.name}' is a value; got None", hint=f"zg.{signature}")
+                    raise KernelTypeError(
+                        f"zg.{name}: '{parameter.name}' must be a value; got None", hint=f"zg.{signature}"
+                    )
                 arguments.append(None)
                 bound[parameter.name] = None
             else:
@@ -166,39 +152,33 @@ def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
         else:
             arguments.append(constant(given))
     walk.scope.bound[op.result] = bound
-    rule = getattr(walk.rules, name, None)
-    if rule is not None:
-        for argument in arguments:
-            if isinstance(argument, ErrorType):
-                return ERROR
-        return rule(*arguments)
-    return library_call(walk, op, name, arguments)
+    if any(isinstance(argument, ErrorType) for argument in arguments):
+        return ERROR
+    rule = RULES[name]
+    result = rule.type(Typing(name, partial(combine, walk)), *arguments)
+    return result if result is not None else library_call(walk, op, rule, arguments)
 
 
 def known(walk: FunctionAttributor, call: str, parameter: Parameter, type_: Type) -> Any:
     """The value of an argument that must be a constant."""
     if isinstance(type_, ConstantType):
-        check_kind(call, parameter, type_.value)
-        return type_.value
+        return held(call, parameter, type_.value)
     raise KernelTypeError(
         f"zg.{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
         hint="pass a literal, or make it a zg.constexpr parameter",
     )
 
 
-def library_call(walk: FunctionAttributor, op: Op, name: str, arguments: list[Any]) -> Type:
+def library_call(walk: FunctionAttributor, op: py.Invoke, rule: Rule, arguments: list[Any]) -> Type:
     """A call that is itself written in the language."""
-    func = walk.program.load(LIBRARY[name])
-    parameters = func.bodies[0].parameters
-    types: list[Type] = []
-    for parameter, argument in zip(parameters, arguments, strict=True):
-        type_ = argument if isinstance(argument, Type) and parameter.type != constexpr_type else constant(argument)
-        types.append(type_)
-    getattr(walk.rules, f"check_{name}")(*arguments)
-    constants = [type_ for type_ in types if isinstance(type_, ConstantType)]
-    if name == "cdiv" and len(constants) == len(types):
-        return walk.rules.cdiv_constants(*constants)
-    instance = library_function(walk, f"zg.{name}", name, func, tuple(types))
+    assert rule.body is not None
+    func = walk.program.load(rule.body)
+    types = tuple(
+        argument if isinstance(argument, Type) and parameter.type != constexpr_type else constant(argument)
+        for parameter, argument in zip(func.bodies[0].parameters, arguments, strict=True)
+    )
+    name = rule.body.name
+    instance = library_function(walk, f"zg.{name}", name, func, types)
     walk.scope.callees[op.result] = instance
     return instance.result
 
@@ -228,7 +208,7 @@ def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, type
     for parameter, type_ in zip(func.bodies[0].parameters, types, strict=True):
         if parameter.type == constexpr_type and not isinstance(type_, ConstantType):
             raise KernelTypeError(
-                f"'{symbol}': a zg.constexpr parameter takes a value known at compile time, got {type_}"
+                f"'{symbol}': a zg.constexpr parameter takes a value known at compile time; got {type_}"
             )
     instance = walk.program.function(symbol, func, types, walk.place())
     walk.scope.callees[op.result] = instance

@@ -19,22 +19,23 @@ from ziggurat.codemodel.types import (
     i1,
     shape_of,
 )
-from ziggurat.transforms.attribution.elementwise import folded
-from ziggurat.transforms.attribution.lattice import (
+from ziggurat.transforms.attribution.operators import OPERATORS, folded, operator_error
+from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
+from ziggurat.transforms.calls import RULES, Typing
+from ziggurat.transforms.calls.builtins import property_of
+from ziggurat.transforms.calls.lattice import (
     ERROR,
     UNASSIGNED,
     ErrorType,
     Unusable,
     components,
 )
-from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS, operator_error
-from ziggurat.transforms.attribution.promotion import (
+from ziggurat.transforms.calls.promotion import (
     NONE,
     constant,
     is_number,
 )
-from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
-from ziggurat.transforms.attribution.wording import CHOSEN_FUNCTION, describe, is_function, show
+from ziggurat.transforms.calls.wording import CHOSEN_FUNCTION, describe, is_function, show
 
 
 @handles(core.ConstantOp)
@@ -112,45 +113,35 @@ def var_store(walk: FunctionAttributor, op: core.VarStore) -> Type:
     return NONE
 
 
-@handles(*OPERATORS, *COMPARISONS, py.Is, py.IsNot, py.In, py.NotIn, py.Not, py.Pos)
+@handles(*OPERATORS)
 def operator(walk: FunctionAttributor, op: Op) -> Type:
     types = [walk.scope.type_of(operand) for operand in op.operands]
-    is_known = isinstance(op, py.Is | py.IsNot) and any(isinstance(t, ConstantType) for t in types)
+    known = [type_ for type_ in types if isinstance(type_, ConstantType)]
+    is_identity = isinstance(op, py.Is | py.IsNot)
     for type_ in types:
-        # What is computed is nothing that is known: `bias is not None` asks whether there is one.
-        if isinstance(type_, TensorType) and not is_known:
+        # A tensor is never None, so `bias is not None` is decided at compile time.
+        if isinstance(type_, TensorType) and not (is_identity and known):
             raise operator_error(op, type_)
-    if isinstance(op, py.Is | py.IsNot):
-        same = types[0] == types[1] if all(isinstance(t, ConstantType) for t in types) else False
-        return constant(same == isinstance(op, py.Is))
-    if isinstance(op, py.In | py.NotIn):
-        item, items = types
-        if not isinstance(item, ConstantType) or not isinstance(items, ConstantType):
-            raise KernelTypeError("'in' is for constants in a kernel")
-        try:
-            return constant((item.value in items.value) == isinstance(op, py.In))
-        except TypeError:
-            raise KernelTypeError(f"'in' does not work on {describe(item)} and {describe(items)}") from None
-    if isinstance(op, py.Not):
-        if isinstance(types[0], ConstantType):
-            return constant(not types[0].value)
-        truth(walk, types[0], "not", op.operands[0])
-        return i1
     if isinstance(op, py.Pos):
         return types[0]
-    comparison = COMPARISONS.get(type(op))
-    if comparison is not None:
-        return walk.rules._comparison(comparison, *types)  # pyright: ignore[reportPrivateUsage]
-    name = OPERATORS[type(op)]
-    values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
-    if len(values) == len(types):
-        return folded(name, *values)
-    if name == "pow":
+    if len(known) == len(types):
+        return folded(type(op), *(type_.value for type_ in known))
+    if is_identity:
+        return constant(isinstance(op, py.IsNot))
+    if isinstance(op, py.In | py.NotIn):
+        raise KernelTypeError("'in' is for constants in a kernel")
+    if isinstance(op, py.Not):
+        truth(walk, types[0], "not", op.operands[0])
+        return i1
+    call = OPERATORS[type(op)].call
+    if call is None:
         raise KernelTypeError(
             "'**' is for constants in a kernel",
             hint="zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise",
         )
-    return getattr(walk.rules, name)(*types)
+    result = RULES[call].type(Typing(call), *types)
+    assert result is not None
+    return result
 
 
 def truth(walk: FunctionAttributor, type_: Type, what: str, value: Value) -> None:
@@ -164,7 +155,7 @@ def truth(walk: FunctionAttributor, type_: Type, what: str, value: Value) -> Non
     if not is_number(type_):
         hint = "pointers are never null here; compare integers" if isinstance(type_, PtrType) else None
         raise KernelTypeError(
-            f"the condition of '{what}' is a number, got {describe(type_)}", walk.place_of(value), hint
+            f"the condition of '{what}' must be a number; got {describe(type_)}", walk.place_of(value), hint
         )
 
 
@@ -203,7 +194,7 @@ def subscript(walk: FunctionAttributor, op: py.Subscript) -> Type:
             hint = "zg.load(p + i) reads an element, zg.store(p + i, x) writes one"
         raise KernelTypeError(f"{describe(value)} cannot be indexed in a kernel", hint=hint)
     if not isinstance(index, ConstantType) or not isinstance(index.value, int):
-        raise KernelTypeError(f"a tuple is indexed by a constant integer, got {describe(index)}")
+        raise KernelTypeError(f"a tuple must be indexed by a constant integer; got {describe(index)}")
     if not -len(parts) <= index.value < len(parts):
         raise KernelValueError(f"index {index.value} is outside a tuple of {len(parts)}")
     return parts[index.value]
@@ -211,4 +202,4 @@ def subscript(walk: FunctionAttributor, op: py.Subscript) -> Type:
 
 @handles(py.Attribute)
 def property(walk: FunctionAttributor, op: py.Attribute) -> Type:
-    return walk.rules.property(walk.scope.type_of(op.operands[0]), op.attributes["name"])
+    return property_of(walk.scope.type_of(op.operands[0]), op.name)

@@ -24,7 +24,9 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.expressions import truth
-from ziggurat.transforms.attribution.lattice import (
+from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
+from ziggurat.transforms.calls import RULES, Typing
+from ziggurat.transforms.calls.lattice import (
     ERROR,
     UNASSIGNED,
     ErrorType,
@@ -33,15 +35,14 @@ from ziggurat.transforms.attribution.lattice import (
     components,
     join,
 )
-from ziggurat.transforms.attribution.promotion import (
+from ziggurat.transforms.calls.promotion import (
     NONE,
     constant,
     is_number,
     promote,
     scalar_type,
 )
-from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
-from ziggurat.transforms.attribution.wording import CHOSEN_FUNCTION, describe, is_function
+from ziggurat.transforms.calls.wording import CHOSEN_FUNCTION, describe, is_function
 
 _MAX_VISITS = 12
 _MAX_UNROLL = 4096
@@ -106,7 +107,7 @@ def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
         parts = components(iterable)
         if parts is None:
             raise KernelTypeError(
-                f"'for' runs over a range or a tuple, got {describe(iterable)}",
+                f"'for' runs over a range or a tuple; got {describe(iterable)}",
                 walk.place_of(op.iterable.entry.terminator.operands[0]),
                 "range(…), zg.range(…) or zg.static_range(…) to count; a tuple of constants to run over its items",
             )
@@ -231,8 +232,10 @@ def assertion(walk: FunctionAttributor, op: py.Assert) -> Type:
     if not isinstance(message, ConstantType):
         raise KernelTypeError("the message of an assert is a constant string")
     if isinstance(condition, ConstantType):
-        return walk.rules.static_assert(condition.value, message.value or "")
-    return walk.rules.device_assert(condition, message.value or "")
+        result = RULES["static_assert"].type(Typing("static_assert"), condition.value, message.value or "")
+    else:
+        result = RULES["device_assert"].type(Typing("device_assert"), condition, message.value or "")
+    return result or NONE
 
 
 @handles(py.Error)

@@ -1,63 +1,113 @@
-"""Python's operators and the calls of the language that they stand for."""
+"""Python's operators: what they compute of constants, and the calls of the language that they are on scalars."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
 from ziggurat.codemodel.dialects import py
-from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import TensorType
+from ziggurat.codemodel.types import ConstantType, TensorType
+from ziggurat.transforms.calls.promotion import constant
+from ziggurat.transforms.calls.wording import describe, show
 
-# The call that an operator on scalars means, by the op of the Python model.
-OPERATORS: dict[type[Op], str] = {
-    py.Add: "add",
-    py.Sub: "sub",
-    py.Mul: "mul",
-    py.Div: "div",
-    py.FloorDiv: "floordiv",
-    py.Mod: "mod",
-    py.Pow: "pow",
-    py.And: "and_",
-    py.Or: "or_",
-    py.Xor: "xor",
-    py.Shl: "shl",
-    py.Shr: "shr",
-    py.Neg: "neg",
-    py.Invert: "invert",
+_PYTHON: Any = operator  # The stubs of `operator` leave types unknown.
+MAX_BITS = 64
+MAX_TEXT = 1 << 16
+
+
+@attrs.frozen
+class Operator:
+    """An operator: its sign, its meaning in Python, and the call that it is on run-time scalars, if there is one."""
+
+    sign: str
+    python: Callable[..., Any]
+    call: str | None = None
+
+
+COMPARISONS: dict[type[Op], Operator] = {
+    py.Eq: Operator("==", _PYTHON.eq, "equal"),
+    py.Ne: Operator("!=", _PYTHON.ne, "not_equal"),
+    py.Lt: Operator("<", _PYTHON.lt, "less"),
+    py.Le: Operator("<=", _PYTHON.le, "less_equal"),
+    py.Gt: Operator(">", _PYTHON.gt, "greater"),
+    py.Ge: Operator(">=", _PYTHON.ge, "greater_equal"),
+}
+OPERATORS: dict[type[Op], Operator] = {
+    py.Add: Operator("+", _PYTHON.add, "add"),
+    py.Sub: Operator("-", _PYTHON.sub, "sub"),
+    py.Mul: Operator("*", _PYTHON.mul, "mul"),
+    py.Div: Operator("/", _PYTHON.truediv, "div"),
+    py.FloorDiv: Operator("//", _PYTHON.floordiv, "floordiv"),
+    py.Mod: Operator("%", _PYTHON.mod, "mod"),
+    py.Pow: Operator("**", _PYTHON.pow),
+    py.And: Operator("&", _PYTHON.and_, "and_"),
+    py.Or: Operator("|", _PYTHON.or_, "or_"),
+    py.Xor: Operator("^", _PYTHON.xor, "xor"),
+    py.Shl: Operator("<<", _PYTHON.lshift, "shl"),
+    py.Shr: Operator(">>", _PYTHON.rshift, "shr"),
+    py.Neg: Operator("-", _PYTHON.neg, "neg"),
+    py.Invert: Operator("~", lambda x: not x if isinstance(x, bool) else ~x, "invert"),
+    py.Not: Operator("not", _PYTHON.not_, "invert"),
+    py.Pos: Operator("+", _PYTHON.pos),
+    py.Is: Operator("is", lambda a, b: constant(a) == constant(b)),
+    py.IsNot: Operator("is not", lambda a, b: constant(a) != constant(b)),
+    py.In: Operator("in", lambda item, items: item in items),
+    py.NotIn: Operator("not in", lambda item, items: item not in items),
+    **COMPARISONS,
 }
 
-COMPARISONS: dict[type[Op], str] = {py.Eq: "eq", py.Ne: "ne", py.Lt: "lt", py.Le: "le", py.Gt: "gt", py.Ge: "ge"}
 
-_KINDS = {
-    "eq": "EQUAL",
-    "ne": "NOT_EQUAL",
-    "lt": "LESS_THAN",
-    "le": "LESS_THAN_OR_EQUAL",
-    "gt": "GREATER_THAN",
-    "ge": "GREATER_THAN_OR_EQUAL",
-}
+def folded(cls: type[Op], *values: Any) -> ConstantType:
+    """The constant that Python computes. Raises `KernelTypeError` or `KernelValueError` where Python raises."""
+    sign = OPERATORS[cls].sign
+    shown = [f"({text})" if text.startswith("-") else text for text in map(show, values)]
+    text = f" {sign} ".join(shown) if len(values) == 2 else f"{sign}({shown[0]})"
+    if _is_too_large(cls, *values):
+        raise KernelValueError(f"cannot compute {text}: the integer does not fit in {MAX_BITS} bits")
+    try:
+        result = OPERATORS[cls].python(*values)
+    except TypeError:
+        kinds = " and ".join(describe(constant(value)) for value in values)
+        raise KernelTypeError(f"'{sign}' does not work on {kinds}") from None
+    except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
+        raise KernelValueError(f"cannot compute {text}: {error}") from None
+    if isinstance(result, complex):
+        raise KernelValueError(f"cannot compute {text}: the result is a complex number, which kernels do not have")
+    if isinstance(result, str | tuple) and len(result) > MAX_TEXT:  # pyright: ignore[reportUnknownArgumentType]
+        raise KernelValueError(f"cannot compute {text}: the result has more than {MAX_TEXT} characters or items")
+    try:
+        return constant(result)
+    except KernelValueError as error:
+        raise KernelValueError(f"cannot compute {text}: {error.summary}") from None
 
-_SYMBOLS = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**", "and": "&", "or": "|",
-    "xor": "^", "shl": "<<", "shr": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-    "neg": "-", "pos": "+", "invert": "~", "not": "not", "is": "is", "is_not": "is not", "in": "in", "not_in": "not in",
-}  # fmt: skip
+
+def _is_too_large(cls: type[Op], *values: Any) -> bool:
+    """True of results that Python should not even try to compute."""
+    if len(values) != 2:
+        return False
+    left, right = values
+    if cls is py.Mul and isinstance(left, str | tuple) != isinstance(right, str | tuple):
+        text, count = (left, right) if isinstance(left, str | tuple) else (right, left)
+        return isinstance(count, int) and count * len(text) > MAX_TEXT  # pyright: ignore[reportUnknownArgumentType]
+    if cls not in (py.Pow, py.Shl) or not all(isinstance(value, int) for value in values):
+        return False
+    return right > MAX_BITS and (abs(left) > 1 if cls is py.Pow else left != 0)
 
 
 def operator_error(op: Op, type_: TensorType) -> KernelTypeError:
     """The error of an operator on a tensor; its hint names the call to use."""
-    symbol = _SYMBOLS[op.NAME]
-    comparison = COMPARISONS.get(type(op))
-    call = OPERATORS.get(type(op))
-    if comparison is not None:
-        hint = f"use zg.compare(a, b, zg.CompareKind.{_KINDS[comparison]})"
-    elif isinstance(op, py.Not):
-        hint = "use zg.invert(x)"
-    elif call == "pow":
+    found = OPERATORS[type(op)]
+    if isinstance(op, py.Pow):
         hint = "use zg.mul, or zg.exp2(zg.mul(b, zg.log2(a)))"
-    elif call is not None:
-        hint = f"use zg.{call}({'x' if len(op.operands) == 1 else 'a, b'})"
+    elif found.call is not None:
+        hint = f"use zg.{found.call}({'x' if len(op.operands) == 1 else 'a, b'})"
     elif isinstance(op, py.Pos):
         hint = "leave it out"
     else:
-        hint = "it is for what is known at compile time; use zg.compare"
-    return KernelTypeError(f"the operator '{symbol}' does not work on tensors, here {type_}", hint=hint)
+        hint = "it is for what is known at compile time; use zg.equal"
+    return KernelTypeError(f"the operator '{found.sign}' does not work on tensors, here {type_}", hint=hint)

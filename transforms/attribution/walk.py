@@ -19,17 +19,16 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language import Function
 from ziggurat.transforms.attribution.attribution import Attribution
-from ziggurat.transforms.attribution.function_name import FunctionName
-from ziggurat.transforms.attribution.interpreter import TypeInterpreter
-from ziggurat.transforms.attribution.lattice import (
+from ziggurat.transforms.calls.function_name import FunctionName
+from ziggurat.transforms.calls.lattice import (
     ERROR,
     Unusable,
     join,
 )
-from ziggurat.transforms.attribution.promotion import (
+from ziggurat.transforms.calls.promotion import (
     NONE,
 )
-from ziggurat.transforms.attribution.wording import describe
+from ziggurat.transforms.calls.wording import describe
 
 State = dict[Value, Type]
 Handler = Callable[[Any, Any], Type | None]
@@ -76,7 +75,6 @@ class FunctionAttributor:
         self.caller = caller
         self.found = Attribution(func, types)
         self.scope = self.found.scope
-        self.rules = TypeInterpreter(self)
         self.state: State = {}
         self.returns: list[tuple[Type, Op]] = []
         self.op: Op = func
@@ -173,9 +171,3 @@ class FunctionAttributor:
             self.returns.append((type_, op))
         else:
             self.returns = [(type_ if known is op else old, known) for old, known in self.returns]
-
-    def combine(self, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
-        """See `Combiner`."""
-        from ziggurat.transforms.attribution.calls import combine
-
-        combine(self, function, types, what)

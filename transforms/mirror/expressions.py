@@ -9,9 +9,11 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, Type, i1
 from ziggurat.transforms.attribution.attribution import Attribution
-from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS
-from ziggurat.transforms.attribution.promotion import NONE
-from ziggurat.transforms.mirror.emit import Built, Operand, split_operand
+from ziggurat.transforms.attribution.operators import OPERATORS
+from ziggurat.transforms.calls import RULES, Rule
+from ziggurat.transforms.calls.builtins import BUILTINS
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
+from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.walk import FunctionMirror, handles
 
 
@@ -40,20 +42,19 @@ def var_store(walk: FunctionMirror, op: core.VarStore) -> Built:
     return None
 
 
-@handles(*OPERATORS, *COMPARISONS, py.Is, py.IsNot, py.In, py.NotIn, py.Not, py.Pos)
+@handles(*OPERATORS)
 def operator(walk: FunctionMirror, op: Op) -> Built:
     result = walk.scope.type_of(op.result)
     if isinstance(result, ConstantType):
         return None
     operands = [walk.operand(value) for value in op.operands]
-    if isinstance(op, py.Not):
-        return walk.calls.invert(i1, Operand(i1, walk.emit.truth(operands[0])))
     if isinstance(op, py.Pos):
         return operands[0].value
-    comparison = COMPARISONS.get(type(op))
-    if comparison is not None:
-        return walk.calls.comparison(comparison, result, *operands)
-    return getattr(walk.calls, OPERATORS[type(op)])(result, *operands)
+    if isinstance(op, py.Not):
+        operands = [Operand(i1, walk.emit.truth(operands[0]))]
+    call = OPERATORS[type(op)].call
+    assert call is not None
+    return built(RULES[call], walk.emit, result, *operands)
 
 
 @handles(py.Pack)
@@ -83,14 +84,16 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
         return None
     space, _, name = op.callee.rpartition(".")
     if space == "builtins":
-        return builtin(walk, op, name, result)
-    if space != "zg":
-        name = f"{name}_tensor_descriptor"
-    method = getattr(walk.calls, name, None)
-    if method is None:
-        # What the language itself is written in; or nothing, as zg.static_assert, which is done with.
-        return library_call(walk, op, walk.callee_of(op)) if walk.finding("callees", op) is not None else None
-    return method(result, *arguments(walk, op))
+        return built(BUILTINS[name], walk.emit, result, *map(walk.operand, op.operands))
+    rule = RULES[name if space == "zg" else f"{name}_tensor_descriptor"]
+    if rule.body is not None:
+        return library_call(walk, op, walk.callee_of(op))
+    return built(rule, walk.emit, result, *arguments(walk, op))
+
+
+def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
+    """What a call builds; nothing for one that is done when it is attributed."""
+    return None if rule.build is None else rule.build(emit, result, *operands)
 
 
 def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
@@ -102,21 +105,6 @@ def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
             yield [walk.operand(item) for item in given]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         else:
             yield given
-
-
-def builtin(walk: FunctionMirror, op: py.Invoke, name: str, result: Type) -> Built:
-    operands = [walk.operand(value) for value in op.operands]
-    if name in ("min", "max"):
-        made = operands[0]
-        rule = walk.calls.minimum if name == "min" else walk.calls.maximum
-        for operand in operands[1:]:
-            made = Operand(result, rule(result, made, operand))
-        return made.value
-    if name == "abs":
-        return walk.calls.abs(result, operands[0])
-    if name in ("int", "float", "bool"):
-        return walk.emit.convert(operands[0], result)
-    return None
 
 
 def library_call(walk: FunctionMirror, op: Op, callee: Attribution) -> Built:

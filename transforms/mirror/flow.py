@@ -12,10 +12,10 @@ from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TupleType, Type, i1
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.flow import index_type
-from ziggurat.transforms.attribution.lattice import ErrorType, Unusable
 from ziggurat.transforms.attribution.operators import COMPARISONS
-from ziggurat.transforms.attribution.promotion import NONE
-from ziggurat.transforms.mirror.emit import Built, Operand, flatten_types, packed_type, rebuild
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild
+from ziggurat.transforms.calls.lattice import ErrorType, Unusable
+from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.walk import FunctionMirror, handles
 
 _VOID = Operand(NONE, None)
@@ -87,10 +87,10 @@ def body_of(walk: FunctionMirror, types: Sequence[Type], result: Type, part: Cal
     """
     inner = walk.emit.builder.nested(types, result)
     before = dict(walk.variables)
-    outer = walk.nested(inner)
+    inner.location = walk.emit.builder.location
+    outer, walk.emit = walk.emit, Emitter(inner, walk)
     walk.emit.add(part(list(inner.parameters)))
-    walk.leave(outer)
-    walk.variables = before
+    walk.emit, walk.variables = outer, before
     return inner.finish()
 
 

@@ -16,8 +16,8 @@ from ziggurat.codemodel.errors import BuildError, InternalError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, TupleType, Type
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
-from ziggurat.transforms.attribution.promotion import is_number
-from ziggurat.transforms.mirror.emit import flatten_types, packed_type, rebuild
+from ziggurat.transforms.calls.emit import flatten_types, packed_type, rebuild
+from ziggurat.transforms.calls.promotion import is_number
 from ziggurat.transforms.mirror.flow import function_frame, run
 from ziggurat.transforms.mirror.walk import FunctionMirror
 

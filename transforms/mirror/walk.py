@@ -10,8 +10,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
-from ziggurat.transforms.mirror.emit import Built, Emitter, Operand
-from ziggurat.transforms.mirror.interpreter import BuilderInterpreter
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 
 Handler = Callable[[Any, Any], Built]
 H = TypeVar("H", bound=Handler)
@@ -56,8 +55,7 @@ class FunctionMirror:
         self.module = module
         self.instance = instance
         self.scope = instance.scope
-        self.emit = Emitter(builder)
-        self.calls = BuilderInterpreter(self.emit, self)
+        self.emit = Emitter(builder, self)
         self.variables: dict[Value, Operand] = {}
         self.values: dict[Value, Built] = {}
         self.op: Op = instance.func
@@ -95,16 +93,6 @@ class FunctionMirror:
     def operand(self, value: Value) -> Operand:
         """The attributed type of a value, and what was built for it."""
         return Operand(self.scope.type_of(value), self.values.get(value))
-
-    def nested(self, body_of: Builder) -> Emitter:
-        """Emit into another builder until `leave` is called with what this returns."""
-        outer = self.emit
-        self.emit = self.calls.emit = Emitter(body_of)
-        body_of.location = outer.builder.location
-        return outer
-
-    def leave(self, outer: Emitter) -> None:
-        self.emit = self.calls.emit = outer
 
     def suite(self, ops: Sequence[Op]) -> None:
         """Run ops none of which returns."""

@@ -14,6 +14,12 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS, ScalarType
 from ziggurat.codemodel.verify import verify
 
+
+def is_float_unary(cls: object) -> bool:
+    """True of the classes of the functions of a float."""
+    return isinstance(cls, type) and issubclass(cls, math.FloatUnary)
+
+
 TARGETS = ("sm_80", "sm_90a")
 LAYOUTS = {
     "owned": '"1 128 | 2 4 8 16 32 | 64 256"', "lanes": '"1 | 2 4 0 0 0 | 8 16"', "warps": '" | 1 2 4 8 16 | 32 0"',
@@ -22,9 +28,7 @@ LAYOUTS = {
 NUMEL = {"owned": 512, "lanes": 32, "warps": 64, "everywhere": 2}
 INTEGERS = [name for name, scalar in SCALARS.items() if scalar.is_int]
 FLOATS = [name for name, scalar in SCALARS.items() if scalar.is_float]
-UNARY = {"arith.negf", *(getattr(cls, "NAME", "") or "" for cls in vars(math).values() if isinstance(cls, type))}
-UNARY = {name for name in UNARY if name.startswith(("math.", "arith."))}
-UNARY -= {"math.fma", "math.absi"}
+UNARY = {"arith.negf", *(cls.NAME for cls in vars(math).values() if cls is not math.FloatUnary and is_float_unary(cls))}
 
 
 class Kernel:

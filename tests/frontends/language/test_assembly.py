@@ -15,7 +15,7 @@ CASES = {
     f"{ASM}('a', '=r', (t, zg.arange(0, 8)), zg.i32, True, 1)": "error: do not match",
     f"{ASM}('a', '=r', (t,), zg.i32, True, 3)": "error: a power of two",
     f"{ASM}(n, '=r', (t,), zg.i32, True, 1)": "error: must be known",
-    f"{ASM}('a', '=r', (t,), 'i32', True, 1)": "error: a dtype such as zg.f32, or a tuple",
+    f"{ASM}('a', '=r', (t,), 'i32', True, 1)": "error: the constraints '=r' name 1 register",
     f"{ASM}('a', '=r', (t,), zg.i32, 1, 1)": "error: True or False",
     f"{ASM}('a', '=r', (t,), zg.i32, True, 1)": "error: 1 register of results and 1 of operands are needed",
 }

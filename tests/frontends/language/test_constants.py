@@ -18,9 +18,14 @@ def test_what_is_a_constant(value):
     assert known and found == value and type(found) is type(value)
 
 
-@pytest.mark.parametrize("value", [object(), [1, 2], {1: 2}, print, (1, object()), 1j, b"bytes", np.float32, int])
+@pytest.mark.parametrize("value", [object(), [1, 2], {1: 2}, print, (1, object()), 1j, b"bytes", np.ndarray, int])
 def test_what_is_none(value):
     assert as_constant(value)[0] is False
+
+
+def test_dtypes_of_numpy_become_ours():
+    for dtype in (np.float32, np.dtype("float32")):
+        assert as_constant(dtype) == (True, f32)
 
 
 def test_numbers_of_numpy_become_pythons():

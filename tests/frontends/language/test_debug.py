@@ -18,7 +18,7 @@ CASES = {
     "zg.device_assert(b, 'in range')": 'constant<object, "None">',
     "zg.device_assert(n)": 'constant<object, "None">',
     "zg.device_assert(x)": "error: takes a condition",
-    "zg.device_assert(b, 3)": "error: 'msg' is a string",
+    "zg.device_assert(b, 3)": "error: 'msg' must be a string",
     "zg.debug_barrier()": 'constant<object, "None">',
     "zg.debug_barrier(1)": "error: at most 0 positional",
 }

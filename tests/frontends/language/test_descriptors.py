@@ -9,16 +9,16 @@ from ziggurat.frontends.language import METHODS, SIGNATURES
 CASES = {
     "d.load((0, n))": "tensor<x8, x16, f32>",
     "zg.load_tensor_descriptor(d, (0, 0))": "tensor<x8, x16, f32>",
-    "zg.load_tensor_descriptor(d, (0,))": "error: takes 2 offsets",
-    "d.load((0, x))": "error: offsets are integers",
+    "zg.load_tensor_descriptor(d, (0,))": "error: the offsets must be a tuple of 2",
+    "d.load((0, x))": "error: the offsets must be integers",
     "d.store((0, 0), zg.zeros((8, 16), zg.f32))": 'constant<object, "None">',
-    "zg.store_tensor_descriptor(d, (0, 0), m)": "error: the block is",
+    "zg.store_tensor_descriptor(d, (0, 0), m)": "error: writes tensor<x8, x16, f32>; got",
     "zg.load_tensor_descriptor(p, (0, 0))": "error: takes a tensor descriptor",
     "zg.make_tensor_descriptor(ps, (n,), (1,), (16,))": "error: takes the pointer",
-    "zg.make_tensor_descriptor(p, (n, n), (n,), (8, 16))": "error: strides has 2 numbers",
-    "zg.make_tensor_descriptor(p, (n,), (2,), (16,))": "error: the last stride is 1",
+    "zg.make_tensor_descriptor(p, (n, n), (n,), (8, 16))": "error: the strides must be a tuple of 2",
+    "zg.make_tensor_descriptor(p, (n,), (2,), (16,))": "error: the last stride must be 1",
     "zg.make_tensor_descriptor(p, (n,), (1,), (2,))": "error: it needs 16",
-    "zg.make_tensor_descriptor(p, (n,), (1,), (16,), padding_option='one')": "error: padding_option is one of",
+    "zg.make_tensor_descriptor(p, (n,), (1,), (16,), padding_option='one')": "error: padding_option must be one of",
 }
 
 

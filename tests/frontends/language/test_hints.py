@@ -9,11 +9,11 @@ from ziggurat.frontends.language.hints import max_constancy, max_contiguous, mul
 CASES = {
     "zg.multiple_of(n, 16)": "i32",
     "zg.multiple_of(ps, (8,))": "tensor<x16, ptr<f32>>",
-    "zg.multiple_of(m, (4, 4))": "error: speaks of integers or pointers",
+    "zg.multiple_of(m, (4, 4))": "error: takes integers or pointers",
     "zg.multiple_of(n, 3)": "error: powers of two",
     "zg.multiple_of(t, (4, 4))": "error: takes 1 positive",
     "zg.max_contiguous(t, 16)": "tensor<x16, i32>",
-    "zg.max_contiguous(f, 16)": "error: speaks of integers",
+    "zg.max_contiguous(f, 16)": "error: takes integers",
     "zg.max_constancy(m, (1, 16))": "tensor<x4, x16, f32>",
     "zg.max_constancy(t, n)": "error: must be known",
     "zg.assume(n > 0)": 'constant<object, "None">',

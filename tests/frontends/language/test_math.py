@@ -7,7 +7,7 @@ import pytest
 CASES = {
     "zg.sqrt_rn(h)": "tensor<x16, f16>",
     "zg.sqrt_rn(n)": "f32",
-    "zg.sqrt_rn(p)": "error: zg.sqrt_rn takes numbers, got a pointer",
+    "zg.sqrt_rn(p)": "error: zg.sqrt_rn takes numbers; got a pointer",
     "zg.exp(h)": "tensor<x16, f16>",
     "zg.exp2(h)": "tensor<x16, f16>",
     "zg.log(h)": "tensor<x16, f16>",

@@ -10,12 +10,12 @@ CASES = {
     "zg.load(ps, b)": "tensor<x16, f32>",
     "zg.load(ps, mask=b, other=0)": "tensor<x16, f32>",
     "zg.load(n)": "error: takes a pointer",
-    "zg.load(ps, t)": "error: a mask holds i1",
+    "zg.load(ps, t)": "error: the mask must be i1",
     "zg.load(ps, other=0.0)": "error: there is no mask",
     "zg.load(p, b)": "error: a single one",
     "zg.load(qs, b, 0.5)": "error: point to i32",
     "zg.load(p, cache_modifier='.cg', eviction_policy='evict_last', volatile=True)": "f32",
-    "zg.load(p, cache_modifier='x')": "error: cache_modifier is one of",
+    "zg.load(p, cache_modifier='x')": "error: cache_modifier must be one of",
     "zg.store(ps, f)": 'constant<object, "None">',
     "zg.store(ps, 1)": 'constant<object, "None">',
     "zg.store(ps, x, b)": 'constant<object, "None">',
@@ -23,7 +23,7 @@ CASES = {
     "zg.store(ps, t)": "error: the pointers point to f32",
     "zg.store(qs, 2**40)": "error: does not fit in i32",
     "zg.store(f, f)": "error: takes a pointer",
-    "zg.store(p, 1.0, eviction_policy='never')": "error: eviction_policy is one of",
+    "zg.store(p, 1.0, eviction_policy='never')": "error: eviction_policy must be one of",
 }
 
 

@@ -19,10 +19,10 @@ CASES = {
     "zg.histogram(t, num_bins=8, mask=b)": "tensor<x8, i32>",
     "zg.histogram(f, 8)": "error: a tensor of integers",
     "zg.histogram(t, 10)": "error: a power of two",
-    "zg.histogram(t, 8, t)": "error: the mask is",
+    "zg.histogram(t, 8, t)": "error: the mask must be",
     "zg.gather(f, t, 0)": "tensor<x16, f32>",
-    "zg.gather(f, f, 0)": "error: holds integers",
-    "zg.gather(m, t, 0)": "error: as many axes",
+    "zg.gather(f, f, 0)": "error: must hold integers",
+    "zg.gather(m, t, 0)": "error: equally many axes",
     "zg.gather(src=f, index=t, axis=1)": "error: axis 1",
 }
 

@@ -53,7 +53,7 @@ CASES = {
     "zg.reduce(m, 0, both)": "error: parameters",
     "zg.cumsum(b)": "tensor<x16, i32>",
     "zg.cumprod(m, 1, reverse=True)": "tensor<x4, x16, f32>",
-    "zg.cumsum(m, None)": "error: 'axis' is an integer",
+    "zg.cumsum(m, None)": "error: 'axis' must be an integer",
     "zg.associative_scan(t, 0, larger)": "tensor<x16, i32>",
     "zg.associative_scan((t, f), -1, both, reverse=True)": "Tuple<tensor<x16, i32>, tensor<x16, f32>>",
     "zg.associative_scan(m, 2, larger)": "error: axis 2",

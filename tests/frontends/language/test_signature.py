@@ -40,8 +40,8 @@ def test_variadic_and_keyword_only_parameters():
 
 def test_messages():
     assert message("add", 1) == "zg.add needs its argument 'b'"
-    assert message("add", 1, 2, 3) == "zg.add takes at most 2 positional arguments, got 3"
-    assert message("debug_barrier", 1) == "zg.debug_barrier takes at most 0 positional arguments, got 1"
+    assert message("add", 1, 2, 3) == "zg.add takes at most 2 positional arguments; got 3"
+    assert message("debug_barrier", 1) == "zg.debug_barrier takes at most 0 positional arguments; got 1"
     assert message("load", 1, musk=2) == "zg.load has no parameter 'musk'"
     assert message("load", 1, 2, mask=2) == "zg.load got 'mask' twice"
     assert message("device_print") == "zg.device_print needs its argument 'prefix'"

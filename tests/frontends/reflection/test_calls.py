@@ -108,7 +108,7 @@ def test_default_that_is_a_function(lines):
         ("zg.load()", "zg.load needs its argument 'ptr'", "zg.load()", "zg.load(ptr, mask=None"),
         (
             "zg.program_id(1, 2)",
-            "zg.program_id takes at most 1 positional argument, got 2",
+            "zg.program_id takes at most 1 positional argument; got 2",
             "zg.program_id(1, 2)",
             "",
         ),

@@ -20,7 +20,7 @@ WRONG = {
     "an unknown name": ("y = unknown", KernelNameError, "name 'unknown' is not defined"),
     "an unknown call": ("y = zg.nosuch(1)", KernelNameError, "the module 'zg' has no 'nosuch'"),
     "a wrong argument": ("zg.load(x, maks=1)", KernelTypeError, "zg.load has no parameter 'maks'"),
-    "too many arguments": ("zg.program_id(0, 1)", KernelTypeError, "at most 1 positional argument, got 2"),
+    "too many arguments": ("zg.program_id(0, 1)", KernelTypeError, "at most 1 positional argument; got 2"),
     "an operator": ("y = x @ y", KernelSyntaxError, "the operator @"),
     "a statement": ("with x as f:\n    y = f", KernelSyntaxError, "with"),
     "an import": ("import math", KernelSyntaxError, "an import"),

@@ -162,7 +162,7 @@ def test_unknown_name_message(fail):
         (np.array(3), "'v' is of the type ndarray, which a kernel cannot use"),
         (np.complex64(3), "'v' is of the type complex64, which a kernel cannot use"),
         (Plain, "'v' is a class"),
-        (np.float32, "'v' is a class"),
+        (np.ndarray, "'v' is a class"),
         (Plain.A, "'v' is of the type Plain, which a kernel cannot use"),
         (2j, "'v' is of the type complex, which a kernel cannot use"),
         ((1, [2]), "'v' is of the type tuple, which a kernel cannot use"),

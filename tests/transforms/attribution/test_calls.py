@@ -97,13 +97,13 @@ def nothing(a, b):
 ERRORS = {
     "wants_constant(n, n)": ("'wants_constant': a zg.constexpr parameter takes a value known at compile", None),
     "zg.arange(0, n)": ("zg.arange: 'end' must be known at compile time; got i32, a run-time value", "pass a literal"),
-    "zg.load(None)": ("zg.load: 'ptr' is a value; got None", "zg.load(ptr"),
+    "zg.load(None)": ("zg.load: 'ptr' must be a value; got None", "zg.load(ptr"),
     "zg.load()": ("zg.load needs its argument 'ptr'", "zg.load(ptr"),
     "zg.load(p, blocks=None)": ("zg.load has no parameter 'blocks'", "zg.load(ptr"),
-    "zg.cdiv(p, 2)": ("zg.cdiv: 'x' is an integer or a tensor of integers, got ptr<f32>", None),
+    "zg.cdiv(p, 2)": ("zg.cdiv: 'x' must be an integer or a tensor of integers; got ptr<f32>", None),
     "min(n)": ("min() takes two scalars or more", "zg.min reduces a tensor"),
-    "max(t, 1)": ("max() takes scalars, got tensor<x16, i32>", "use zg.maximum"),
-    "abs(t)": ("abs() takes scalars, got tensor<x16, i32>", "use zg.abs"),
+    "max(t, 1)": ("max() takes scalars; got tensor<x16, i32>", "use zg.maximum"),
+    "abs(t)": ("abs() takes scalars; got tensor<x16, i32>", "use zg.abs"),
     "print(n)": ("print() is not for kernels", "zg.device_print or zg.static_print"),
     "t.sum()": ("tensor<x16, i32> has no method 'sum'", "call zg.sum(…) instead"),
     "t.frobnicate()": ("tensor<x16, i32> has no method 'frobnicate'", None),
@@ -116,7 +116,7 @@ ERRORS = {
     "zg.reduce(t, 0, wrong_type)": ("zg.reduce: 'wrong_type' gives f64, the elements are i32", None),
     "zg.reduce(t, 0, nothing)": ("zg.reduce: 'nothing' gives nothing, the elements are i32", None),
     "zg.reduce(t, 0, with_constant)": ("zg.reduce combines with 'with_constant', which has a zg.constexpr", None),
-    "zg.reduce(t, 0, 3)": ("zg.reduce: 'combine_fn' is a function of the language; got 3", "decorate the function"),
+    "zg.reduce(t, 0, 3)": ("zg.reduce: 'combine_fn' must be a function of the language; got 3", "decorate the"),
 }  # fmt: skip
 
 

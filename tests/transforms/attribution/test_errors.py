@@ -18,6 +18,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.errors import InternalError, KernelErrors, KernelNameError, ZigguratError
+from ziggurat.frontends.language.comparison import NAMED
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "errors.md"
 HEADING = re.compile(r"^##+ (.+)\n", re.MULTILINE)
@@ -85,21 +86,18 @@ CALLS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "&": "and_", "|": "or_", "^": "xor",
     "<<": "shl", ">>": "shr",
 }  # fmt: skip
-KINDS = {
-    "==": "EQUAL", "!=": "NOT_EQUAL", "<": "LESS_THAN", "<=": "LESS_THAN_OR_EQUAL", ">": "GREATER_THAN",
-    ">=": "GREATER_THAN_OR_EQUAL",
-}  # fmt: skip
+KINDS = dict(zip(("==", "!=", "<", "<=", ">", ">="), NAMED, strict=True))
 HINTS = {
     **{f"t {sign} n": (sign, f"use zg.{call}(a, b)") for sign, call in CALLS.items()},
     **{f"n {sign} t": (sign, f"use zg.{call}(a, b)") for sign, call in CALLS.items()},
-    **{f"t {sign} n": (sign, f"use zg.compare(a, b, zg.CompareKind.{kind})") for sign, kind in KINDS.items()},
+    **{f"t {sign} n": (sign, f"use zg.{call}(a, b)") for sign, call in KINDS.items()},
     "t ** 2": ("**", "use zg.mul, or zg.exp2(zg.mul(b, zg.log2(a)))"),
     "-t": ("-", "use zg.neg(x)"),
     "+t": ("+", "leave it out"),
     "~t": ("~", "use zg.invert(x)"),
     "not t": ("not", "use zg.invert(x)"),
-    "t in (1, 2)": ("in", "it is for what is known at compile time; use zg.compare"),
-    "t not in (1, 2)": ("not in", "it is for what is known at compile time; use zg.compare"),
+    "t in (1, 2)": ("in", "it is for what is known at compile time; use zg.equal"),
+    "t not in (1, 2)": ("not in", "it is for what is known at compile time; use zg.equal"),
 }
 
 
@@ -226,7 +224,7 @@ def test_an_error_of_a_helper_is_reported_once_for_one_list_of_types(error_of: C
 
 def test_an_error_of_a_helper_in_a_loop_is_not_lost(error_of: Callable[..., ZigguratError]):
     error = error_of(HELPERS + suite("a = 0\nfor i in range(n):\n    a = a + 0.5\n    b = outer(i)"))
-    assert error.summary == "zg.load takes a pointer or a tensor of pointers, got i32"
+    assert error.summary == "zg.load takes a pointer or a tensor of pointers; got i32"
 
 
 def test_errors_in_the_source_of_a_helper_say_where_it_is_called(error_of: Callable[..., ZigguratError]):

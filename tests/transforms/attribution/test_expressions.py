@@ -64,7 +64,7 @@ def test_operators_of_one_operand(op, x, expected):
         ("in", constant(1), constant(2), KernelTypeError, "'in' does not work on the constant 1 and the constant 2"),
         ("div", constant(1), constant(0), KernelValueError, "division by zero"),
         ("add", PtrType(f32), PtrType(f32), KernelTypeError, "of two pointers"),
-        ("add", constant(None), i32, KernelTypeError, "takes numbers, got None"),
+        ("add", constant(None), i32, KernelTypeError, "takes numbers; got None"),
         ("lt", constant(None), constant(1), KernelTypeError, "'<' does not work on"),
     ],
 )
@@ -76,7 +76,7 @@ def test_operators_that_do_not_work(op, a, b, error, words):
 def test_conditions():
     for type_, words in (
         (T, "the operator 'not' does not work on tensors"),
-        (PtrType(f32), "is a number, got ptr<f32>"),
+        (PtrType(f32), "must be a number; got ptr<f32>"),
     ):
         with pytest.raises(KernelTypeError, match=words):
             result_of("%1 : object = not %0; return %1;", type_)
@@ -107,7 +107,7 @@ def test_subscripts():
     for value, index, error, words in (
         (constant((5, 6)), constant(2), KernelValueError, "index 2 is outside a tuple of 2"),
         (constant((5, 6)), constant(-3), KernelValueError, "index -3 is outside"),
-        (constant((5, 6)), i32, KernelTypeError, "a tuple is indexed by a constant integer, got i32"),
+        (constant((5, 6)), i32, KernelTypeError, "a tuple must be indexed by a constant integer; got i32"),
         (T, constant(0), KernelTypeError, "cannot be indexed in a kernel"),
         (PtrType(f32), constant(0), KernelTypeError, "cannot be indexed in a kernel"),
     ):

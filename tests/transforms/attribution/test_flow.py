@@ -10,8 +10,8 @@ from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, Kernel
 from ziggurat.codemodel.types import PtrType, TensorType, f32, i1, i32, i64, u32, u64
 from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.attribution.flow import index_type, stored_variables
-from ziggurat.transforms.attribution.lattice import RangeType, Unusable
-from ziggurat.transforms.attribution.promotion import NONE
+from ziggurat.transforms.calls.lattice import RangeType, Unusable
+from ziggurat.transforms.calls.promotion import NONE
 
 P = PtrType(f32)
 
@@ -131,7 +131,7 @@ def test_a_for_runs_over_a_tuple_and_nothing_else():
     ((_, iterations),) = found.scope.unrolled.items()
     assert [item for item, _ in iterations] == [constant(1), constant(2.5)]
     for type_ in (i32, TensorType((4,), i32), constant("ab")):
-        with pytest.raises(KernelTypeError, match="'for' runs over a range or a tuple, got"):
+        with pytest.raises(KernelTypeError, match="'for' runs over a range or a tuple; got"):
             attribute(model, (type_,))
 
 
@@ -200,7 +200,7 @@ def test_values_that_cannot_be_chosen():
         result_of(chosen, i32, P, i1)
     with pytest.raises(KernelTypeError, match="the condition of 'if' is a tensor"):
         result_of(chosen, i32, i32, TensorType((4,), i1))
-    with pytest.raises(KernelTypeError, match="the condition of 'and' is a number, got ptr<f32>"):
+    with pytest.raises(KernelTypeError, match="the condition of 'and' must be a number; got ptr<f32>"):
         result_of(both, P, i32, i32)
     with pytest.raises(KernelTypeError, match="returns i32 on one path and f32 here"):
         result_of(early, i32, f32, i32)

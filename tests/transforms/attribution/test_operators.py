@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import TensorType, i32, pyobject
 from ziggurat.frontends.language import SIGNATURES, CompareKind
-from ziggurat.transforms.attribution.elementwise import ElementwiseTypes
-from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS, operator_error
+from ziggurat.frontends.language.comparison import NAMED
+from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS, folded, operator_error
+from ziggurat.transforms.calls.promotion import constant
 
 TENSOR = TensorType((4,), i32)
 
@@ -22,24 +24,70 @@ def made(cls):
 
 
 def test_each_operator_is_a_call_of_the_language():
-    assert {name for name in OPERATORS.values()} - SIGNATURES.keys() == {"pow"}
-    assert all(hasattr(ElementwiseTypes, name) for name in OPERATORS.values() if name != "pow")
-    assert sorted(COMPARISONS.values()) == sorted(kind.value for kind in CompareKind)
+    without = {cls for cls, found in OPERATORS.items() if found.call is None}
+    assert without == {py.Pow, py.Pos, py.Is, py.IsNot, py.In, py.NotIn}
+    assert {found.call for found in OPERATORS.values() if found.call is not None} <= SIGNATURES.keys()
+    assert [found.call for found in COMPARISONS.values()] == list(NAMED)
+    assert all(NAMED[found.call] is CompareKind(found.sign) for found in COMPARISONS.values())
 
 
-@pytest.mark.parametrize("cls", [*OPERATORS, *COMPARISONS], ids=lambda cls: cls.NAME)
+@pytest.mark.parametrize("cls", OPERATORS, ids=lambda cls: cls.NAME)
 def test_the_hint_names_the_call(cls):
     error = operator_error(made(cls), TENSOR)
     assert error.summary.endswith(f"does not work on tensors, here {TENSOR}")
-    call = OPERATORS.get(cls)
-    if cls in COMPARISONS:
-        kind = CompareKind(COMPARISONS[cls])
-        assert error.hint == f"use zg.compare(a, b, zg.CompareKind.{kind.name})"
-    elif call == "pow":
-        assert "zg.exp2" in error.hint
-    else:
+    call = OPERATORS[cls].call
+    if call is not None:
         arguments = "x" if call in ("neg", "invert") else "a, b"
         assert error.hint == f"use zg.{call}({arguments})"
+
+
+@pytest.mark.parametrize(
+    ("cls", "values", "expected"),
+    [
+        (py.Add, (2, 3), 5),
+        (py.FloorDiv, (-7, 2), -4),
+        (py.Mod, (-7, 2), 1),
+        (py.Div, (1, 4), 0.25),
+        (py.Pow, (2, -1), 0.5),
+        (py.Shl, (0, 1000), 0),
+        (py.Pow, (1, 1000), 1),
+        (py.Lt, (1, 2), True),
+        (py.Add, ((1,), (2,)), (1, 2)),
+    ],
+)
+def test_constants_are_computed_by_python(cls, values, expected):
+    assert folded(cls, *values) == constant(expected)
+    assert type(folded(cls, *values).value) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("cls", "values", "error", "words"),
+    [
+        (py.Div, (1, 0), KernelValueError, "cannot compute 1 / 0: division by zero"),
+        (py.Mod, (1, 0), KernelValueError, "cannot compute 1 % 0"),
+        (py.Shl, (1, -1), KernelValueError, r"cannot compute 1 << \(-1\): negative shift count"),
+        (py.Shl, (1, 10**9), KernelValueError, "does not fit in 64 bits"),
+        (py.Pow, (10, 10**9), KernelValueError, "does not fit in 64 bits"),
+        (py.Pow, (10, 30), KernelValueError, r"cannot compute 10 \*\* 30: .* does not fit in 64 bits"),
+        (py.Pow, (-2, 0.5), KernelValueError, "complex"),
+        (py.Pow, (10.0, 400), KernelValueError, r"cannot compute 10.0 \*\* 400"),
+        (py.Add, (1, "a"), KernelTypeError, r"'\+' does not work on the constant 1 and the constant 'a'"),
+        (py.Lt, (1, None), KernelTypeError, "'<' does not work on"),
+        (py.Invert, (0.5,), KernelTypeError, "'~' does not work on the constant 0.5"),
+        (py.And, (1.0, 1), KernelTypeError, "'&' does not work on"),
+    ],
+)
+def test_what_python_cannot_compute(cls, values, error, words):
+    with pytest.raises(error, match=words):
+        folded(cls, *values)
+
+
+@pytest.mark.parametrize(
+    ("cls", "values"), [(py.Mul, ("ab", 10**9)), (py.Mul, (10**9, (1, 2))), (py.Add, ("a" * 40_000, "b" * 40_000))]
+)
+def test_constant_strings_and_tuples_are_limited(cls, values):
+    with pytest.raises(KernelValueError, match="cannot compute"):
+        folded(cls, *values)
 
 
 @pytest.mark.parametrize(
@@ -47,10 +95,10 @@ def test_the_hint_names_the_call(cls):
     [
         (py.Not, "not", "use zg.invert(x)"),
         (py.Pos, "+", "leave it out"),
-        (py.Is, "is", "it is for what is known at compile time; use zg.compare"),
-        (py.IsNot, "is not", "it is for what is known at compile time; use zg.compare"),
-        (py.In, "in", "it is for what is known at compile time; use zg.compare"),
-        (py.NotIn, "not in", "it is for what is known at compile time; use zg.compare"),
+        (py.Is, "is", "it is for what is known at compile time; use zg.equal"),
+        (py.IsNot, "is not", "it is for what is known at compile time; use zg.equal"),
+        (py.In, "in", "it is for what is known at compile time; use zg.equal"),
+        (py.NotIn, "not in", "it is for what is known at compile time; use zg.equal"),
     ],
 )
 def test_operators_that_are_no_calls(cls, sign, hint):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 import ziggurat as zg
@@ -10,6 +11,7 @@ from ziggurat.codemodel.errors import BuildError, InternalError
 from ziggurat.codemodel.types import PtrType, f32, i32
 from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.attribution.walk import HANDLERS as ATTRIBUTED
+from ziggurat.transforms.calls import RULES
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.mirror.mirror import _ModuleMirror
 from ziggurat.transforms.mirror.walk import HANDLERS
@@ -97,7 +99,7 @@ def test_a_failure_to_build_is_a_fault_that_shows_the_model(monkeypatch):
         raise BuildError("no such operand")
 
     found = attribute(kernel, (P, f32, constant(7)))
-    monkeypatch.setattr("ziggurat.transforms.mirror.elementwise.ElementwiseBuilder.mul", fails)
+    monkeypatch.setitem(RULES, "mul", attrs.evolve(RULES["mul"], build=fails))
     with pytest.raises(InternalError, match="building 'leaf_f32_2_f32': no such operand") as caught:
         mirror(found)
     assert '@"leaf"' in str(caught.value)

@@ -6,11 +6,12 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import core, py, scf
+from ziggurat.codemodel.dialects import core, py, scf, tt
 from ziggurat.codemodel.types import PtrType, i32, void
 from ziggurat.transforms.attribution import attribute
 from ziggurat.transforms.attribution.attribution import Scope
-from ziggurat.transforms.mirror.emit import Operand
+from ziggurat.transforms.calls.emit import Operand
+from ziggurat.transforms.mirror.flow import body_of
 from ziggurat.transforms.mirror.mirror import _ModuleMirror
 from ziggurat.transforms.mirror.walk import FunctionMirror
 
@@ -60,15 +61,18 @@ def test_a_callee_is_in_the_module_once_it_is_asked_for(walk):
     assert walk.callee().symbol == "twice_i32_i32" and walk.module.symbols == {"twice_i32_i32"}
 
 
-def test_ops_go_into_a_nested_body_until_it_is_left(walk):
-    inner = walk.emit.builder.nested([], void)
-    outer = walk.nested(inner)
-    assert walk.emit.builder is inner and walk.calls.emit is walk.emit
-    walk.calls.program_id(i32, 0)
-    walk.emit.add(scf.Yield([]))
-    walk.leave(outer)
-    assert walk.emit is outer is walk.calls.emit
-    assert [op.NAME for op in inner.finish().entry.ops] == ["tt.get_program_id", "scf.yield"]
+def test_ops_go_into_a_nested_body_and_its_variables_end_with_it(walk):
+    outer = walk.emit
+
+    def part(parameters):
+        assert walk.emit is not outer and walk.emit.functions is walk
+        walk.emit.add(tt.GetProgramId(0))
+        walk.variables["inner"] = parameters[0]
+        return scf.Yield([])
+
+    body = body_of(walk, [i32], void, part)
+    assert walk.emit is outer and walk.variables == {}
+    assert [op.NAME for op in body.entry.ops] == ["tt.get_program_id", "scf.yield"]
 
 
 def test_a_step_builds_at_the_place_of_its_op(walk):

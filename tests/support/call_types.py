@@ -1,0 +1,25 @@
+"""The type rules of the calls as methods, for tests of rules outside of any kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ziggurat.codemodel.types import Type
+from ziggurat.transforms.calls import RULES, Typing
+from ziggurat.transforms.calls.builtins import BUILTINS
+
+
+class Types:
+    """The type rules as methods: `types.add(a, b)`, `types.builtin_len(x)`. `asked` notes what reductions combine."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, list[Type], str]] = []
+
+    def combine(self, function: Any, types: Sequence[Type], what: str) -> None:
+        self.asked.append((function, list(types), what))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = name.removeprefix("builtin_")
+        rule = (RULES if call == name else BUILTINS)[call]
+        return lambda *arguments, **named: rule.type(Typing(call, self.combine), *arguments, **named)

@@ -1,0 +1,207 @@
+"""Type rules of program ids, ranges, hints, debugging, inline assembly, builtins and properties."""
+
+from __future__ import annotations
+
+import pytest
+from call_types import Types
+
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
+    TensorType,
+    TupleType,
+    f16,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
+    u8,
+)  # fmt: skip
+from ziggurat.transforms.calls.builtins import property_of
+from ziggurat.transforms.calls.lattice import RangeType
+from ziggurat.transforms.calls.promotion import NONE, constant
+
+R = Types()
+T = TensorType((4, 16), i32)
+P = PtrType(f32)
+NO_OPTIONS = (None, None, False, False, False, False)
+
+
+def test_axes_of_the_grid():
+    for name in ("program_id", "num_programs"):
+        assert [getattr(R, name)(axis) for axis in (0, 1, 2)] == [i32] * 3
+        for axis in (3, -1):
+            with pytest.raises(KernelValueError, match=f"zg.{name}: the axis .* must be 0, 1 or 2; got {axis}"):
+                getattr(R, name)(axis)
+
+
+def test_ranges():
+    zero, one, n = constant(0), constant(1), i64
+    assert R.builtin_range(n) == RangeType(zero, n, one)
+    assert R.builtin_range(one, n) == RangeType(one, n, one)
+    assert R.builtin_range(n, zero, constant(-2)) == RangeType(n, zero, constant(-2))
+    assert R.static_range(2, None, None) == RangeType(zero, constant(2), one, static=True)
+    assert R.range(n, None, None, *NO_OPTIONS) == RangeType(zero, n, one)
+    found = R.range(n, None, None, 3, None, True, False, False, False)
+    assert found.options == (("num_stages", 3), ("disallow_acc_multi_buffer", True))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error", "words"),
+    [
+        ((), KernelTypeError, "range takes one to three bounds; got 0"),
+        ((i32,) * 4, KernelTypeError, "got 4"),
+        ((f32,), KernelTypeError, "range counts with integers; got f32"),
+        ((constant(1.0),), KernelTypeError, "counts with integers"),
+        ((i1,), KernelTypeError, "counts with integers"),
+        ((T,), KernelTypeError, "counts with integers"),
+        ((i32, i32, constant(0)), KernelValueError, "the step is zero"),
+    ],
+)
+def test_ranges_that_are_none(bounds, error, words):
+    with pytest.raises(error, match=words):
+        R.builtin_range(*bounds)
+
+
+def test_options_of_a_range():
+    for place, value in ((0, -1), (1, 1 << 31)):
+        options = [*NO_OPTIONS]
+        options[place] = value
+        with pytest.raises(KernelValueError, match="must be zero or more"):
+            R.range(i32, None, None, *options)
+
+
+def test_hints():
+    for name in ("multiple_of", "max_contiguous", "max_constancy"):
+        rule = getattr(R, name)
+        assert rule(T, (4, 16)) == T and rule(i64, 8) == i64 and rule(P, 16) == P
+        for values in (4, (4,), (4, 0), (4, -4), (4, True)):
+            with pytest.raises(KernelValueError, match="takes 2 positive"):
+                rule(T, values)
+        with pytest.raises(KernelTypeError, match="takes integers or pointers"):
+            rule(constant("a"), 1)
+    assert R.max_constancy(f32, 1) == f32
+    with pytest.raises(KernelTypeError, match="takes integers or pointers; got f32"):
+        R.max_contiguous(f32, 1)
+    assert R.max_contiguous(i32, 3) == i32
+    with pytest.raises(KernelValueError, match=r"zg.multiple_of takes powers of two; got 3"):
+        R.multiple_of(i32, 3)
+
+
+def test_assume():
+    assert R.assume(i1) == R.assume(constant(True)) == NONE
+    with pytest.raises(KernelTypeError, match=r"zg.assume takes a scalar condition"):
+        R.assume(TensorType((4,), i1))
+    with pytest.raises(KernelValueError, match="a condition that is false"):
+        R.assume(constant(False))
+    with pytest.raises(KernelTypeError, match=r"zg.assume takes a condition; got f32"):
+        R.assume(f32)
+
+
+def test_static_assertions():
+    assert R.static_assert(True) == R.static_assert(1, "fine") == NONE
+    with pytest.raises(KernelValueError, match=r"^static assertion failed: too big"):
+        R.static_assert(False, "too big")
+    with pytest.raises(KernelTypeError, match="takes True or False") as caught:
+        R.static_assert((False, "too big"))
+    assert "without a tuple" in caught.value.hint
+
+
+def test_printing(capsys):
+    assert R.static_print([constant(3), T, constant("a")]) == NONE
+    assert capsys.readouterr().out == "3 tensor<x4, x16, i32> a\n"
+    assert R.device_print("x", [T, P, constant(1)], False) == NONE
+    with pytest.raises(KernelTypeError, match="prints numbers and pointers; got the constant 'a'"):
+        R.device_print("x", [constant("a")])
+    with pytest.raises(KernelTypeError, match="must begin with a constant string"):
+        R.device_print(3, [])
+
+
+def test_device_assertions():
+    assert R.device_assert(TensorType((4,), i1), "message") == R.device_assert(i32) == R.debug_barrier() == NONE
+    with pytest.raises(KernelTypeError, match=r"zg.device_assert takes a condition; got f32"):
+        R.device_assert(f32)
+    with pytest.raises(KernelTypeError, match="the message must be a constant string; got 3"):
+        R.device_assert(i1, 3)
+
+
+def test_inline_assembly():
+    def asm(args, dtype, pack=1, text="mov", constraints="=f,f"):
+        return R.inline_asm_elementwise(text, constraints, args, dtype, True, pack)
+
+    wide = TensorType((4, 16), f32)
+    assert asm(T, f32) == wide and asm(TupleType((T, i32)), f32, 1, "", "=f,f,r") == wide
+    assert asm(TupleType((i32, P)), (f32, u8), 1, "", "=f,=r,r,l") == TupleType((f32, u8))
+    assert asm(TupleType(()), i32, constraints="=r") == i32
+    with pytest.raises(KernelTypeError, match="takes tensors and numbers"):
+        asm(constant("a"), f32)
+    with pytest.raises(KernelTypeError, match=r"gives dtypes such as zg.i32; got 32"):
+        asm(T, 32)
+    with pytest.raises(KernelValueError, match="'pack' must be a power of two up to 64; got 3"):
+        asm(T, f32, 3)
+    with pytest.raises(KernelTypeError, match="as strings"):
+        asm(T, f32, constraints=3)
+
+
+def test_builtins():
+    assert R.builtin_len(constant("abc")) == R.builtin_len(constant((1, 2, 3))) == constant(3)
+    assert R.builtin_len(TupleType((i32, f32))) == constant(2) and R.builtin_len(T) == constant(4)
+    assert R.builtin_int(constant(2.7)) == constant(2) and R.builtin_int(u8) == u8
+    assert R.builtin_int(f32) == R.builtin_int(i1) == i32
+    assert R.builtin_float(constant("0.5")) == constant(0.5) and R.builtin_float(f16) == f16
+    assert R.builtin_float(i64) == f32 and R.builtin_bool(f64) == i1 and R.builtin_bool(constant("")) == constant(False)
+    for rule in (R.builtin_int, R.builtin_float, R.builtin_bool):
+        for bad in (T, P):
+            with pytest.raises(KernelTypeError, match="takes a scalar"):
+                rule(bad)
+    with pytest.raises(KernelTypeError, match="i32 has no length"):
+        R.builtin_len(i32)
+    with pytest.raises(KernelTypeError, match=r"int\(\) takes a number; got the tuple"):
+        R.builtin_int(constant((1,)))
+    with pytest.raises(KernelValueError, match=r"cannot compute int\('x'\)"):
+        R.builtin_int(constant("x"))
+    with pytest.raises(KernelValueError, match=r"cannot compute int\(inf\)"):
+        R.builtin_int(constant(float("inf")))
+
+
+def test_isinstance_of_constants():
+    number, text = constant("builtins.int"), constant(("builtins.str", "builtins.tuple"))
+    assert R.builtin_isinstance(constant(3), number) == constant(True)
+    assert R.builtin_isinstance(constant(3), text) == constant(False)
+    assert R.builtin_isinstance(constant((1,)), text) == constant(True)
+    with pytest.raises(KernelTypeError, match="is for constants"):
+        R.builtin_isinstance(i32, number)
+
+
+@pytest.mark.parametrize(
+    ("type_", "name", "value"),
+    [
+        (T, "shape", (4, 16)),
+        (f32, "shape", ()),
+        (constant(3), "shape", ()),
+        (T, "dtype", i32),
+        (TensorType((4,), P), "dtype", P),
+        (constant(0.5), "dtype", f32),
+        (DescriptorType((8, 16), f16), "dtype", f16),
+        (constant(P), "element_ty", f32),
+        (T, "numel", 64),
+        (constant(f16), "bits", 16),
+        (constant(u8), "signed", False),
+        (constant(u8), "is_float", False),
+        (constant(f16), "name", "f16"),
+    ],
+)
+def test_properties(type_, name, value):
+    assert property_of(type_, name) == constant(value)
+
+
+@pytest.mark.parametrize(
+    ("type_", "name"),
+    [(T, "T"), (P, "shape"), (f32, "numel"), (constant(f32), "element_ty"), (constant(3), "bits"),
+     (TupleType((i32, i32)), "dtype"), (constant(f32), "limits")],
+)  # fmt: skip
+def test_properties_that_are_not_there(type_, name):
+    with pytest.raises(KernelTypeError, match=f"has no property '{name}' in a kernel"):
+        property_of(type_, name)

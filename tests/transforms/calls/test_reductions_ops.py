@@ -1,0 +1,134 @@
+"""Builder methods of reductions and scans: functions of the module, made once, that call the combining function."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.types import TensorType, TupleType, f16, f32, i1, i8, i32
+from ziggurat.frontends.library import COMBINE
+from ziggurat.transforms.attribution import attribute
+from ziggurat.transforms.attribution.attribute import Attributor
+from ziggurat.transforms.calls.emit import Operand
+from ziggurat.transforms.mirror import mirror
+
+T = TensorType((4, 16), f32)
+
+
+def combining(name, *types):
+    attributor = Attributor()
+    model = attributor.load(COMBINE[name])
+    return attributor.function(COMBINE[name].name, model, (*types, *types), None)
+
+
+def test_a_sum_is_a_call_of_a_function_of_the_model(emitted, calls, functions):
+    functions.combining = combining("sum", f32)
+    result = TensorType((4,), f32)
+    built = emitted([T], lambda emit, x: calls(emit).sum(result, Operand(T, x), 1, False, None))
+    assert built.names == ["tt.call"] and built.result.type == result
+    ((symbol, helper),) = functions.helpers.items()
+    assert symbol == "reduce_sum_tensor<x4, x16, f32>_1_tensor<x4, f32>" == built.result.op.attributes["callee"]
+    reduce, _ = helper.bodies[0].entry.ops
+    assert reduce.NAME == "tt.reduce" and reduce.attributes["axis"] == 1
+    assert [op.NAME for op in reduce.bodies[0].entry.ops] == ["tt.call", "tt.reduce.return"]
+    assert reduce.bodies[0].entry.ops[0].attributes["callee"] == functions.combining.symbol
+
+
+@pytest.mark.parametrize(
+    ("axis", "keep", "names", "shape"),
+    [
+        (0, False, ["tt.call"], (16,)),
+        (-1, True, ["tt.call", "tt.expand_dims"], (4, 1)),
+        (None, False, ["tt.reshape", "tt.call"], ()),
+        (None, True, ["tt.reshape", "tt.call", "tt.splat"], (1, 1)),
+    ],
+)
+def test_axes(emitted, calls, functions, axis, keep, names, shape):
+    functions.combining = combining("max", f32)
+    result = TensorType(shape, f32) if shape else f32
+    built = emitted([T], lambda emit, x: calls(emit).max(result, Operand(T, x), axis, False, True, keep))
+    assert built.names == names and built.result.type == result
+
+
+def test_small_floats_are_summed_in_f32_and_rounded_once(emitted, calls, functions):
+    functions.combining = combining("sum", f32)
+    half = TensorType((16,), f16)
+    built = emitted([half], lambda emit, x: calls(emit).sum(f16, Operand(half, x), 0, False, None))
+    assert built.names == ["arith.extf", "tt.call", "arith.truncf"] and built.result.type == f16
+
+
+def test_small_integers_are_widened_first(emitted, calls, functions):
+    functions.combining = combining("sum", i32)
+    bits = TensorType((16,), i1)
+    built = emitted([bits], lambda emit, x: calls(emit).cumsum(TensorType((16,), i32), Operand(bits, x), 0, False))
+    assert built.names == ["arith.extui", "tt.call"]
+    (helper,) = functions.helpers.values()
+    assert helper.bodies[0].entry.ops[0].NAME == "tt.scan"
+
+
+def test_the_way_of_a_scan_is_in_its_name(emitted, calls, functions):
+    functions.combining = combining("prod", f32)
+    line = TensorType((16,), f32)
+    emitted([line], lambda emit, x: [calls(emit).cumprod(line, Operand(line, x), 0, way) for way in (False, True)])
+    assert list(functions.helpers) == [
+        "scan_prod_tensor<x16, f32>_0_tensor<x16, f32>",
+        "scan_prod_tensor<x16, f32>_0_reverse_tensor<x16, f32>",
+    ]
+    ways = [helper.bodies[0].entry.ops[0].attributes["reverse"] for helper in functions.helpers.values()]
+    assert ways == [False, True]
+
+
+def test_an_extreme_with_its_index(emitted, calls, functions):
+    functions.combining = combining("argmax", f32, i32)
+    both = TupleType((TensorType((4,), f32), TensorType((4,), i32)))
+    built = emitted([T], lambda emit, x: calls(emit).max(both, Operand(T, x), 1, True, True, False))
+    value, index = built.result
+    assert (value.type, index.type) == both.components
+    assert built.names[:3] == ["tt.make_range", "tt.expand_dims", "tt.broadcast"]
+    made = emitted([T], lambda emit, x: calls(emit).argmax(i32, Operand(T, x), None, True, False))
+    assert made.result.type == i32 and made.names[0] == "tt.reshape", "the index counts in row-major order"
+
+
+def test_sorting_is_a_function_too(emitted, calls, functions):
+    line, two = TensorType((16,), i8), TensorType((2,), i8)
+
+    def build(emit, x):
+        return calls(emit).sort(line, Operand(line, x), None, True), calls(emit).topk(two, Operand(line, x), 2, None)
+
+    built = emitted([line], build)
+    assert built.names == ["tt.call", "tt.call"] and [value.type for value in built.result] == [line, two]
+    assert [symbol.split("_")[0] for symbol in functions.helpers] == ["sort", "topk"]
+    assert "descending" in next(iter(functions.helpers))
+
+
+def test_a_histogram_is_an_op(emitted, calls):
+    line, mask = TensorType((16,), i32), TensorType((16,), i1)
+    built = emitted([line, mask], lambda emit, x, m: calls(emit).histogram(
+        TensorType((8,), i32), Operand(line, x), 8, Operand(mask, m)))  # fmt: skip
+    assert built.names == ["tt.histogram"] and len(built.result.op.operands) == 2
+
+
+@zg.function
+def both(a, i, b, j):
+    return zg.maximum(a, b), zg.add(i, j)
+
+
+@zg.kernel
+def reduces_twice(p, q):
+    at = zg.arange(0, 16)
+    x = zg.load(zg.add(p, at))
+    first, total = zg.reduce((x, at), 0, both)
+    second, _ = zg.reduce((x, at), 0, both)
+    zg.store(p, first - second)
+    zg.store(q, total)
+
+
+def test_a_reduction_of_several_tensors_is_made_once():
+    model = mirror(attribute(reduces_twice, (zg.ptr(f32), zg.ptr(i32))))
+    zg.verify(model)
+    symbols = [func.attributes["sym_name"] for func in model.functions().values()]
+    assert sum(symbol.startswith("reduce_both") for symbol in symbols) == 1
+    x, out = np.arange(16, dtype=np.float32), np.zeros(1, np.int32)
+    zg.run(model, 1, x, out)
+    assert x[0] == 0 and out[0] == 120

@@ -1,0 +1,186 @@
+"""Type rules of the calls that make and reshape tensors, and of dot."""
+
+from __future__ import annotations
+
+import pytest
+from call_types import Types
+
+from ziggurat.codemodel.dialects.tt import MAX_NUMEL
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.types import (
+    PtrType,
+    TensorType,
+    TupleType,
+    bf16,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i32,
+    i64,
+    u8,
+)  # fmt: skip
+from ziggurat.transforms.calls.checks import axis as checked_axis
+from ziggurat.transforms.calls.checks import is_power_of_two
+from ziggurat.transforms.calls.checks import shape as checked_shape
+from ziggurat.transforms.calls.promotion import constant
+
+R = Types()
+T = TensorType((4, 16), i32)
+P = PtrType(f32)
+
+
+def test_powers_of_two():
+    assert [n for n in range(-2, 17) if is_power_of_two(n)] == [1, 2, 4, 8, 16]
+
+
+def test_a_shape_is_powers_of_two():
+    assert checked_shape("zg.zeros", 16) == (16,) and checked_shape("zg.zeros", ()) == ()
+    assert checked_shape("zg.zeros", (1024, 1024)) == (1024, 1024)
+    with pytest.raises(KernelValueError, match=r"the size 48 in the shape \[4, 48\] is not a power of two") as caught:
+        checked_shape("zg.zeros", (4, 48))
+    assert caught.value.hint.startswith("use 64 (zg.next_power_of_2(48))")
+    for size in (0, -4):
+        with pytest.raises(KernelValueError) as caught:
+            checked_shape("zg.zeros", (size,))
+        assert caught.value.hint is None
+    with pytest.raises(KernelValueError, match=f"more than {MAX_NUMEL} elements"):
+        checked_shape("zg.zeros", (2048, 1024))
+    for size in (True, 4.0, "4", i32):
+        with pytest.raises(KernelTypeError, match="a shape must be made of integers"):
+            checked_shape("zg.zeros", (4, size))
+
+
+def test_an_axis_counts_from_either_end():
+    assert [checked_axis("zg.sum", axis, 3) for axis in (0, 2, -1, -3)] == [0, 2, 2, 0]
+    for axis in (3, -4):
+        with pytest.raises(KernelValueError, match=f"zg.sum: axis {axis} is not one of the 3 axes"):
+            checked_axis("zg.sum", axis, 3)
+    for axis in (True, 1.0, None):
+        with pytest.raises(KernelTypeError, match="an axis must be an integer"):
+            checked_axis("zg.sum", axis, 3)
+
+
+def test_creation():
+    assert R.arange(0, 16) == R.arange(5, 21) == R.arange(-16, 0) == TensorType((16,), i32)
+    assert R.zeros((4, 16), f16) == TensorType((4, 16), f16) and R.zeros((), i1) == i1
+    assert R.full((8,), constant(255), u8) == R.full((8,), i64, u8) == TensorType((8,), u8)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error", "words"),
+    [
+        ("arange", (0, 12), KernelValueError, r"gives 12 numbers, which is not a power of two"),
+        ("arange", (8, 8), KernelValueError, "gives 0 numbers"),
+        ("arange", (0, 1 << 21), KernelValueError, "at most 1048576 numbers"),
+        ("arange", (0, 8.0), KernelTypeError, "zg.arange takes integers; got 8.0"),
+        ("zeros", ((4,), "f32"), KernelTypeError, "zg.zeros takes a dtype"),
+        ("zeros", ((4,), P), KernelTypeError, "zg.zeros takes a dtype"),
+        ("full", ((4,), T, i32), KernelTypeError, "zg.full takes a scalar value"),
+        ("full", ((4,), constant("1"), i32), KernelTypeError, "zg.full takes a scalar value"),
+        ("full", ((4,), constant(-1), u8), KernelValueError, "does not fit in u8"),
+        ("full", ((3,), constant(1), u8), KernelValueError, "not a power of two"),
+        ("expand", (T, 3), KernelValueError, "axis 3 is not one of the 3 axes"),
+        ("expand", (T, (0, 0)), KernelValueError, "does not name different axes"),
+        ("expand", (T, (0, -4)), KernelValueError, "does not name different axes"),
+        ("expand", (T, ()), KernelValueError, "does not name different axes"),
+        ("broadcast", (T, constant((16, 16))), KernelTypeError, "do not match"),
+        ("broadcast", (T, constant((16,))), KernelTypeError, "does not broadcast to"),
+        ("broadcast", (T, constant("x")), KernelTypeError, "takes a shape or a tensor"),
+        ("reshape", (T, (8, 4)), KernelTypeError, r"\[4, 16\] has 64 elements, \[8, 4\] has 32"),
+        ("reshape", (i32, (1,)), KernelTypeError, "zg.reshape takes a tensor; got i32"),
+        ("ravel", (i32,), KernelTypeError, "zg.ravel takes a tensor"),
+        ("trans", (TensorType((16,), i32), ()), KernelTypeError, "at least two axes"),
+        ("trans", (T, (0, 0)), KernelValueError, r"zg.trans: \[0, 0\] is not a permutation of the 2 axes"),
+        ("permute", (T, ()), KernelValueError, r"zg.permute: \[\] is not a permutation"),
+        ("permute", (T, (1, -2)), KernelValueError, "is not a permutation"),
+        ("permute", (T, ((True, False),)), KernelValueError, "is not a permutation"),
+        ("join", (constant(1), constant(2)), KernelTypeError, "got two constants"),
+        ("join", (T, TensorType((8,), i32)), KernelTypeError, "do not match"),
+        ("split", (T,), KernelTypeError, "whose last axis has size 2"),
+        ("cat", (T, TensorType((16, 4), i32)), KernelTypeError, "two tensors of one shape"),
+        ("cat", (T, i32), KernelTypeError, "zg.cat takes a tensor"),
+        ("gather", (T, TensorType((4, 2), f32), 1), KernelTypeError, "the index must hold integers"),
+        ("gather", (T, TensorType((16,), i32), 1), KernelTypeError, "equally many axes"),
+        ("gather", (T, TensorType((8, 16), i32), 1), KernelTypeError, "differ along another axis than 1"),
+        ("gather", (T, T, 2), KernelValueError, "axis 2"),
+    ],
+)
+def test_what_makes_no_tensor(name, arguments, error, words):
+    with pytest.raises(error, match=words):
+        getattr(R, name)(*arguments)
+
+
+def test_shapes():
+    assert R.expand(T, 0).shape == (1, 4, 16) and R.expand(T, (-1, 0)).shape == (1, 4, 16, 1)
+    assert R.expand(P, 0) == TensorType((1,), P) and R.expand(constant(3), 0) == TensorType((1,), i32)
+    assert R.broadcast(TensorType((16,), P), T) == TensorType((4, 16), P)
+    assert R.broadcast(constant(1), constant((2, 2))) == TensorType((2, 2), i32)
+    assert R.broadcast(i32, constant(())) == i32
+    assert R.reshape(T, (8, 8)) == R.reshape(T, (8, -1)) == TensorType((8, 8), i32)
+    assert R.ravel(T) == R.reshape(T, 64) == TensorType((64,), i32)
+    wide = TensorType((2, 4, 8), P)
+    assert R.trans(wide, ()) == TensorType((2, 8, 4), P)
+    assert R.permute(wide, (2, 0, 1)) == R.trans(wide, ((2, 0, 1),)) == TensorType((8, 2, 4), P)
+
+
+def test_two_in_one_and_one_in_two():
+    assert R.join(T, TensorType((16,), f16)) == TensorType((4, 16, 2), f16)
+    assert R.join(i32, constant(1)) == TensorType((2,), i32) and R.join(P, P) == TensorType((2,), P)
+    half = TensorType((4,), f32)
+    assert R.split(TensorType((4, 2), f32)) == TupleType((half, half))
+    assert R.split(TensorType((2,), f32)) == TupleType((f32, f32))
+    assert R.cat(T, TensorType((4, 16), i64)) == TensorType((8, 16), i64)
+    assert R.gather(TensorType((4, 16), P), TensorType((4, 2), u8), -1) == TensorType((4, 2), P)
+
+
+def matrix(rows, columns, element, *batch):
+    return TensorType((*batch, rows, columns), element)
+
+
+@pytest.mark.parametrize(
+    ("element", "result"), [(f16, f32), (bf16, f32), (f8e4m3, f32), (f32, f32), (f64, f64), (i8, i32), (u8, i32)]
+)
+def test_dtypes_of_dot(element, result):
+    found = R.dot(matrix(16, 32, element), matrix(32, 8, element), None)
+    assert found == matrix(16, 8, result)
+    assert R.dot(matrix(16, 32, element, 2), matrix(32, 8, element, 2), matrix(16, 8, result, 2)).shape == (2, 16, 8)
+
+
+def test_f16_accumulates_in_f16_where_asked():
+    small = matrix(16, 16, f16)
+    assert R.dot(small, small, small) == small
+    with pytest.raises(KernelTypeError, match=r"zg.dot of f32 accumulates in f32; got f16") as caught:
+        R.dot(matrix(16, 16, f32), matrix(16, 16, f32), small)
+    assert caught.value.hint == "zg.zeros((16, 16), zg.f32)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((matrix(16, 32, f16), matrix(16, 32, f16), None), KernelTypeError, "the inner sizes differ"),
+        (
+            (matrix(16, 16, f16), matrix(16, 16, f32), None),
+            KernelTypeError,
+            "one element type; got f16 and f32",
+        ),
+        (
+            (matrix(16, 16, f8e4m3), matrix(16, 16, f8e5m2), None),
+            KernelTypeError,
+            "one element type; got f8e4m3 and f8e5m2",
+        ),
+        ((matrix(16, 16, i32), matrix(16, 16, i32), None), KernelTypeError, "takes floats or 8-bit integers; got i32"),
+        ((matrix(16, 16, P), matrix(16, 16, P), None), KernelTypeError, "takes floats or 8-bit integers; got ptr"),
+        ((TensorType((16,), f16), matrix(16, 16, f16), None), KernelTypeError, "takes two matrices"),
+        ((matrix(16, 16, f16, 2), matrix(16, 16, f16, 4), None), KernelTypeError, "two equal batches"),
+        ((matrix(16, 16, f16), f16, None), KernelTypeError, "zg.dot takes a tensor"),
+        ((matrix(16, 16, f16), matrix(16, 16, f16), f32), KernelTypeError, "takes a tensor; got f32"),
+        ((matrix(16, 16, f16), matrix(16, 16, f16), None, "fast"), KernelValueError, "got 'fast'"),
+    ],
+)
+def test_products_that_are_none(arguments, error, words):
+    with pytest.raises(error, match=words):
+        R.dot(*arguments)

@@ -1,0 +1,25 @@
+"""The rule of each call of the language: the type of its result and the ops that it becomes, by the call's name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ziggurat.transforms.calls import (
+    arithmetic,
+    comparison,
+    conversion,
+    math,
+    memory,
+    programs,
+    random,
+    reductions,
+    shape,
+    sorting,
+)
+from ziggurat.transforms.calls.rule import Rule, Typing
+
+_FAMILIES = (arithmetic, comparison, conversion, math, memory, programs, random, reductions, shape, sorting)
+
+RULES: Final[dict[str, Rule]] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
+
+__all__ = ["RULES", "Rule", "Typing"]

@@ -1,0 +1,255 @@
+"""Rules of arithmetic, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ziggurat.codemodel.dialects import arith, math, tt
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import (
+    ConstantType,
+    PtrType,
+    ScalarType,
+    Type,
+    element_of,
+    f32,
+    i1,
+    i32,
+    i64,
+    shape_of,
+    shaped,
+    with_element,
+)
+from ziggurat.frontends.language.host import OPS
+from ziggurat.frontends.library import LIBRARY
+from ziggurat.transforms.calls.checks import integers, numbers
+from ziggurat.transforms.calls.emit import Builds, Emitter, Operand
+from ziggurat.transforms.calls.promotion import common_shape, constant, is_number, is_pointer, promoted, scalar_type
+from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.wording import describe, show
+
+# Types of results.
+
+
+def arithmetic(call: Typing, *operands: Type) -> Type:
+    """Numbers of any kind: the promoted dtype, in the broadcast shape."""
+    numbers(call, *operands)
+    return call.computed(*operands) or promoted(str(call), *operands)
+
+
+def counted(call: Typing, a: Type, b: Type) -> Type:
+    """As `arithmetic`; i1 with i1 counts in i32."""
+    result = arithmetic(call, a, b)
+    return result if isinstance(result, ConstantType) or element_of(result) != i1 else with_element(result, i32)
+
+
+def quotient(call: Typing, a: Type, b: Type) -> Type:
+    """As `arithmetic`, in f32 where neither operand is a float."""
+    result = arithmetic(call, a, b)
+    return result if isinstance(result, ConstantType) or scalar_type(result).is_float else with_element(result, f32)
+
+
+def bitwise(call: Typing, a: Type, b: Type) -> Type:
+    """Integers only."""
+    numbers(call, a, b)
+    for type_ in (a, b):
+        if scalar_type(type_).is_float:
+            hint = "for floats, zg.floor(zg.div(a, b))" if call.name == "floordiv" else None
+            raise KernelTypeError(f"{call} takes integers; got {describe(type_)}", hint=hint)
+    return arithmetic(call, a, b)
+
+
+def _moved(call: Typing, pointer: Type, offset: Type) -> Type:
+    """Pointers moved by integers."""
+    if is_pointer(offset):
+        raise KernelTypeError(f"{call} of two pointers, {pointer} and {offset}", hint="a pointer moves by integers")
+    if not is_number(offset) or not scalar_type(offset).is_int:
+        raise KernelTypeError(
+            f"{call} moves the pointer {pointer} by {describe(offset)}: an offset must be an integer",
+            hint="compute the offset in integers, or cast it with zg.cast(offset, zg.i32)",
+        )
+    element = element_of(pointer)
+    assert isinstance(element, PtrType)
+    return shaped(common_shape(str(call), pointer, offset), element)
+
+
+def _sum(call: Typing, a: Type, b: Type) -> Type:
+    if is_pointer(a):
+        return _moved(call, a, b)
+    return _moved(call, b, a) if is_pointer(b) else counted(call, a, b)
+
+
+def _difference(call: Typing, a: Type, b: Type) -> Type:
+    return _moved(call, a, b) if is_pointer(a) else counted(call, a, b)
+
+
+def _fused(call: Typing, a: Type, b: Type, c: Type) -> Type:
+    result = arithmetic(call, a, b, c)
+    if not isinstance(result, ConstantType) and not scalar_type(result).is_float:
+        raise KernelTypeError(f"zg.fma takes floats; got {result}", hint="zg.add(zg.mul(a, b), c)")
+    return result
+
+
+def _negative(call: Typing, x: Type) -> Type:
+    numbers(call, x)
+    if not isinstance(x, ConstantType) and scalar_type(x) == i1:
+        raise KernelTypeError(f"zg.neg takes integers or floats; got {x}", hint="zg.invert changes true and false")
+    return call.computed(x) or x
+
+
+def _inverted(call: Typing, x: Type) -> Type:
+    numbers(call, x)
+    if scalar_type(x).is_float:
+        raise KernelTypeError(f"zg.invert takes integers; got {describe(x)}")
+    return call.computed(x) or x
+
+
+def _magnitude(call: Typing, x: Type) -> Type:
+    numbers(call, x)
+    return call.computed(x) or x
+
+
+def _upper_half(call: Typing, a: Type, b: Type) -> Type:
+    literal = isinstance(a, ConstantType) and isinstance(b, ConstantType)
+    result = None if literal else bitwise(call, a, b)
+    if result is None or scalar_type(result).bits < 32:
+        raise KernelTypeError(f"{call} takes 32- or 64-bit integers; got {describe(a)} and {describe(b)}")
+    return with_element(result, scalar_type(result).unsigned)
+
+
+def _bits(call: Typing, x: Type) -> Type:
+    """An integer whose width is known."""
+    if isinstance(x, ConstantType):
+        raise KernelTypeError(
+            f"{call} takes an integer of a known width; got {describe(x)}", hint="zg.cast gives it one"
+        )
+    if not is_number(x) or scalar_type(x).kind != "int":
+        raise KernelTypeError(f"{call} takes integers; got {describe(x)}")
+    return x
+
+
+def _known(call: Typing, x: Type) -> None:
+    _bits(call, x)
+
+
+def _count(call: Typing, x: Type) -> Type:
+    return with_element(_bits(call, x), i32)
+
+
+def _ceiling(call: Typing, x: Type, div: Type) -> Type | None:
+    integers(call, x=x, div=div)
+    common_shape(str(call), x, div)
+    return call.computed(x, div)
+
+
+def _power(call: Typing, n: Any) -> Type | None:
+    if type(n) is not int:
+        raise KernelTypeError(f"{call} takes an integer; got {show(n)}")
+    return call.computed(constant(n))
+
+
+# Ops.
+
+
+def rounded(emit: Emitter, cls: type[Any], element: ScalarType, *values: Value) -> Value:
+    """An op on values of one type. That of 8-bit floats is computed in f32 and rounded."""
+    if not element.is_fp8:
+        return emit.add(cls(*values))
+    return emit.cast(emit.add(cls(*(emit.cast(value, f32) for value in values))), element)
+
+
+def elementwise(floats: type[Any] | None, signed: type[Any] | None = None, unsigned: type[Any] | None = None) -> Builds:
+    """An op of operands that are brought to the result's type: by that, the op of floats, signed or unsigned integers.
+
+    A single op of integers is for both.
+    """
+
+    def build(emit: Emitter, result: Type, *operands: Operand) -> Value:
+        element = scalar_type(result)
+        cls = floats if element.is_float else signed if element.signed else unsigned or signed
+        assert cls is not None
+        return rounded(emit, cls, element, *(emit.convert(operand, result) for operand in operands))
+
+    return build
+
+
+def exact(cls: type[Any]) -> Builds:
+    """An op of operands that are brought to the result's type, which is never computed in another."""
+    return lambda emit, result, *operands: emit.add(cls(*(emit.convert(operand, result) for operand in operands)))
+
+
+def _offset(emit: Emitter, result: Type, pointer: Operand, offset: Operand, negative: bool = False) -> Value:
+    """Pointers moved by offsets, both brought to the result's shape."""
+    element = scalar_type(offset.type)
+    if element == i1:
+        element = i32
+    if negative and isinstance(offset.type, ConstantType):
+        offset = Operand(constant(-offset.type.value), None)
+    elif negative:
+        # An unsigned offset is widened first: its negative has no place in its own type.
+        element = element if element.signed else i64
+        wide = with_element(offset.type, element)
+        value = emit.convert(offset, wide)
+        offset = Operand(wide, emit.add(arith.SubI(emit.constant(0, wide), value)))
+    base = emit.spread(pointer.value, shape_of(result))
+    return emit.add(tt.AddPtr(base, emit.convert(offset, shaped(shape_of(result), element))))
+
+
+_ADD, _SUB, _MINIMUM, _MAXIMUM = (elementwise(*OPS[name]) for name in ("add", "sub", "minimum", "maximum"))
+
+
+def _add(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
+    if is_pointer(a.type):
+        return _offset(emit, result, a, b)
+    return _offset(emit, result, b, a) if is_pointer(b.type) else _ADD(emit, result, a, b)
+
+
+def _sub(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
+    return _offset(emit, result, a, b, negative=True) if is_pointer(a.type) else _SUB(emit, result, a, b)
+
+
+def _clamp(emit: Emitter, result: Type, x: Operand, low: Operand, high: Operand) -> Any:
+    return _MINIMUM(emit, result, Operand(result, _MAXIMUM(emit, result, x, low)), high)
+
+
+def _neg(emit: Emitter, result: Type, x: Operand) -> Value:
+    value = emit.convert(x, result)
+    if scalar_type(result).is_float:
+        return emit.add(arith.NegF(value))
+    return emit.add(arith.SubI(emit.constant(0, result), value))
+
+
+def _invert(emit: Emitter, result: Type, x: Operand) -> Value:
+    value = emit.convert(x, result)
+    return emit.add(arith.XOrI(value, emit.constant(True if scalar_type(result) == i1 else -1, result)))
+
+
+def _abs(emit: Emitter, result: Type, x: Operand) -> Value:
+    element = scalar_type(result)
+    if element.is_float:
+        return emit.add(math.AbsF(x.value))
+    return emit.add(math.AbsI(x.value)) if element.signed else x.value
+
+
+_ELEMENTWISE = {
+    "mul": counted, "div": quotient, "mod": arithmetic, "minimum": arithmetic, "maximum": arithmetic,
+    **dict.fromkeys(("floordiv", "and_", "or_", "xor", "shl", "shr"), bitwise),
+}  # fmt: skip
+
+RULES = {
+    "add": Rule(_sum, _add),
+    "sub": Rule(_difference, _sub),
+    **{name: Rule(type_of, elementwise(*OPS[name])) for name, type_of in _ELEMENTWISE.items()},
+    "div_rn": Rule(quotient, exact(tt.PreciseDivF)),
+    "neg": Rule(_negative, _neg),
+    "invert": Rule(_inverted, _invert),
+    "clamp": Rule(arithmetic, _clamp),
+    # The 16-bit floats are not computed in f32: the result would be rounded twice.
+    "fma": Rule(_fused, elementwise(math.Fma)),
+    "abs": Rule(_magnitude, _abs),
+    "umulhi": Rule(_upper_half, exact(tt.MulHiUI)),
+    "cdiv": Rule(_ceiling, body=LIBRARY["cdiv"]),
+    "next_power_of_2": Rule(_power),
+    **{name: Rule(_known, body=LIBRARY[name]) for name in ("popc", "clz", "brev")},
+}

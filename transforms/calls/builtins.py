@@ -1,0 +1,150 @@
+"""Rules of the Python builtins that kernels may call, and the properties of values."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, cast
+
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.types import (
+    ConstantType,
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    element_of,
+    f32,
+    i1,
+    i32,
+    shape_of,
+)
+from ziggurat.frontends.language.spellings import of_attribute
+from ziggurat.transforms.calls import arithmetic
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand
+from ziggurat.transforms.calls.lattice import components
+from ziggurat.transforms.calls.programs import range_of
+from ziggurat.transforms.calls.promotion import constant, is_number, scalar_type
+from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.wording import describe, show
+
+# The classes that `isinstance` knows, by their names in the Python code model.
+_CLASSES = {f"builtins.{cls.__name__}": cls for cls in (bool, int, float, str, tuple)}
+
+
+def _as_call(name: str, call: str) -> Rule:
+    """A builtin that is Python's on constants, and a call of the language on run-time scalars."""
+    rule = arithmetic.RULES[call]
+
+    def type_of(_: Typing, *types: Type) -> Type:
+        for type_ in types:
+            if isinstance(type_, TensorType):
+                raise KernelTypeError(f"{name}() takes scalars; got {type_}", hint=f"use zg.{call}")
+        if name != "abs" and len(types) < 2:
+            raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"zg.{name} reduces a tensor")
+        if all(isinstance(type_, ConstantType) and is_number(type_) for type_ in types):
+            values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
+            return constant(getattr(builtins, name)(*values))
+        typing = Typing(call)
+        if name == "abs":
+            return cast(Type, rule.type(typing, *types))
+        return reduce(lambda a, b: cast(Type, rule.type(typing, a, b)), types)
+
+    def build(emit: Emitter, result: Type, *operands: Operand) -> Built:
+        assert rule.build is not None
+        if name == "abs":
+            return rule.build(emit, result, *operands)
+        made = operands[0]
+        for operand in operands[1:]:
+            made = Operand(result, rule.build(emit, result, made, operand))
+        return made.value
+
+    return Rule(type_of, build)
+
+
+def _range(_: Typing, *bounds: Type) -> Type:
+    return range_of("range", bounds)
+
+
+def _len(_: Typing, x: Type) -> Type:
+    parts = components(x)
+    if parts is not None:
+        return constant(len(parts))
+    if isinstance(x, ConstantType) and isinstance(x.value, str):
+        return constant(len(x.value))
+    if isinstance(x, TensorType):
+        return constant(x.shape[0])
+    raise KernelTypeError(f"{describe(x)} has no length")
+
+
+def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType) -> Rule:
+    """`int`, `float` or `bool`: a scalar of the kind is kept, another one becomes `otherwise`."""
+    name = convert.__name__
+
+    def type_of(_: Typing, x: Type) -> Type:
+        if isinstance(x, ConstantType):
+            if convert is not bool and not isinstance(x.value, bool | int | float | str):
+                raise KernelTypeError(f"{name}() takes a number; got {describe(x)}")
+            try:
+                return constant(convert(x.value))
+            except (ValueError, OverflowError) as error:
+                raise KernelValueError(f"cannot compute {name}({show(x.value)}): {error}") from None
+        if not is_number(x) or shape_of(x):
+            raise KernelTypeError(f"{name}() takes a scalar; got {describe(x)}", hint="zg.cast converts tensors")
+        return x if scalar_type(x).kind == kind else otherwise
+
+    return Rule(type_of, lambda emit, result, x: emit.convert(x, result))
+
+
+def _isinstance(_: Typing, x: Type, cls: Type) -> Type:
+    """Classes are the names of builtins (`builtins.int`), or a tuple of such names."""
+    if isinstance(x, ConstantType) and isinstance(cls, ConstantType):
+        known: Any = cls.value
+        names = cast(tuple[str, ...], known if isinstance(known, tuple) else (known,))
+        return constant(isinstance(x.value, tuple(_CLASSES[name] for name in names)))
+    raise KernelTypeError("isinstance() is for constants in a kernel")
+
+
+def _print(_: Typing, *values: Type) -> Type:
+    raise KernelTypeError("print() is not for kernels", hint="zg.device_print or zg.static_print")
+
+
+BUILTINS: dict[str, Rule] = {
+    "min": _as_call("min", "minimum"),
+    "max": _as_call("max", "maximum"),
+    "abs": _as_call("abs", "abs"),
+    "range": Rule(_range),
+    "len": Rule(_len),
+    "int": _conversion(int, "int", i32),
+    "float": _conversion(float, "float", f32),
+    "bool": _conversion(bool, "bool", i1),
+    "isinstance": Rule(_isinstance),
+    "print": Rule(_print),
+}
+
+
+def property_of(x: Type, name: str) -> Type:
+    """The type of `x.name`, a constant."""
+    known: Any = x.value if isinstance(x, ConstantType) else None
+    if name == "shape" and (isinstance(x, TensorType) or is_number(x)):
+        return constant(shape_of(x))
+    if name == "element_ty" and isinstance(known, PtrType):
+        return constant(known.pointee)
+    if name == "dtype" and isinstance(x, ConstantType):
+        return constant(scalar_type(x))
+    if name == "dtype" and not isinstance(x, TupleType):
+        element = x.element if isinstance(x, DescriptorType) else element_of(x)
+        if isinstance(element, ScalarType | PtrType):
+            return constant(element)
+    if name == "numel" and isinstance(x, TensorType):
+        return constant(x.numel)
+    if isinstance(known, ScalarType) and name in ("bits", "name", "is_float", "signed"):
+        return constant(getattr(known, name))
+    raise KernelTypeError(
+        f"{describe(x)} has no property '{name}' in a kernel",
+        hint=of_attribute(name)
+        or "values have .shape and .dtype, dtypes of pointers have .element_ty; calls are zg.<name>(x)",
+    )

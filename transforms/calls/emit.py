@@ -1,0 +1,261 @@
+"""Emitting ops: constants, conversions and broadcasts, each made fresh where it is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import (
+    ConstantType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    element_of,
+    f32,
+    i1,
+    i64,
+    shape_of,
+    shaped,
+    void,
+    with_element,
+)
+from ziggurat.transforms.calls.lattice import components
+
+if TYPE_CHECKING:
+    from ziggurat.transforms.mirror.walk import FunctionMirror
+
+# A value of the Python model in the Triton model: a value, a tuple of such, or None for a constant, which needs none.
+Built = Value | tuple["Built", ...] | None
+# The building half of a call's rule: `(emit, result type, *arguments) -> what stands for the result`.
+Builds = Callable[..., Built]
+
+
+@attrs.frozen
+class Operand:
+    """An argument of a call: its attributed type, and what was built for it."""
+
+    type: Type
+    value: Any
+
+
+def number_as(value: Any, scalar: ScalarType) -> Any:
+    """A Python number as the attribute of an `arith.constant` of this scalar type. Integers wrap around."""
+    if scalar.is_float:
+        return float(value)
+    if scalar == i1:
+        return bool(value)
+    number = int(value) if not (isinstance(value, float) and not math.isfinite(value)) else 0
+    low, high = scalar.limits
+    return number if low <= number <= high else (number - low) % (1 << scalar.bits) + low
+
+
+class Emitter:
+    """A builder with the conversions that calls insert: the context in which the ops of a call are built.
+
+    `mirror` makes functions of the model on the way; what is inside of such a function has none.
+    """
+
+    def __init__(self, builder: Builder, mirror: FunctionMirror | None = None) -> None:
+        self.builder = builder
+        self._mirror = mirror
+
+    @property
+    def functions(self) -> FunctionMirror:
+        """The mirror of the function that is built, which gives the callee of the call at hand and adds helpers."""
+        assert self._mirror is not None
+        return self._mirror
+
+    def add(self, op: Op) -> Value:
+        """Append an op; its result."""
+        return self.builder.add(op)
+
+    def constant(self, value: Any, type_: Type) -> Value:
+        """A constant of a scalar or (every element of) a tensor type."""
+        scalar = element_of(type_)
+        assert isinstance(scalar, ScalarType)
+        return self.add(arith.ConstantOp(number_as(value, scalar), type_))
+
+    def placeholder(self, type_: Type) -> Value:
+        """Some value of a type, for where none is needed but something has to be yielded."""
+        element = element_of(type_)
+        if isinstance(element, PtrType):
+            null = self.add(tt.IntToPtr(self.add(arith.ConstantOp(0, i64)), element))
+            return self.spread(null, shape_of(type_))
+        return self.constant(0, type_)
+
+    def convert(self, operand: Operand, type_: Type, *, dense: bool = False) -> Value:
+        """The operand as a value of exactly this type: its elements cast, then splatted or broadcast.
+
+        A literal becomes a constant; of a tensor type a splatted one, or with `dense` a constant of the tensor type
+        itself.
+        """
+        element = element_of(type_)
+        shape = shape_of(type_)
+        if isinstance(operand.type, ConstantType):
+            known = operand.value
+            if isinstance(element, ScalarType):
+                if dense and shape:
+                    return self.constant(operand.type.value, type_)
+                if not isinstance(known, Value) or known.type != element:
+                    known = self.constant(operand.type.value, element)
+            return self.spread(known, shape)
+        value = operand.value
+        if isinstance(element, ScalarType):
+            value = self.cast(value, element)
+        return self.spread(value, shape)
+
+    def spread(self, value: Value, shape: tuple[int, ...]) -> Value:
+        """Splat a scalar, or broadcast a tensor (padded on the left with axes of size 1), to the shape."""
+        source = shape_of(value.type)
+        if source == shape:
+            return value
+        element = element_of(value.type)
+        assert isinstance(element, ScalarType | PtrType)
+        target = shaped(shape, element)
+        if not source:
+            return self.add(tt.Splat(value, target))
+        for _ in range(len(shape) - len(source)):
+            value = self.add(tt.ExpandDims(value, 0))
+        return value if value.type == target else self.add(tt.Broadcast(value, target))
+
+    def reshape(self, value: Value, result: Type) -> Value:
+        """The elements of a tensor in the shape of `result`; of shape (), the only element."""
+        if value.type == result:
+            return value
+        if isinstance(result, TensorType):
+            return self.add(tt.Reshape(value, result))
+        element = element_of(value.type)
+        assert isinstance(element, ScalarType | PtrType)
+        if len(shape_of(value.type)) > 1:
+            value = self.add(tt.Reshape(value, TensorType((1,), element)))
+        first = self.builder.nested([element, element], element)
+        first.add(tt.ReduceReturn([first.parameters[0]]))
+        return self.add(tt.Reduce([value], 0, first.finish()))
+
+    def runtime(self, operand: Operand) -> Value:
+        """The operand as a run-time value; a literal in its own type."""
+        return self.convert(operand, operand.type.type) if isinstance(operand.type, ConstantType) else operand.value
+
+    def cast(self, value: Value, target: ScalarType, rounding: arith.Rounding = arith.Rounding.NEAREST) -> Value:
+        """The value with its elements converted; itself where they have the type already."""
+        source = element_of(value.type)
+        if source == target:
+            return value
+        assert isinstance(source, ScalarType)
+        type_ = with_element(value.type, target)
+        if target == i1:
+            return self.nonzero(value)
+        if source.is_float:
+            if target.is_float:
+                return self._float_cast(value, source, target, rounding)
+            if source.is_fp8:
+                value = self.add(arith.ExtF(value, with_element(value.type, f32)))
+            return self.add((arith.FPToSI if target.signed else arith.FPToUI)(value, type_))
+        if target.is_float:
+            # Small floats are reached through f32, which holds what they can.
+            wide = f32 if target.is_fp8 else target
+            made = self.add((arith.SIToFP if source.signed else arith.UIToFP)(value, with_element(value.type, wide)))
+            return self.cast(made, target, rounding)
+        if source.bits < target.bits:
+            return self.add((arith.ExtSI if source.signed else arith.ExtUI)(value, type_))
+        if source.bits > target.bits:
+            return self.add(arith.TruncI(value, type_))
+        return self.add(arith.Bitcast(value, type_))
+
+    def _float_cast(self, value: Value, source: ScalarType, target: ScalarType, rounding: arith.Rounding) -> Value:
+        type_ = with_element(value.type, target)
+        if source.bits < target.bits:
+            return self.add(arith.ExtF(value, type_))
+        if source.bits == target.bits:
+            value = self.add(arith.ExtF(value, with_element(value.type, f32)))
+        return self.add(arith.TruncF(value, type_, rounding=rounding))
+
+    def nonzero(self, value: Value) -> Value:
+        """Whether each element is not zero; an i1 itself."""
+        element = element_of(value.type)
+        if element == i1:
+            return value
+        if isinstance(element, PtrType):
+            value = self.add(tt.PtrToInt(value))
+            element = i64
+        assert isinstance(element, ScalarType)
+        if element.is_fp8:
+            value = self.cast(value, f32)
+        zero = self.constant(0, value.type)
+        if element.is_float:
+            return self.add(arith.CmpF(value, zero, arith.FloatPredicate.UNE))
+        return self.add(arith.CmpI(value, zero, arith.IntPredicate.NE))
+
+    def truth(self, operand: Operand) -> Value:
+        """A scalar as a condition."""
+        if isinstance(operand.type, ConstantType):
+            return self.constant(bool(operand.type.value), i1)
+        return self.nonzero(operand.value)
+
+    def call(self, symbol: str, arguments: list[Value], result: Type) -> Built:
+        """Call a function of the module; `result` is its attributed type."""
+        made = self.add(tt.Call(arguments, symbol, packed_type(result)))
+        return self.unpack(made, result)
+
+    def parts(self, value: Value, count: int) -> list[Value]:
+        """The components of a value that packs so many."""
+        if count == 1:
+            return [value]
+        return [self.add(core.TupleLoad(value, index)) for index in range(count)]
+
+    def unpack(self, value: Value, type_: Type) -> Built:
+        """What a value of the packed form of `type_` holds, as the mirror keeps it."""
+        if isinstance(type_, TupleType):
+            flat = flatten_types(type_)
+            if len(flat) == 1:
+                return rebuild(type_, [value])
+            return rebuild(type_, [self.add(core.TupleLoad(value, index)) for index in range(len(flat))])
+        return value if not isinstance(type_, ConstantType) else None
+
+    def repack(self, operand: Operand, type_: Type) -> list[Value]:
+        """The run-time values that make up the operand when it is brought to `type_`, flattened."""
+        if isinstance(type_, TupleType):
+            parts = split_operand(operand)
+            return [v for part, to in zip(parts, type_.components, strict=True) for v in self.repack(part, to)]
+        if isinstance(type_, ConstantType):
+            return []
+        return [self.convert(operand, type_)]
+
+
+def split_operand(operand: Operand) -> list[Operand]:
+    """The components of a tuple operand, constant or not."""
+    types = components(operand.type)
+    assert types is not None
+    built: Any = operand.value
+    values = cast(tuple[Built, ...], built if isinstance(built, tuple) else (None,) * len(types))
+    return [Operand(type_, value) for type_, value in zip(types, values, strict=True)]
+
+
+def flatten_types(type_: Type) -> list[Type]:
+    """The run-time types that make up an attributed type: a tuple's components in a row; constants have none."""
+    if isinstance(type_, TupleType):
+        return [inner for component in type_.components for inner in flatten_types(component)]
+    return [] if isinstance(type_, ConstantType) else [type_]
+
+
+def packed_type(type_: Type) -> Type:
+    """The type by which a value of an attributed type is handed on as one: several components are a Tuple."""
+    flat = flatten_types(type_)
+    if not flat:
+        return void
+    return flat[0] if len(flat) == 1 else TupleType(tuple(flat))
+
+
+def rebuild(type_: Type, values: list[Value]) -> Built:
+    """The inverse of flattening: takes values from the front of the list."""
+    if isinstance(type_, TupleType):
+        return tuple(rebuild(component, values) for component in type_.components)
+    return None if isinstance(type_, ConstantType) else values.pop(0)

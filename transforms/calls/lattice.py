@@ -1,0 +1,145 @@
+"""The lattice of attribution: what is known of a variable where control flow meets.
+
+From below: a constant; a type; `Unusable`, of a variable that has no value on some path or unlike types on two. An
+unusable variable is an error only where it is read: a kernel may well use one name for unlike things on two paths.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.types import (
+    ConstantType,
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeSyntax,
+)
+from ziggurat.transforms.calls.promotion import constant, is_number, literal_type, promote_types
+
+
+@attrs.frozen(str=False)
+class ErrorType(Type):
+    """Of a value whose op was in error, so that what depends on it is not reported again."""
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("error")
+
+    __str__ = Type.__str__
+
+
+@attrs.frozen(str=False)
+class RangeType(Type):
+    """What a `for` runs over: bounds as attributed types, `static` when it is unrolled, and the loop's options."""
+
+    start: Type
+    stop: Type
+    step: Type
+    static: bool = False
+    options: tuple[tuple[str, object], ...] = ()
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("range", (self.start.syntax(), self.stop.syntax(), self.step.syntax()))
+
+    __str__ = Type.__str__
+
+
+@attrs.frozen(str=False)
+class Unusable(Type):
+    """Of a variable that must not be read: `types` are the unlike ones, or empty where it has no value on a path.
+
+    `partly` says that it has a value on another path.
+    """
+
+    types: tuple[Type, ...] = ()
+    place: Location | None = attrs.field(default=None, eq=False)
+    loop: bool = False
+    partly: bool = False
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("unusable", tuple(type_.syntax() for type_ in self.types))
+
+    __str__ = Type.__str__
+
+
+UNASSIGNED = Unusable()
+PARTLY_ASSIGNED = Unusable(partly=True)
+ERROR = ErrorType()
+
+
+def join(a: Type, b: Type, place: Location | None = None, loop: bool = False) -> Type:
+    """The least type above both; `Unusable` where there is none."""
+    if a == b:
+        return a
+    if isinstance(a, ErrorType) or isinstance(b, ErrorType):
+        return ERROR
+    if isinstance(a, Unusable) or isinstance(b, Unusable):
+        unlike = [type_ for type_ in (a, b) if isinstance(type_, Unusable) and type_.types]
+        return unlike[0] if unlike else PARTLY_ASSIGNED
+    found = _join(a, b)
+    return found if found is not None else Unusable((a, b), place, loop)
+
+
+def _join(a: Type, b: Type) -> Type | None:
+    if a == b:
+        return a
+    if isinstance(a, TupleType) or isinstance(b, TupleType):
+        x, y = _components(a), _components(b)
+        if x is None or y is None or len(x) != len(y):
+            return None
+        joined = [_join(p, q) for p, q in zip(x, y, strict=True)]
+        return None if None in joined else TupleType(tuple(type_ for type_ in joined if type_ is not None))
+    if isinstance(a, ConstantType) and isinstance(b, ConstantType):
+        if isinstance(a.value, tuple) and isinstance(b.value, tuple):
+            return _join(_spread(a), _spread(b))
+        if not (is_number(a) and is_number(b)):
+            return None
+        assert isinstance(a.type, ScalarType) and isinstance(b.type, ScalarType)
+        return promote_types(a.type, b.type)
+    if isinstance(a, ConstantType):
+        return _above(a, b)
+    if isinstance(b, ConstantType):
+        return _above(b, a)
+    return None
+
+
+def _above(literal: ConstantType, type_: Type) -> Type | None:
+    """A scalar type that a literal may take: of its kind or a higher one, and wide enough."""
+    if not isinstance(type_, ScalarType) or not is_number(literal):
+        return None
+    kind = literal_type(literal.value)
+    assert isinstance(kind, ScalarType)
+    if kind.rank > type_.rank:
+        return None
+    if type_.kind == "int":
+        low, high = type_.limits
+        return type_ if low <= literal.value <= high else None
+    return type_
+
+
+def _spread(type_: ConstantType) -> TupleType:
+    return TupleType(tuple(constant(item) for item in type_.value))
+
+
+def _components(type_: Type) -> tuple[Type, ...] | None:
+    if isinstance(type_, TupleType):
+        return type_.components
+    if isinstance(type_, ConstantType) and isinstance(type_.value, tuple):
+        return _spread(type_).components
+    return None
+
+
+def components(type_: Type) -> tuple[Type, ...] | None:
+    """The types of the components of a tuple, constant or not; None of anything else."""
+    return _components(type_)
+
+
+def is_runtime(type_: Type) -> bool:
+    """True of what a Triton model can hold as a value."""
+    if isinstance(type_, TupleType):
+        return all(is_runtime(component) or isinstance(component, ConstantType) for component in type_.components)
+    return isinstance(type_, ScalarType | PtrType | TensorType | DescriptorType)

@@ -1,0 +1,308 @@
+"""Rules of loads, stores, atomics and tensor descriptors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import (
+    ConstantType,
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    Type,
+    element_of,
+    i1,
+    i32,
+    i64,
+    shape_of,
+    shaped,
+    with_element,
+)
+from ziggurat.transforms.calls.checks import choice, shape, tensor
+from ziggurat.transforms.calls.emit import Emitter, Operand, split_operand
+from ziggurat.transforms.calls.lattice import components
+from ziggurat.transforms.calls.promotion import NONE, is_number, require_fits, scalar_type
+from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.wording import describe
+
+CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
+EVICTION = {"": EvictionPolicy.NORMAL, **{policy.value: policy for policy in EvictionPolicy}}
+SEMANTICS = {None: MemSemantic.ACQ_REL, **{sem.value: sem for sem in MemSemantic}}
+SCOPES = {None: MemScope.GPU, **{scope.value: scope for scope in MemScope}}
+PADDING = {None: Padding.ZERO, "": Padding.ZERO, **{padding.value: padding for padding in Padding}}
+
+# By call: the atomic of floats, signed and unsigned integers.
+ATOMICS: dict[str, tuple[AtomicKind, AtomicKind, AtomicKind]] = {
+    "atomic_add": (AtomicKind.FADD, AtomicKind.ADD, AtomicKind.ADD),
+    "atomic_max": (AtomicKind.FMAX, AtomicKind.MAX, AtomicKind.UMAX),
+    "atomic_min": (AtomicKind.FMIN, AtomicKind.MIN, AtomicKind.UMIN),
+    "atomic_and": (AtomicKind.AND,) * 3,
+    "atomic_or": (AtomicKind.OR,) * 3,
+    "atomic_xor": (AtomicKind.XOR,) * 3,
+    "atomic_xchg": (AtomicKind.XCHG,) * 3,
+}
+
+
+def _pointee(call: Typing, ptr: Type) -> ScalarType:
+    element = element_of(ptr)
+    if not isinstance(element, PtrType):
+        raise KernelTypeError(
+            f"{call} takes a pointer or a tensor of pointers; got {describe(ptr)}",
+            hint=f"{call}_tensor_descriptor moves blocks of a descriptor"
+            if isinstance(ptr, DescriptorType) and call.name in ("load", "store")
+            else "zg.add(pointer, offsets) gives the pointers to elements",
+        )
+    return element.pointee
+
+
+def _fits(call: Typing, what: str, ptr: Type, value: Type) -> None:
+    """`value` broadcasts to the shape of the pointers."""
+    sizes, given = shape_of(ptr), shape_of(value)
+    padded = (1,) * (len(sizes) - len(given)) + given
+    if len(padded) == len(sizes) and all(a in (1, b) for a, b in zip(padded, sizes, strict=True)):
+        return
+    if not sizes:
+        raise KernelTypeError(
+            f"{call}: {what} has the shape {list(given)}, and the pointer is a single one",
+            hint="zg.add(pointer, offsets) gives a tensor of pointers",
+        )
+    raise KernelTypeError(
+        f"{call}: the shapes of {what} and the pointers do not match: {list(given)} and {list(sizes)}",
+        hint=f"{what} is broadcast to the shape of the pointers: its sizes are equal to theirs, or 1",
+    )
+
+
+def _masked(call: Typing, ptr: Type, mask: Type | None) -> None:
+    if mask is None:
+        return
+    if not is_number(mask) or scalar_type(mask).kind != "bool":
+        raise KernelTypeError(
+            f"{call}: the mask must be i1 (true or false); got {describe(mask)}", hint="zg.compare gives a mask"
+        )
+    _fits(call, "the mask", ptr, mask)
+
+
+def _written(call: Typing, what: str, ptr: Type, value: Type) -> None:
+    """A value to be written has the pointee's type; a literal takes it."""
+    pointee = _pointee(call, ptr)
+    if not is_number(value):
+        raise KernelTypeError(f"{call}: {what} must be a number; got {describe(value)}")
+    if isinstance(value, ConstantType):
+        if scalar_type(value).rank > pointee.rank:
+            raise KernelTypeError(f"{call}: the pointers point to {pointee}, {what} is {describe(value)}")
+        try:
+            require_fits(value.value, pointee)
+        except KernelValueError as error:
+            raise KernelValueError(f"{call}: {error.summary}") from None
+    elif scalar_type(value) != pointee:
+        raise KernelTypeError(
+            f"{call}: the pointers point to {pointee}, {what} is {value}",
+            hint=f"zg.cast(value, zg.{pointee}) converts it",
+        )
+    _fits(call, what, ptr, value)
+
+
+def _stored(emit: Emitter, ptr: Operand, value: Operand) -> Value:
+    """A value as the elements that the pointers point to."""
+    element = element_of(ptr.type)
+    assert isinstance(element, PtrType)
+    return emit.convert(value, with_element(ptr.type, element.pointee), dense=True)
+
+
+def _mask(emit: Emitter, ptr: Operand, mask: Operand | None) -> Value | None:
+    return None if mask is None else emit.convert(mask, with_element(ptr.type, i1), dense=True)
+
+
+def _loaded(call: Typing, ptr: Type, mask: Type | None, other: Type | None, cache: Any, eviction: Any, _: Any) -> Type:
+    pointee = _pointee(call, ptr)
+    _masked(call, ptr, mask)
+    if other is not None:
+        if mask is None:
+            raise KernelTypeError(f"{call}: `other` stands for what a mask leaves out, but there is no mask")
+        _written(call, "`other`", ptr, other)
+    choice("cache_modifier", cache, CACHE)
+    choice("eviction_policy", eviction, EVICTION)
+    return shaped(shape_of(ptr), pointee)
+
+
+def _load(
+    emit: Emitter,
+    result: Type,
+    ptr: Operand,
+    mask: Operand | None,
+    other: Operand | None,
+    cache: Any,
+    eviction: Any,
+    volatile: Any,
+) -> Value:
+    chosen = _mask(emit, ptr, mask)
+    value = None if other is None else emit.convert(other, result, dense=True)
+    return emit.add(
+        tt.Load(ptr.value, chosen, value, cache=CACHE[cache], eviction=EVICTION[eviction], volatile=bool(volatile))
+    )
+
+
+def _storing(call: Typing, ptr: Type, value: Type, mask: Type | None, cache: Any, eviction: Any) -> Type:
+    _written(call, "the value", ptr, value)
+    _masked(call, ptr, mask)
+    choice("cache_modifier", cache, CACHE)
+    choice("eviction_policy", eviction, EVICTION)
+    return NONE
+
+
+def _store(
+    emit: Emitter, result: Type, ptr: Operand, value: Operand, mask: Operand | None, cache: Any, eviction: Any
+) -> Value:
+    stored = _stored(emit, ptr, value)
+    return emit.add(
+        tt.Store(ptr.value, stored, _mask(emit, ptr, mask), cache=CACHE[cache], eviction=EVICTION[eviction])
+    )
+
+
+# Atomics.
+
+
+def _atomic(call: Typing, dtypes: tuple[ScalarType, ...], ptr: Type, sem: Any, scope: Any) -> Type:
+    pointee = _pointee(call, ptr)
+    if pointee not in dtypes:
+        raise KernelTypeError(
+            f"{call} takes pointers to {', '.join(map(str, dtypes))}, not to {pointee}",
+            hint="the hardware has no such operation on other types",
+        )
+    choice("sem", sem, SEMANTICS)
+    choice("scope", scope, SCOPES)
+    return shaped(shape_of(ptr), pointee)
+
+
+def _combined(call: Typing, ptr: Type, value: Type, mask: Type | None, sem: Any, scope: Any) -> Type:
+    result = _atomic(call, atomic_dtypes(call.name), ptr, sem, scope)
+    _written(call, "the value", ptr, value)
+    _masked(call, ptr, mask)
+    return result
+
+
+def atomic_dtypes(name: str) -> tuple[ScalarType, ...]:
+    """The dtypes that the atomic of a name works on."""
+    if name == "atomic_cas":
+        return tt.ATOMIC_CAS_DTYPES
+    return tuple(dtype for kind in dict.fromkeys(ATOMICS[name]) for dtype in tt.ATOMIC_DTYPES[kind])
+
+
+def _atomic_rule(kinds: tuple[AtomicKind, AtomicKind, AtomicKind]) -> Rule:
+    def build(
+        emit: Emitter, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
+    ) -> Value:
+        element = scalar_type(result)
+        kind = kinds[0 if element.is_float else 1 if element.signed else 2]
+        stored = _stored(emit, ptr, value)
+        chosen = _mask(emit, ptr, mask)
+        return emit.add(tt.AtomicRMW(ptr.value, stored, chosen, kind=kind, sem=SEMANTICS[sem], scope=SCOPES[scope]))
+
+    return Rule(_combined, build)
+
+
+def _swapped(call: Typing, ptr: Type, compare: Type, value: Type, sem: Any, scope: Any) -> Type:
+    result = _atomic(call, tt.ATOMIC_CAS_DTYPES, ptr, sem, scope)
+    _written(call, "the value compared with", ptr, compare)
+    _written(call, "the value", ptr, value)
+    return result
+
+
+def _swap(emit: Emitter, result: Type, ptr: Operand, compare: Operand, value: Operand, sem: Any, scope: Any) -> Value:
+    expected, stored = _stored(emit, ptr, compare), _stored(emit, ptr, value)
+    return emit.add(tt.AtomicCAS(ptr.value, expected, stored, sem=SEMANTICS[sem], scope=SCOPES[scope]))
+
+
+# Descriptors.
+
+
+def _integers(call: Typing, what: str, given: Type, count: int) -> tuple[Type, ...]:
+    """A tuple of so many scalar integers."""
+    parts = components(given)
+    if parts is None or len(parts) != count:
+        raise KernelTypeError(
+            f"{call}: {what} must be a tuple of {count}, one for each axis of the block; got {describe(given)}"
+        )
+    for part in parts:
+        if not is_number(part) or shape_of(part) or not scalar_type(part).is_int:
+            raise KernelTypeError(f"{call}: {what} must be integers; got {describe(part)}")
+    return parts
+
+
+def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any, padding: Any) -> Type:
+    if not isinstance(base, PtrType):
+        raise KernelTypeError(f"{call} takes the pointer to the tensor; got {describe(base)}")
+    dims = shape(call, block)
+    _integers(call, "the sizes", sizes, len(dims))
+    last = _integers(call, "the strides", strides, len(dims))[-1:]
+    if last and isinstance(last[0], ConstantType) and last[0].value != 1:
+        raise KernelValueError(
+            f"{call}: the last stride must be 1; got {last[0].value}",
+            hint="the last axis of a described tensor is contiguous in memory",
+        )
+    if dims[-1] * base.pointee.bytes < 16:
+        raise KernelValueError(f"{call}: a row of the block has {dims[-1] * base.pointee.bytes} bytes; it needs 16")
+    choice("padding_option", padding, PADDING)
+    if PADDING[padding] is Padding.NAN and not base.pointee.is_float:
+        raise KernelValueError(
+            f"{call}: only floats are padded with NaN; got {base.pointee}", hint='padding_option="zero"'
+        )
+    return DescriptorType(dims, base.pointee, PADDING[padding].value)
+
+
+def _describe(
+    emit: Emitter, result: Type, base: Operand, sizes: Operand, strides: Operand, block: Any, padding: Any
+) -> Value:
+    shape_ = [emit.convert(part, i32) for part in split_operand(sizes)]
+    steps = [emit.convert(part, i64) for part in split_operand(strides)]
+    return emit.add(tt.MakeTensorDescriptor(base.value, shape_, steps, result, padding=PADDING[padding]))
+
+
+def _descriptor(call: Typing, descriptor: Type, offsets: Type) -> list[Type]:
+    """The operands of an access to a block of a descriptor: the descriptor and the offsets."""
+    if not isinstance(descriptor, DescriptorType):
+        raise KernelTypeError(
+            f"{call} takes a tensor descriptor; got {describe(descriptor)}",
+            hint="launch with zg.TensorDescriptor(array, block), or make one with zg.make_tensor_descriptor"
+            if isinstance(descriptor, PtrType)
+            else None,
+        )
+    return [descriptor, *(i32 for _ in _integers(call, "the offsets", offsets, len(descriptor.block)))]
+
+
+def _block_read(call: Typing, descriptor: Type, offsets: Type) -> Type:
+    operands = _descriptor(call, descriptor, offsets)
+    return call.asked(lambda d, *at: tt.DescriptorLoad(d, at), *operands)
+
+
+def _block_written(call: Typing, descriptor: Type, offsets: Type, value: Type) -> Type:
+    operands = _descriptor(call, descriptor, offsets)
+    call.asked(lambda v, d, *at: tt.DescriptorStore(d, v, at), tensor(call, value), *operands)
+    return NONE
+
+
+def _offsets(emit: Emitter, offsets: Operand) -> list[Value]:
+    return [emit.convert(part, i32) for part in split_operand(offsets)]
+
+
+def _read_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand) -> Value:
+    return emit.add(tt.DescriptorLoad(descriptor.value, _offsets(emit, offsets)))
+
+
+def _write_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand, value: Operand) -> Value:
+    return emit.add(tt.DescriptorStore(descriptor.value, value.value, _offsets(emit, offsets)))
+
+
+RULES = {
+    "load": Rule(_loaded, _load),
+    "store": Rule(_storing, _store),
+    **{name: _atomic_rule(kinds) for name, kinds in ATOMICS.items()},
+    "atomic_cas": Rule(_swapped, _swap),
+    "make_tensor_descriptor": Rule(_described, _describe),
+    "load_tensor_descriptor": Rule(_block_read, _read_block),
+    "store_tensor_descriptor": Rule(_block_written, _write_block),
+}

@@ -1,0 +1,194 @@
+"""Rules of programs, ranges, hints, debugging and inline assembly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import ConstantType, ScalarType, TupleType, Type, i32, i64, shape_of, shaped
+from ziggurat.transforms.calls.assembly import MAX_PACK, check_assembly
+from ziggurat.transforms.calls.checks import condition, is_power_of_two
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand, packed_type, split_operand
+from ziggurat.transforms.calls.lattice import RangeType, components
+from ziggurat.transforms.calls.promotion import NONE, common_shape, constant, is_number, is_pointer, scalar_type
+from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.wording import describe, show
+
+
+def _grid(call: Typing, along: int) -> Type:
+    if along not in (0, 1, 2):
+        raise KernelValueError(f"{call}: the axis of the grid must be 0, 1 or 2; got {show(along)}")
+    return i32
+
+
+# Loops.
+
+RANGE_OPTIONS = (
+    "num_stages", "loop_unroll_factor", "disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm",
+)  # fmt: skip
+
+
+def range_of(name: str, bounds: Sequence[Type], static: bool = False, options: tuple[Any, ...] = ()) -> RangeType:
+    """The range of one to three bounds."""
+    bounds = [bound for bound in bounds if bound != NONE]
+    if not bounds or len(bounds) > 3:
+        raise KernelTypeError(f"{name} takes one to three bounds; got {len(bounds)}")
+    for bound in bounds:
+        if not is_number(bound) or shape_of(bound) or scalar_type(bound).kind != "int":
+            raise KernelTypeError(f"{name} counts with integers; got {describe(bound)}")
+        if static and not isinstance(bound, ConstantType):
+            raise KernelTypeError(
+                f"{name} is unrolled, so its bounds must be known at compile time; got {describe(bound)}",
+                hint="use range, or make the bound a zg.constexpr parameter",
+            )
+    if len(bounds) == 1:
+        bounds = [constant(0), *bounds]
+    start, stop, step = bounds if len(bounds) == 3 else (*bounds, constant(1))
+    if isinstance(step, ConstantType) and step.value == 0:
+        raise KernelValueError(f"{name}: the step is zero")
+    return RangeType(start, stop, step, static, options)
+
+
+def _range(call: Typing, first: Type, second: Type | None, step: Type | None, *options: Any) -> Type:
+    given = dict(zip(RANGE_OPTIONS, options, strict=False))
+    for option, value in given.items():
+        if value is not None and not 0 <= value < 1 << 31:
+            raise KernelValueError(f"{call}: '{option}' must be zero or more; got {show(value)}")
+    chosen = tuple((name, value) for name, value in given.items() if value is not None and value is not False)
+    return range_of(str(call), [first, second or NONE, step or NONE], False, chosen)
+
+
+def _static_range(call: Typing, first: Any, second: Any, step: Any) -> Type:
+    return range_of(str(call), [constant(bound) for bound in (first, second, step)], True)
+
+
+# Hints.
+
+
+def _hinted(call: Typing, x: Type, values: Any) -> Type:
+    numbers = (values,) if isinstance(values, int) else tuple(values)
+    rank = max(1, len(shape_of(x)))
+    if not is_pointer(x) and (not is_number(x) or (scalar_type(x).is_float and call.name != "max_constancy")):
+        raise KernelTypeError(f"{call} takes integers or pointers; got {describe(x)}")
+    if not all(type(n) is int and n > 0 for n in numbers) or len(numbers) != rank:
+        raise KernelValueError(f"{call} takes {rank} positive integer(s), one for each axis; got {show(values)}")
+    if call.name == "multiple_of" and not all(map(is_power_of_two, numbers)):
+        raise KernelValueError(f"{call} takes powers of two; got {show(values)}")
+    return x
+
+
+def _hint(cls: type[tt.Hint]) -> Rule:
+    def build(emit: Emitter, result: Type, x: Operand, values: Any) -> Value:
+        return emit.add(cls(x.value, (values,) if isinstance(values, int) else tuple(values)))
+
+    return Rule(_hinted, build)
+
+
+def _assumed(call: Typing, x: Type) -> Type:
+    condition(call, x)
+    if shape_of(x):
+        raise KernelTypeError(f"{call} takes a scalar condition; got {x}")
+    if isinstance(x, ConstantType) and not x.value:
+        raise KernelValueError(f"{call} of a condition that is false")
+    return NONE
+
+
+def _assume(emit: Emitter, result: Type, x: Operand) -> Built:
+    return None if isinstance(x.type, ConstantType) else emit.add(tt.Assume(emit.truth(x)))
+
+
+# Debugging.
+
+
+def _asserted(call: Typing, holds: Any, message: Any = "") -> Type:
+    if not isinstance(holds, bool | int):
+        hint = "write zg.static_assert(condition, message), without a tuple" if isinstance(holds, tuple) else None
+        raise KernelTypeError(f"a static assertion takes True or False; got {show(holds)}", hint=hint)
+    if not holds:
+        raise KernelValueError(f"static assertion failed{f': {message}' if message else ''}")
+    return NONE
+
+
+def _printed(call: Typing, values: Sequence[Type]) -> Type:
+    print(*(value.value if isinstance(value, ConstantType) else value for value in values))
+    return NONE
+
+
+def _printing(call: Typing, prefix: Any, values: Sequence[Type], _hex: bool = False) -> Type:
+    if not isinstance(prefix, str):
+        raise KernelTypeError(f"{call} must begin with a constant string; got {show(prefix)}")
+    for value in values:
+        if not is_number(value) and not is_pointer(value):
+            raise KernelTypeError(f"{call} prints numbers and pointers; got {describe(value)}")
+    return NONE
+
+
+def _print(emit: Emitter, result: Type, prefix: str, values: Sequence[Operand], hex_: bool = False) -> Value:
+    return emit.add(tt.Print([emit.runtime(value) for value in values], prefix, hex=hex_))
+
+
+def _checked(call: Typing, x: Type, message: Any = "") -> Type:
+    condition(call, x)
+    if not isinstance(message, str):
+        raise KernelTypeError(f"{call}: the message must be a constant string; got {show(message)}")
+    return NONE
+
+
+def _check(emit: Emitter, result: Type, x: Operand, message: str = "") -> Value:
+    return emit.add(tt.Assert(emit.truth(x), message=message))
+
+
+# Inline assembly.
+
+
+def _assembled(call: Typing, asm: Any, constraints: Any, args: Type, dtype: Any, _pure: Any, pack: Any) -> Type:
+    several = components(args)
+    parts = (args,) if several is None else several
+    for part in parts:
+        if not is_number(part) and not is_pointer(part):
+            raise KernelTypeError(f"{call} takes tensors and numbers; got {describe(part)}")
+    sizes = common_shape(str(call), *parts)
+    if not isinstance(asm, str) or not isinstance(constraints, str):
+        raise KernelTypeError(f"{call} takes the assembly and the constraints as strings")
+    if not is_power_of_two(pack) or pack > MAX_PACK:
+        raise KernelValueError(f"{call}: 'pack' must be a power of two up to {MAX_PACK}; got {show(pack)}")
+    results: list[Type] = []
+    for one in cast(Sequence[Any], dtype if isinstance(dtype, tuple) else (dtype,)):
+        if not isinstance(one, ScalarType):
+            raise KernelTypeError(f"{call} gives dtypes such as zg.i32; got {show(one)}")
+        results.append(shaped(sizes, one))
+    check_assembly(asm, constraints, parts, results, pack)
+    return TupleType(tuple(results)) if isinstance(dtype, tuple) else results[0]
+
+
+def _assemble(
+    emit: Emitter, result: Type, asm: str, constraints: str, args: Operand, dtype: Any, pure: bool, pack: int
+) -> Built:
+    parts = split_operand(args) if components(args.type) is not None else [args]
+    sizes = common_shape("", *(part.type for part in parts))
+    values = [emit.spread(emit.runtime(part), sizes) for part in parts]
+    made = emit.add(tt.InlineAsm(values, asm, constraints, packed_type(result), is_pure=pure, pack=pack))
+    return emit.unpack(made, result)
+
+
+RULES = {
+    "program_id": Rule(_grid, lambda emit, result, along: emit.add(tt.GetProgramId(along))),
+    "num_programs": Rule(_grid, lambda emit, result, along: emit.add(tt.GetNumPrograms(along))),
+    "smid": Rule(lambda call: i32, lambda emit, result: emit.add(tt.SmId())),
+    "globaltimer": Rule(lambda call: i64, lambda emit, result: emit.add(tt.GlobalTimer())),
+    "range": Rule(_range),
+    "static_range": Rule(_static_range),
+    "multiple_of": _hint(tt.MultipleOf),
+    "max_contiguous": _hint(tt.MaxContiguous),
+    "max_constancy": _hint(tt.MaxConstancy),
+    "assume": Rule(_assumed, _assume),
+    "static_assert": Rule(_asserted),
+    "static_print": Rule(_printed),
+    "device_print": Rule(_printing, _print),
+    "device_assert": Rule(_checked, _check),
+    "debug_barrier": Rule(lambda call: NONE, lambda emit, result: emit.add(tt.Barrier())),
+    "inline_asm_elementwise": Rule(_assembled, _assemble),
+}

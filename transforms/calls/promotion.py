@@ -1,0 +1,177 @@
+"""Type promotion and broadcasting, as Triton's semantics document states them.
+
+Where the C++ Triton's code departs from its document, this follows the document; docs/language.md lists the
+differences.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ziggurat.codemodel.dialects.tt import MAX_NUMEL
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.types import (
+    ConstantType,
+    PtrType,
+    ScalarType,
+    Type,
+    element_of,
+    f16,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
+    pyobject,
+    shape_of,
+    shaped,
+    u32,
+    u64,
+)
+from ziggurat.transforms.calls.wording import describe
+
+F32_MAX = (2 - 2**-23) * 2.0**127
+
+
+def literal_type(value: Any) -> Type:
+    """What a Python constant decays to: an int to the first of i32, u32, i64, u64 that holds it, a float of f32, f64.
+
+    `object` for what has no run-time form. Raises `KernelValueError` for an int beyond 64 bits.
+    """
+    if isinstance(value, bool):
+        return i1
+    if isinstance(value, int):
+        for scalar in (i32, u32, i64, u64):
+            low, high = scalar.limits
+            if low <= value <= high:
+                return scalar
+        raise KernelValueError(f"the integer {value} does not fit in 64 bits")
+    if isinstance(value, float):
+        return f32 if not math.isfinite(value) or abs(value) <= F32_MAX else f64
+    return pyobject
+
+
+def constant(value: Any) -> ConstantType:
+    """The type of a value known at compile time."""
+    return ConstantType(value, literal_type(value))
+
+
+NONE = constant(None)
+
+
+def is_number(type_: Type) -> bool:
+    """True of scalars and tensors of numbers, and of constants that are numbers."""
+    if isinstance(type_, ConstantType):
+        return isinstance(type_.value, (bool, int, float))
+    return isinstance(element_of(type_), ScalarType)
+
+
+def decayed(type_: Type) -> Type:
+    """The run-time type of a value: a constant's own type, any other type itself."""
+    return type_.type if isinstance(type_, ConstantType) else type_
+
+
+def scalar_type(type_: Type) -> ScalarType:
+    """The element type of a number or a tensor of numbers."""
+    element = element_of(decayed(type_))
+    if not isinstance(element, ScalarType):
+        raise KernelTypeError(f"expected numbers; got {describe(type_)}")
+    return element
+
+
+def promote(a: Type, b: Type) -> ScalarType:
+    """The common element type of two numbers, of which at most one is a literal (a `ConstantType`).
+
+    Raises `KernelValueError` when a literal does not fit in the integer type of the other operand.
+    """
+    if isinstance(b, ConstantType):
+        if isinstance(a, ConstantType):
+            return promote_types(scalar_type(a), scalar_type(b))
+        return _with_literal(scalar_type(a), b)
+    if isinstance(a, ConstantType):
+        return _with_literal(scalar_type(b), a)
+    return promote_types(scalar_type(a), scalar_type(b))
+
+
+def _with_literal(typed: ScalarType, literal: ConstantType) -> ScalarType:
+    kind = scalar_type(literal)
+    if kind.rank > typed.rank:
+        return kind
+    require_fits(literal.value, typed)
+    return typed
+
+
+def require_fits(value: Any, target: ScalarType) -> None:
+    """Raise `KernelValueError` when an integer literal does not fit in an integer type."""
+    if target.kind == "int" and isinstance(value, int):
+        low, high = target.limits
+        if not low <= value <= high:
+            raise KernelValueError(
+                f"the constant {value} does not fit in {target} ({low} … {high})",
+                hint=f"cast the other operand to a wider type, or write a constant that fits in {target}",
+            )
+
+
+def promote_types(a: ScalarType, b: ScalarType) -> ScalarType:
+    """Kind, then width, then f16 among unlike floats, then unsigned."""
+    if a == b:
+        return a
+    if a.rank != b.rank:
+        return a if a.rank > b.rank else b
+    if a.bits != b.bits:
+        return a if a.bits > b.bits else b
+    if a.is_float:
+        return f16
+    return a if not a.signed else b
+
+
+def broadcast_shapes(a: tuple[int, ...], b: tuple[int, ...], what: str) -> tuple[int, ...]:
+    """The common shape: the shorter is padded on the left with ones; sizes are equal, or one of them is 1.
+
+    Raises `KernelTypeError` that shows both shapes.
+    """
+    if a == b:
+        return a
+    rank = max(len(a), len(b))
+    padded_a = (1,) * (rank - len(a)) + a
+    padded_b = (1,) * (rank - len(b)) + b
+    result: list[int] = []
+    for axis, (x, y) in enumerate(zip(padded_a, padded_b, strict=True)):
+        if x != y and 1 not in (x, y):
+            raise KernelTypeError(
+                f"{what}: the shapes {list(a)} and {list(b)} do not match: {x} and {y} along axis {axis}",
+                hint="sizes must be equal, or one of them 1; zg.expand adds an axis of size 1",
+            )
+        result.append(max(x, y))
+    return tuple(result)
+
+
+def common_shape(what: str, *types: Type) -> tuple[int, ...]:
+    """The shape to which all of the types broadcast. Raises `KernelValueError` where that has too many elements."""
+    shape: tuple[int, ...] = ()
+    for type_ in types:
+        shape = broadcast_shapes(shape, shape_of(type_), what)
+    if math.prod(shape) > MAX_NUMEL:
+        raise KernelValueError(
+            f"{what}: the operands broadcast to the shape {list(shape)}, which has more than {MAX_NUMEL} elements",
+            hint="use smaller blocks, and more programs",
+        )
+    return shape
+
+
+def promoted(what: str, *types: Type) -> Type:
+    """The type of all operands after promotion, those with a dtype first and then the literals, and broadcasting."""
+    typed = [type_ for type_ in types if not isinstance(type_, ConstantType)]
+    element = scalar_type((typed or types)[0])
+    for type_ in (typed or types)[1:]:
+        element = promote_types(element, scalar_type(type_))
+    for type_ in types if typed else ():
+        if isinstance(type_, ConstantType):
+            element = promote(element, type_)
+    return shaped(common_shape(what, *types), element)
+
+
+def is_pointer(type_: Type) -> bool:
+    """True of pointers and tensors of pointers."""
+    return isinstance(element_of(type_), PtrType)

@@ -1,0 +1,306 @@
+"""Rules of reductions and scans.
+
+As in the article's proof of concept, a reduction is a call of a function of the model (`reduce_sum_…`), in which a
+`tt.reduce` applies the function that combines two elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.types import (
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    element_of,
+    f32,
+    i1,
+    i32,
+    shape_of,
+    shaped,
+    u32,
+    with_element,
+)
+from ziggurat.transforms.calls.checks import axis, number_tensor
+from ziggurat.transforms.calls.emit import Builds, Built, Emitter, Operand, packed_type, split_operand
+from ziggurat.transforms.calls.function_name import symbol_part
+from ziggurat.transforms.calls.lattice import components
+from ziggurat.transforms.calls.ordering import indices
+from ziggurat.transforms.calls.promotion import scalar_type
+from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.wording import describe
+
+# Types of results.
+
+
+def accumulator(element: ScalarType) -> ScalarType:
+    """The type in which sums and products of an element type are given: small integers widen to 32 bits."""
+    if element.is_float or element.bits >= 32:
+        return element
+    return i32 if element.signed or element == i1 else u32
+
+
+def computing(element: ScalarType) -> ScalarType:
+    """The type in which sums of an element type are computed: small floats in f32."""
+    return f32 if element.is_float and element.bits < 32 else accumulator(element)
+
+
+def _reduced(call: Typing, tensor: TensorType, along: int | None, keep: bool, element: Any) -> Type:
+    if along is None:
+        return shaped((1,) * tensor.rank if keep else (), element)
+    at = axis(call, along, tensor.rank)
+    middle = (1,) if keep else ()
+    return shaped((*tensor.shape[:at], *middle, *tensor.shape[at + 1 :]), element)
+
+
+def _total(call: Typing, x: Type, dtype: Any) -> ScalarType:
+    """The dtype of a sum or product of the elements of `x`."""
+    element = accumulator(scalar_type(number_tensor(call, x)))
+    if dtype is not None:
+        if not isinstance(dtype, ScalarType) or dtype == i1:
+            raise KernelValueError(
+                f"{call}: dtype must be an integer or a float; got {dtype}",
+                hint="zg.any tells whether an element is not zero, zg.xor_sum whether the number of true ones is odd",
+            )
+        element = dtype
+    call.combine(call.name, [computing(element)])
+    return element
+
+
+def _accumulated(call: Typing, x: Type, along: Any, keep: bool, dtype: Any) -> Type:
+    element = _total(call, x, dtype)
+    return _reduced(call, number_tensor(call, x), along, keep, element)
+
+
+def _combined(call: Typing, x: Type, along: Any, keep: bool) -> Type:
+    tensor = number_tensor(call, x)
+    call.combine(call.name, [scalar_type(tensor)])
+    return _reduced(call, tensor, along, keep, tensor.element)
+
+
+def _bitwise(call: Typing, x: Type, along: Any, keep: bool) -> Type:
+    if scalar_type(number_tensor(call, x)).is_float:
+        raise KernelTypeError(f"{call} takes integers; got {describe(x)}")
+    return _combined(call, x, along, keep)
+
+
+def _decided(call: Typing, x: Type, along: Any, keep: bool) -> Type:
+    tensor = number_tensor(call, x)
+    call.combine(call.name, [i1])
+    return _reduced(call, tensor, along, keep, i1)
+
+
+def _place(name: str, tie_left: bool) -> str:
+    """The function that finds the largest or smallest element (of `max`, `argmax`, …) and its index."""
+    return f"arg{name.removeprefix('arg')}{'' if tie_left else '_any'}"
+
+
+def _found(call: Typing, x: Type, along: Any, tie_left: bool, keep: bool) -> tuple[Type, Type]:
+    """The types of the element and of its index."""
+    tensor = number_tensor(call, x)
+    call.combine(_place(call.name, tie_left), [tensor.element, i32])
+    value = _reduced(call, tensor, 0 if along is None and tensor.rank == 1 else along, keep, tensor.element)
+    return value, with_element(value, i32)
+
+
+def _extreme(call: Typing, x: Type, along: Any, with_index: bool, tie_left: bool, keep: bool) -> Type:
+    return TupleType(_found(call, x, along, tie_left, keep)) if with_index else _combined(call, x, along, keep)
+
+
+def _index(call: Typing, x: Type, along: Any, tie_left: bool, keep: bool) -> Type:
+    return _found(call, x, along, tie_left, keep)[1]
+
+
+def _tensors(call: Typing, x: Type) -> list[TensorType]:
+    parts: Sequence[Type] = [x] if isinstance(x, TensorType) else components(x) or ()
+    tensors = [part for part in parts if isinstance(part, TensorType)]
+    if not tensors or len(tensors) != len(parts):
+        raise KernelTypeError(f"{call} takes a tensor, or a tuple of tensors; got {describe(x)}")
+    for tensor in tensors:
+        if tensor.shape != tensors[0].shape:
+            raise KernelTypeError(
+                f"{call} takes tensors of one shape; got {list(tensors[0].shape)} and {list(tensor.shape)}"
+            )
+    return tensors
+
+
+def _reduced_by(call: Typing, x: Type, along: Any, function: Any, keep: bool) -> Type:
+    tensors = _tensors(call, x)
+    call.combine(function, [tensor.element for tensor in tensors])
+    parts = tuple(_reduced(call, tensor, along, keep, tensor.element) for tensor in tensors)
+    return parts[0] if isinstance(x, TensorType) else TupleType(parts)
+
+
+def _scanned_by(call: Typing, x: Type, along: Any, function: Any, _reverse: bool) -> Type:
+    tensors = _tensors(call, x)
+    axis(call, along, tensors[0].rank)
+    call.combine(function, [tensor.element for tensor in tensors])
+    return x if isinstance(x, TensorType) else TupleType(tuple(tensors))
+
+
+def _running_total(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
+    tensor = number_tensor(call, x)
+    axis(call, along, tensor.rank)
+    return TensorType(tensor.shape, _total(call, x, None))
+
+
+def _running_extreme(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
+    tensor = number_tensor(call, x)
+    axis(call, along, tensor.rank)
+    call.combine(call.name, [tensor.element])
+    return tensor
+
+
+# Ops.
+
+
+def _function(emit: Emitter, symbol: str, values: list[Value], result: Type, make: Callable[..., Op]) -> list[Value]:
+    """Call the function of the model that combines these tensors; `make` gives its op, of the tensors and a body."""
+    callee = emit.functions.callee()
+    tensors = [value.type for value in values]
+    types = [element_of(type_) for type_ in tensors]
+
+    def combine(builder: Builder, returns: type[tt.ReduceReturn | tt.ScanReturn]) -> Body:
+        """A call of the function that combines two elements."""
+        inner = Emitter(builder.nested([*types, *types], packed_type(TupleType(tuple(types)))))
+        made = inner.call(callee.symbol, list(inner.builder.parameters), callee.result)
+        wanted = types[0] if len(types) == 1 else TupleType(tuple(types))
+        inner.add(returns(inner.repack(Operand(callee.result, made), wanted)))
+        return inner.builder.finish()
+
+    def build(builder: Builder, parameters: Sequence[Value]) -> list[Value]:
+        within = Emitter(builder)
+        made = within.unpack(within.add(make(parameters, lambda returns: combine(builder, returns))), result)
+        return within.repack(Operand(result, made), result)
+
+    symbol = emit.functions.helper(symbol, callee.symbol, tensors, result, build)
+    made: Any = emit.call(symbol, values, result)
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def _reduce(emit: Emitter, name: str, values: list[Value], at: int) -> list[Value]:
+    """Reduce tensors together along an axis."""
+    sizes = shape_of(values[0].type)
+    rest = (*sizes[:at], *sizes[at + 1 :])
+    parts = tuple(shaped(rest, element_of(value.type)) for value in values)  # pyright: ignore[reportArgumentType]
+    result: Type = parts[0] if len(parts) == 1 else TupleType(parts)
+    symbol = "_".join([f"reduce_{name}", *(str(value.type) for value in values), str(at), symbol_part(result)])
+    return _function(emit, symbol, values, result, lambda x, combine: tt.Reduce(x, at, combine(tt.ReduceReturn)))
+
+
+def _scan(emit: Emitter, name: str, values: list[Value], along: int, reverse: bool) -> list[Value]:
+    """Scan tensors together along an axis."""
+    tensors = [value.type for value in values]
+    at = axis(f"zg.{name}", along, len(shape_of(tensors[0])))
+    result: Type = tensors[0] if len(tensors) == 1 else TupleType(tuple(tensors))
+    direction = ["reverse"] if reverse else []
+    symbol = "_".join([f"scan_{name}", *map(str, tensors), str(at), *direction, symbol_part(result)])
+    return _function(
+        emit, symbol, values, result, lambda x, combine: tt.Scan(x, at, combine(tt.ScanReturn), reverse=reverse)
+    )
+
+
+def _flat(emit: Emitter, value: Value) -> Value:
+    """The elements in row-major order along one axis."""
+    type_ = value.type
+    assert isinstance(type_, TensorType)
+    return emit.reshape(value, TensorType((type_.numel,), type_.element))
+
+
+def _along(emit: Emitter, name: str, values: list[Value], along: int | None, keep: bool) -> list[Value]:
+    """Reduce along an axis, or along all of them; keep the axis with size 1 when asked."""
+    rank = len(shape_of(values[0].type))
+    if along is None:
+        results = _reduce(emit, name, [_flat(emit, value) for value in values], 0)
+        return [emit.spread(result, (1,) * rank) for result in results] if keep else results
+    at = axis(f"zg.{name}", along, rank)
+    results = _reduce(emit, name, values, at)
+    if not keep:
+        return results
+    return [emit.spread(one, (1,)) if rank == 1 else emit.add(tt.ExpandDims(one, at)) for one in results]
+
+
+def _find(emit: Emitter, name: str, x: Operand, along: Any, tie_left: bool, keep: bool) -> list[Value]:
+    """The largest or smallest element along an axis, and its index."""
+    rank = len(shape_of(x.type))
+    # Along all axes, the index counts elements in row-major order.
+    value = _flat(emit, x.value) if along is None else x.value
+    sizes = shape_of(value.type)
+    at = 0 if along is None else axis(f"zg.{name}", along, rank)
+    pair = [value, indices(emit, sizes, at)]
+    made = _along(emit, _place(name, tie_left), pair, at, keep and along is not None)
+    return [emit.spread(v, (1,) * rank) for v in made] if keep and along is None else made
+
+
+def _accumulate(name: str) -> Builds:
+    def build(emit: Emitter, result: Type, x: Operand, along: Any, keep: bool, dtype: Any) -> Value:
+        element = scalar_type(result)
+        value = emit.cast(x.value, computing(element))
+        return emit.cast(_along(emit, name, [value], along, keep)[0], element)
+
+    return build
+
+
+def _combine(name: str) -> Builds:
+    return lambda emit, result, x, along, keep: _along(emit, name, [x.value], along, keep)[0]
+
+
+def _decide(name: str) -> Builds:
+    return lambda emit, result, x, along, keep: _along(emit, name, [emit.nonzero(x.value)], along, keep)[0]
+
+
+def _best(name: str) -> Builds:
+    def build(
+        emit: Emitter, result: Type, x: Operand, along: Any, with_index: bool, tie_left: bool, keep: bool
+    ) -> Built:
+        if with_index:
+            return tuple(_find(emit, name, x, along, tie_left, keep))
+        return _along(emit, name, [x.value], along, keep)[0]
+
+    return build
+
+
+def _best_index(name: str) -> Builds:
+    return lambda emit, result, x, along, tie_left, keep: _find(emit, name, x, along, tie_left, keep)[1]
+
+
+def _values(x: Operand) -> list[Value]:
+    return [part.value for part in split_operand(x)] if isinstance(x.value, tuple) else [x.value]
+
+
+def _reduce_by(emit: Emitter, result: Type, x: Operand, along: Any, function: Any, keep: bool) -> Built:
+    made = _along(emit, function.symbol.rsplit(".", 1)[-1], _values(x), along, keep)
+    return tuple(made) if isinstance(x.value, tuple) else made[0]
+
+
+def _scan_by(emit: Emitter, result: Type, x: Operand, along: Any, function: Any, reverse: bool) -> Built:
+    made = _scan(emit, function.symbol.rsplit(".", 1)[-1], _values(x), along, reverse)
+    return tuple(made) if isinstance(x.value, tuple) else made[0]
+
+
+def _run(name: str) -> Builds:
+    def build(emit: Emitter, result: Type, x: Operand, along: Any, reverse: bool) -> Value:
+        element = scalar_type(result)
+        value = emit.cast(x.value, computing(element) if name in ("sum", "prod") else element)
+        return emit.cast(_scan(emit, name, [value], along, reverse)[0], element)
+
+    return build
+
+
+RULES = {
+    **{name: Rule(_accumulated, _accumulate(name)) for name in ("sum", "prod")},
+    **{name: Rule(_bitwise, _combine(name)) for name in ("xor_sum", "reduce_or")},
+    **{name: Rule(_decided, _decide(name)) for name in ("any", "all")},
+    **{name: Rule(_extreme, _best(name)) for name in ("max", "min")},
+    **{name: Rule(_index, _best_index(name)) for name in ("argmax", "argmin")},
+    "reduce": Rule(_reduced_by, _reduce_by),
+    "associative_scan": Rule(_scanned_by, _scan_by),
+    **{f"cum{name}": Rule(_running_total, _run(name)) for name in ("sum", "prod")},
+    **{f"cum{name}": Rule(_running_extreme, _run(name)) for name in ("max", "min")},
+}

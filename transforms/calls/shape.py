@@ -1,0 +1,296 @@
+"""Rules of the calls that make and reshape tensors, and of dot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import (
+    ConstantType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    element_of,
+    f32,
+    i32,
+    shape_of,
+    shaped,
+)
+from ziggurat.transforms.calls.checks import axis, is_power_of_two, scalar_dtype, shape, tensor
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand
+from ziggurat.transforms.calls.ordering import indices
+from ziggurat.transforms.calls.promotion import (
+    broadcast_shapes,
+    common_shape,
+    is_number,
+    is_pointer,
+    promote,
+    require_fits,
+    scalar_type,
+)
+from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.wording import describe, show
+
+
+def _element(x: Type) -> ScalarType | PtrType:
+    """The dtype, or the pointers, that a value or its elements have."""
+    element = element_of(x)
+    return element if isinstance(element, PtrType) else scalar_type(x)
+
+
+def _value(emit: Emitter, x: Operand, result: Type) -> Value:
+    """The operand in the element type of the result, its shape unchanged."""
+    element = element_of(result)
+    if isinstance(x.type, ConstantType) and isinstance(element, ScalarType):
+        return emit.convert(x, element)
+    return x.value
+
+
+# Creation.
+
+
+def _range(call: Typing, start: int, end: int) -> Type:
+    for bound in (start, end):
+        if type(bound) is not int:
+            raise KernelTypeError(f"{call} takes integers; got {show(bound)}")
+    count = end - start
+    if not is_power_of_two(count):
+        raise KernelValueError(
+            f"{call}({start}, {end}) gives {count} numbers, which is not a power of two",
+            hint=f"use {call}({start}, {start + (1 << (count - 1).bit_length())}) and mask what is beyond"
+            if count > 0
+            else "the end must be greater than the start",
+        )
+    if count > tt.MAX_NUMEL:
+        raise KernelValueError(
+            f"{call} gives at most {tt.MAX_NUMEL} numbers; got {count}", hint="use smaller blocks, and more programs"
+        )
+    return TensorType((count,), i32)
+
+
+def _zeros(call: Typing, sizes: Any, dtype: Any) -> Type:
+    return shaped(shape(call, sizes), scalar_dtype(call, dtype))
+
+
+def _full(call: Typing, sizes: Any, value: Type, dtype: Any) -> Type:
+    if not is_number(value) or shape_of(value):
+        raise KernelTypeError(f"{call} takes a scalar value; got {describe(value)}")
+    target = scalar_dtype(call, dtype)
+    if isinstance(value, ConstantType):
+        require_fits(value.value, target)
+    return shaped(shape(call, sizes), target)
+
+
+# Shapes.
+
+
+def _expanded(call: Typing, x: Type, axes: Any) -> Type:
+    numbers = (axes,) if isinstance(axes, int) else tuple(axes)
+    dims = list(shape_of(x))
+    rank = len(dims) + len(numbers)
+    places = sorted(axis(call, one, rank) for one in numbers)
+    if not places or len(set(places)) < len(places):
+        raise KernelValueError(f"{call}: {show(axes)} does not name different axes")
+    for one in places:
+        dims.insert(one, 1)
+    return TensorType(tuple(dims), _element(x))
+
+
+def _expand(emit: Emitter, result: Type, x: Operand, axes: Any) -> Value:
+    value = _value(emit, x, result)
+    if not shape_of(value.type):
+        return emit.spread(value, shape_of(result))
+    rank = len(shape_of(result))
+    for one in sorted(axis("zg.expand", one, rank) for one in ((axes,) if isinstance(axes, int) else axes)):
+        value = emit.add(tt.ExpandDims(value, one))
+    return value
+
+
+def _broadcasted(call: Typing, x: Type, other: Type) -> Type:
+    wanted: Any = other.value if isinstance(other, ConstantType) else None
+    if isinstance(wanted, int | tuple):
+        target = shape(call, cast(Any, wanted))
+    elif not isinstance(other, ConstantType) and (is_number(other) or is_pointer(other)):
+        target = shape_of(other)
+    else:
+        raise KernelTypeError(f"{call} takes a shape or a tensor; got {describe(other)}")
+    if broadcast_shapes(shape_of(x), target, str(call)) != target:
+        raise KernelTypeError(f"{call}: the shape {list(shape_of(x))} does not broadcast to {list(target)}")
+    return shaped(target, _element(x))
+
+
+def _reshaped(call: Typing, x: Type, sizes: Any) -> Type:
+    source = tensor(call, x)
+    dims = [sizes] if isinstance(sizes, int) else list(sizes)
+    if dims.count(-1) == 1:
+        known = math.prod(dim for dim in dims if dim != -1)
+        if known > 0:
+            dims[dims.index(-1)] = source.numel // known
+    target = shape(call, dims)
+    if math.prod(target) != source.numel:
+        raise KernelTypeError(
+            f"{call}: {list(source.shape)} has {source.numel} elements, {list(target)} has {math.prod(target)}"
+        )
+    return shaped(target, source.element)
+
+
+def _raveled(call: Typing, x: Type) -> Type:
+    source = tensor(call, x)
+    return TensorType((source.numel,), source.element)
+
+
+def _reshape(emit: Emitter, result: Type, x: Operand, *_: Any) -> Value:
+    return emit.reshape(x.value, result)
+
+
+def _order(dims: Sequence[Any]) -> tuple[Any, ...]:
+    """The order of axes that `trans` and `permute` are given, in a row or as a tuple; empty where it is not given."""
+    return cast(Any, dims[0]) if len(dims) == 1 and isinstance(dims[0], tuple) else tuple(dims)
+
+
+def _swap(rank: int) -> tuple[int, ...]:
+    """The order with the last two axes exchanged."""
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _permuted(call: Typing, x: Type, dims: Sequence[Any]) -> Type:
+    source = tensor(call, x)
+    order = _order(dims)
+    if not order and call.name == "trans":
+        if source.rank < 2:
+            raise KernelTypeError(f"{call} takes a tensor of at least two axes; got {source}")
+        order = _swap(source.rank)
+    if not all(type(one) is int for one in order):
+        raise KernelValueError(f"{call}: {show(order)} is not a permutation of the {source.rank} axes")
+    return call.asked(lambda x: tt.Trans(x, order), source, error=KernelValueError)
+
+
+def _permute(emit: Emitter, result: Type, x: Operand, dims: Any) -> Value:
+    return emit.add(tt.Trans(x.value, _order(dims) or _swap(len(shape_of(x.type)))))
+
+
+def _pair_element(call: Typing, a: Type, b: Type) -> ScalarType | PtrType:
+    """The element type of two values side by side: pointers of one type, or promoted numbers."""
+    if is_pointer(a) and a == b:
+        return _element(a)
+    for part in (a, b):
+        if not is_number(part):
+            raise KernelTypeError(f"{call} takes numbers, or pointers of one type; got {describe(part)}")
+    if isinstance(a, ConstantType) and isinstance(b, ConstantType):
+        raise KernelTypeError(f"{call} takes tensors; got two constants")
+    return promote(a, b)
+
+
+def _joined(call: Typing, a: Type, b: Type) -> Type:
+    return TensorType(shape(call, (*common_shape(str(call), a, b), 2)), _pair_element(call, a, b))
+
+
+def _interleaved(call: Typing, a: Type, b: Type) -> Type:
+    element = _pair_element(call, a, b)
+    sizes = common_shape(str(call), a, b) or (1,)
+    return TensorType(shape(call, (*sizes[:-1], 2 * sizes[-1])), element)
+
+
+def _join(emit: Emitter, result: Type, a: Operand, b: Operand) -> Value:
+    """The two side by side along a new axis, which `interleave` makes one with the last."""
+    half = shaped(common_shape("", a.type, b.type), element_of(result))  # pyright: ignore[reportArgumentType]
+    return emit.reshape(emit.add(tt.Join(emit.convert(a, half), emit.convert(b, half))), result)
+
+
+def _flipped(call: Typing, x: Type, dim: Any) -> Type:
+    source = tensor(call, x)
+    axis(call, dim, source.rank)
+    return source
+
+
+def _flip(emit: Emitter, result: Type, x: Operand, dim: int) -> Value:
+    sizes = shape_of(result)
+    at = axis("zg.flip", dim, len(sizes))
+    if sizes[at] == 1:
+        return x.value
+    numbers = indices(emit, sizes, at)
+    last = emit.constant(sizes[at] - 1, numbers.type)
+    return emit.add(tt.Gather(x.value, emit.add(arith.SubI(last, numbers)), at))
+
+
+def _cat(emit: Emitter, result: Type, a: Operand, b: Operand) -> Value:
+    half = shaped(shape_of(a.type), element_of(result))  # pyright: ignore[reportArgumentType]
+    return emit.add(tt.Cat(emit.convert(a, half), emit.convert(b, half)))
+
+
+def _concatenated(call: Typing, a: Type, b: Type) -> Type:
+    x, y = tensor(call, a), tensor(call, b)
+    element = x.element if x.element == y.element else promote(x, y)
+    found = call.asked(tt.Cat, TensorType(x.shape, element), TensorType(y.shape, element))
+    shape(call, shape_of(found))
+    return found
+
+
+def _gathered(call: Typing, source: Type, index: Type, along: int) -> Type:
+    x, i = tensor(call, source), tensor(call, index)
+    at = axis(call, along, x.rank)
+    return call.asked(lambda x, i: tt.Gather(x, i, at), x, i)
+
+
+def _gather(emit: Emitter, result: Type, source: Operand, index: Operand, along: int) -> Value:
+    return emit.add(tt.Gather(source.value, index.value, axis("zg.gather", along, len(shape_of(source.type)))))
+
+
+def _halves(call: Typing, x: Type) -> Type:
+    return call.asked(tt.Split, tensor(call, x))
+
+
+def _split(emit: Emitter, result: Type, x: Operand) -> Built:
+    return emit.unpack(emit.add(tt.Split(x.value)), result)
+
+
+# Linear algebra.
+
+
+def _product(call: Typing, a: Type, b: Type, acc: Type | None, precision: Any = None) -> Type:
+    x, y = tensor(call, a), tensor(call, b)
+    if precision is not None and precision not in ("tf32", "tf32x3", "ieee"):
+        raise KernelValueError(f"input_precision must be 'tf32', 'tf32x3' or 'ieee'; got {show(precision)}")
+    default = tt.accumulators(x.element)[:1] or (f32,)
+    sum_type = TensorType((*x.shape[:-1], y.shape[-1]), default[0])
+    if x.shape[-1:] != y.shape[-2:-1]:
+        hint = "zg.trans exchanges rows and columns"
+    elif x.element != y.element or not tt.accumulators(x.element):
+        hint = "zg.cast converts the operands"
+    else:
+        hint = f"zg.zeros({show(sum_type.shape)}, zg.{default[0]})"
+    given = sum_type if acc is None else tensor(call, acc)
+    return call.asked(tt.Dot, x, y, given, hint=hint)
+
+
+def _dot(emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand | None, precision: Any = None) -> Value:
+    c = emit.constant(0, result) if acc is None else acc.value
+    mode = tt.InputPrecision.DEFAULT if precision is None else tt.InputPrecision(precision)
+    return emit.add(tt.Dot(a.value, b.value, c, input_precision=mode))
+
+
+RULES = {
+    "arange": Rule(_range, lambda emit, result, start, end: emit.add(tt.MakeRange(start, end))),
+    "zeros": Rule(_zeros, lambda emit, result, sizes, dtype: emit.constant(0, result)),
+    "full": Rule(_full, lambda emit, result, sizes, value, dtype: emit.convert(value, result, dense=True)),
+    "expand": Rule(_expanded, _expand),
+    "broadcast": Rule(
+        _broadcasted, lambda emit, result, x, other: emit.spread(_value(emit, x, result), shape_of(result))
+    ),
+    "reshape": Rule(_reshaped, _reshape),
+    "ravel": Rule(_raveled, _reshape),
+    "trans": Rule(_permuted, _permute),
+    "permute": Rule(_permuted, _permute),
+    "join": Rule(_joined, _join),
+    "interleave": Rule(_interleaved, _join),
+    "flip": Rule(_flipped, _flip),
+    "split": Rule(_halves, _split),
+    "cat": Rule(_concatenated, _cat),
+    "gather": Rule(_gathered, _gather),
+    "dot": Rule(_product, _dot),
+}
