@@ -35,7 +35,11 @@ __all__ = [
 
 def shown(value: Any) -> str:
     """A value in a message: its `repr`, cut off after 60 characters."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write integers of more than 4300 digits.
+        many = f"an integer of {value.bit_length()} bits" if isinstance(value, int) else None
+        text = many or f"a {type(value).__name__} with a very large integer"
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 

@@ -193,7 +193,7 @@ def test_what_is_no_grid(grid: Any):
     for one in given:
         error = failure(lambda one=one: launch(one))
         assert error.summary.startswith(
-            "the grid of 'scale' has one to three sizes, integers from 0 to 2147483647; got "
+            "the grid of 'scale' must be one to three sizes, integers from 0 to 2147483647; got "
         )
         assert error.hint == "scale[(zg.cdiv(n, BLOCK),)](…)"
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.types import (
     ScalarType,
     bf16,
@@ -143,7 +143,7 @@ def number_type(value: Any) -> ScalarType | None:
             low, high = scalar.limits
             if low <= value <= high:
                 return scalar
-        raise LaunchError(f"the integer {value} does not fit in 64 bits")
+        raise LaunchError(f"an integer must fit in 64 bits; got {shown(value)}")
     if isinstance(value, float):
         return f32
     return None

@@ -1,8 +1,9 @@
-"""Descriptors made on the host: a tensor, wherever it is, that a kernel takes as an argument and moves in blocks."""
+"""Tensor descriptors made on the host: arguments that a kernel moves in blocks."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,49 +12,49 @@ import numpy as np
 
 from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
 from ziggurat.codemodel.dialects.tt import MAX_NUMEL
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.fragments import Tile
 from ziggurat.codemodel.types import DescriptorType, ScalarType
 
-NO_TILE: Tile = ((), 0)  # of a kernel that has no use for the map
-_LARGEST = (1 << 31) - 1  # Sizes are i32 in kernels.
-_UNIT = 16  # The copy engine counts strides in units of so many bytes.
+NO_TILE: Tile = ((), 0)  # of a kernel that does not use the map
+_MAX_SIZE = (1 << 31) - 1  # Sizes are i32 in kernels.
+_UNIT = 16  # TMA counts strides in units of so many bytes.
 
 
 def descriptor_type(block: Sequence[int], element: ScalarType, padding: str = "zero") -> DescriptorType:
-    """The type of descriptors of such blocks, which are as `zg.make_tensor_descriptor` has them.
+    """The type of descriptors of such blocks, as `zg.make_tensor_descriptor` makes them.
 
     A block has 1 to 5 sizes, powers of two, and rows of 16 bytes or more. Raises `LaunchError` for any other.
     """
     if not isinstance(element, ScalarType):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise LaunchError(f"a descriptor's elements have a dtype such as zg.f32, got {element!r}")
+        raise LaunchError(f"the elements of a descriptor must have a dtype such as zg.f32; got {shown(element)}")
     sizes: tuple[Any, ...] = tuple(block) if isinstance(block, (tuple, list)) else (block,)
     if not 1 <= len(sizes) <= 5 or any(type(size) is not int for size in sizes):
-        raise LaunchError(f"the block of a descriptor is a tuple of 1 to 5 integers, got {block!r}")
+        raise LaunchError(f"the block of a descriptor must be a tuple of 1 to 5 integers; got {shown(block)}")
     for size in sizes:
         if size < 1 or size & (size - 1):
             raise LaunchError(
-                f"the size {size} in the block {list(sizes)} is not a power of two",
-                hint=f"use {1 << (size - 1).bit_length()}: what is outside of the tensor is padding"
-                if size > 0
+                f"the sizes of a block must be powers of two; got {shown(size)} in {shown(list(sizes))}",
+                hint=f"use {1 << (size - 1).bit_length()}: elements outside of the tensor are padding"
+                if 0 < size < MAX_NUMEL
                 else None,
             )
     if math.prod(sizes) > MAX_NUMEL:
-        raise LaunchError(f"a block of {list(sizes)} has more than {MAX_NUMEL} elements")
+        raise LaunchError(f"a block must have at most {MAX_NUMEL} elements; got {shown(list(sizes))}")
     row = sizes[-1] * element.bytes
     if row < _UNIT:
         raise LaunchError(
-            f"a row of the block {list(sizes)} of {element} has {row} bytes; it needs {_UNIT}",
+            f"a row of a block must have at least {_UNIT} bytes; a row of {list(sizes)} of {element} has {row}",
             hint=f"make the last size {_UNIT // element.bytes} or more",
         )
     if padding not in DescriptorType.PADDINGS or (padding == "nan" and not element.is_float):
-        raise LaunchError(f'padding is "zero", or "nan" for floats; got {padding!r} for {element}')
+        raise LaunchError(f'padding must be "zero", or "nan" for floats; got {shown(padding)} for {element}')
     return DescriptorType(sizes, element, padding)
 
 
 @attrs.frozen(eq=False)
 class _Seen:
-    """What an array says of itself: strides in elements; `host` the array for NumPy, where it is in memory."""
+    """The facts of an array: `strides` in elements; `host` is the NumPy array of one in memory."""
 
     element: ScalarType
     address: int
@@ -64,7 +65,7 @@ class _Seen:
 
 
 class _Maps(dict[Tile, bytes]):
-    """The encoded descriptor by box and swizzle, made when first asked for."""
+    """The encoded descriptors by box and swizzle, each made at its first use."""
 
     def __init__(self, descriptor: TensorDescriptor) -> None:
         super().__init__()
@@ -78,18 +79,18 @@ class _Maps(dict[Tile, bytes]):
 
 
 class TensorDescriptor:
-    """A tensor that a kernel takes as an argument, and loads and stores in blocks.
+    """A tensor as an argument of a kernel, which loads and stores it in blocks.
 
         scale[(4, 2)](zg.TensorDescriptor(x, (16, 32)), zg.TensorDescriptor(out, (16, 32)))
 
     `array` is an array of any library, on a GPU or in memory; the kernel sees its elements as they are when it runs.
-    `shape` and `strides` (in elements; the last is 1) are the array's where they are not given, and `block` is what is
-    moved at once. `padding` is "zero" or "nan": what a block holds outside of the tensor.
+    `shape` and `strides` (in elements; the last is 1) default to the array's. One load or store moves a `block`.
+    `padding`, "zero" or "nan", is the value of a block's elements outside of the tensor.
 
-    The copy engine of a GPU cannot address every tensor: strides are multiples of 16 bytes but for the last, sizes less
-    than 2^31. The same is asked of arrays in memory, so that what runs there runs on a GPU. Only the address of the
-    first element, which is a multiple of 16 on a GPU, is any in memory: allocations differ in that. Raises
-    `LaunchError` for what does not fit.
+    TMA cannot address every tensor: strides other than the last must be multiples of 16 bytes, sizes less than 2^31.
+    Arrays in memory must fulfil the same, so that a launch that runs there runs on a GPU. The address of the first
+    element must be a multiple of 16 on a GPU only, as allocations in memory differ. Raises `LaunchError` for any other
+    tensor.
     """
 
     def __init__(
@@ -107,28 +108,29 @@ class TensorDescriptor:
         self.address = seen.address
         self.device = seen.device
         self.host = seen.host
-        self.is_cuda = seen.host is None  # as torch's arrays say it: launches ask all their arguments for it
-        self.shape = seen.shape if shape is None else tuple(map(int, shape))
-        self.strides = _settled(self.shape, seen) if strides is None else tuple(map(int, strides))
+        self.is_cuda = seen.host is None  # torch's name for it: launches read it from all their arguments
+        self.shape = seen.shape if shape is None else _integers("shape", shape)
+        self.strides = _usable_strides(self.shape, seen) if strides is None else _integers("strides", strides)
         self.type = descriptor_type(block, self.element, padding)
         self.block = self.type.block
         self.padding = padding
-        _demand(self)
+        _check(self)
         self.row_bytes = self.shape[-1] * self.element.bytes
-        # Launches on a GPU that look alike have equal keys; none has that of a tensor in memory.
+        # Launches of one compiled kernel on a GPU have equal keys; a tensor in memory has another.
         whole = "" if self.row_bytes % _UNIT else " in whole rows"
         self.key = f"{self.type}{whole}" if self.host is None else f"{self.type} in memory"
         self.numbers = (self.address, *self.shape, *self.strides)
         self.maps: dict[Tile, bytes] = _Maps(self)
 
     def part(self, part: str, tile: Tile) -> Any:
-        """What a parameter takes that asks for this part: the bytes of the map, an address, or a number.
+        """The argument for a parameter that takes one part: the bytes of the map, an address, or a number.
 
         Raises `LaunchError` for a tensor that is not on a GPU.
         """
         if self.host is not None:
             raise LaunchError(
-                f"{self!r} is not on a GPU", hint="describe the array there: zg.TensorDescriptor(zg.to_device(x), …)"
+                f"{self!r} must describe an array on a GPU; its array is in the memory of this machine",
+                hint="describe a copy on the GPU: zg.TensorDescriptor(zg.to_device(x), …)",
             )
         field = field_of(part, len(self.shape))
         return self.maps[tile] if field == 0 else self.numbers[field - 1]
@@ -138,7 +140,7 @@ class TensorDescriptor:
 
 
 def field_of(part: str, rank: int) -> int:
-    """Which of a descriptor's fields a part is. The fields are the map, the base, the shape and the strides."""
+    """The number of a part among a descriptor's fields: the map, the base, the shape and the strides."""
     if part in ("", "map", "base"):
         return int(part == "base")
     return 2 + int(part[-1]) + (rank if part.startswith("stride") else 0)
@@ -150,14 +152,14 @@ def _seen(array: Any) -> _Seen:
     reader = reader_of(array)
     if reader is None and not is_array(array):
         raise LaunchError(
-            f"a descriptor describes an array, got {type(array).__name__}",
+            f"the first argument of a descriptor must be an array; got {type(array).__name__}",
             hint="np.array(…) makes one" if isinstance(array, (list, tuple)) else None,
         )
     if reader is None:
         host = as_array(array, "array")
         element = ELEMENTS[host.dtype]
         if any(stride % element.bytes for stride in host.strides):
-            raise LaunchError(f"the strides of a described array are whole elements; they are {host.strides} bytes")
+            raise LaunchError(f"the strides of a described array must be whole elements; got {host.strides} bytes")
         strides = tuple(stride // element.bytes for stride in host.strides)
         return _Seen(element, address(host), None, host.shape, strides, host)
     seen = view(array, "array")
@@ -183,9 +185,20 @@ def _strides(array: Any, element: ScalarType) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _settled(shape: tuple[int, ...], seen: _Seen) -> tuple[int, ...]:
-    """The array's strides. Along an axis of size 1 no step is taken: where the copy engine would not take its stride,
-    it gets another."""
+def _integers(name: str, given: Any) -> tuple[int, ...]:
+    """A shape or strides as a tuple of ints. Raises `LaunchError` for anything but 1 to 5 integers."""
+    try:
+        listed = tuple(given)
+        numbers = tuple(operator.index(number) for number in listed if not isinstance(number, bool))
+    except TypeError:
+        listed = numbers = ()
+    if not 1 <= len(numbers) <= 5 or len(numbers) != len(listed) or any(abs(number) >= 1 << 63 for number in numbers):
+        raise LaunchError(f"the {name} of a descriptor must be 1 to 5 integers; got {shown(given)}")
+    return numbers
+
+
+def _usable_strides(shape: tuple[int, ...], seen: _Seen) -> tuple[int, ...]:
+    """The array's strides; a stride that TMA cannot use is replaced where the size is 1, as no step is taken there."""
     if len(shape) != len(seen.strides):
         return seen.strides
     strides: list[int] = []
@@ -201,26 +214,63 @@ def _settled(shape: tuple[int, ...], seen: _Seen) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _demand(descriptor: TensorDescriptor) -> None:
-    """Raise `LaunchError` unless the copy engine can address the tensor, or could if it were on a GPU."""
+def _check(descriptor: TensorDescriptor) -> None:
+    """Raise `LaunchError` unless TMA can address the tensor, or could if it were on a GPU."""
     rank, width = len(descriptor.shape), descriptor.element.bytes
     if not 1 <= rank <= 5 or len(descriptor.strides) != rank or len(descriptor.block) != rank:
         raise LaunchError(
-            "a descriptor has 1 to 5 axes, and a size, a stride and a block size for each; got the shape "
+            "a descriptor must have 1 to 5 axes, and a size, a stride and a block size for each; got the shape "
             f"{descriptor.shape}, the strides {descriptor.strides} and the block {descriptor.block}"
         )
-    if not all(1 <= size <= _LARGEST for size in descriptor.shape):
-        raise LaunchError(f"the sizes of a descriptor are from 1 to 2^31 - 1; got {descriptor.shape}")
+    if not all(1 <= size <= _MAX_SIZE for size in descriptor.shape):
+        raise LaunchError(f"the sizes of a descriptor must be from 1 to 2^31 - 1; got {descriptor.shape}")
     if descriptor.strides[-1] != 1:
         raise LaunchError(
-            f"the last stride of a descriptor is 1, not {descriptor.strides[-1]}",
+            f"the last stride of a descriptor must be 1; got {descriptor.strides[-1]}",
             hint="make the array contiguous, or describe its transpose",
         )
     if descriptor.host is None and descriptor.address % _UNIT:
-        raise LaunchError(f"a descriptor's tensor begins at a multiple of 16 bytes, not at {descriptor.address:#x}")
+        raise LaunchError(f"the address of a descriptor's tensor must be a multiple of 16; got {descriptor.address:#x}")
     for axis, stride in enumerate(descriptor.strides[:-1]):
         if stride * width % _UNIT or not 0 <= stride * width < 1 << 40:
             raise LaunchError(
-                f"stride {axis} of a descriptor is a multiple of 16 bytes, not {stride} elements of {width} bytes",
+                f"stride {axis} of a descriptor must be a multiple of 16 bytes; got {stride} elements of {width} bytes",
                 hint="pad the rows of the array: x = np.empty((rows, more), dtype)[:, :columns]",
             )
+
+
+def check_disjoint(
+    pairs: Sequence[tuple[int, int]], arguments: Sequence[Any], names: Sequence[str], kernel: str
+) -> None:
+    """Raise `LaunchError` where a kernel would load elements through one descriptor that it stores through another.
+
+    `pairs` are the parameters' numbers: the kernel stores through the first, and loads through the second ahead of the
+    stores before the load.
+    """
+    for stored, loaded in pairs:
+        if _share(arguments[stored], arguments[loaded]):
+            raise LaunchError(
+                f"'{names[stored]}' and '{names[loaded]}' of '{kernel}' must not share memory: a loop stores through "
+                "one and loads through the other, and loads run ahead of stores",
+                hint="pass one descriptor for both, or copy the array",
+            )
+
+
+def _share(one: TensorDescriptor, other: TensorDescriptor) -> bool:
+    """Whether tensors may share elements: their bytes overlap, and they are not different columns of one matrix."""
+    (low, one_rows, high), (other_low, other_rows, other_high) = map(_extent, (one, other))
+    if high <= other_low or other_high <= low:
+        return False
+    pitch = one.strides[-2] * one.element.bytes if one_rows == other_rows and one_rows else 0
+    if not pitch or any(step % pitch for step in one_rows):
+        return True
+    column = (other_low - low) % pitch
+    return column < one.row_bytes or column + other.row_bytes > pitch
+
+
+def _extent(descriptor: TensorDescriptor) -> tuple[int, tuple[int, ...], int]:
+    """The first byte of a tensor, its strides but for the last in bytes, and the byte after its last."""
+    width = descriptor.element.bytes
+    last = sum((size - 1) * stride for size, stride in zip(descriptor.shape, descriptor.strides, strict=True))
+    steps = tuple(stride * width for stride in descriptor.strides[:-1])
+    return descriptor.address, steps, descriptor.address + (last + 1) * width

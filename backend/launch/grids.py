@@ -1,15 +1,16 @@
-"""Grids: how many programs a launch runs."""
+"""Grids: the number of programs of a launch along each axis."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.codemodel.errors import LaunchError, shown
 
-# Along each axis here; a GPU has the two last shorter.
-MOST = (1 << 31) - 1
-MOST_ON_GPU = (MOST, 65535, 65535)
+# The largest size of each axis: on arrays in memory, and on a GPU.
+MAX_SIZE = (1 << 31) - 1
+MAX_GPU_SIZES = (MAX_SIZE, 65535, 65535)
 
 
 def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
@@ -17,45 +18,53 @@ def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
 
     Raises `LaunchError` for anything else.
     """
-    listed = hasattr(grid, "__iter__") and type(grid) not in (str, dict)
+    listed = (isinstance(grid, Sequence) and not isinstance(grid, str | bytes)) or getattr(
+        grid, "ndim", 0
+    ) == 1  # An array is no `Sequence`.
     try:
-        given: tuple[Any, ...] = tuple(grid) if listed else (grid,)
-        sizes = tuple(operator.index(size) for size in given)
+        sizes = tuple(_size(size) for size in (grid if listed else (grid,)))
     except TypeError:
         sizes = ()
-    if not 1 <= len(sizes) <= 3 or any(not 0 <= size <= MOST for size in sizes):
+    if not 1 <= len(sizes) <= 3 or any(not 0 <= size <= MAX_SIZE for size in sizes):
         raise LaunchError(
-            f"the grid of '{name}' has one to three sizes, integers from 0 to {MOST}; got {shown(grid)}",
+            f"the grid of '{name}' must be one to three sizes, integers from 0 to {MAX_SIZE}; got {shown(grid)}",
             hint=f"{name}[(zg.cdiv(n, BLOCK),)](…)",
         )
     return sizes
 
 
+def _size(size: Any) -> int:
+    """An integer of any library as an int. Raises `TypeError` for anything else, booleans included."""
+    if isinstance(size, bool):
+        raise TypeError
+    return operator.index(size)
+
+
 def gpu_sizes(grid: Any, name: str) -> tuple[int, int, int]:
-    """The three sizes of a grid on a GPU. Raises `LaunchError` for what is none, and for what a GPU does not have."""
+    """The three sizes of a grid on a GPU. Raises `LaunchError` for what is no grid, and for a grid too large."""
     x, y, z = (*sizes_of(grid, name), 1, 1)[:3]
-    if y > MOST_ON_GPU[1] or z > MOST_ON_GPU[2]:
+    if y > MAX_GPU_SIZES[1] or z > MAX_GPU_SIZES[2]:
         raise LaunchError(
-            f"the grid of '{name}' is at most {' × '.join(map(str, MOST_ON_GPU))} on a GPU; got {(x, y, z)}",
+            f"the grid of '{name}' must be at most {' × '.join(map(str, MAX_GPU_SIZES))} on a GPU; got {(x, y, z)}",
             hint="put the largest size first, or let a program do more",
         )
     return x, y, z
 
 
 def three(given: Any) -> tuple[Any, Any, Any]:
-    """The three sizes that a function of the grid gave, for the driver, which refuses what is none.
+    """The three sizes that a function of the grid gave, for the driver, which refuses sizes that are no integers.
 
-    Raises `TypeError` for what is not plainly one to three sizes; it may still be a grid, which `gpu_sizes` tells.
+    Raises `TypeError` for anything but an int or a tuple of one to three; it may still be a grid for `gpu_sizes`.
     """
     if type(given) is int:
         return given, 1, 1
     if type(given) is tuple and 1 <= len(given) <= 3:  # pyright: ignore[reportUnknownArgumentType]
         return (*given, 1, 1)[:3]  # pyright: ignore[reportUnknownVariableType, reportReturnType]
-    raise TypeError("not plainly a grid")
+    raise TypeError("neither an int nor a tuple of one to three")
 
 
 class Meta(dict[str, Any]):
-    """What a function of the grid gets: the arguments of a launch by name."""
+    """The arguments of a launch by name, for a function of the grid."""
 
     def __init__(self, kernel: str, values: dict[str, Any]) -> None:
         super().__init__(values)

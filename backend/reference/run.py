@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
 from ziggurat.backend.reference import (
     access,
     arithmetic,
@@ -19,11 +20,12 @@ from ziggurat.backend.reference import (
 )
 from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Argument, Memory
 from ziggurat.backend.reference.sharing import Conflict, Sharing
 from ziggurat.backend.reference.values import Array, Descriptor, is_array
-from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
+from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
@@ -66,8 +68,7 @@ def run(
     failing one have done their work, those after it nothing.
     """
     functions_, kernel = _kernel(module, symbol)
-    sizes = _grid(grid)
-    names = _names(kernel, names)
+    sizes = _grid(grid, str(kernel.attributes["sym_name"]))
     arrays, values = _arguments(kernel, arguments, names)
     memory = Memory(arrays, sizes)
 
@@ -124,108 +125,98 @@ def _flush(machine: Machine) -> None:
     machine.printed.clear()
 
 
-def _kernel(module: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
-    if isinstance(module, core.Module):
-        functions_ = module.functions()
-        if symbol is None:
-            kernels = [op for op in functions_.values() if not _called(functions_, op)]
-            if len(kernels) != 1:
-                raise LaunchError(f"say which function to run: {', '.join(functions_)}")
-            return functions_, kernels[0]
-        if symbol not in functions_:
-            raise LaunchError(f"the module has no function '{symbol}'; it has {', '.join(functions_) or 'none'}")
-        return functions_, functions_[symbol]
-    return {module.attributes["sym_name"]: module}, module
+def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
+    """The functions of a model by name, and the one to run. Raises `LaunchError` for a model of another tier."""
+    if isinstance(model, core.Module):
+        functions_ = model.functions()
+    else:
+        functions_ = {str(model.attributes.get("sym_name", model.NAME)): model}
+    for op in (op for function in functions_.values() for op in function.walk()):
+        if type(op) not in triton and not isinstance(op, tt.Func):
+            raise LaunchError(
+                f"the model must be a Triton model; '{op.NAME}' is an op of another tier",
+                op.location,
+                hint="run the Triton model that it was made from",
+            )
+    called = {op.callee for function in functions_.values() for op in function.walk() if isinstance(op, tt.Call)}
+    kernels = [name for name in functions_ if name not in called] if symbol is None else [symbol]
+    if len(kernels) != 1:
+        raise LaunchError(f"the model must have one function that no other calls; got {', '.join(kernels) or 'none'}")
+    if kernels[0] not in functions_:
+        raise LaunchError(f"the module has no function '{symbol}'; it has {', '.join(functions_) or 'none'}")
+    return functions_, functions_[kernels[0]]
 
 
-def _called(functions_: Mapping[str, Op], function: Op) -> bool:
-    name = function.attributes["sym_name"]
-    return any(op.attributes.get("callee") == name for other in functions_.values() for op in other.walk())
-
-
-def _grid(grid: tuple[int, ...]) -> tuple[int, int, int]:
-    sizes = tuple(int(size) for size in grid)
-    if not 1 <= len(sizes) <= 3 or any(size < 0 for size in sizes):
-        raise LaunchError(f"a grid has one to three sizes that are not negative, not {grid}")
-    x, y, z = (*sizes, 1, 1)[:3]
-    if x * y * z >= 1 << 31:
-        raise LaunchError(f"the grid {grid} has {x * y * z} programs; at most {(1 << 31) - 1} can be launched")
+def _grid(grid: tuple[int, ...], name: str) -> tuple[int, int, int]:
+    x, y, z = (*sizes_of(grid, name), 1, 1)[:3]
+    if x * y * z > MAX_SIZE:
+        raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
     return x, y, z
 
 
-def _names(kernel: Op, names: Sequence[str] | None) -> list[str]:
-    count = len(kernel.bodies[0].parameters)
-    if names is None:
-        return [f"arg{index}" for index in range(count)]
-    if len(names) != count:
-        raise LaunchError(f"the kernel has {count} parameters, but {len(names)} names are given")
-    return list(names)
-
-
-def _arguments(kernel: Op, arguments: Sequence[object], names: list[str]) -> tuple[list[Argument], list[Any]]:
+def _arguments(kernel: Op, given: Sequence[object], names: Sequence[str] | None) -> tuple[list[Argument], list[Any]]:
+    """The arrays of a launch, and the value of each parameter."""
     parameters = kernel.bodies[0].parameters
-    if len(arguments) != len(parameters):
-        raise LaunchError(f"the kernel takes {len(parameters)} argument(s), got {len(arguments)}")
+    if names is None:
+        names = [f"arg{index}" for index in range(len(parameters))]
+    if len(names) != len(parameters):
+        raise LaunchError(f"the kernel has {len(parameters)} parameters, but {len(names)} names are given")
+    if len(given) != len(parameters):
+        raise LaunchError(f"the kernel takes {len(parameters)} argument(s); got {len(given)}")
     arrays: list[Argument] = []
     values: list[Any] = []
-    for index, (parameter, given, name) in enumerate(zip(parameters, arguments, names, strict=True)):
+    for index, (parameter, value, name) in enumerate(zip(parameters, given, names, strict=True)):
         type_ = parameter.type
         if isinstance(type_, PtrType):
-            argument = Argument(index, name, _array(given, type_, name))
-            arrays.append(argument)
-            values.append(np.full(1, argument.pointer, np.int64))
+            arrays.append(Argument(index, name, _array(value, type_, name)))
+            values.append(np.full(1, arrays[-1].pointer, np.int64))
         elif isinstance(type_, DescriptorType):
-            described, array = _described(given, type_, name)
-            argument = Argument(index, name, array)
-            arrays.append(argument)
-            values.append(Descriptor.of(argument.pointer, described.shape, described.strides, type_))
+            described, array = _described(value, type_, name)
+            arrays.append(Argument(index, name, array))
+            values.append(Descriptor.of(arrays[-1].pointer, described.shape, described.strides, type_))
         elif isinstance(type_, ScalarType):
-            values.append(_number(given, type_, name))
+            values.append(_number(value, type_, name))
         else:
             raise LaunchError(f"{name} is of type {type_}, which cannot be passed to a kernel")
     return arrays, values
 
 
 def _described(given: object, type_: DescriptorType, name: str) -> tuple[TensorDescriptor, Array]:
-    """A descriptor, and the array it is of."""
+    """A descriptor and its array."""
     if not isinstance(given, TensorDescriptor):
         raise LaunchError(
-            f"{name} is {type_}: it takes a zg.TensorDescriptor, not {type(given).__name__}",
+            f"{name} must be a zg.TensorDescriptor for {type_}; got {type(given).__name__}",
             hint=f"zg.TensorDescriptor({name}, {type_.block})" if is_array(given) else None,
         )
     if given.type != type_:
-        raise LaunchError(f"{name} is {type_}: it takes a descriptor of such blocks, not of {given.type}")
+        raise LaunchError(f"{name} must be of type {type_}; got {given.type}")
     if given.host is None:
         raise LaunchError(
-            f"{name} describes an array on a GPU, and kernels run on the CPU here",
+            f"{name} must describe an array in memory, as the kernel runs on the CPU; its array is on a GPU",
             hint="copy the array to the CPU first: .cpu() or .get()",
         )
     return given, given.host
 
 
 def _array(given: object, type_: PtrType, name: str) -> Array:
-    if not is_array(given):
-        raise LaunchError(f"{name} is {type_}: it takes a NumPy array, not {type(given).__name__}")
     expected = type_.pointee.dtype
+    if not is_array(given):
+        raise LaunchError(f"{name} must be a NumPy array of {expected} for {type_}; got {type(given).__name__}")
     if given.dtype != expected or not given.dtype.isnative:
-        raise LaunchError(f"{name} is {type_}: it takes an array of {expected}, not of {given.dtype}")
+        raise LaunchError(f"{name} must be an array of {expected} for {type_}; got {given.dtype}")
     return given
 
 
 def _number(given: object, type_: ScalarType, name: str) -> Array:
     if isinstance(given, np.generic):
-        plain = isinstance(given, np.number | np.bool_)  # bf16 and the 8-bit floats are not.
-        given = cast(object, given.item()) if plain else float(cast(Any, given))
-    fits = isinstance(given, (int, float)) if type_.is_float else isinstance(given, int)
-    if not fits:
-        raise LaunchError(f"{name} is {type_}: it takes a number of that type, not {given!r}")
-    assert isinstance(given, (int, float))
-    if type_.is_float:
-        return array_of(given, type_)
-    low, high = type_.limits
-    if not low <= given <= high:
-        raise LaunchError(f"{name} is {type_}: {given} does not fit")
-    return np.full(1, given, type_.dtype)
+        is_plain = isinstance(given, np.number | np.bool_)  # bf16 and the 8-bit floats are not.
+        given = cast(object, given.item()) if is_plain else float(cast(Any, given))
+    if not isinstance(given, int | float if type_.is_float else int):
+        raise LaunchError(f"{name} must be a number of type {type_}; got {shown(given)}")
+    low, high = (-(1 << 1023), 1 << 1023) if type_.is_float else type_.limits
+    if isinstance(given, int) and not low <= given <= high:
+        raise LaunchError(f"{name} must fit in {type_}; got {shown(given)}")
+    return array_of(given, type_)
 
 
 def _largest_tensor(function: Op) -> int:

@@ -76,8 +76,11 @@ def _target(name: str, value: Any) -> str:
     raise LaunchError(f"{name} must be one of {', '.join(TARGETS)}; got {shown(value)}", hint=hint)
 
 
-def _any(name: str, value: Any) -> Any:
-    return value
+def _stream(name: str, value: Any) -> Any:
+    known = isinstance(value, int) and not _is_boolean(value) and value >= 0
+    if value is None or known or any(hasattr(value, one) for one in ("cuda_stream", "ptr", "__cuda_stream__")):
+        return value
+    raise LaunchError(f"{name} must be an address, or a stream of torch or CuPy; got {shown(value)}")
 
 
 def _option(
@@ -131,7 +134,7 @@ class LaunchOptions:
     """Options of one launch that compiled code does not depend on."""
 
     strict: bool = _option(False, _boolean, "on arrays in memory: report a use of undefined lanes")
-    stream: Any = _option(None, _any, "the stream of the launch: an address, or a stream of torch or CuPy")  # noqa: RUF009
+    stream: Any = _option(None, _stream, "the stream of the launch: an address, or a stream of torch or CuPy")  # noqa: RUF009
     check: bool = _option(False, _boolean, "wait for the launch, so that a fault is reported as this kernel's")
 
 

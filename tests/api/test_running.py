@@ -69,11 +69,11 @@ def test_strict_shows_what_is_undefined():
 @pytest.mark.parametrize(
     ("grid", "arguments", "message"),
     [
-        ((1,), (np.zeros(1, np.float32),), "takes 2 argument(s), got 1"),
-        ((1,), (np.zeros(1, np.float64), 1.0), "takes an array of float32, not of float64"),
+        ((1,), (np.zeros(1, np.float32),), "takes 2 argument(s); got 1"),
+        ((1,), (np.zeros(1, np.float64), 1.0), "must be an array of float32 for ptr<f32>; got float64"),
         ((1,), (np.zeros(1, complex), 1.0), "'arg0' is an array of complex128"),
-        ((1,), (1.0, 1.0), "takes a NumPy array, not float"),
-        ((1,), (np.zeros(1, np.float32), "one"), "takes a number of that type, not 'one'"),
+        ((1,), (1.0, 1.0), "must be a NumPy array of float32 for ptr<f32>; got float"),
+        ((1,), (np.zeros(1, np.float32), "one"), "must be a number of type f32; got 'one'"),
         ((1, 1, 1, 1), (np.zeros(1, np.float32), 1.0), "one to three sizes"),
     ],
 )

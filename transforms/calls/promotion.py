@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from ziggurat.codemodel.dialects.tt import MAX_NUMEL
-from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, shown
 from ziggurat.codemodel.types import (
     ConstantType,
     PtrType,
@@ -46,7 +46,7 @@ def literal_type(value: Any) -> Type:
             low, high = scalar.limits
             if low <= value <= high:
                 return scalar
-        raise KernelValueError(f"the integer {value} does not fit in 64 bits")
+        raise KernelValueError(f"the integer {shown(value)} does not fit in 64 bits")
     if isinstance(value, float):
         return f32 if not math.isfinite(value) or abs(value) <= F32_MAX else f64
     return pyobject
@@ -108,7 +108,7 @@ def require_fits(value: Any, target: ScalarType) -> None:
         low, high = target.limits
         if not low <= value <= high:
             raise KernelValueError(
-                f"the constant {value} does not fit in {target} ({low} … {high})",
+                f"the constant {shown(value)} does not fit in {target} ({low} … {high})",
                 hint=f"cast the other operand to a wider type, or write a constant that fits in {target}",
             )
 

@@ -59,20 +59,23 @@ def test_encoding(fake):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TensorDescriptor(array(8, 8, pointer=0x1008), (8, 8)), "begins at a multiple of 16 bytes"),
-        (lambda: TensorDescriptor(array(8, 7), (8, 8)), "stride 0 of a descriptor is a multiple of 16 bytes"),
-        (lambda: TensorDescriptor(array(8, 8), (8, 8), strides=(1, 8)), "the last stride of a descriptor is 1, not 8"),
+        (lambda: TensorDescriptor(array(8, 8, pointer=0x1008), (8, 8)), "must be a multiple of 16"),
+        (lambda: TensorDescriptor(array(8, 7), (8, 8)), "stride 0 of a descriptor must be a multiple of 16 bytes"),
+        (
+            lambda: TensorDescriptor(array(8, 8), (8, 8), strides=(1, 8)),
+            "the last stride of a descriptor must be 1; got 8",
+        ),
         (lambda: TensorDescriptor(array(8, 8), (8,)), "a size, a stride and a block size for each"),
         (lambda: TensorDescriptor(array(8, 8, element=i32), (8, 8), padding="nan"), '"nan" for floats'),
-        (lambda: TensorDescriptor(array(0, 8), (8, 8)), "the sizes of a descriptor are from 1"),
-        (lambda: TensorDescriptor(array(8, 8), (8, 4)), "has 8 bytes; it needs 16"),
+        (lambda: TensorDescriptor(array(0, 8), (8, 8)), "the sizes of a descriptor must be from 1"),
+        (lambda: TensorDescriptor(array(8, 8), (8, 4)), "must have at least 16 bytes"),
         (lambda: TensorDescriptor(array(8, 8), (8, 8)).maps[(8, 4), 0], "rows a multiple of 16 bytes"),
         (lambda: TensorDescriptor(array(8, 128), (8, 128)).maps[(8, 128), 128], "no longer than the swizzle"),
         (
             lambda: TensorDescriptor(array(8, 16, element=f8e4m3), (8, 16), padding="nan").maps[(8, 16), 0],
             "cannot pad f8e4m3 with NaN",
         ),
-        (lambda: TensorDescriptor([1], (8, 8)), "a descriptor describes an array, got list"),
+        (lambda: TensorDescriptor([1], (8, 8)), "the first argument of a descriptor must be an array; got list"),
     ],
 )
 def test_what_the_copy_engine_cannot_address(fake, make, message):

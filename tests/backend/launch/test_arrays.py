@@ -216,5 +216,5 @@ def test_types_of_numbers(number, type_):
 
 
 def test_an_int_beyond_64_bits():
-    with pytest.raises(zg.LaunchError, match="does not fit in 64 bits"):
+    with pytest.raises(zg.LaunchError, match="must fit in 64 bits"):
         number_type(2**64)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.launch.descriptors import NO_TILE, TensorDescriptor, descriptor_type, field_of
+from ziggurat.backend.launch.descriptors import NO_TILE, TensorDescriptor, check_disjoint, descriptor_type, field_of
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64, i1, i32
 
@@ -49,28 +49,36 @@ def test_axes_of_size_one_have_a_stride_that_the_copy_engine_takes():
     assert TensorDescriptor(np.zeros((1, 3, 8), np.float32), (1, 4, 4)).strides == (24, 8, 1)
     assert TensorDescriptor(np.zeros((3, 8), np.float32)[:, ::8], (4, 4)).strides == (8, 1)
     assert TensorDescriptor(np.zeros((4, 8), np.float32)[::-1][:1], (4, 4)).strides == (8, 1)
-    with pytest.raises(LaunchError, match="stride 0 of a descriptor is a multiple of 16 bytes"):
+    with pytest.raises(LaunchError, match="stride 0 of a descriptor must be a multiple of 16 bytes"):
         TensorDescriptor(np.zeros((2, 7), np.float32), (4, 4))
 
 
 @pytest.mark.parametrize(
     ("array", "options", "message"),
     [
-        (np.zeros((8, 7), np.float16), {}, "stride 0 of a descriptor is a multiple of 16 bytes, not 7 elements of 2"),
-        (np.zeros((8, 8), np.float32)[::-1], {}, "stride 0 of a descriptor is a multiple of 16 bytes, not -8"),
-        (np.zeros((8, 8), np.float32).T, {}, "the last stride of a descriptor is 1, not 8"),
+        (
+            np.zeros((8, 7), np.float16),
+            {},
+            "stride 0 of a descriptor must be a multiple of 16 bytes; got 7 elements of 2",
+        ),
+        (np.zeros((8, 8), np.float32)[::-1], {}, "stride 0 of a descriptor must be a multiple of 16 bytes; got -8"),
+        (np.zeros((8, 8), np.float32).T, {}, "the last stride of a descriptor must be 1; got 8"),
         (np.zeros((8, 8, 8), np.float32), {}, "1 to 5 axes, and a size, a stride and a block size for each"),
         (np.zeros((), np.float32), {}, "1 to 5 axes"),
         (np.zeros((8, 8), np.float32), {"shape": (8,)}, "1 to 5 axes"),
         (np.zeros((8, 8), np.float32), {"strides": (16, 8, 1)}, "1 to 5 axes"),
-        (np.zeros((0, 8), np.float32), {}, r"sizes of a descriptor are from 1 to 2\^31 - 1; got \(0, 8\)"),
+        (np.zeros((0, 8), np.float32), {}, r"sizes of a descriptor must be from 1 to 2\^31 - 1; got \(0, 8\)"),
         (np.zeros((8, 8), np.float32), {"shape": (8, 1 << 31)}, r"from 1 to 2\^31 - 1"),
-        (np.zeros((8, 8), np.int32), {"padding": "nan"}, 'padding is "zero", or "nan" for floats; got \'nan\' for i32'),
+        (
+            np.zeros((8, 8), np.int32),
+            {"padding": "nan"},
+            'padding must be "zero", or "nan" for floats; got \'nan\' for i32',
+        ),
         (np.zeros((8, 8), np.float32), {"padding": "one"}, "got 'one' for f32"),
         (np.zeros((8, 8), np.complex64), {}, "an array of complex64, which kernels do not have"),
-        (np.zeros((8, 8), [("a", "f4"), ("b", "i2")])["a"], {}, "whole elements; they are"),
-        ([[1.0]], {}, "a descriptor describes an array, got list"),
-        (3.0, {}, "a descriptor describes an array, got float"),
+        (np.zeros((8, 8), [("a", "f4"), ("b", "i2")])["a"], {}, "whole elements; got"),
+        ([[1.0]], {}, "the first argument of a descriptor must be an array; got list"),
+        (3.0, {}, "the first argument of a descriptor must be an array; got float"),
     ],
 )
 def test_what_cannot_be_described(array, options, message):
@@ -83,7 +91,7 @@ def test_the_address_is_any_in_memory_and_aligned_on_a_gpu():
     assert TensorDescriptor(x[:, 1:], (8, 8)).address == x.ctypes.data + 4
     interface = {"typestr": "<f4", "data": (0x1004, False), "version": 3, "strides": None, "shape": (8, 16)}
     there = SimpleNamespace(__cuda_array_interface__=interface, shape=(8, 16))
-    with pytest.raises(LaunchError, match="begins at a multiple of 16 bytes, not at 0x1004"):
+    with pytest.raises(LaunchError, match="must be a multiple of 16; got 0x1004"):
         TensorDescriptor(there, (8, 8))
 
 
@@ -97,8 +105,59 @@ def test_nothing_in_memory_is_handed_to_a_gpu():
     assert described.key != there.key == f"{there.type} in whole rows"
     assert there.part("base", NO_TILE) == 0x1000
     for part in ("map", "base", "shape0"):
-        with pytest.raises(LaunchError, match="is not on a GPU"):
+        with pytest.raises(LaunchError, match="must describe an array on a GPU"):
             described.part(part, NO_TILE)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shape": "xx"}, {"shape": (None, 3)}, {"shape": (7.9, "32")}, {"shape": (8, True)}, {"shape": 8},
+        {"shape": ()}, {"shape": (10**5000, 8)}, {"strides": (None, 1)}, {"strides": 5}, {"strides": (1.0, 1)},
+        {"strides": ("8", 1)},
+    ],
+    ids=range(11),
+)  # fmt: skip
+def test_shapes_and_strides_are_integers(options):
+    (name,) = options
+    with pytest.raises(LaunchError, match=f"the {name} of a descriptor must be 1 to 5 integers; got"):
+        TensorDescriptor(np.zeros((8, 8), np.float32), (8, 8), **options)
+
+
+def test_shapes_and_strides_of_any_library():
+    described = TensorDescriptor(np.zeros((8, 8), np.float32), (8, 8), shape=np.array([4, 8]), strides=[np.int64(8), 1])
+    assert described.shape == (4, 8) and described.strides == (8, 1)
+
+
+MATRIX = np.zeros((16, 64), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("stored", "loaded", "shared"),
+    [
+        (MATRIX, MATRIX, True),
+        (MATRIX, MATRIX.copy(), False),
+        (MATRIX[:8], MATRIX[8:], False),
+        (MATRIX[:9], MATRIX[8:], True),
+        (MATRIX[:, :32], MATRIX[:, 32:], False),
+        (MATRIX[:, 32:], MATRIX[:, :32], False),
+        (MATRIX[1:, :32], MATRIX[:-1, 32:], False),
+        (MATRIX[:, :36], MATRIX[:, 32:], True),
+        (MATRIX[:, :32], MATRIX[::2, 32:], True),  # Strides differ: the bytes overlap, and that is refused.
+        (MATRIX.ravel(), MATRIX, True),
+        (MATRIX.reshape(4, 4, 64)[:, :, :32], MATRIX.reshape(4, 4, 64)[:, :, 32:], False),
+        (MATRIX.reshape(4, 4, 64)[:, :2], MATRIX.reshape(4, 4, 64)[:, 2:], True),
+    ],
+)
+def test_memory_that_two_descriptors_share(stored, loaded, shared):
+    arguments = [1.0, TensorDescriptor(loaded, (8,) * loaded.ndim), TensorDescriptor(stored, (8,) * stored.ndim)]
+    names = ["scale", "a", "c"]
+    check_disjoint((), arguments, names, "k")
+    if not shared:
+        check_disjoint(((2, 1),), arguments, names, "k")
+        return
+    with pytest.raises(LaunchError, match="'c' and 'a' of 'k' must not share memory: a loop stores through one"):
+        check_disjoint(((2, 1),), arguments, names, "k")
 
 
 @pytest.mark.parametrize(
@@ -126,17 +185,21 @@ def test_types(block, element, padding, text):
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (((64, 48), f16), "the size 48 in the block [64, 48] is not a power of two", "use 64"),
-        (((64, 0), f16), "the size 0 in the block [64, 0] is not a power of two", None),
-        (((64, 4), f16), "a row of the block [64, 4] of f16 has 8 bytes; it needs 16", "make the last size 8 or more"),
-        (((8, True), f16), "the block of a descriptor is a tuple of 1 to 5 integers, got (8, True)", None),
-        (((), f16), "the block of a descriptor is a tuple of 1 to 5 integers, got ()", None),
-        (((2,) * 6, f64), "the block of a descriptor is a tuple of 1 to 5 integers", None),
-        (("ab", f16), "the block of a descriptor is a tuple of 1 to 5 integers, got 'ab'", None),
-        (((2048, 1024), f16), "a block of [2048, 1024] has more than 1048576 elements", None),
-        (((64, 64), "f16"), "a descriptor's elements have a dtype such as zg.f32, got 'f16'", None),
-        (((64, 64), i32, "nan"), 'padding is "zero", or "nan" for floats; got \'nan\' for i32', None),
-        (((64, 64), bf16, None), 'padding is "zero", or "nan" for floats; got None for bf16', None),
+        (((64, 48), f16), "the sizes of a block must be powers of two; got 48 in [64, 48]", "use 64"),
+        (((64, 0), f16), "the sizes of a block must be powers of two; got 0 in [64, 0]", None),
+        (
+            ((64, 4), f16),
+            "a row of a block must have at least 16 bytes; a row of [64, 4] of f16 has 8",
+            "make the last size 8 or more",
+        ),
+        (((8, True), f16), "the block of a descriptor must be a tuple of 1 to 5 integers; got (8, True)", None),
+        (((), f16), "the block of a descriptor must be a tuple of 1 to 5 integers; got ()", None),
+        (((2,) * 6, f64), "the block of a descriptor must be a tuple of 1 to 5 integers", None),
+        (("ab", f16), "the block of a descriptor must be a tuple of 1 to 5 integers; got 'ab'", None),
+        (((2048, 1024), f16), "a block must have at most 1048576 elements; got [2048, 1024]", None),
+        (((64, 64), "f16"), "the elements of a descriptor must have a dtype such as zg.f32; got 'f16'", None),
+        (((64, 64), i32, "nan"), 'padding must be "zero", or "nan" for floats; got \'nan\' for i32', None),
+        (((64, 64), bf16, None), 'padding must be "zero", or "nan" for floats; got None for bf16', None),
     ],
 )
 def test_types_that_no_kernel_takes(arguments, message, hint):

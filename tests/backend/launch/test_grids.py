@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.launch.grids import MOST, Meta, gpu_sizes, sizes_of, three
+from ziggurat.backend.launch.grids import MAX_SIZE, Meta, gpu_sizes, sizes_of, three
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,7 @@ from ziggurat.backend.launch.grids import MOST, Meta, gpu_sizes, sizes_of, three
         (np.array([4, 5]), (4, 5)),
         (np.int64(7), (7,)),
         (0, (0,)),
-        (True, (1,)),
-        (MOST, (MOST,)),
-        ((size for size in (2, 2)), (2, 2)),
+        (MAX_SIZE, (MAX_SIZE,)),
     ],
 )
 def test_sizes(grid, sizes):
@@ -31,10 +29,17 @@ def test_sizes(grid, sizes):
 
 
 @pytest.mark.parametrize(
-    "grid", [(), (1, 2, 3, 4), -1, (1, -1), MOST + 1, 1.0, (1.0,), "16", ("1",), None, {1: 2}, ((1, 2),), np.float32(1)]
-)
+    "grid",
+    [
+        (), (1, 2, 3, 4), -1, (1, -1), MAX_SIZE + 1, 1.0, (1.0,), "16", ("1",), None, {1: 2}, ((1, 2),), np.float32(1),
+        True, (True,), np.bool_(True), {1, 2}, (size for size in (2, 2)), iter((2,)), b"12",
+        np.ones((2, 2), int), (10**5000,),
+    ],
+)  # fmt: skip
 def test_what_is_no_grid(grid):
-    with pytest.raises(zg.LaunchError, match="the grid of 'k' has one to three sizes, integers from 0 to") as caught:
+    with pytest.raises(
+        zg.LaunchError, match="the grid of 'k' must be one to three sizes, integers from 0 to"
+    ) as caught:
         sizes_of(grid, "k")
     assert caught.value.hint == "k[(zg.cdiv(n, BLOCK),)](…)"
 
@@ -47,7 +52,7 @@ def test_a_long_grid_is_cut_short():
 
 def test_on_a_gpu_there_are_three_and_two_of_them_are_shorter():
     assert gpu_sizes((5, np.int64(3)), "k") == (5, 3, 1)
-    assert gpu_sizes((MOST, 65535, 65535), "k") == (MOST, 65535, 65535)
+    assert gpu_sizes((MAX_SIZE, 65535, 65535), "k") == (MAX_SIZE, 65535, 65535)
     for grid in ((1, 65536), (1, 1, 65536)):
         with pytest.raises(zg.LaunchError, match="at most 2147483647 × 65535 × 65535 on a GPU; got"):
             gpu_sizes(grid, "k")

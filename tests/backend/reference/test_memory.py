@@ -1,10 +1,12 @@
 """Pointers into the caller's arrays: views, strides, sharing, addresses in memory, and what is outside."""
 
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from ziggurat.backend.reference.memory import Argument, Region
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
@@ -254,11 +256,11 @@ tt.func @"k" (%x : ptr<f32>, %y : ptr<f32>, %n : ptr<i32>, %m : ptr<i32>)void ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([np.zeros(8), array(8), 1, 1, 8], "x_ptr is ptr<f32>: it takes an array of float32, not of float64"),
-        ([[1.0], array(8), 1, 1, 8], "x_ptr is ptr<f32>: it takes a NumPy array, not list"),
-        ([array(8), array(8), 1.5, 1, 8], "sx is i32: it takes a number of that type, not 1.5"),
-        ([array(8), array(8), 1 << 40, 1, 8], "sx is i32: 1099511627776 does not fit"),
-        ([array(8), array(8), 1, 1], "the kernel takes 5 argument(s), got 4"),
+        ([np.zeros(8), array(8), 1, 1, 8], "x_ptr must be an array of float32 for ptr<f32>; got float64"),
+        ([[1.0], array(8), 1, 1, 8], "x_ptr must be a NumPy array of float32 for ptr<f32>; got list"),
+        ([array(8), array(8), 1.5, 1, 8], "sx must be a number of type i32; got 1.5"),
+        ([array(8), array(8), 1 << 40, 1, 8], "sx must fit in i32; got 1099511627776"),
+        ([array(8), array(8), 1, 1], "the kernel takes 5 argument(s); got 4"),
     ],
 )  # fmt: skip
 def test_arguments_that_do_not_fit(arguments, message):
@@ -274,7 +276,7 @@ def test_arrays_that_are_not_aligned():
 
 @pytest.mark.parametrize("grid", [(), (1, 1, 1, 1), (-1,)])
 def test_grids_that_do_not_fit(grid):
-    with pytest.raises(LaunchError, match="a grid has one to three sizes"):
+    with pytest.raises(LaunchError, match="must be one to three sizes"):
         run(parse(COPY), None, grid, [array(8), array(8), 1, 1, 8])
 
 
@@ -322,3 +324,99 @@ def test_a_descriptor_larger_than_its_array():
             [array(5, 6), array(5, 6), 7, 6, 6, 2, 0],
             names=[*"xyhwsij"],
         )
+
+
+LOAD = """
+tt.func @"k" (%x : ptr<f32>, %y : ptr<f32>, %n : i64)void -> {
+    %p : ptr<f32> = tt.addptr %x %n;
+    %v : f32 = tt.load %p;
+    tt.store %y %v;
+    tt.return;
+};"""
+
+
+def load(x, n):
+    y = np.zeros(1, np.float32)
+    run(parse(LOAD), None, (1,), [x, y, n], names=["x", "y", "n"])
+    return y[0]
+
+
+def test_a_sparse_view_takes_no_memory():
+    spread = np.lib.stride_tricks.as_strided(array(2) + 1, (2,), (1 << 40,))
+    assert load(spread, 0) == 1
+    with pytest.raises(MemoryAccessError, match=r"reads x\[1\], but that is no element of x"):
+        load(spread, 1)
+    sparse = np.zeros(1 << 24, np.float32)[:: 1 << 16]
+    sparse[3] = 7
+    tracemalloc.start()
+    try:
+        assert load(sparse, 3 << 16) == 7
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def elements(view, whole):
+    """Which elements of a buffer a view has."""
+    marks = np.zeros(whole.size, np.bool_)
+    offset = (view.ctypes.data - whole.ctypes.data) // 4
+    for place in np.ndindex(view.shape):
+        marks[offset + sum(i * s // 4 for i, s in zip(place, view.strides, strict=True))] = True
+    return marks
+
+
+WHOLE = array(4 * 6 * 8)
+CUBE = WHOLE.reshape(4, 6, 8)
+WINDOWS = np.lib.stride_tricks.sliding_window_view(WHOLE, 5)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        CUBE, CUBE[:, :, 2:5], CUBE[::2, 1:4, ::3], CUBE[:, ::-1, 1:], CUBE[::-2, :, ::-2], CUBE[1, :, 3],
+        CUBE.transpose(2, 0, 1)[1:4], CUBE[:, 2:3, 4:5], np.broadcast_to(CUBE[:, :1, :2], (4, 5, 2)),
+        WINDOWS[::3], WINDOWS[::9], WINDOWS[3:4, ::2],
+    ],
+    ids=range(12),
+)  # fmt: skip
+def test_the_elements_of_a_view(view):
+    region = Region([Argument(0, "x", view), Argument(1, "y", WHOLE[:2])])
+    offsets = WHOLE.ctypes.data + 4 * np.arange(WHOLE.size) - region.base
+    expected = elements(view, WHOLE) | elements(WHOLE[:2], WHOLE)
+    assert (~region.missing(offsets, 4) == expected).all()
+    pairs = expected[0::2] & expected[1::2]
+    assert (~region.missing(offsets[0::2], 8) == pairs).all()
+
+
+def test_integers_of_any_size_are_answered():
+    with pytest.raises(LaunchError, match="n must fit in i64; got an integer of 16610 bits"):
+        load(array(1), 10**5000)
+    model = parse('tt.func @"k" (%x : f32)void -> { tt.return; };')
+    with pytest.raises(LaunchError, match="arg0 must fit in f32; got 1000"):
+        run(model, None, (1,), [10**400])
+    with pytest.raises(LaunchError, match="must be one to three sizes, integers from 0 to 2147483647; got a tuple"):
+        run(model, None, (10**5000,), [1])
+
+
+def test_tensors_beyond_the_memory_are_answered():
+    model = parse("""
+    tt.func @"k" (%y : ptr<f32>)void -> {
+        %r : tensor<x1048576, i32> = tt.make_range @start=0 @end=1048576;
+        %a : tensor<x1048576, x1, i32> = tt.expand_dims %r @1;
+        %b : tensor<x1, x1048576, i32> = tt.expand_dims %r @0;
+        %c : tensor<x1048576, x1048576, i32> = tt.broadcast %a;
+        %d : tensor<x1048576, x1048576, i32> = tt.broadcast %b;
+        %e : tensor<x1048576, x1048576, i32> = arith.addi %c %d @loc="7:4:7:20:kernel.py";
+        tt.return;
+    };""")
+    with pytest.raises(KernelRuntimeError, match="the memory of this machine is too small for the tensors") as caught:
+        run(model, None, (1,), [np.zeros(1, np.float32)])
+    assert caught.value.location.line == 7
+
+
+def test_models_of_other_tiers_are_refused():
+    model = parse(
+        'module ()void -> { tt.func @"f" ()void -> { %0 : object = constant @1; tt.return; }; unreachable; };'
+    )
+    with pytest.raises(LaunchError, match="the model must be a Triton model; 'constant' is an op of another tier"):
+        run(model, None, (1,), [])

@@ -102,12 +102,12 @@ def test_the_kernel_of_a_module_is_the_one_that_nothing_calls():
         (MODULE, "lost", (1,), [], "the module has no function 'lost'; it has one, sets"),
         (SCALE, None, (), [f32(1), 1.0], "one to three sizes"),
         (SCALE, None, (1, 1, 1, 1), [f32(1), 1.0], "one to three sizes"),
-        (SCALE, None, (-1,), [f32(1), 1.0], "not negative"),
-        (SCALE, None, (1 << 16, 1 << 16), [f32(1), 1.0], "at most 2147483647 can be launched"),
-        (SCALE, None, (1,), [f32(1)], "takes 2 argument(s), got 1"),
-        (SCALE, None, (1,), [[1.0], 1.0], "arg0 is ptr<f32>: it takes a NumPy array, not list"),
-        (SCALE, None, (1,), [np.zeros(1), 1.0], "it takes an array of float32, not of float64"),
-        (SCALE, None, (1,), [f32(1).astype(">f4"), 1.0], "it takes an array of float32, not of >f4"),
+        (SCALE, None, (-1,), [f32(1), 1.0], "one to three sizes"),
+        (SCALE, None, (1 << 16, 1 << 16), [f32(1), 1.0], "a grid must have at most 2147483647 programs"),
+        (SCALE, None, (1,), [f32(1)], "takes 2 argument(s); got 1"),
+        (SCALE, None, (1,), [[1.0], 1.0], "arg0 must be a NumPy array of float32 for ptr<f32>; got list"),
+        (SCALE, None, (1,), [np.zeros(1), 1.0], "must be an array of float32 for ptr<f32>; got float64"),
+        (SCALE, None, (1,), [f32(1).astype(">f4"), 1.0], "must be an array of float32 for ptr<f32>; got >f4"),
         (SCALE, None, (1,), [f32(1), "2"], "arg1"),
         (SCALE, None, (1,), [f32(1), None], "arg1"),
     ],
@@ -118,7 +118,7 @@ def test_what_does_not_fit(model, symbol, grid, arguments, words):
 
 
 def test_names_are_those_of_messages():
-    with pytest.raises(LaunchError, match="x_ptr is ptr<f32>"):
+    with pytest.raises(LaunchError, match="x_ptr must be a NumPy array of float32 for ptr<f32>"):
         run(SCALE, None, (1,), [1, 1.0], names=["x_ptr", "by"])
     with pytest.raises(LaunchError, match="has 2 parameters, but 1 names are given"):
         run(SCALE, None, (1,), [f32(1), 1.0], names=["x_ptr"])
