@@ -5,57 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any, cast
 
-import ml_dtypes
 import numpy as np
 
 from ziggurat.codemodel.errors import LaunchError, shown
-from ziggurat.codemodel.types import (
-    ScalarType,
-    bf16,
-    f8e4m3,
-    f8e5m2,
-    f16,
-    f32,
-    f64,
-    i1,
-    i8,
-    i16,
-    i32,
-    i64,
-    u8,
-    u16,
-    u32,
-    u64,
-)
+from ziggurat.codemodel.types import SCALARS, ScalarType, f32, find_scalar, i1, i32, i64, u64
 
-ELEMENTS: dict[np.dtype[Any], ScalarType] = {
-    np.dtype(np.bool_): i1,
-    np.dtype(np.int8): i8,
-    np.dtype(np.int16): i16,
-    np.dtype(np.int32): i32,
-    np.dtype(np.int64): i64,
-    np.dtype(np.uint8): u8,
-    np.dtype(np.uint16): u16,
-    np.dtype(np.uint32): u32,
-    np.dtype(np.uint64): u64,
-    np.dtype(np.float16): f16,
-    np.dtype(np.float32): f32,
-    np.dtype(np.float64): f64,
-    np.dtype(ml_dtypes.bfloat16): bf16,
-    np.dtype(ml_dtypes.float8_e4m3fn): f8e4m3,
-    np.dtype(ml_dtypes.float8_e5m2): f8e5m2,
-}
-
-# Torch's dtypes that NumPy lacks, with the integer type of their width.
-_TORCH_SMALL = {
-    "torch.bfloat16": ("int16", ml_dtypes.bfloat16),
-    "torch.float8_e4m3fn": ("uint8", ml_dtypes.float8_e4m3fn),
-    "torch.float8_e5m2": ("uint8", ml_dtypes.float8_e5m2),
-}
+ELEMENTS: dict[np.dtype[Any], ScalarType] = {scalar.dtype: scalar for scalar in SCALARS.values()}
 
 
 def is_array(thing: object) -> bool:
-    """True of what has elements in memory: NumPy arrays, and objects with the array or the DLPack protocol."""
+    """Whether a thing is a NumPy array, or an object with the array or the DLPack protocol."""
     if isinstance(thing, np.generic):
         return False
     return isinstance(thing, np.ndarray) or any(
@@ -65,9 +24,9 @@ def is_array(thing: object) -> bool:
 
 
 def as_array(thing: Any, name: str) -> np.ndarray[Any, Any]:
-    """A NumPy array over the memory of `thing`; never a copy. `name` is the parameter's, for messages.
+    """A NumPy array over the memory of an array of any library; never a copy. `name` is the parameter's, for messages.
 
-    Raises `LaunchError` for arrays that are not in the memory of this machine, and for element types that kernels lack.
+    Raises `LaunchError` for an array outside of this machine's memory, and for an element type that kernels lack.
     """
     array = _view(thing, name)
     if array.dtype not in ELEMENTS:
@@ -81,16 +40,17 @@ def as_array(thing: Any, name: str) -> np.ndarray[Any, Any]:
 def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
     if isinstance(thing, np.ma.MaskedArray):
         raise LaunchError(
-            f"'{name}' is a masked array, and kernels do not see its mask", hint="pass its .data, or .filled(0)"
+            f"'{name}' must be a plain array, as kernels do not see masks; got a masked array",
+            hint="pass its .data, or .filled(0)",
         )
     if isinstance(thing, np.ndarray):
         return thing  # pyright: ignore[reportUnknownVariableType]
     if on_gpu(thing):
         raise LaunchError(
-            f"'{name}' is an array on a GPU, and kernels run on the CPU here",
+            f"'{name}' must be an array in memory, as the kernel runs on the CPU; it is on a GPU",
             hint="copy it to the CPU first: .cpu() or .get()",
         )
-    try:  # The protocols are other people's code, which may fail in any way.
+    try:  # The protocols are code of other libraries, which may fail in any way.
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(thing, torch.Tensor):
             return _of_torch(torch, thing)
@@ -101,22 +61,23 @@ def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def _of_torch(torch: Any, tensor: Any) -> np.ndarray[Any, Any]:
-    """A tensor's elements, whether autograd follows it or not: a kernel is no operation that torch could derive."""
-    small = _TORCH_SMALL.get(str(tensor.dtype))
-    if small is None:
+    """The elements of a tensor, detached: torch's autograd cannot derive a kernel."""
+    scalar = find_scalar(tensor.dtype)
+    if scalar is None or scalar.dtype.isbuiltin == 1:
         return tensor.detach().numpy()
-    integer, dtype = small
-    return tensor.detach().view(getattr(torch, integer)).numpy().view(dtype)
+    # NumPy has the type from ml_dtypes: torch hands it over as integers of the width.
+    integers = torch.uint8 if scalar.bits == 8 else torch.int16
+    return tensor.detach().view(integers).numpy().view(scalar.dtype)
 
 
-# What is certainly in the memory of this machine, or no array. Asked first: every argument of every launch is.
+# Types of arguments that are not arrays on a GPU. They are checked first, as a launch checks each of its arguments.
 _HERE = frozenset([np.ndarray, int, float, bool, str, type(None)])
 # DLPack's device types of CUDA, and of its managed memory.
 CUDA_KINDS = (2, 13)
 
 
 def on_gpu(thing: Any) -> bool:
-    """True of an array that says, in whatever way its library has, that it is in the memory of an NVIDIA GPU."""
+    """Whether an array is in the memory of an NVIDIA GPU, by the word of its library."""
     if type(thing) in _HERE or isinstance(thing, (np.ndarray, np.generic)):
         return False
     try:
@@ -125,14 +86,14 @@ def on_gpu(thing: Any) -> bool:
         if hasattr(thing, "__dlpack_device__"):
             return int(thing.__dlpack_device__()[0]) in CUDA_KINDS
         return str(getattr(thing, "device", "")).startswith("cuda")
-    except Exception:  # Other people's code again.
+    except Exception:  # Code of other libraries again.
         return False
 
 
 def number_type(value: Any) -> ScalarType | None:
-    """The type of a number given to a launch: of Python ints the lowest of i32, i64, u64 that holds it; of floats f32.
+    """The type of a number given to a launch: the first of i32, i64, u64 that holds a Python int; f32 for a float.
 
-    None of what is no number. Raises `LaunchError` for an int beyond 64 bits.
+    None for anything but a number. Raises `LaunchError` for an int beyond 64 bits.
     """
     if isinstance(value, (bool, np.bool_)):
         return i1
