@@ -13,6 +13,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
+import attrs
+
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError, ZigguratError
@@ -245,6 +247,22 @@ def _yield(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Exit:
     return Yielded(operands)
 
 
+@attrs.frozen
+class Left(Exit):
+    """The present iteration of the innermost loop is left by `op`, a `break` or a `continue`."""
+
+    op: Op
+
+
+@python.of(py.Break, py.Continue)
+def _leave_iteration(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Exit:
+    return Left(op)
+
+
+def _goes_on(outcome: Exit) -> bool:
+    return isinstance(outcome, Yielded) or (isinstance(outcome, Left) and isinstance(outcome.op, py.Continue))
+
+
 @python.of(core.Unreachable)
 def _unreachable(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Exit:
     raise KernelRuntimeError("control got to a place that is marked unreachable")
@@ -267,8 +285,8 @@ def _for(interpreter: PythonInterpreter, op: py.For, operands: tuple[Any, ...]) 
         return leaving
     for item in iterable:
         outcome = interpreter.run_body(op.suite, (item,))
-        if not isinstance(outcome, Yielded):
-            return outcome
+        if not _goes_on(outcome):
+            return None if isinstance(outcome, Left) else outcome
     return None
 
 
@@ -281,8 +299,8 @@ def _while(interpreter: PythonInterpreter, op: py.While, operands: tuple[Any, ..
         if not holds:
             return None
         outcome = interpreter.run_body(op.suite)
-        if not isinstance(outcome, Yielded):
-            return outcome
+        if not _goes_on(outcome):
+            return None if isinstance(outcome, Left) else outcome
 
 
 @python.of(py.If, py.CondExpression)

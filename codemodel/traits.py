@@ -56,6 +56,10 @@ class MayReturn:
     """A `return` in a body of the op leaves the function."""
 
 
+class LeavesIteration(BodyTerminator):
+    """The op ends the present iteration of the innermost loop of the Python model around it, from any depth."""
+
+
 class Isolated:
     """The bodies of the op use no values declared outside of it."""
 

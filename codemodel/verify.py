@@ -31,7 +31,18 @@ from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError, VerifyError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Value, require_model
-from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Isolated, MayReturn, Returns, Symbol, Terminator
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.traits import (
+    BlockTerminator,
+    BodyTerminator,
+    Isolated,
+    LeavesIteration,
+    Loop,
+    MayReturn,
+    Returns,
+    Symbol,
+    Terminator,
+)
 from ziggurat.codemodel.types import Type, admits, constexpr_type, pyobject, void
 
 
@@ -248,6 +259,8 @@ class _Verifier:
                 continue
             if isinstance(last, Returns) and (end is None or isinstance(last, end) or isinstance(op, MayReturn)):
                 self._returns(last)
+            elif isinstance(last, LeavesIteration):
+                self._leaves_iteration(last)
             elif end is not None and not isinstance(last, end):
                 self.report(last, f"{last.NAME} cannot end a body of {op.NAME}; that ends in {end.NAME}")
             else:
@@ -268,6 +281,16 @@ class _Verifier:
             self.report(last, f"{last.NAME} cannot leave a {here.NAME}; that ends in {end.NAME}")
         else:
             self._handed(last, last.operands, here.bodies[0].yield_type, here.NAME)
+
+    def _leaves_iteration(self, last: Op) -> None:
+        inner, here = last, last.parent_op
+        while isinstance(here, MayReturn) and not isinstance(here, Structured):
+            if isinstance(here, Loop):
+                if inner.parent is not None and inner.parent.parent is here.bodies[-1]:
+                    return
+                break
+            inner, here = here, here.parent_op
+        self.report(last, f"{last.NAME} stands in no suite of a 'for' or a 'while'")
 
     def _handed(self, last: Op, values: Sequence[Value], expected: Type, what: str) -> None:
         given = scf.packed([value.type for value in values])

@@ -13,7 +13,7 @@ from ziggurat.codemodel.declare import attribute, bodies, body, operand, operand
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dialects.core import Yield
 from ziggurat.codemodel.op import Body, Op, Value, require
-from ziggurat.codemodel.traits import Loop, MayReturn, Pure
+from ziggurat.codemodel.traits import LeavesIteration, Loop, MayReturn, Pure
 from ziggurat.codemodel.types import Type, pyobject
 
 
@@ -302,9 +302,26 @@ class While(Op, Loop, MayReturn):
     suite: Body = body(ends=Yield)
 
 
+@operation("break")
+class Break(Op, LeavesIteration):
+    """`break`: end the innermost `for` or `while` around it."""
+
+
+@operation("continue")
+class Continue(Op, LeavesIteration):
+    """`continue`: go on with the next iteration of the innermost `for` or `while` around it."""
+
+
+def leaves_iteration(op: Op) -> bool:
+    """Whether a `break` or a `continue` inside the op ends an iteration of a loop around it."""
+    if isinstance(op, LeavesIteration):
+        return True
+    return isinstance(op, If) and any(leaves_iteration(inner) for body in op.bodies for inner in body.entry.ops)
+
+
 @operation("if")
 class If(Op, MayReturn):
-    """`if condition: … else: …`. A suite ends in `yield`, or in `return`."""
+    """`if condition: … else: …`. A suite ends in `yield`, `return`, `break` or `continue`."""
 
     condition: Value = operand()
     then: Body = body(ends=Yield)

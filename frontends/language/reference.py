@@ -108,6 +108,8 @@ where the document is silent:
 | `while c` | as long as a scalar condition holds |
 | `if c: … elif d: … else: …` | on a scalar condition; of a constant one, only the branch taken is looked at |
 | `a if c else b`, `a and b`, `a or b`, `not a`, `a < b < c` | on scalars; what a constant rules out is not looked at |
+| `break`, `continue` | in every kind of loop; a counted loop with a `break` is not pipelined and \
+ignores the options of `zg.range` |
 | `return`, `return e` | from anywhere but a loop |
 | `assert c, "message"` | `zg.device_assert`, or at compile time for a constant |
 | `f(…)` | of a `@zg.function`: positional, keyword and default arguments; a tuple for several results. `f` may be \

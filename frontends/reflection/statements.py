@@ -53,9 +53,9 @@ class Statements(Expressions):
         """The statements of a suite, in the current body."""
         last = statements[-1] if statements else None
         for index, statement in enumerate(statements):
-            if isinstance(statement, ast.Return) and statement is not last and not self.loops:
+            if statement is not last and (form := self.never_run(statement)) is not None:
                 after = statements[index + 1]
-                self.report(unsupported(after, self.source, "after return"), after)
+                self.report(unsupported(after, self.source, form), after)
             declared = self.declarations.get(statement, ())
             for declaration in declared:
                 if not declaration.by_assignment:
@@ -71,6 +71,12 @@ class Statements(Expressions):
                 self.spoil(statement, self.report(error, statement))
             if self.builder.terminated:
                 return
+
+    def never_run(self, statement: ast.stmt) -> str | None:
+        """The form, in `FORMS`, of a statement that follows `statement` and is never run; None where it may be."""
+        if isinstance(statement, ast.Return) and not self.loops:
+            return "after return"
+        return "after break" if isinstance(statement, ast.Break | ast.Continue) else None
 
     def spoil(self, node: ast.AST, value: Value) -> None:
         """Give `value`, which is in error, to the variables that `node` should have assigned, and to its returns."""
@@ -164,7 +170,8 @@ class Statements(Expressions):
             except ZigguratError as error:
                 self.spoil(node.target, self.report(error, node.target))
             self.suite(node.body)
-            self.add(core.Yield(()), node)
+            if not inner.terminated:
+                self.add(core.Yield(()), node)
             suite = inner.finish()
         finally:
             self.loops -= 1
@@ -206,6 +213,10 @@ class Statements(Expressions):
         then = self.nested_suite(node, node.body)
         self.add(py.If(condition, then, self.nested_suite(node, node.orelse)), node)
 
+    def leave_iteration(self, node: ast.Break | ast.Continue) -> None:
+        """`break` or `continue`. Python itself refuses one outside of a loop."""
+        self.add(py.Break() if isinstance(node, ast.Break) else py.Continue(), node)
+
     def return_value(self, node: ast.Return) -> None:
         if self.loops:
             raise unsupported(node, self.source, "return in loop")
@@ -242,6 +253,8 @@ class Statements(Expressions):
         ast.While: while_loop,
         ast.If: if_else,
         ast.Return: return_value,
+        ast.Break: leave_iteration,
+        ast.Continue: leave_iteration,
         ast.Assert: assertion,
         ast.Expr: expression_statement,
         ast.Pass: nothing,

@@ -10,7 +10,6 @@ import ast
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.frontends.reflection.source import Source
 
-_LOOP_EXIT = "let the condition of a while decide, or mask out the work of the iterations that should not count"
 _OUTSIDE = "do it outside of the kernel; names of the module and of enclosing functions can be used inside"
 _FUNCTION = "define it outside of the kernel with @zg.function and call it"
 _NO_EXCEPTIONS = "kernels have no exceptions; check with zg.device_assert or zg.static_assert"
@@ -35,8 +34,6 @@ CONSTRUCTS: dict[str, tuple[str, str]] = {
     "ImportFrom": ("an import inside of a kernel", _OUTSIDE),
     "Global": ("global", "return the value, or store it through a pointer with zg.store"),
     "Nonlocal": ("nonlocal", "return the value, or store it through a pointer with zg.store"),
-    "Break": ("break", _LOOP_EXIT),
-    "Continue": ("continue", "put the rest of the suite under an if"),
     "TypeAlias": ("a type alias", _OUTSIDE),
     "NamedExpr": ("an assignment inside of an expression (:=)", "assign in a statement of its own, before this one"),
     "Lambda": ("lambda", _FUNCTION),
@@ -63,9 +60,10 @@ FORMS: dict[str, tuple[str, str]] = {
     "while else": ("else after a loop", "put its statements after the loop"),
     "return in loop": (
         "return inside of a loop",
-        "keep the result in a variable and return it after the loop",
+        "keep the result in a variable, leave the loop by break, and return it after the loop",
     ),
     "after return": ("a statement after return", "remove it: it is never run"),
+    "after break": ("a statement after break or continue", "remove it: it is never run"),
     "matmul": ("the operator @", "write zg.dot(a, b)"),
     "string": ("arithmetic on strings", "build the string outside of the kernel"),
     "expand": ("indexing with None or ':'", "write zg.expand(x, axis) for a new axis of size 1"),

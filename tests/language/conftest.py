@@ -22,6 +22,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.reference.run import run
+from ziggurat.codemodel.execute import execute
 
 Array = np.ndarray[Any, Any]
 
@@ -274,6 +275,38 @@ def launch() -> Callable[..., Any]:
 def kernel() -> Callable[..., Any]:
     """See `make`."""
     return make
+
+
+PAIRS = [(a, b) for a in (-9, -2, 0, 1, 4, 11) for b in (-3, 0, 2, 8)]
+
+
+@pytest.fixture(scope="session")
+def three_ways() -> Callable[..., list[Any]]:
+    """Checks a function of two numbers and a constant, run by Python, by its Python model, and in a kernel."""
+
+    def check(source: str, flags: tuple[Any, ...] = (0,), **names: Any) -> list[Any]:
+        function = make(source, zg.function, **names)
+        caller = make(
+            """
+            def caller(a_ptr, b_ptr, out_ptr, FLAG: zg.constexpr):
+                pid = zg.program_id(0)
+                result = f(zg.load(a_ptr + pid), zg.load(b_ptr + pid), FLAG)
+                zg.store(out_ptr + pid, zg.cast(result, zg.i64))
+            """,
+            f=function,
+        )
+        models: list[Any] = []
+        for flag in flags:
+            expected = [function.fn(a, b, flag) for a, b in PAIRS]
+            host = {"zg.static_range": range}
+            assert [execute(function.model, (a, b, flag), host=host) for a, b in PAIRS] == expected
+            a, b = (np.array(column, np.int64) for column in zip(*PAIRS, strict=True))
+            out = np.full(len(PAIRS), 99, np.int64)
+            models.append(launched(caller, len(PAIRS), [a, b, out], FLAG=flag))
+            assert out.tolist() == expected
+        return models
+
+    return check
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import textwrap
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,37 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ziggurat as zg
-from ziggurat.codemodel.execute import execute
-
-SOME = [(a, b) for a in (-9, -2, 0, 1, 4, 11) for b in (-3, 0, 2, 8)]
-
-
-@pytest.fixture
-def three_ways(kernel, launch):
-    """A function of two numbers and a constant: run by Python, by its Python model, and in a kernel."""
-
-    def check(source: str, flags: tuple[Any, ...] = (0,), **names: Any) -> list[Any]:
-        function = kernel(source, zg.function, **names)
-        caller = kernel(
-            """
-            def caller(a_ptr, b_ptr, out_ptr, FLAG: zg.constexpr):
-                pid = zg.program_id(0)
-                result = f(zg.load(a_ptr + pid), zg.load(b_ptr + pid), FLAG)
-                zg.store(out_ptr + pid, zg.cast(result, zg.i64))
-            """,
-            f=function,
-        )
-        models: list[Any] = []
-        for flag in flags:
-            expected = [function.fn(a, b, flag) for a, b in SOME]
-            assert [execute(function.model, (a, b, flag)) for a, b in SOME] == expected
-            a, b = (np.array(column, np.int64) for column in zip(*SOME, strict=True))
-            out = np.full(len(SOME), 99, np.int64)
-            models.append(launch(caller, len(SOME), [a, b, out], FLAG=flag))
-            assert out.tolist() == expected
-        return models
-
-    return check
 
 
 def function(lines: str) -> str:
@@ -302,4 +270,4 @@ def test_a_return_in_a_loop_says_what_to_do(kernel, loop):
     with pytest.raises(zg.KernelSyntaxError) as caught:
         made.triton(zg.ptr(zg.i32), zg.i32)
     assert caught.value.summary == "a kernel cannot use return inside of a loop"
-    assert caught.value.hint == "keep the result in a variable and return it after the loop"
+    assert caught.value.hint == "keep the result in a variable, leave the loop by break, and return it after the loop"

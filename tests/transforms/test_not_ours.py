@@ -119,18 +119,18 @@ def test_a_loop_can_take_the_items_of_a_tuple():
 
 
 @zg.kernel
-def with_break(out, n):
+def with_else(out, n):
     for i in range(n):
-        if i > 5:
-            break
-    zg.store(out, n)
+        zg.store(out, i)
+    else:
+        zg.store(out, n)
 
 
 def test_what_is_not_supported_is_an_error_at_its_place_that_says_what_to_do():
-    with pytest.raises(zg.KernelSyntaxError, match="break") as caught:
-        with_break.triton(I32, zg.i32)
+    with pytest.raises(zg.KernelSyntaxError, match="else after a loop") as caught:
+        with_else.triton(I32, zg.i32)
     assert caught.value.location is not None and caught.value.location.file == __file__
-    assert caught.value.hint and "while" in caught.value.hint
+    assert caught.value.hint and "after the loop" in caught.value.hint
 
 
 @zg.kernel

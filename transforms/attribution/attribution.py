@@ -19,7 +19,7 @@ class Scope:
     Tables about an op are keyed by its result.
     """
 
-    __slots__ = ("bound", "callees", "joins", "parent", "ranges", "taken", "types", "unrolled")
+    __slots__ = ("bound", "callees", "exits", "joins", "parent", "ranges", "taken", "types", "unrolled")
 
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
@@ -34,6 +34,10 @@ class Scope:
         # Of a loop or an `if`: the type of each variable stored inside, where control flow meets; in the order of the
         # first store.
         self.joins: dict[Value, dict[Value, Type]] = {}
+        # Of a loop that a `break` may leave: the type of each variable stored inside, after the loop. An iteration
+        # of an unrolled loop has an empty table here when a `break` may leave it, and the types at its end in `joins`
+        # when control may get there.
+        self.exits: dict[Value, dict[Value, Type]] = {}
         # Of an unrolled loop: a scope for each iteration, with the type of the item.
         self.unrolled: dict[Value, list[tuple[Type, Scope]]] = {}
         # Of a loop that counts: what it counts over.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
@@ -11,6 +12,7 @@ from ziggurat.codemodel.errors import (
     KernelTypeError,
     KernelValueError,
 )
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -24,7 +26,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.expressions import truth
-from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
+from ziggurat.transforms.attribution.walk import FunctionAttributor, State, handles
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.lattice import (
     ERROR,
@@ -55,6 +57,32 @@ def suite(walk: FunctionAttributor, body: Body) -> bool:
     return walk.ops(body.entry.ops)
 
 
+def iteration(walk: FunctionAttributor, body: Body) -> tuple[list[State], list[State]]:
+    """Run the suite of a loop: the states at its end and at each `continue`, and those at each `break`."""
+    breaks: list[State] = []
+    continues: list[State] = []
+    walk.leaving.append((breaks, continues))
+    ends = [walk.state] if suite(walk, body) else []
+    walk.leaving.pop()
+    return ends + continues, breaks
+
+
+@handles(py.Break, py.Continue)
+def leave_iteration(walk: FunctionAttributor, op: Op) -> Type:
+    walk.leaving[-1][isinstance(op, py.Continue)].append(dict(walk.state))
+    return _GONE
+
+
+def met(states: Sequence[State], variables: Iterable[Value], place: Location | None, *, loop: bool = False) -> State:
+    """The state where control flow meets: each variable has a type above those that it has on the paths."""
+    return {
+        var: functools.reduce(
+            lambda a, b: join(a, b, place, loop=loop), [state.get(var, UNASSIGNED) for state in states]
+        )
+        for var in variables
+    }
+
+
 def expression(walk: FunctionAttributor, body: Body) -> Type:
     """Run the body of an expression; its type."""
     walk.ops(body.entry.ops)
@@ -81,10 +109,7 @@ def if_(walk: FunctionAttributor, op: py.If) -> Type:
         walk.state = before
         walk.scope.joins[op.result] = {}
         return _GONE
-    after = outcomes[0]
-    for other in outcomes[1:]:
-        after = {var: join(after.get(var, UNASSIGNED), other.get(var, UNASSIGNED), op.location) for var in before}
-    walk.state = {var: after[var] for var in before}
+    walk.state = met(outcomes, before, op.location)
     walk.scope.joins[op.result] = {var: walk.state[var] for var in stored_variables(op) if var in before}
     return NONE
 
@@ -121,13 +146,28 @@ def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
 def unroll(walk: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:
     around = walk.scope
     made: list[tuple[Type, Scope]] = []
+    before = list(walk.state)
+    stored = [var for var in stored_variables(op) if var in walk.state]
+    left: list[State] = []
+    ends = [walk.state]
     for item in items:
+        walk.state = met(ends, before, op.location)
         walk.scope = Scope(around)
         walk.scope.types[op.suite.parameters[0]] = item
-        suite(walk, op.suite)
+        ends, breaks = iteration(walk, op.suite)
         made.append((item, walk.scope))
+        left += breaks
+        if breaks:
+            walk.scope.exits[op.result] = {}
+        if not ends:
+            break
+        walk.scope.joins[op.result] = met(ends, stored, op.location)
     walk.scope = around
+    walk.state = met([*left, *ends], before, op.location)
     around.unrolled[op.result] = made
+    around.exits.pop(op.result, None)
+    if left:
+        around.exits[op.result] = {var: walk.state[var] for var in stored}
 
 
 @handles(py.While)
@@ -143,6 +183,8 @@ def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | 
     failed: dict[Value, ErrorType] = {}
     known_errors = len(walk.program.errors)
     # Types rise a few steps each, and from one variable to the next in a visit.
+    endless = False
+    breaks: list[State] = []
     for _ in range(_MAX_VISITS * (1 + len(stored))):
         del walk.program.errors[known_errors:]
         walk.state = dict(head)
@@ -159,15 +201,13 @@ def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | 
             elif not isinstance(condition, ErrorType):
                 truth(walk, condition, "while", op.condition.entry.terminator.operands[0])
         walk.scope.taken.pop(op.result, None)
-        suite(walk, bodies[-1])
+        ends, breaks = iteration(walk, bodies[-1])
         # What is in error after an iteration keeps its type at the head: the next visit finds the error again.
-        failed = {var: ERROR for var in stored if isinstance(walk.state[var], ErrorType)}
-        after = {
-            var: head[var] if var in failed else join(head[var], walk.state[var], op.location, loop=True)
-            for var in stored
-        }
-        if all(after[var] == head[var] for var in stored):
-            if isinstance(op, py.While) and isinstance(condition, ConstantType):
+        failed = {var: ERROR for var in stored if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))}
+        after = met([head, *ends], [var for var in stored if var not in failed], op.location, loop=True)
+        if all(after[var] == head[var] for var in after):
+            endless = isinstance(op, py.While) and isinstance(condition, ConstantType)
+            if endless and not breaks:
                 raise KernelSyntaxError(
                     "this loop never ends: its condition is always true",
                     walk.place_of(op.condition.entry.terminator.operands[0]),
@@ -178,7 +218,12 @@ def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | 
     else:
         raise AssertionError("the types of a loop's variables do not settle")
     walk.scope.joins[op.result] = {var: head[var] for var in stored}
-    walk.state = {**head, **failed}
+    walk.scope.exits.pop(op.result, None)
+    walk.state = head
+    if breaks:
+        walk.state = met(breaks if endless else [head, *breaks], entry, op.location)
+        walk.scope.exits[op.result] = {var: walk.state[var] for var in stored}
+    walk.state = {**walk.state, **failed}
     return walk.in_error(op) or ERROR if isinstance(condition, ErrorType) else NONE
 
 

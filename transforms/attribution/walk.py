@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import (
     KernelErrors,
     KernelSyntaxError,
@@ -77,6 +77,8 @@ class FunctionAttributor:
         self.scope = self.found.scope
         self.state: State = {}
         self.returns: list[tuple[Type, Op]] = []
+        # Of each loop that is being run, inwards: the states at its `break`s and its `continue`s.
+        self.leaving: list[tuple[list[State], list[State]]] = []
         self.op: Op = func
         # The types of variables at their last assignment, to keep a variable's shape.
         self.names: dict[Value, str] = {}
@@ -163,6 +165,8 @@ class FunctionAttributor:
                 self.state[inner.var] = ERROR
             elif isinstance(inner, core.Return):
                 self.returned(inner, ERROR)
+        if py.leaves_iteration(op):
+            self.leaving[-1][0].append(dict(self.state))
         return ERROR
 
     def returned(self, op: Op, type_: Type) -> None:

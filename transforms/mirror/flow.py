@@ -9,7 +9,8 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.op import Body, Op, Value
-from ziggurat.codemodel.types import ConstantType, DescriptorType, TupleType, Type, i1
+from ziggurat.codemodel.traits import LeavesIteration
+from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TupleType, Type, i1
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.flow import index_type
 from ziggurat.transforms.attribution.operators import COMPARISONS
@@ -20,7 +21,7 @@ from ziggurat.transforms.mirror.walk import FunctionMirror, handles
 
 _VOID = Operand(NONE, None)
 
-# What remains to be run after an `if` in which a path returns: ops, and the `if` whose meeting they stand behind.
+# The ops that follow an `if` in which a path leaves early, with that `if`, whose joins they come after.
 _Rest = tuple[tuple[Sequence[Op], Op], ...]
 
 # As much as this may be there several times rather than under an `if` of its own.
@@ -28,14 +29,23 @@ _SHORT = 3
 
 
 @attrs.frozen
-class _Frame:
-    """What the paths of an `if` in which one returns give: the function's results, or what goes before the rest.
-
-    `returned` makes it of the results where a path has returned, and `fell` where control goes on.
-    """
+class _Leaving:
+    """The values of a path that leaves a function by `return`, or an iteration by `break` or `continue`."""
 
     types: Sequence[Type]
-    returned: Callable[[list[Value]], list[Value]]
+    values: Callable[[Op], list[Value]]
+
+
+@attrs.frozen
+class _Frame:
+    """The values that each path through a sequence of ops gives. They have these types.
+
+    A path that leaves early gives `left(leaving.values(op))`, and one that reaches the end gives `fell()`.
+    """
+
+    leaving: _Leaving
+    types: Sequence[Type]
+    left: Callable[[list[Value]], list[Value]]
     fell: Callable[[], list[Value]]
 
     @property
@@ -46,11 +56,10 @@ class _Frame:
 def run(walk: FunctionMirror, ops: Sequence[Op], rest: _Rest, frame: _Frame) -> list[Value]:
     """Run ops, and the rest after them; the values of the frame."""
     for index, op in enumerate(ops):
-        if isinstance(op, core.Return):
-            value = walk.operand(op.operands[0]) if op.operands else _VOID
-            return frame.returned(walk.emit.repack(value, walk.instance.result))
-        if isinstance(op, py.If) and _returns(op):
-            return if_with_return(walk, op, ((ops[index + 1 :], op), *rest), frame)
+        if isinstance(op, core.Return | LeavesIteration):
+            return frame.left(frame.leaving.values(op))
+        if isinstance(op, py.If) and _leaves(op):
+            return if_with_exit(walk, op, ((ops[index + 1 :], op), *rest), frame)
         if not isinstance(op, core.Yield):
             walk.step(op)
     if rest:
@@ -62,7 +71,21 @@ def run(walk: FunctionMirror, ops: Sequence[Op], rest: _Rest, frame: _Frame) -> 
 
 def function_frame(walk: FunctionMirror) -> _Frame:
     """The frame of the whole function: its results."""
-    return _Frame(flatten_types(walk.instance.result), lambda values: values, list)
+
+    def returned(op: Op) -> list[Value]:
+        value = walk.operand(op.operands[0]) if op.operands else _VOID
+        return walk.emit.repack(value, walk.instance.result)
+
+    leaving = _Leaving(flatten_types(walk.instance.result), returned)
+    return _Frame(leaving, leaving.types, lambda values: values, list)
+
+
+def run_iteration(
+    walk: FunctionMirror, body: Body, types: Sequence[Type], following: Callable[[bool], list[Value]]
+) -> list[Value]:
+    """Run the suite of a loop; the values, of these types, for what comes next: `following(False)` after a `break`."""
+    leaving = _Leaving(types, lambda op: following(isinstance(op, py.Continue)))
+    return run(walk, body.entry.ops, (), _Frame(leaving, types, lambda values: values, lambda: following(True)))
 
 
 def meet(walk: FunctionMirror, op: Op) -> None:
@@ -143,15 +166,15 @@ def forget(walk: FunctionMirror, joins: dict[Value, Type]) -> None:
             walk.variables.pop(var, None)
 
 
-def if_with_return(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
-    """An `if` in which a path returns. What comes after it moves into the path that does not.
+def if_with_exit(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
+    """An `if` in which a path leaves early. The ops after it move into the path that does not.
 
-    Where there are several such paths, it would be there several times; then it goes into an `if` of its own.
+    Several such paths would need several copies; then the ops go into an `if` of their own.
     """
     taken: int | None = walk.finding("taken", op)
     if taken is not None:
         return run(walk, op.bodies[taken].entry.ops, rest, frame)
-    if ways_on(walk, op) > 1 and not _is_short(rest) and can_be_flagged(walk, op):
+    if ways_on(walk, op) > 1 and not _is_short(rest) and can_be_flagged(walk, op, frame):
         return if_and_rest(walk, op, rest, frame)
     return walk.emit.parts(both(walk, op, rest, frame), len(frame.types))
 
@@ -165,23 +188,23 @@ def both(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> Value:
 
 
 def if_and_rest(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
-    """The `if` yields whether it has returned, what, and the joined variables; the rest is under a second `if`."""
+    """The `if` yields whether a path has left, with what, and the joined variables; the rest is under a second `if`."""
     joins: dict[Value, Type] = walk.finding("joins", op) or {}
     carried = _carried(joins)
-    results = flatten_types(walk.instance.result)
+    results = frame.leaving.types
     variables = _flat_types(joins)
 
-    def returned(values: list[Value]) -> list[Value]:
+    def left(values: list[Value]) -> list[Value]:
         return [walk.emit.constant(True, i1), *values, *unread(walk, carried)]
 
     def fell() -> list[Value]:
         return [walk.emit.constant(False, i1), *map(walk.emit.placeholder, results), *flat(walk, joins)]
 
-    inner = _Frame([i1, *results, *variables], returned, fell)
+    inner = _Frame(frame.leaving, [i1, *results, *variables], left, fell)
     flag, *parts = walk.emit.parts(both(walk, op, (), inner), len(inner.types))
 
     def done() -> list[Value]:
-        return frame.returned(parts[: len(results)])
+        return frame.left(parts[: len(results)])
 
     def go_on() -> list[Value]:
         enter(walk, joins, parts[len(results) :])
@@ -191,7 +214,7 @@ def if_and_rest(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> 
 
 
 def unread(walk: FunctionMirror, carried: dict[Value, Type]) -> list[Value]:
-    """Something for each joined variable, on a path that has returned: what it holds, where that is of its type."""
+    """Some value for each joined variable, on a path on which it is not read: its own, where that has the type."""
     values: list[Value] = []
     for var, type_ in carried.items():
         operand = walk.variables.get(var)
@@ -211,17 +234,17 @@ def ways_on(walk: FunctionMirror, op: Op) -> int:
 def _ways_through(walk: FunctionMirror, body: Body) -> int:
     count = 1
     for op in body.entry.ops:
-        if isinstance(op, core.Return):
+        if isinstance(op, core.Return | LeavesIteration):
             return 0
-        if isinstance(op, py.If) and _returns(op):
+        if isinstance(op, py.If) and _leaves(op):
             count *= ways_on(walk, op)
     return count
 
 
-def can_be_flagged(walk: FunctionMirror, op: Op) -> bool:
-    """Whether there are placeholders for what the function returns, and for what `op` joins."""
+def can_be_flagged(walk: FunctionMirror, op: Op, frame: _Frame) -> bool:
+    """Whether there are placeholders for what a path leaves with, and for what `op` joins."""
     joins: dict[Value, Type] = walk.finding("joins", op) or {}
-    types = flatten_types(TupleType((walk.instance.result, *_carried(joins).values())))
+    types = (*frame.leaving.types, *_flat_types(joins))
     return not any(isinstance(type_, DescriptorType) for type_ in types)
 
 
@@ -235,13 +258,15 @@ def for_(walk: FunctionMirror, op: py.For) -> Built:
     index = index_type(found)
     start, stop, step = bounds(walk, op, (found.start, found.stop, found.step), index)
     joins = walk.finding("joins", op)
+    if walk.finding("exits", op) is not None:
+        counted_with_break(walk, op, found.step, index, (start, stop, step))
+        return None
     initial = flat(walk, joins)
 
     def suite(parameters: list[Value]) -> Op:
         walk.values[op.suite.parameters[0]] = parameters.pop(0)
         enter(walk, joins, parameters)
-        walk.suite(op.suite.entry.ops)
-        return scf.Yield(flat(walk, joins))
+        return scf.Yield(run_iteration(walk, op.suite, _flat_types(joins), lambda _: flat(walk, joins)))
 
     body = body_of(walk, [index, *_flat_types(joins)], _packed(joins), suite)
     walk.emit.builder.location = op.location
@@ -291,11 +316,61 @@ def enter(walk: FunctionMirror, joins: dict[Value, Type], parameters: list[Value
 def unroll(walk: FunctionMirror, op: py.For, iterations: Sequence[tuple[Type, Scope]]) -> None:
     items = iterated(walk, op, len(iterations))
     around = walk.scope
-    for (_, scope), item in zip(iterations, items, strict=True):
+    exits = around.exits.get(op.result, {})
+    scopes = [(scope, item) for (_, scope), item in zip(iterations, items, strict=False)]
+    enter(walk, exits, iterate(walk, op, scopes, exits))
+    walk.scope = around
+
+
+def iterate(
+    walk: FunctionMirror, op: py.For, scopes: Sequence[tuple[Scope, Built]], exits: dict[Value, Type]
+) -> list[Value]:
+    """Run iterations of an unrolled loop; the run-time values of the variables after the loop, of the types `exits`.
+
+    The iterations after one that a `break` may leave are under an `if`.
+    """
+    for index, (scope, item) in enumerate(scopes):
         walk.scope = scope
         walk.values[op.suite.parameters[0]] = item
-        walk.suite(op.suite.entry.ops)
-    walk.scope = around
+        joins = scope.joins.get(op.result)
+        if op.result in scope.exits:
+            return iterate_with_break(walk, op, joins, scopes[index + 1 :], exits)
+        if not any(map(_leaves, op.suite.entry.ops)):
+            walk.suite(op.suite.entry.ops)
+        elif joins is not None:
+            enter(walk, joins, run_iteration(walk, op.suite, _flat_types(joins), lambda _, j=joins: flat(walk, j)))
+    return flat(walk, exits)
+
+
+def iterate_with_break(
+    walk: FunctionMirror,
+    op: py.For,
+    joins: dict[Value, Type] | None,
+    following: Sequence[tuple[Scope, Built]],
+    exits: dict[Value, Type],
+) -> list[Value]:
+    """Run an iteration of an unrolled loop that a `break` may leave, and the iterations after it; see `iterate`.
+
+    `joins` has the types of the variables at the end of the iteration, if control may get there.
+    """
+    results = _flat_types(exits)
+    if joins is None:
+        return run_iteration(walk, op.suite, results, lambda _: flat(walk, exits))
+
+    def ends(goes_on: bool) -> list[Value]:
+        flag = walk.emit.constant(goes_on, i1)
+        if goes_on:
+            return [flag, *unread(walk, _carried(exits)), *flat(walk, joins)]
+        return [flag, *flat(walk, exits), *unread(walk, _carried(joins))]
+
+    flag, *parts = run_iteration(walk, op.suite, [i1, *results, *_flat_types(joins)], ends)
+    left, at_end = parts[: len(results)], parts[len(results) :]
+
+    def go_on() -> list[Value]:
+        enter(walk, joins, at_end)
+        return iterate(walk, op, following, exits)
+
+    return walk.emit.parts(branch(walk, flag, [go_on, lambda: left], _packed(exits)), len(results))
 
 
 def iterated(walk: FunctionMirror, op: py.For, count: int) -> Sequence[Built]:
@@ -309,6 +384,9 @@ def iterated(walk: FunctionMirror, op: py.For, count: int) -> Sequence[Built]:
 def while_(walk: FunctionMirror, op: py.While) -> Built:
     if walk.finding("taken", op) is not None:
         return None
+    if walk.finding("exits", op) is not None:
+        while_with_break(walk, op)
+        return None
     joins = walk.finding("joins", op)
     initial = flat(walk, joins)
 
@@ -318,12 +396,130 @@ def while_(walk: FunctionMirror, op: py.While) -> Built:
 
     def suite(parameters: list[Value]) -> Op:
         enter(walk, joins, parameters)
-        walk.suite(op.suite.entry.ops)
-        return scf.Yield(flat(walk, joins))
+        return scf.Yield(run_iteration(walk, op.suite, _flat_types(joins), lambda _: flat(walk, joins)))
 
     bodies = [body_of(walk, _flat_types(joins), _packed(joins), part) for part in (condition, suite)]
     bind(walk, joins, walk.emit.add(scf.While(initial, *bodies)))
     return None
+
+
+class _Carried:
+    """The values that a loop with a `break` carries: whether it goes on, and its variables.
+
+    A variable whose type after the loop is not the one at the head is carried twice.
+    """
+
+    def __init__(self, walk: FunctionMirror, op: Op) -> None:
+        self.walk = walk
+        self.joins: dict[Value, Type] = walk.finding("joins", op)
+        self.exits: dict[Value, Type] = walk.finding("exits", op)
+        self.at_exit = {var: type_ for var, type_ in _carried(self.exits).items() if self.joins[var] != type_}
+        self.types = [*_flat_types(self.joins), *_flat_types(self.at_exit)]
+
+    def initial(self) -> list[Value]:
+        """The values at the head of the loop, before the first iteration and after one that goes on."""
+        values = flat(self.walk, self.joins)
+        for var, type_ in self.at_exit.items():
+            known = not isinstance(self.joins[var], Unusable)
+            values += flat(self.walk, {var: type_}) if known else unread(self.walk, {var: type_})
+        return values
+
+    def broken(self) -> list[Value]:
+        """The values at a `break`."""
+        values: list[Value] = []
+        for var, type_ in _carried(self.joins).items():
+            values += (flat if self.exits[var] == type_ else unread)(self.walk, {var: type_})
+        return values + flat(self.walk, self.at_exit)
+
+    def enter(self, parameters: Sequence[Value]) -> None:
+        """Give the variables the values at the head."""
+        enter(self.walk, self.joins, list(parameters))
+
+    def leave(self, values: Sequence[Value]) -> None:
+        """Give the variables the values after the loop."""
+        count = len(_flat_types(self.joins))
+        enter(self.walk, self.joins, list(values[:count]))
+        enter(self.walk, self.at_exit, list(values[count:]))
+        forget(self.walk, self.exits)
+
+
+def while_with_break(walk: FunctionMirror, op: py.While) -> None:
+    """A `while` that also carries whether it goes on. The condition is not computed after a `break`."""
+    carried = _Carried(walk, op)
+    types = [i1, *carried.types]
+    initial = [walk.emit.constant(True, i1), *carried.initial()]
+
+    def condition(parameters: list[Value]) -> Op:
+        going, *values = parameters
+        carried.enter(values)
+        if isinstance(walk.scope.type_of(op.condition.entry.terminator.operands[0]), ConstantType):
+            return scf.Condition(going, parameters)
+        parts = [
+            lambda: [walk.emit.truth(expression(walk, op.condition))],
+            lambda: [walk.emit.constant(False, i1)],
+        ]
+        return scf.Condition(branch(walk, going, parts, i1), parameters)
+
+    def following(goes_on: bool) -> list[Value]:
+        return [walk.emit.constant(goes_on, i1), *(carried.initial() if goes_on else carried.broken())]
+
+    def suite(parameters: list[Value]) -> Op:
+        carried.enter(parameters[1:])
+        return scf.Yield(run_iteration(walk, op.suite, types, following))
+
+    bodies = [body_of(walk, types, packed_type(TupleType(tuple(types))), part) for part in (condition, suite)]
+    made = walk.emit.add(scf.While(initial, *bodies))
+    carried.leave(walk.emit.parts(made, len(types))[1:])
+
+
+def counted_with_break(
+    walk: FunctionMirror, op: py.For, step_type: Type, index: Type, bounds: tuple[Value, Value, Value]
+) -> None:
+    """A `for` over numbers, as a `while` that carries the index and whether it goes on."""
+    start, stop, step = bounds
+    carried = _Carried(walk, op)
+    types = [i1, index, *carried.types]
+    known = step_type.value if isinstance(step_type, ConstantType) else None
+    signed = isinstance(index, ScalarType) and index.signed
+    walk.emit.builder.location = op.location
+    zero = walk.emit.constant(0, index)
+    up = walk.emit.add(arith.CmpI(step, zero, arith.IntPredicate.SGT)) if known is None and signed else None
+
+    def precedes(first: Value, second: Value) -> Value:
+        """Whether an index comes before another in the direction of the step."""
+        if up is not None:
+            less = walk.emit.add(arith.CmpI(first, second, arith.IntPredicate.SLT))
+            return walk.emit.add(
+                arith.Select(up, less, walk.emit.add(arith.CmpI(first, second, arith.IntPredicate.SGT)))
+            )
+        if known is not None and known < 0:
+            return walk.emit.add(arith.CmpI(first, second, arith.IntPredicate.SGT))
+        return walk.emit.add(arith.CmpI(first, second, arith.IntPredicate.SLT if signed else arith.IntPredicate.ULT))
+
+    initial = [walk.emit.constant(True, i1), start, *carried.initial()]
+
+    def condition(parameters: list[Value]) -> Op:
+        more = precedes(parameters[1], stop)
+        return scf.Condition(walk.emit.add(arith.AndI(parameters[0], more)), parameters)
+
+    def suite(parameters: list[Value]) -> Op:
+        at = parameters[1]
+        walk.values[op.suite.parameters[0]] = at
+        carried.enter(parameters[2:])
+        following = walk.emit.add(arith.AddI(at, step))
+        # An index that wraps around ends the loop.
+        more = walk.emit.constant(True, i1) if known in (1, -1) else precedes(at, following)
+
+        def ends(goes_on: bool) -> list[Value]:
+            if goes_on:
+                return [more, following, *carried.initial()]
+            return [walk.emit.constant(False, i1), following, *carried.broken()]
+
+        return scf.Yield(run_iteration(walk, op.suite, types, ends))
+
+    bodies = [body_of(walk, types, packed_type(TupleType(tuple(types))), part) for part in (condition, suite)]
+    made = walk.emit.add(scf.While(initial, *bodies))
+    carried.leave(walk.emit.parts(made, len(types))[2:])
 
 
 def expression(walk: FunctionMirror, body: Body) -> Operand:
@@ -389,13 +585,14 @@ def assertion(walk: FunctionMirror, op: py.Assert) -> Built:
     return None
 
 
-def _returns(op: Op) -> bool:
-    return any(isinstance(inner, core.Return) for inner in op.walk())
+def _leaves(op: Op) -> bool:
+    """Whether a path through the op leaves the function, or the iteration of a loop around it."""
+    return py.leaves_iteration(op) or any(isinstance(inner, core.Return) for inner in op.walk())
 
 
 def _is_short(rest: _Rest) -> bool:
     """True of a rest that is little more than a return."""
-    trivial = (core.ConstantOp, core.VarLoad, py.Pack, core.Return, core.Yield)
+    trivial = (core.ConstantOp, core.VarLoad, py.Pack, core.Return, core.Yield, LeavesIteration)
     ops = [op for part, _ in rest for op in part if not isinstance(op, core.Yield)]
     return len(ops) <= _SHORT and all(isinstance(op, trivial) for op in ops)
 

@@ -25,6 +25,7 @@ from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import (
     BlockTerminator,
     BodyTerminator,
+    LeavesIteration,
     MemoryRead,
     MemoryWrite,
     Pure,
@@ -39,7 +40,7 @@ from ziggurat.transforms.simplify.effects import is_nonzero
 _STAYS: OpTable[Callable[[Demand, Any], bool]] = OpTable("rule for staying")
 
 
-@_STAYS.of(core.Unreachable, Returns, MemoryWrite)
+@_STAYS.of(core.Unreachable, Returns, LeavesIteration, MemoryWrite)
 def _always(demand: Demand, op: Op) -> bool:
     return True
 

@@ -8,6 +8,7 @@ from ziggurat.codemodel.traits import (
     BlockTerminator,
     BodyTerminator,
     Constant,
+    LeavesIteration,
     Loop,
     MayTrap,
     MemoryRead,
@@ -64,7 +65,9 @@ def may_stop(op: Op) -> bool:
 def _stops(op: Op) -> bool:
     if isinstance(op, scf.For):
         return not is_nonzero(op.step)
-    if isinstance(op, Returns | core.Unreachable | scf.While | py.While | py.For | py.Assert | tt.Assert | cf.AssertOp):
+    if isinstance(op, Returns | LeavesIteration | core.Unreachable | scf.While | py.While | py.For):
+        return True
+    if isinstance(op, py.Assert | tt.Assert | cf.AssertOp):
         return True
     if any(len(body.blocks) > 1 for body in op.bodies):
         return True

@@ -49,6 +49,8 @@ class _Lowering:
     def __init__(self, chosen: Callable[[Op], bool]) -> None:
         self._chosen = chosen
         self._endings: dict[Body, Ending] = {}
+        # By the result of a Python loop that is being lowered: what its `continue` and its `break` become.
+        self._leaving: dict[Value | None, tuple[Ending, Ending]] = {}
         self._components: dict[Value, Sequence[Value]] = {}
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -57,6 +59,12 @@ class _Lowering:
             if ending is None:
                 return None
             ending(builder, operands)
+            return DROP
+        if isinstance(op, py.Break | py.Continue):
+            ends = self._leaving.get(_loop_around(op))
+            if ends is None:
+                return None
+            ends[isinstance(op, py.Break)](builder, ())
             return DROP
         if isinstance(op, core.TupleLoad):
             components = self._components.get(op.tuple)
@@ -73,6 +81,14 @@ class _Lowering:
         builder.mapping.values.update(zip(body.parameters, parameters, strict=True))
         builder.rewrite_blocks(body)
 
+    def suite(
+        self, builder: Rewriter, block: Block, loop: py.For | py.While, parameters: Sequence[Value], *ends: Ending
+    ) -> None:
+        """Append the suite of a loop. `ends` are what its end or a `continue`, and what a `break` becomes."""
+        following, leaving = ends
+        self._leaving[loop.result] = following, leaving
+        self.into(builder, block, loop.suite, parameters, following)
+
     def results(self, builder: Rewriter, op: Op, values: Sequence[Value]) -> Outcome:
         """The values of a lowered `scf` op, as one; what takes a component finds it directly."""
         if len(values) < 2:
@@ -81,6 +97,14 @@ class _Lowering:
         if all(isinstance(user, core.TupleLoad) for user in op.result.uses):
             return values[0]  # Stands in for the Tuple, which nothing uses.
         return builder.add(core.MakeTuple(values))
+
+
+def _loop_around(op: Op) -> Value | None:
+    """The result of the innermost Python loop around an op."""
+    here = op.parent_op
+    while here is not None and not isinstance(here, py.For | py.While):
+        here = here.parent_op
+    return None if here is None else here.result
 
 
 def _go(block: Block) -> Ending:
@@ -216,7 +240,7 @@ def _lower_py_while(lowering: _Lowering, builder: Rewriter, op: py.While, operan
     header, suite, rest = (builder.new_block() for _ in range(3))
     builder.add(core.Branch(Successor(header)))
     lowering.into(builder, header, op.condition, (), _choose(suite, rest))
-    lowering.into(builder, suite, op.suite, (), _branch(header))
+    lowering.suite(builder, suite, op, (), _branch(header), _branch(rest))
     builder.move_to(rest)
     return DROP
 
@@ -280,7 +304,7 @@ def _lower_py_for(lowering: _Lowering, builder: Rewriter, op: py.For, operands: 
         builder.location = place
         builder.add(core.Branch(Successor(header, (builder.add(py.Add(index, step)),))))
 
-    lowering.into(builder, suite, op.suite, (index,), end)
+    lowering.suite(builder, suite, op, (index,), end, _branch(rest))
     builder.move_to(rest)
     return DROP
 

@@ -34,7 +34,7 @@ WRONG = {
     "a condition": ("if unknown:\n    y = 1", KernelNameError, "name 'unknown' is not defined"),
     "a loop": ("for i in unknown:\n    y = i", KernelNameError, "name 'unknown' is not defined"),
     "a loop's else": ("for i in range(2):\n    y = i\nelse:\n    y = 1", KernelSyntaxError, "else after a loop"),
-    "break": ("for i in range(2):\n    break", KernelSyntaxError, "break"),
+    "after break": ("for i in range(2):\n    break\n    y = 1", KernelSyntaxError, "a statement after break"),
     "return in a loop": ("for i in range(2):\n    return 1", KernelSyntaxError, "return inside of a loop"),
 }
 

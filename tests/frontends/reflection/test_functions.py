@@ -126,7 +126,7 @@ def test_all_errors_are_reported_in_the_order_of_the_source():
         y = undefined_name  # noqa: F821
         for i in range(n):
             if also_undefined:  # noqa: F821
-                break
+                del x
             z = {y}
         return z + y @ x
 
@@ -136,7 +136,7 @@ def test_all_errors_are_reported_in_the_order_of_the_source():
     assert summaries == [
         "name 'undefined_name' is not defined",
         "name 'also_undefined' is not defined",
-        "a kernel cannot use break",
+        "a kernel cannot use del",
         "a kernel cannot use a set",
         "a kernel cannot use the operator @",
     ]

@@ -10,8 +10,7 @@ from ziggurat.frontends.reflection.unsupported import CONSTRUCTS, FORMS
 
 # Suite, what the kernel cannot use, what is marked, part of the hint.
 CASES = [
-    ("while x:\n    break", "break", "break", "condition of a while"),
-    ("for i in range(n):\n    continue", "continue", "continue", "under an if"),
+    ("while x:\n    break\n    y = x", "a statement after break or continue", "y = x", "remove it"),
     ("for i in range(n):\n    return x", "return inside of a loop", "return x", "after the loop"),
     ("while x:\n    if y:\n        return", "return inside of a loop", "return", "after the loop"),
     ("return x\nn = 1", "a statement after return", "n = 1", "never run"),
