@@ -29,7 +29,7 @@ import attrs
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value, fill
-from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type, with_element
+from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type, size_error, with_element
 
 _KEY = "ziggurat"
 # What every op has: no field may be named so.
@@ -163,7 +163,7 @@ class OpSpec:
                 raise BuildError(f"{op.NAME}: an operand must be a Value, got {value!r}", hint=hint)
         for field, plain in self._plain:
             value = fields[field.name]
-            if type(value) is not plain:
+            if type(value) is not plain or (plain is str and not value.isascii()):
                 fields[field.name] = convert_attribute(value, field.kind, f"{op.NAME}: attribute '{field.name}'")
         for field in self.successors:
             if not isinstance(fields[field.name], Successor):
@@ -172,6 +172,8 @@ class OpSpec:
         type_ = op.infer_type() if self.result_type is None else fields[self.result_type]
         if not isinstance(type_, Type):
             raise BuildError(f"{op.NAME}: the result type must be a Type, got {type_!r}")
+        if (error := size_error(type_)) is not None:
+            raise BuildError(f"{op.NAME}: {error}")
         fields["result"] = OpResult(type_, op)
         op.check()
         _adopt(op, op.bodies)
@@ -403,7 +405,7 @@ def convert_attribute(value: Any, kind: Any, what: str) -> Any:
             except (ValueError, OverflowError):
                 pass
     elif kind is str and isinstance(value, str):
-        return str(value)
+        return _string(value, what)
     name = kind.__name__ if isinstance(kind, type) else str(kind)
     raise BuildError(f"{what} must be of kind {name}, got {value!r}")
 
@@ -423,7 +425,9 @@ def _any_constant(value: Any, what: str) -> Any:
             return value
         if not isinstance(value, (int, str)):
             raise BuildError(f"{what}: {type(value).__name__} is not declared with @constant_enum")
-    for kind in (int, float, str):  # What derives from a number or a string is stored as one.
+    if isinstance(value, str):
+        return _string(value, what)
+    for kind in (int, float):  # A value of a derived class is stored as a plain number.
         if isinstance(value, kind):
             return kind(value)
     if isinstance(value, SupportsIndex):
@@ -438,6 +442,13 @@ def _any_constant(value: Any, what: str) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(_any_constant(item, what) for item in value)  # pyright: ignore[reportUnknownVariableType]
     raise BuildError(f"{what} must be a number, string, None, type, enum member or tuple of these, got {value!r}")
+
+
+def _string(value: str, what: str) -> str:
+    """A string attribute, of characters that UTF-8 has."""
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise BuildError(f"{what} must be valid Unicode; got a lone surrogate in {value!r}")
+    return str(value)
 
 
 # Enums that a constant may be a member of, printed as `CompareKind.LESS_THAN`.

@@ -16,9 +16,10 @@ its `result`, which is unique to it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from ziggurat.codemodel.errors import BuildError, KernelTypeError
 from ziggurat.codemodel.types import FunctionType, Type, constant_key, void
@@ -42,6 +43,12 @@ class _Part:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"cannot delete '{name}' of {self!r}: models do not change")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
 
 class Value(_Part):
@@ -88,6 +95,9 @@ class OpResult(Value):
     def block(self) -> Block | None:
         return self.op.parent
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self.op, "result")
+
     @property
     def depends_on(self) -> tuple[Value, ...]:
         arguments = [value for successor in self.op.successors for value in successor.arguments]
@@ -118,6 +128,9 @@ class BlockParameter(Value):
     @property
     def block(self) -> Block:
         return self._block
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _item, (self._block, "parameters", self.index)
 
     def __repr__(self) -> str:
         return f"<parameter {self.index} : {self.type}>"
@@ -188,6 +201,9 @@ class Block(_Part):
     def __bool__(self) -> bool:
         return True
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _item, (self.parent, "blocks", self.index)
+
     def __repr__(self) -> str:
         return f"<block of {len(self._ops)} ops>"
 
@@ -236,6 +252,11 @@ class Body(_Part):
         found: dict[Value, None] = {}
         _capture(self, inside, found)
         return tuple(found)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.parent is None:
+            raise TypeError("cannot pickle a body that is part of no op")
+        return _item, (self.parent, "bodies", self.parent.bodies.index(self))
 
     def __repr__(self) -> str:
         if not self.blocks:
@@ -372,6 +393,19 @@ class Op:
             self.__dict__["_hash"] = key
         return key
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.parent is not None:
+            return _nth_op, (self.root(), next(n for n, op in enumerate(self.root().walk()) if op is self))
+        if self.operands or self.successors:
+            raise TypeError(f"cannot pickle {self!r}: it is part of no model")
+        return _read, (str(self), [op.location for op in self.walk()])
+
     def __str__(self) -> str:
         from ziggurat.codemodel.text.writer import to_text
 
@@ -422,6 +456,26 @@ def _structure(op: Op, numbers: dict[Value, int], blocks: dict[Block, int]) -> t
         tuple(attribute_key(fields[field.name]) for field in op.SPEC.attributes),
         tuple(bodies),
     )
+
+
+# Pickling: a model as its text and the locations of its ops, a part as its place in the model.
+
+
+def _read(text: str, locations: Sequence[Location | None]) -> Op:
+    from ziggurat.codemodel.text.parser import parse
+
+    model = parse(text)
+    for op, location in zip(model.walk(), locations, strict=True):
+        op.__dict__["location"] = location
+    return model
+
+
+def _nth_op(root: Op, number: int) -> Op:
+    return next(itertools.islice(root.walk(), number, None))
+
+
+def _item(owner: object, field: str, index: int) -> Any:
+    return getattr(owner, field)[index]
 
 
 def attribute_key(value: Any) -> Any:

@@ -11,7 +11,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
@@ -338,6 +338,10 @@ class PtrType(Type):
         return TypeSyntax("ptr", (self.pointee.syntax(),))
 
 
+# The limit of Triton: a larger tensor has no layout on any GPU.
+MAX_ELEMENTS: Final = 1 << 20
+
+
 @attrs.frozen(str=False, cache_hash=True)
 class TensorType(Type):
     """`tensor<x32, x64, f32>`: a block of constant shape, of scalars or of pointers.
@@ -480,6 +484,15 @@ def with_element(type_: Type, element: ScalarType | PtrType) -> Type:
 def shaped(shape: tuple[int, ...], element: ScalarType | PtrType, layout: Layout | None = None) -> Type:
     """The tensor of this shape, or the scalar itself for the empty shape."""
     return TensorType(shape, element, layout) if shape else element
+
+
+def size_error(type_: Type) -> str | None:
+    """Why a value cannot be as large as this type, or None."""
+    parts = type_.components if isinstance(type_, TupleType) else (type_,)
+    for part in parts:
+        if isinstance(part, TensorType) and part.numel > MAX_ELEMENTS:
+            return f"a tensor of shape {list(part.shape)} has more than {MAX_ELEMENTS} elements"
+    return None
 
 
 def admits(expected: Type, actual: Type) -> bool:

@@ -13,8 +13,10 @@ The invariants:
 7.  The type of an op's result is what its type rule infers (or the declared field), and its own `check()` passes.
 8.  A body is left in a way that its op understands (`body(ends=…)`), with values of the body's yield type. A `return`
     leaves its own kind of function, with the values of that function's yield type, and only through ifs and loops.
-9.  Symbols are unique in a module. A call names a function of the module, of its own kind, and has the arguments and
-    the result of that function; where one of two types is `object` or `constexpr`, any other fits it.
+9.  A tensor has at most 2^20 elements. Ops of the Python code model (`PythonTier`) stand in no `tt.func`.
+10. A symbol is a name without spaces, unique in its module. A call names a function of the module, of its own kind,
+    and has the arguments and the result of that function; where one of two types is `object` or `constexpr`, any other
+    fits it.
 
 `violations` gives them as data; `verify` raises them with the model printed.
 """
@@ -39,11 +41,12 @@ from ziggurat.codemodel.traits import (
     LeavesIteration,
     Loop,
     MayReturn,
+    PythonTier,
     Returns,
     Symbol,
     Terminator,
 )
-from ziggurat.codemodel.types import Type, admits, constexpr_type, pyobject, void
+from ziggurat.codemodel.types import Type, admits, constexpr_type, pyobject, size_error, void
 
 
 @attrs.frozen(eq=False)
@@ -96,6 +99,7 @@ class _Verifier:
         self.dominance = Dominance()
         self.declared: set[Value] = set()
         self.misplaced: set[int] = set()
+        self.function: Op | None = None  # The function that is being walked; functions do not nest.
 
     def run(self) -> list[Violation]:
         self._ownership(self.root)
@@ -246,6 +250,19 @@ class _Verifier:
             op.check()
         except Exception as error:
             messages[_reason(error)] = None
+        for type_ in (
+            op.result.type,
+            *(p.type for body in op.bodies for block in body.blocks for p in block.parameters),
+        ):
+            if (error := size_error(type_)) is not None:
+                messages[error] = None
+        if isinstance(op, PythonTier) and isinstance(self.function, tt.Func):
+            messages[f"{op.NAME} belongs to the Python code model; it cannot stand in a tt.func"] = None
+        if isinstance(op, Symbol):
+            self.function = op
+            name = op.attributes["sym_name"]
+            if not name or any(character.isspace() for character in name):
+                messages[f"a symbol must be a name without spaces; got '{name}'"] = None
         for message in messages:
             self.report(op, message)
 

@@ -11,10 +11,9 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
-from ziggurat.codemodel.dialects.tt import MAX_NUMEL
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.fragments import Tile
-from ziggurat.codemodel.types import DescriptorType, ScalarType
+from ziggurat.codemodel.types import MAX_ELEMENTS, DescriptorType, ScalarType
 
 NO_TILE: Tile = ((), 0)  # of a kernel that does not use the map
 _MAX_SIZE = (1 << 31) - 1  # Sizes are i32 in kernels.
@@ -36,11 +35,11 @@ def descriptor_type(block: Sequence[int], element: ScalarType, padding: str = "z
             raise LaunchError(
                 f"the sizes of a block must be powers of two; got {shown(size)} in {shown(list(sizes))}",
                 hint=f"use {1 << (size - 1).bit_length()}: elements outside of the tensor are padding"
-                if 0 < size < MAX_NUMEL
+                if 0 < size < MAX_ELEMENTS
                 else None,
             )
-    if math.prod(sizes) > MAX_NUMEL:
-        raise LaunchError(f"a block must have at most {MAX_NUMEL} elements; got {shown(list(sizes))}")
+    if math.prod(sizes) > MAX_ELEMENTS:
+        raise LaunchError(f"a block must have at most {MAX_ELEMENTS} elements; got {shown(list(sizes))}")
     row = sizes[-1] * element.bytes
     if row < _UNIT:
         raise LaunchError(

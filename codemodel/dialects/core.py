@@ -13,6 +13,7 @@ from ziggurat.codemodel.traits import (
     Constant,
     Isolated,
     Pure,
+    PythonTier,
     Returns,
     Symbol,
     SymbolTable,
@@ -61,7 +62,7 @@ class Func(Op, Isolated, Symbol):
 
 
 @operation("func.call")
-class FuncCall(Op):
+class FuncCall(Op, PythonTier):
     """Call a function of the same module by its symbol. `keywords` names the last operands."""
 
     arguments: Sequence[Value] = operands()
@@ -71,7 +72,7 @@ class FuncCall(Op):
 
 
 @operation("func.ref")
-class FuncRef(Op, Pure):
+class FuncRef(Op, PythonTier, Pure):
     """A function of the same module as a value, to hand to an op that applies it."""
 
     callee: str = attribute(str, unnamed=True)
@@ -79,7 +80,7 @@ class FuncRef(Op, Pure):
 
 
 @operation("constant")
-class ConstantOp(Op, Pure, Constant):
+class ConstantOp(Op, PythonTier, Pure, Constant):
     """A Python constant: a number, a string, None, a type, a member of an enum, or a tuple of these."""
 
     value: Any = attribute(object, unnamed=True)
@@ -185,14 +186,14 @@ class TupleWith(Op, Pure):
 
 
 @operation("branch")
-class Branch(Op, BlockTerminator):
+class Branch(Op, PythonTier, BlockTerminator):
     """Go to a block."""
 
     target: Successor = successor()
 
 
 @operation("cbranch")
-class CondBranch(Op, BlockTerminator):
+class CondBranch(Op, PythonTier, BlockTerminator):
     """Go to one block where the condition holds, to the other where not."""
 
     condition: Value = operand()

@@ -13,12 +13,12 @@ from ziggurat.codemodel.declare import attribute, bodies, body, operand, operand
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dialects.core import Yield
 from ziggurat.codemodel.op import Body, Op, Value, require
-from ziggurat.codemodel.traits import LeavesIteration, Loop, MayReturn, Pure
+from ziggurat.codemodel.traits import LeavesIteration, Loop, MayReturn, Pure, PythonTier
 from ziggurat.codemodel.types import Type, pyobject
 
 
 @template
-class Unary(Op, Pure):
+class Unary(Op, PythonTier, Pure):
     """One operand, one result."""
 
     operand: Value = operand()
@@ -28,7 +28,7 @@ class Unary(Op, Pure):
 
 
 @template
-class Binary(Op, Pure):
+class Binary(Op, PythonTier, Pure):
     """Two operands, one result."""
 
     lhs: Value = operand()
@@ -169,7 +169,7 @@ class Not(Unary):
 
 
 @operation("subscript")
-class Subscript(Op, Pure):
+class Subscript(Op, PythonTier, Pure):
     """`a[index]`: a component of a tuple."""
 
     value: Value = operand()
@@ -180,7 +180,7 @@ class Subscript(Op, Pure):
 
 
 @operation("unpack")
-class Unpack(Op, Pure):
+class Unpack(Op, PythonTier, Pure):
     """Component `index` of a value that is unpacked into `count` names: `a, b = value`."""
 
     value: Value = operand()
@@ -192,7 +192,7 @@ class Unpack(Op, Pure):
 
 
 @operation("attribute")
-class Attribute(Op, Pure):
+class Attribute(Op, PythonTier, Pure):
     """`a.name`: a property of a value, such as `x.shape` or `x.dtype`."""
 
     value: Value = operand()
@@ -203,7 +203,7 @@ class Attribute(Op, Pure):
 
 
 @operation("pack")
-class Pack(Op, Pure):
+class Pack(Op, PythonTier, Pure):
     """`(a, b, …)`: a Python tuple."""
 
     components: Sequence[Value] = operands()
@@ -213,7 +213,7 @@ class Pack(Op, Pure):
 
 
 @operation("invoke")
-class Invoke(Op):
+class Invoke(Op, PythonTier):
     """Call a function of the language (`zg.load`) or a builtin (`min`). `keywords` names the last operands."""
 
     arguments: Sequence[Value] = operands()
@@ -228,7 +228,7 @@ class Invoke(Op):
 
 
 @operation("call")
-class Call(Op):
+class Call(Op, PythonTier):
     """`f(a, …)` where `f` is a value: a parameter that takes a function, say. `keywords` names the last arguments."""
 
     callee: Value = operand()
@@ -250,7 +250,7 @@ def parameter_names(function: Op) -> list[str | None]:
 
 
 @operation("error")
-class Error(Op):
+class Error(Op, PythonTier):
     """What stands here in the source is an error, which is one only where it is run.
 
     `kind` is the class of the error. In the branch of an `if` that is not taken it does no harm.
@@ -284,7 +284,7 @@ _ERRORS: dict[str, type[errors.ZigguratError]] = {
 
 
 @operation("for")
-class For(Op, Loop, MayReturn):
+class For(Op, PythonTier, Loop, MayReturn):
     """`for target in iterable: suite`. The first body gives the iterable; the second takes an item: the suite."""
 
     iterable: Body = body(ends=Yield)
@@ -295,7 +295,7 @@ class For(Op, Loop, MayReturn):
 
 
 @operation("while")
-class While(Op, Loop, MayReturn):
+class While(Op, PythonTier, Loop, MayReturn):
     """`while condition: suite`. The first body gives the condition."""
 
     condition: Body = body(ends=Yield)
@@ -303,12 +303,12 @@ class While(Op, Loop, MayReturn):
 
 
 @operation("break")
-class Break(Op, LeavesIteration):
+class Break(Op, PythonTier, LeavesIteration):
     """`break`: end the innermost `for` or `while` around it."""
 
 
 @operation("continue")
-class Continue(Op, LeavesIteration):
+class Continue(Op, PythonTier, LeavesIteration):
     """`continue`: go on with the next iteration of the innermost `for` or `while` around it."""
 
 
@@ -320,7 +320,7 @@ def leaves_iteration(op: Op) -> bool:
 
 
 @operation("if")
-class If(Op, MayReturn):
+class If(Op, PythonTier, MayReturn):
     """`if condition: … else: …`. A suite ends in `yield`, `return`, `break` or `continue`."""
 
     condition: Value = operand()
@@ -329,7 +329,7 @@ class If(Op, MayReturn):
 
 
 @operation("cexpression")
-class CondExpression(Op):
+class CondExpression(Op, PythonTier):
     """`a if condition else b`: each body gives a value, and only one is run."""
 
     condition: Value = operand()
@@ -341,7 +341,7 @@ class CondExpression(Op):
 
 
 @operation("cand")
-class CondAnd(Op):
+class CondAnd(Op, PythonTier):
     """`a and b and …`: bodies are run until one gives a false value."""
 
     parts: Sequence[Body] = bodies(ends=Yield)
@@ -351,7 +351,7 @@ class CondAnd(Op):
 
 
 @operation("cor")
-class CondOr(Op):
+class CondOr(Op, PythonTier):
     """`a or b or …`: bodies are run until one gives a true value."""
 
     parts: Sequence[Body] = bodies(ends=Yield)
@@ -361,7 +361,7 @@ class CondOr(Op):
 
 
 @operation("assert")
-class Assert(Op):
+class Assert(Op, PythonTier):
     """`assert condition, message`."""
 
     condition: Value = operand()

@@ -42,8 +42,6 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 
-MAX_NUMEL = 1 << 20
-
 
 def axis_of(op: Op, axis: int, rank: int) -> None:
     """`axis` counts from 0 and is less than `rank`."""

@@ -31,7 +31,7 @@ _TOKEN = re.compile(
       | (?P<block>\^[\w.]+)
       | (?P<number>-?(?:0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][-+]?\d+)?)|-inf\b)
       | (?P<ident>[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)
-      | (?P<string>"(?:[^"\\\n]|\\.)*")
+      | (?P<string>"[^"\\\n]*(?:\\.[^"\\\n]*)*")
       | (?P<arrow>->)
       | (?P<punct>[@=():;,<>{}\[\]])""",
     re.VERBOSE,

@@ -38,8 +38,8 @@ from ziggurat.codemodel.types import (
 
 # Random parts of models.
 
-texts = st.text(st.characters(), max_size=12) | st.sampled_from(
-    ["", '"', "\\", '\\"', "\n\t\r\0", "\x85\u2028", "\U0001f5fc", "\ud800", "double", "64", "//", "};", "%0 : i32"]
+texts = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
+    ["", '"', "\\", '\\"', "\n\t\r\0", "\x85\u2028", "\U0001f5fc", "double", "64", "//", "};", "%0 : i32"]
 )
 integers = st.integers() | st.sampled_from([0, -1, 2**31, -(2**63), 2**64 - 1, 10**40])
 floats = st.floats() | st.sampled_from([0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324, 1.7976931348623157e308, 1e22])

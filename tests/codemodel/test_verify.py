@@ -6,10 +6,10 @@ import pytest
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
-from ziggurat.codemodel.errors import VerifyError
+from ziggurat.codemodel.errors import BuildError, ParseError, VerifyError
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, fill
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.codemodel.types import f32, i1, i32, void
+from ziggurat.codemodel.types import TensorType, f32, i1, i32, void
 from ziggurat.codemodel.verify import verify, violations
 
 
@@ -410,6 +410,13 @@ def test_every_op_declares_how_its_bodies_end():
 CALLEE = 'tt.func @"g" (%a : i32)f32 -> { %r : f32 = arith.constant @1.0; tt.return %r; };'
 
 
+def python(caller: str) -> Op:
+    """A Python function beside a Triton function."""
+    return parse(
+        f"""module ()void -> {{ {CALLEE} func @"f" (%n : i32)void -> {{ {caller} return; }}; unreachable; }};"""
+    )
+
+
 def module(caller: str, callee: str = CALLEE) -> Op:
     return parse(
         f"""module ()void -> {{ {callee}
@@ -422,11 +429,11 @@ def module(caller: str, callee: str = CALLEE) -> Op:
     [
         (module("", CALLEE.replace('"g"', '"f"')), "tt.func", "the symbol 'f' is declared twice"),
         (module('%0 : f32 = tt.call %n @"h";'), "tt.call", "the module has no function 'h'"),
-        (module('%0 : object = func.ref @"h";'), "func.ref", "the module has no function 'h'"),
+        (python('%0 : object = func.ref @"h";'), "func.ref", "the module has no function 'h'"),
         (module('%0 : f32 = tt.call %x @"g";'), "tt.call", "'g' takes (i32); it is given (f32)"),
         (module('%0 : f32 = tt.call %n %n @"g";'), "tt.call", "'g' takes (i32); it is given (i32, i32)"),
         (module('%0 : i32 = tt.call %n @"g";'), "tt.call", "'g' gives f32, not i32"),
-        (module('%0 : f32 = func.call %n @"g";'), "func.call", "func.call calls a func; 'g' is a tt.func"),
+        (python('%0 : f32 = func.call %n @"g";'), "func.call", "func.call calls a func; 'g' is a tt.func"),
     ],
 )
 def test_symbols(model: Op, name: str, message: str):
@@ -467,3 +474,46 @@ def test_a_function_of_a_module_can_be_verified_alone():
     assert isinstance(good, core.Module)
     for part in good.functions().values():
         verify(part)
+
+
+# Limits, tiers and names.
+
+
+@pytest.mark.parametrize("text", [
+    "%0 : tensor<x2097152, i32> = tt.make_range @start=0 @end=2097152;",
+    "%0 : tensor<x2097152, i32> = tt.splat %n;",
+])  # fmt: skip
+def test_a_tensor_has_a_limited_number_of_elements(text: str):
+    messages = [message for _, message in found(function(text))]
+    assert "a tensor of shape [2097152] has more than 1048576 elements" in messages
+
+
+def test_an_op_that_gives_a_larger_tensor_is_refused():
+    builder = Builder.root([i32])
+    with pytest.raises(BuildError, match=r"tt.splat: a tensor of shape \[1024, 2048\] has more than 1048576 elements"):
+        tt.Splat(builder.parameters[0], TensorType((1024, 2048), i32))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("%0 : object = constant @1;", "constant"),
+        ('%0 : object = invoke %n @"zg.load";', "invoke"),
+        ('%0 : i32 = func.call %n @"g";', "func.call"),
+    ],
+)
+def test_a_triton_function_holds_no_ops_of_the_python_model(text: str, name: str):
+    assert (name, f"{name} belongs to the Python code model; it cannot stand in a tt.func") in found(function(text))
+
+
+@pytest.mark.parametrize("symbol", ["", " ", "a b", "a\\n"])
+def test_a_symbol_is_a_name(symbol: str):
+    model = parse(f'tt.func @"{symbol}" ()void -> {{ tt.return; }};')
+    assert any("a symbol must be a name without spaces" in message for _, message in found(model))
+
+
+def test_a_string_with_a_lone_surrogate_is_refused():
+    with pytest.raises(BuildError, match="must be valid Unicode"):
+        tt.Print([], "\ud800")
+    with pytest.raises(ParseError, match="must be valid Unicode"):
+        parse(r'tt.func @"f" ()void -> { tt.print @"\ud800"; tt.return; };')

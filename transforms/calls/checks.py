@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ziggurat.codemodel.dialects.tt import MAX_NUMEL
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.types import ScalarType, TensorType, Type
+from ziggurat.codemodel.types import MAX_ELEMENTS, ScalarType, TensorType, Type
 from ziggurat.transforms.calls.promotion import is_number, is_pointer, scalar_type
 from ziggurat.transforms.calls.rule import Typing
 from ziggurat.transforms.calls.wording import describe, show
@@ -74,8 +73,8 @@ def shape(call: Typing, dims: Any) -> tuple[int, ...]:
                 else None,
             )
         count *= size
-    if count > MAX_NUMEL:
-        raise KernelValueError(f"{call}: a tensor of shape {list(sizes)} has more than {MAX_NUMEL} elements")
+    if count > MAX_ELEMENTS:
+        raise KernelValueError(f"{call}: a tensor of shape {list(sizes)} has more than {MAX_ELEMENTS} elements")
     return sizes
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ziggurat.codemodel.dialects.tt import MAX_NUMEL
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, shown
 from ziggurat.codemodel.types import (
+    MAX_ELEMENTS,
     ConstantType,
     PtrType,
     ScalarType,
@@ -152,9 +152,9 @@ def common_shape(what: str, *types: Type) -> tuple[int, ...]:
     shape: tuple[int, ...] = ()
     for type_ in types:
         shape = broadcast_shapes(shape, shape_of(type_), what)
-    if math.prod(shape) > MAX_NUMEL:
+    if math.prod(shape) > MAX_ELEMENTS:
         raise KernelValueError(
-            f"{what}: the operands broadcast to the shape {list(shape)}, which has more than {MAX_NUMEL} elements",
+            f"{what}: the operands broadcast to the shape {list(shape)}, which has more than {MAX_ELEMENTS} elements",
             hint="use smaller blocks, and more programs",
         )
     return shape

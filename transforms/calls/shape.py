@@ -10,6 +10,7 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
+    MAX_ELEMENTS,
     ConstantType,
     PtrType,
     ScalarType,
@@ -66,9 +67,9 @@ def _range(call: Typing, start: int, end: int) -> Type:
             if count > 0
             else "the end must be greater than the start",
         )
-    if count > tt.MAX_NUMEL:
+    if count > MAX_ELEMENTS:
         raise KernelValueError(
-            f"{call} gives at most {tt.MAX_NUMEL} numbers; got {count}", hint="use smaller blocks, and more programs"
+            f"{call} gives at most {MAX_ELEMENTS} numbers; got {count}", hint="use smaller blocks, and more programs"
         )
     return TensorType((count,), i32)
 

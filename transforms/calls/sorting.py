@@ -8,7 +8,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import TensorType, TupleType, Type, i1, i32, shape_of
+from ziggurat.codemodel.types import MAX_ELEMENTS, TensorType, TupleType, Type, i1, i32, shape_of
 from ziggurat.transforms.calls.checks import axis, is_power_of_two, number_tensor
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 from ziggurat.transforms.calls.ordering import order_of, sorted_keys, take_first, to_keys, to_values
@@ -41,8 +41,8 @@ def _first(call: Typing, x: Type, k: Any, dim: Any, descending: bool = True, wit
 
 def _counts(call: Typing, x: Type, bins: Any, mask: Type | None) -> Type:
     tensor = number_tensor(call, x)
-    if not is_power_of_two(bins) or bins > tt.MAX_NUMEL:
-        raise KernelValueError(f"{call}: 'num_bins' must be a power of two up to {tt.MAX_NUMEL}; got {show(bins)}")
+    if not is_power_of_two(bins) or bins > MAX_ELEMENTS:
+        raise KernelValueError(f"{call}: 'num_bins' must be a power of two up to {MAX_ELEMENTS}; got {show(bins)}")
     if mask is not None and mask != TensorType(tensor.shape, i1):
         raise KernelTypeError(f"{call}: the mask must be {TensorType(tensor.shape, i1)}; got {describe(mask)}")
     return call.asked(lambda x: tt.Histogram(x, bins=bins), tensor)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from call_types import Types
 
-from ziggurat.codemodel.dialects.tt import MAX_NUMEL
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.types import (
+    MAX_ELEMENTS,
     PtrType,
     TensorType,
     TupleType,
@@ -47,7 +47,7 @@ def test_a_shape_is_powers_of_two():
         with pytest.raises(KernelValueError) as caught:
             checked_shape("zg.zeros", (size,))
         assert caught.value.hint is None
-    with pytest.raises(KernelValueError, match=f"more than {MAX_NUMEL} elements"):
+    with pytest.raises(KernelValueError, match=f"more than {MAX_ELEMENTS} elements"):
         checked_shape("zg.zeros", (2048, 1024))
     for size in (True, 4.0, "4", i32):
         with pytest.raises(KernelTypeError, match="a shape must be made of integers"):
