@@ -14,7 +14,7 @@ The invariants:
 8.  A body is left in a way that its op understands (`body(ends=…)`), with values of the body's yield type. A `return`
     leaves its own kind of function, with the values of that function's yield type, and only through ifs and loops.
 9.  A tensor has at most 2^20 elements. Ops of the Python code model (`PythonTier`) stand in no `tt.func`.
-10. A symbol is a name without spaces, unique in its module. A call names a function of the module, of its own kind,
+10. A symbol is a printable name, unique in its module. A call names a function of the module, of its own kind,
     and has the arguments and the result of that function; where one of two types is `object` or `constexpr`, any other
     fits it.
 
@@ -261,8 +261,8 @@ class _Verifier:
         if isinstance(op, Symbol):
             self.function = op
             name = op.attributes["sym_name"]
-            if not name or any(character.isspace() for character in name):
-                messages[f"a symbol must be a name without spaces; got '{name}'"] = None
+            if not name.strip() or not name.isprintable():
+                messages[f"a symbol must be a printable name; got {name!r}"] = None
         for message in messages:
             self.report(op, message)
 
