@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -115,6 +117,15 @@ def _compilable(model: Any) -> Op:
     return model
 
 
+# A fork waits for this lock: a child that is forked while another thread compiles would find LLVM's lock, or that of a
+# module that is being imported, taken for ever.
+_compiling = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
+    )
+
+
 def compile_model(
     model: Op,
     options: CompileOptions,
@@ -123,6 +134,13 @@ def compile_model(
     name: str = "",
 ) -> Compiled:
     """Compile a Triton or GPU model that is known to be valid; see `compile`. `name` is the kernel's, for messages."""
+    with _compiling:
+        return _compiled(model, options, python, examine, name)
+
+
+def _compiled(
+    model: Op, options: CompileOptions, python: Op | None, examine: Callable[[gpu.Module], None] | None, name: str
+) -> Compiled:
     from ziggurat.backend.ptx.assemble import assemble
     from ziggurat.backend.ptx.roles import warps_of
     from ziggurat.transforms.place.passes import place

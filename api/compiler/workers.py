@@ -14,9 +14,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
@@ -84,33 +84,43 @@ def compile_all(
     if not jobs:
         return []
     count = min(processes or os.cpu_count() or 1, -(-len(jobs) // _JOBS_A_PROCESS) if processes is None else len(jobs))
-    idle: SimpleQueue[Worker] = SimpleQueue()
-    workers = [Worker() for _ in range(count)]
-    for worker in workers:
-        idle.put(worker)
-
-    def work(job: Job) -> Binary | ZigguratError:
-        worker = idle.get()
-        try:
-            return worker.result(job)
-        except ZigguratError as error:
-            return error
-        finally:
+    with _workers(count) as workers:
+        idle: SimpleQueue[Worker] = SimpleQueue()
+        for worker in workers:
             idle.put(worker)
-            done()
 
-    try:
+        def work(job: Job) -> Binary | ZigguratError:
+            worker = idle.get()
+            try:
+                return worker.result(job)
+            except ZigguratError as error:
+                return error
+            finally:
+                idle.put(worker)
+                done()
+
         with ThreadPoolExecutor(count) as pool:
             return list(pool.map(work, jobs))
-    finally:
-        for worker in workers:
-            worker.close()
 
 
 def assemble_apart(model: gpu.Module, options: CompileOptions, name: str) -> Assembly:
-    """The texts of a GPU model, made in a child process, which is kept for the next model."""
-    with _lock:
-        return _isolated.result(Job(model, options, name))
+    """The texts of a GPU model, made in a child process."""
+    with _workers(1) as (worker,):
+        return worker.result(Job(model, options, name))
+
+
+@contextmanager
+def _workers(count: int) -> Generator[list[Worker]]:
+    """Workers for the caller alone. One of them is kept for the next caller."""
+    workers = [_idle.pop()] if _idle else []
+    workers += [Worker() for _ in range(count - len(workers))]
+    try:
+        yield workers
+    finally:
+        kept = [] if _idle else workers[:1]
+        _idle.extend(kept)
+        for worker in workers[len(kept) :]:
+            worker.close()
 
 
 class Worker:
@@ -175,19 +185,18 @@ class Worker:
         return self._process
 
 
-_isolated = Worker()
-_lock = threading.Lock()
-atexit.register(_isolated.close)
+_idle: list[Worker] = []
 
 
-def _forget_worker() -> None:
-    """In a forked child: the worker is the parent's."""
-    global _isolated, _lock
-    _isolated, _lock = Worker(), threading.Lock()
+@atexit.register
+def close_idle() -> None:
+    """End the processes that wait for work."""
+    while _idle:
+        _idle.pop().close()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_worker)
+    os.register_at_fork(after_in_child=_idle.clear)  # They are the parent's.
 
 
 def _error(name: str, said: str) -> ZigguratError:

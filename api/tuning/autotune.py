@@ -29,7 +29,6 @@ from ziggurat.tuning.config import Config
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.records import Record
-    from ziggurat.tuning.keys import Asking, Question
 
 Measure = Callable[[Callable[[], None]], float]
 
@@ -54,7 +53,7 @@ class Tuning:
 
 class TunedKernel(ComputedKernel):
     """A kernel with configurations. `kernel.choices` has the chosen configuration for each key met so far, and
-    `kernel.last` the record of the last tuning: times, and why configurations were left out."""
+    `kernel.last` the record of the last tuning: times, and the reasons for configurations that were left out."""
 
     def __init__(
         self,
@@ -68,25 +67,23 @@ class TunedKernel(ComputedKernel):
         self.tuning = tuning
         self.choices: dict[Any, Config] = {}
         self.last: Record | None = None
-        # Every launch asks which choice is its own: as the last one did, or else as launches of its types do.
-        self._ask: Asking = _nothing
-        self._made: dict[Any, Config] = {}
-        self._questions: dict[tuple[Any, ...], Question] = {}
-        _demand(self, tuning)
+        self._key: Callable[..., Any] = self._first_key
+        _check(self, tuning)
 
     @property
     def wrap(self) -> functools.partial[Kernel]:
         return functools.partial(TunedKernel, tuning=self.tuning, heuristics=self.heuristics)
 
+    def forget(self) -> None:
+        super().forget()
+        self.choices = {}
+
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
-        # Where the choice is made, this is all that tuning adds to a launch.
         def launch(*arguments: Any, **keywords: Any) -> None:
             try:
-                config = self._made[self._ask(arguments, keywords)]
-            except Exception:  # Not met yet, or other people's code: an array that cannot be read.
-                config = None
-            if config is None:
-                config = self._answer(grid, arguments, keywords)
+                config = self.choices[self._key(arguments, keywords)]
+            except Exception:  # A new key, or an array that cannot be read: other people's code.
+                config = self._choose(grid, arguments, keywords)
             given = config.keywords
             if self.heuristics:
                 given = {**given, **self.computed(arguments, keywords, given)}
@@ -97,23 +94,18 @@ class TunedKernel(ComputedKernel):
 
         return launch
 
-    def _answer(self, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> Config:
-        """The configuration for a launch that asks otherwise than the last one, or something new."""
-        kinds = (*map(type, arguments), *keywords, *map(type, keywords.values()))
-        asked = self._questions.get(kinds)
-        if asked is not None:
-            try:
-                config = self._made[asked.quick(arguments, keywords)]
-            except Exception:
-                pass
-            else:
-                self._ask = asked.quick
-                return config
-        return self._choose(kinds, grid, arguments, keywords)
+    def _first_key(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """The key of the first launch on a GPU: what makes keys is imported for it."""
+        from ziggurat.tuning.keys import ChoiceKey
+
+        self._key = ChoiceKey(self, self.tuning.key)
+        return self._key(arguments, keywords)
 
     @public
-    def _choose(self, kinds: tuple[Any, ...], grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> Config:
-        """The configuration for a launch that asks what was not answered yet."""
+    def _choose(self, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> Config:
+        """The configuration for a launch whose key has no choice yet."""
+        from ziggurat.backend.launch.arrays import on_gpu
+
         given = (*self._names[: len(arguments)], *keywords)
         twice = [name for name in given if name in self.tuning.configs[0].keywords]
         if twice:
@@ -123,28 +115,17 @@ class TunedKernel(ComputedKernel):
             )
         configs = self._pruned(arguments, keywords)
         bound = self.bound(arguments, keywords, configs[0])
-        from ziggurat.backend.launch.arrays import on_gpu
-
         if not any(map(on_gpu, bound.values())):
             return configs[0]
-        from ziggurat.tuning.keys import question, refused
+        from ziggurat.tuning.keys import refused
+        from ziggurat.tuning.tuner import Tuner
 
         if refused(bound):
             return configs[0]  # The launch says why it takes no such arguments.
-        asked = question(self, arguments, keywords)
-        where = asked.exact(arguments, keywords)
-        config = self.choices.get(where)
-        if config is None:
-            from ziggurat.tuning.tuner import Tuner
-
-            tuner = Tuner(self, grid, arguments, keywords)
-            record, config = tuner.choice(configs)
-            if record is None:
-                return config  # An empty grid is no measure.
+        record, config = Tuner(self, grid, arguments, keywords).choice(configs)
+        if record is not None:  # An empty grid is not measured.
             self.last = record
-            self.choices[where] = config
-        self._questions[kinds], self._ask = asked, asked.quick
-        self._made[asked.quick(arguments, keywords)] = config
+            self.choices[self._key(arguments, keywords)] = config
         return config
 
     def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Config]:
@@ -189,14 +170,9 @@ class TunedKernel(ComputedKernel):
         return self._grid(grid, bound)
 
     def say(self, text: str) -> None:
-        """Tell the user, unless that is not wanted."""
+        """Write a line for the user to standard error, unless the kernel is quiet."""
         if not self.tuning.quiet:
             print(f"{self.name}: {text}", file=sys.stderr)
-
-
-def _nothing(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    """What no launch asks; it is no answer's."""
-    return ()
 
 
 def autotune(
@@ -250,7 +226,7 @@ def _tuned(target: Any, tuning: Tuning) -> Any:
     return decorated(target, "zg.autotune", TunedKernel, tuning=tuning)
 
 
-def _demand(kernel: TunedKernel, tuning: Tuning) -> None:
+def _check(kernel: TunedKernel, tuning: Tuning) -> None:
     names = set(kernel.signature.parameters)
     if not tuning.configs:
         raise LaunchError(f"zg.autotune of '{kernel.name}' has no configurations", hint="configs=[zg.Config({…}), …]")

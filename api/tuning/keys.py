@@ -1,41 +1,100 @@
-"""Which choice of tuning a launch asks for: the values of the key, and the arrays' element types and devices.
+"""The key of a tuned launch: the values that the choice of a configuration is kept for.
 
-Every launch of a tuned kernel asks, so the asking is compiled for the types of its arguments, from the expressions that
-`Reader` has: `exact` gives what a choice is kept for, and `quick` what is read quickly and tells as much apart or more.
+A key holds the values of the parameters that `zg.autotune` names in `key`, the element types and devices of the arrays,
+and the options of compilation. `ChoiceKey` finds once for each combination of argument types which arguments these are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import Any
 
-import attrs
-
-from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
+from ziggurat.backend.cuda.arrays import device_of, reader_of, view
 from ziggurat.backend.launch.arrays import is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
+from ziggurat.kernels.heuristics import ComputedKernel
 
-if TYPE_CHECKING:
-    from ziggurat.tuning.autotune import TunedKernel
+# Reads one part of a key from an argument; None takes the argument itself.
+Read = Callable[[Any], Any]
+# The text that all keys of some argument types begin with, and for each other part its argument's number.
+_Parts = tuple[str, list[tuple[Read | None, int]]]
 
-# Gives what a launch asks, a hashable value, from its arguments and keyword arguments.
-Asking = Callable[[Sequence[Any], Mapping[str, Any]], Any]
+
+class ChoiceKey:
+    """The function from the arguments of a launch to its key."""
+
+    def __init__(self, kernel: ComputedKernel, names: Sequence[str]) -> None:
+        self.kernel, self.names = kernel, names
+        self._parts: dict[tuple[Any, ...], _Parts] = {}
+
+    def __call__(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The key. Raises whatever an array raises that cannot be read."""
+        kinds = (*map(type, arguments), *keywords, *map(type, keywords.values()))
+        found = self._parts.get(kinds)
+        if found is None:
+            found = self._parts[kinds] = self._found(arguments, keywords)
+        given = (*arguments, *keywords.values())
+        key: list[Any] = [found[0]]
+        for read, place in found[1]:
+            key.append(given[place] if read is None else read(given[place]))
+        return tuple(key)
+
+    def _found(
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> tuple[str, list[tuple[Read | None, int]]]:
+        """What the arguments of these types have in common as text, and how to read the rest from which argument."""
+        parameters = list(self.kernel.signature.parameters)
+        given = {**dict(zip(parameters, arguments, strict=False)), **keywords}
+        places = {name: place for place, name in enumerate(given)}
+        label: list[str] = []
+        parts: list[tuple[Read | None, int]] = []
+        for name in parameters:
+            if name not in given:
+                if name in self.names:
+                    parts.append((_constant(self.kernel.defaults.get(name)), 0))
+            elif is_array(given[name]) or on_gpu(given[name]):
+                label.append(name)
+                parts.append((_reading(given[name]), places[name]))
+            elif name in self.names:
+                parts.append((None if _is_hashable(given[name]) else repr, places[name]))
+        for name in sorted(keywords):
+            if name in LAUNCH_OPTIONS and name not in (*LAUNCH_ONLY, *parameters):
+                label.append(f"option {name}")
+                parts.append((None, places[name]))
+        return " ".join(label), parts
 
 
-@attrs.frozen
-class Question:
-    """How launches ask whose arguments have the types of those that it was made for.
+def _reading(array: Any) -> Read:
+    """Reads the element type and the device of arrays of this type."""
+    if isinstance(array, TensorDescriptor):
+        return attrgetter("key", "device")
+    reader = reader_of(array)
+    return _element_and_device if reader is None or reader.key is None else reader.key
 
-    `quick` may be asked by others: it raises an exception, or gives what is never given for arguments of these types.
-    """
 
-    exact: Asking
-    quick: Asking
+def _element_and_device(array: Any) -> tuple[str, int | None]:
+    seen = view(array, "array")
+    return seen.element.name, device_of(seen)
+
+
+def _constant(value: Any) -> Read:
+    """Gives the default of a parameter that no argument has: the key is that of a launch that gives this value."""
+    known = value if _is_hashable(value) else repr(value)
+    return lambda argument: known
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def refused(bound: Mapping[str, Any]) -> bool:
-    """Whether no launch takes these arguments, of which some are on a GPU: others are not, or they are on several."""
+    """Whether a launch rejects these arguments, some of them on a GPU: others are not, or they are on several."""
     devices: set[int | None] = set()
     for name, value in bound.items():
         if isinstance(value, TensorDescriptor):
@@ -58,63 +117,3 @@ def types_of(bound: Mapping[str, Any]) -> dict[str, str]:
         elif value is not None and reader_of(value) is not None:
             types[name] = str(view(value, name).element)
     return types
-
-
-def question(kernel: TunedKernel, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Question:
-    """How launches with arguments of the types of these ask."""
-    names = list(kernel.signature.parameters)
-    places = {name: f"a[{number}]" for number, name in enumerate(names[: len(arguments)])}
-    places.update({name: f"k[{name!r}]" for name in keywords})
-    values = {**dict(zip(names, arguments, strict=False)), **keywords}
-    arrays: list[str] = []
-    exact: list[str] = []
-    quick = ["len(a)", "*k"]
-    for name in names:
-        if name not in places:
-            if name in kernel.tuning.key:
-                exact.append(f"d.get({name!r})")  # the default, as where it is given
-            continue
-        place, value = places[name], values[name]
-        if is_array(value) or on_gpu(value):
-            arrays.append(name)
-            exact.append(_array(place, value))
-            # The key of our own arrays and of descriptors says all, and whether the address is aligned.
-            own = not isinstance(value, TensorDescriptor) and reader_of(value) is OWN
-            quick.append(f"{place}.key" if own else exact[-1])
-        elif name in kernel.tuning.key:
-            exact.append(place if _hashable(value) else f"repr({place})")
-            quick.append(f"{exact[-1]}, {place}.__class__")
-        else:
-            quick.append(f"{place}.__class__")  # Where None is given, or an array, it is another question.
-    for name in sorted(keywords):
-        if name in LAUNCH_OPTIONS and name not in (*LAUNCH_ONLY, *names):
-            exact.append(f"{name!r}, {places[name]}")
-            quick.append(places[name])
-    scope = {"d": kernel.defaults, "_seen": _seen}
-    told = [repr(" ".join(arrays)), *exact]
-    return Question(*(eval(f"lambda a, k: ({', '.join(parts)},)", scope) for parts in (told, quick)))
-
-
-def _array(place: str, array: Any) -> str:
-    """Expressions that tell the types and devices of arrays like this one apart."""
-    if isinstance(array, TensorDescriptor):
-        return f"{place}.key, {place}.device"
-    reader = reader_of(array)
-    if reader is None or reader.asks:
-        return f"*_seen({place})"
-    element = "{0}.element.name" if reader is OWN else reader.element
-    return f"{element.format(place)}, {reader.device.format(place)}"
-
-
-def _seen(array: Any) -> tuple[str, int | None]:
-    """The element type and the device of an array that is known by a protocol."""
-    seen = view(array, "array")
-    return seen.element.name, device_of(seen)
-
-
-def _hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True

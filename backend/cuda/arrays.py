@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -50,6 +51,7 @@ class Reader:
     `address` and `element` give the address and a key for the element type; `device` the device's number, which
     `asks` somebody else than the array, so that it is left out where there is one device. `stream` makes the function
     that gives the current stream's address for a device, and `streams` says that it is the library's own, not ours.
+    `key` tells element types and devices apart; None leaves that to `view`.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Reader:
     stream: Callable[[], Callable[[Any], int]]
     asks: bool = False
     streams: bool = False
+    key: Callable[[Any], Any] | None = None
 
 
 def reader_of(array: Any) -> Reader | None:
@@ -97,13 +100,14 @@ def view(array: Any, name: str) -> View:
         if seen is None or seen.element is None:  # pyright: ignore[reportUnnecessaryComparison]
             raise _unknown(name, getattr(array, "dtype", "an unknown type"))
         return seen
-    scope = {"_a": array}
-    address = int(eval(reader.address.format("_a"), scope))
-    element = array.element if reader is OWN else _element(array.dtype)
+    if reader is OWN:
+        return View(array.pointer, array.element, array.device)
+    element = _element(array.dtype)
     if element is None:
         raise _unknown(name, array.dtype)
-    device = None if reader.asks else eval(reader.device.format("_a"), scope)
-    return View(address, element, None if device is None else int(device))
+    if reader is _CUPY:
+        return View(int(array.data.ptr), element, int(array.data.device_id))
+    return View(int(array.data_ptr()), element, int(array.get_device()) if reader is _TORCH else None)
 
 
 def device_of(seen: View) -> int | None:
@@ -190,10 +194,16 @@ def _own_stream() -> Callable[[Any], int]:
     return own_stream
 
 
-_TORCH = Reader("torch", "{0}.data_ptr()", "{0}.dtype", "{0}.get_device()", _torch_stream, streams=True)
+_TORCH = Reader(
+    "torch", "{0}.data_ptr()", "{0}.dtype", "{0}.get_device()", _torch_stream,
+    streams=True, key=lambda array: (array.dtype, array.get_device()),
+)  # fmt: skip
 _POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "_z_pointer_device({0}.data_ptr())", _own_stream, asks=True)
-_CUPY = Reader("cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream, streams=True)
-OWN = Reader("own", "{0}.pointer", "{0}.key", "{0}.device", _own_stream)
+_CUPY = Reader(
+    "cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream,
+    streams=True, key=attrgetter("dtype", "data.device_id"),
+)  # fmt: skip
+OWN = Reader("own", "{0}.pointer", "{0}.key", "{0}.device", _own_stream, key=attrgetter("element.name", "device"))
 _PROTOCOL = Reader(
     "protocol", "_z_protocol_address({0})", "_z_protocol_element({0}).name", "_z_protocol_device({0})", _own_stream,
     asks=True,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -161,16 +159,7 @@ def _optimized(llvm_text: str, target: str) -> Any:
     return module
 
 
-# A fork waits for this lock: a child that is forked while another thread is in LLVM would find LLVM's lock taken, for
-# ever.
-_IN_LLVM = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_IN_LLVM.acquire, after_in_parent=_IN_LLVM.release, after_in_child=_IN_LLVM.release)
-
-
 def assemble(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> Assembly:
     """All texts of a GPU model."""
     text = to_llvm(module, options)
-    with _IN_LLVM:
-        ptx = to_ptx(text, module.target)
-    return Assembly(symbol_of(kernel_of(module).sym_name), text, ptx)
+    return Assembly(symbol_of(kernel_of(module).sym_name), text, to_ptx(text, module.target))

@@ -233,6 +233,7 @@ def test_a_choice_that_is_made_is_not_asked_for_again(gpu, monkeypatch):
     x, out = arrays()
     kernel[grid](x, out, 1000)
     kernel[grid](x, out_ptr=out, n=1000)
+    assert len(gpu.measured) == 3 and len(kernel.choices) == 1
     monkeypatch.setattr(kernel, "_choose", None)
     for launched in (
         lambda: kernel[grid](x, out, 1000),
@@ -264,7 +265,7 @@ def test_a_choice_that_is_made_costs_a_launch_two_calls_of_python(gpu):
     assert len(calls(lambda: kernel[(8,)](x, out, 1000))) == len(untuned) + 3  # and `__getitem__` of its own
 
 
-def test_the_last_question_is_asked_first_and_others_are_found(gpu, monkeypatch):
+def test_arrays_of_two_libraries_share_a_choice(gpu, monkeypatch):
     """Launches with arrays of two kinds in turn find their choices without choosing again."""
     kernel = tuned(gpu)
     own, protocol = arrays(), (interface(0x1000), interface(0x2000))

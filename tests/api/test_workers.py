@@ -43,12 +43,14 @@ def test_an_error_is_of_its_class_and_stops_no_other(processes):
 
 
 def test_where_no_process_can_be_started_this_one_compiles(monkeypatch):
+    workers.close_idle()
     monkeypatch.setattr(workers.sys, "executable", "/nowhere/python")
     results = compile_all([job(), job(128)], 2)
     assert all(isinstance(binary, Binary) for binary in results)
 
 
 def test_where_a_process_does_not_start_this_one_compiles(monkeypatch):
+    workers.close_idle()
     monkeypatch.setattr(workers, "_COMMAND", ("-m", "ziggurat.there_is_no_such_module"))
     results = compile_all([job(), job(128)], 2)
     assert all(isinstance(binary, Binary) for binary in results)
@@ -69,10 +71,10 @@ workers.serve()
 @pytest.fixture
 def crashing(monkeypatch):
     """Child processes whose LLVM aborts."""
-    workers._isolated.close()
+    workers.close_idle()
     monkeypatch.setattr(workers, "_COMMAND", ("-c", CRASH))
     yield
-    workers._isolated.close()
+    workers.close_idle()
 
 
 def test_a_crash_is_an_error_that_names_kernel_and_stage(crashing):
@@ -85,6 +87,7 @@ def test_isolate_compiles_in_a_child(crashing, monkeypatch):
     types = (zg.ptr(zg.f32), zg.i32, 64)
     with pytest.raises(zg.InternalError, match="compiling 'add' crashed in the stage LLVM"):
         add.compile(*types, isolate=True)
+    workers.close_idle()
     monkeypatch.setattr(workers, "_COMMAND", ("-m", workers.__name__))
     assert add.compile(*types, isolate=True).ptx == add.compile(*types).ptx
 
