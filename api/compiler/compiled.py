@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import html
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import attrs
 
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
+from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class Argument:
         return f"{self.name}{': ' if self.name else ''}{'descriptor' if self.type is None else self.type}"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Compiled:
     """A kernel compiled for a target. `stages` holds its models and texts in order; `ptx` is the last.
 
@@ -51,11 +53,32 @@ class Compiled:
     num_warps: int
     shared: int
     parameters: tuple[Type, ...]
-    stages: Mapping[str, Any] = attrs.field(repr=False)
+    stages: Mapping[str, Any]
     parts: tuple[str, ...] = ()
-    arguments: tuple[Argument, ...] = attrs.field(default=(), repr=False)
+    arguments: tuple[Argument, ...] = ()
     name: str = ""
-    options: CompileOptions = attrs.field(default=DEFAULT_OPTIONS, repr=False)
+    options: CompileOptions = DEFAULT_OPTIONS
+
+    def __repr__(self) -> str:
+        takes = ", ".join(map(str, self.arguments))
+        size = f"{self.num_warps} warps, {self.shared} bytes of shared memory"
+        return f"<{self.title}({takes}) compiled for {self.target}: {size}>"
+
+    def _repr_html_(self) -> str:
+        from ziggurat.compiler.page import side_by_side
+
+        return f"<p>{html.escape(repr(self))}</p>" + side_by_side(self.stages)
+
+    @functools.cached_property
+    def passes(self) -> tuple[Snapshot, ...]:
+        """The model after each pass from the Triton model on, by the names of the passes. They are run again for it. It
+        is empty if a GPU model was compiled."""
+        from ziggurat.transforms.place.passes import place
+
+        snapshots: list[Snapshot] = []
+        if "triton" in self.stages:
+            place(self.stages["triton"], self.options, snapshots)
+        return tuple(snapshots)
 
     @property
     def ptx(self) -> str:

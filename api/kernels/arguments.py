@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from types import FunctionType
@@ -20,6 +21,7 @@ from ziggurat.codemodel.types import (
     ScalarType,
     Type,
     constexpr_type,
+    find_scalar,
 )
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
@@ -94,14 +96,19 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
         if isinstance(given, Divisible):
             types.append(given.type)
             divisibility.append(given.by)
-        elif isinstance(given, Type) and name not in constexprs:
-            types.append(_run_time(function, name, given))
+        elif name not in constexprs and (type_ := _type_of(given)) is not None:
+            types.append(_run_time(function, name, type_))
             divisibility.append(1)
         else:
             if isinstance(given, str) and name not in constexprs:
                 _no_name_of_a_type(function, name, given)
             types.append(constant_of(function, name, given))
     return Signature(tuple(types), tuple(divisibility))
+
+
+def _type_of(given: Any) -> Type | None:
+    """The type that an argument is, NumPy's and torch's dtypes included; None for a value."""
+    return given if isinstance(given, Type) else None if isinstance(given, str) else find_scalar(given)
 
 
 def _no_name_of_a_type(function: Function, name: str, given: str) -> None:
@@ -163,6 +170,13 @@ def _compiled_in(given: Any) -> Any:
     return as_constant(given)[1]
 
 
+def _reject_variadic(function: Function) -> None:
+    """Raise the error of a function with * or ** among its parameters, which its model has no place for."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if any(parameter.kind in kinds for parameter in function.signature.parameters.values()):
+        _ = function.model  # Its error shows the parameter in the source.
+
+
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
@@ -182,6 +196,7 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
     from difflib import get_close_matches
 
     names = list(function.signature.parameters)
+    _reject_variadic(function)
     if len(arguments) > len(names):
         raise LaunchError(
             f"'{function.name}' takes {_counted(len(names), 'argument')}, got {len(arguments)}",
@@ -222,6 +237,7 @@ def check_options(function: Function, given: Mapping[str, Any], known: Sequence[
     that the option cannot have."""
     for name, value in given.items():
         if name not in known:
+            _reject_variadic(function)
             from difflib import get_close_matches
 
             near = get_close_matches(name, [*function.signature.parameters, *known], 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
@@ -213,6 +214,15 @@ class Kernel(Function):
 
     def __repr__(self) -> str:
         return f"<kernel {self.written}>"
+
+    def _repr_html_(self) -> str:
+        from ziggurat.compiler.page import side_by_side
+
+        try:
+            source = inspect.getsource(self.fn)
+        except (OSError, TypeError):
+            source = repr(self)
+        return side_by_side({"source": source, "Python model": self.model})
 
 
 @overload

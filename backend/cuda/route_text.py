@@ -21,7 +21,7 @@ from itertools import chain, count
 
 from ziggurat.backend.cuda.arrays import OWN, Reader
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
-from ziggurat.backend.cuda.specialize import KernelParameter, Kind
+from ziggurat.backend.cuda.specialize import INTEGERS, KernelParameter, Kind
 
 MARK = "_z_"
 # Types whose equal values are the same to a kernel.
@@ -175,7 +175,7 @@ class Writer:
         elif kind.way == "integer":
             self.expect(name, f"({name} is {{0}} or _z_type({name}) is {self.type_of(kind)} and {name} == {{0}})")
             self.exact.append(name)
-            self.loose.append(_INTEGER.format(name) if kind.type is int else f"_z_integer({name})")
+            self.loose.append(_INTEGER.format(name) if kind.type in INTEGERS else f"_z_integer({name})")
             self.move(name)
             self.whole.append(name)
             self.fields.append(kind.field)
@@ -191,12 +191,12 @@ class Writer:
     def _number(self, name: str, kind: Kind) -> None:
         """A number of which only the type counts."""
         self.conditions.append(f"_z_type({name}) is {self.type_of(kind)}")
-        if kind.type is int:
+        if kind.type in INTEGERS:
             self.both(_WIDTH.format(name))
             self.expect(_WIDTH.format(name), f"{_WIDTH.format(name)} == {{0}}")
         small = kind.field in ("bf16", "f8e4m3", "f8e5m2")
         self.move(name, f"_z_fitted({kind.field!r}, {name})" if small else name)
-        (self.whole if kind.type is int else self.identical).append(name)
+        (self.whole if kind.type in INTEGERS else self.identical).append(name)
         self.fields.append(kind.field)
 
     def _array(self, name: str, reader: Reader, parameter: KernelParameter) -> None:

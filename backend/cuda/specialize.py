@@ -28,6 +28,8 @@ class _Missing:
 
 MISSING: Final = _Missing()
 DIVISOR: Final = 16
+# Types whose values have the first of i32, i64 and u64 that holds them.
+INTEGERS: Final = (int, np.int64)
 
 
 @attrs.frozen
@@ -133,7 +135,7 @@ def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind
     if scalar is None:
         raise LaunchError(f"'{parameter.name}' of '{kernel}' is a number of a type that kernels lack: {value!r}")
     # An int that needs 64 bits without a sign is written in another way; the others are all written in one.
-    field = "i64" if type(value) is int and scalar.signed else scalar.name
+    field = "i64" if type(value) in INTEGERS and scalar.signed else scalar.name
     return Kind(
         "integer" if scalar.is_int and scalar != i1 and parameter.specialize else "number", _exact_type(value), field
     )

@@ -93,13 +93,14 @@ def on_gpu(thing: Any) -> bool:
 def number_type(value: Any) -> ScalarType | None:
     """The type of a number given to a launch: the first of i32, i64, u64 that holds a Python int; f32 for a float.
 
-    None for anything but a number. Raises `LaunchError` for an int beyond 64 bits.
+    NumPy's default types, int64 and float64, are those numbers of Python: `np.prod(shape)` gives one. Its other types
+    are taken as they are. None for anything but a number. Raises `LaunchError` for an int beyond 64 bits.
     """
     if isinstance(value, (bool, np.bool_)):
         return i1
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value, (np.int64, np.float64)):
         return ELEMENTS.get(cast("np.generic[Any]", value).dtype)
-    if isinstance(value, int):
+    if isinstance(value, (int, np.int64)):
         for scalar in (i32, i64, u64):
             low, high = scalar.limits
             if low <= value <= high:

@@ -90,7 +90,6 @@ def test_values_may_stand_for_run_time_arguments_and_types_for_constants():
         ((F32, 2**70, 2), "'n' of 'kernel': the integer .* does not fit in 64 bits"),
         ((F32, 1, {1: 2}), "'BLOCK' of 'kernel' is compiled in, so it is a number.*got dict"),
         ((F32, 1, print), "got builtin_function"),
-        ((np.float32, 1, 2), "'x_ptr' of 'kernel' is compiled in, so it is a number.*got type"),
     ],
 )
 def test_arguments_that_a_kernel_is_not_compiled_for(arguments, words):
@@ -109,3 +108,55 @@ def test_the_name_of_a_type_is_a_string(given):
     with pytest.raises(zg.LaunchError, match=r"takes a type, and .* is a string") as error:
         kernel.triton(given, zg.i32, 16)
     assert "zg.ptr(zg.f32)" in str(error.value)
+
+
+def test_numpy_and_torch_dtypes_are_types():
+    assert signature_of(kernel, (F32, np.int32, 64), {}).types[1] == i32
+    assert signature_of(kernel, (F32, np.dtype("float32"), 64), {}).types[1] == f32
+
+
+def scaled_by(factor, array):
+    @zg.kernel
+    def scale(x_ptr, by):
+        zg.store(x_ptr, zg.mul(zg.load(x_ptr), by))
+
+    scale[(1,)](array, factor)
+    return array
+
+
+@pytest.mark.parametrize("factor", [np.float64(2.5), np.float32(2.5), 2.5])
+def test_numpy_s_default_numbers_are_python_s(factor):
+    """`np.float64(2.5)` is f32 as 2.5 is, so that an f32 array stays one."""
+    assert scaled_by(factor, np.full(1, 2, np.float32))[0] == 5
+
+
+def test_an_integer_of_numpy_is_as_wide_as_it_needs():
+    assert scaled_by(np.int64(3), np.full(1, 2, np.int32))[0] == 6
+    assert scaled_by(np.prod((2, 3)), np.full(1, 2, np.int32))[0] == 12
+
+
+def test_none_for_a_pointer_is_known_at_compile_time():
+    @zg.kernel
+    def add_bias(x_ptr, bias_ptr):
+        x = zg.load(x_ptr)
+        if bias_ptr is not None:
+            x = zg.add(x, zg.load(bias_ptr))
+        zg.store(x_ptr, x)
+
+    x = np.ones(1, np.float32)
+    add_bias[(1,)](x, None)
+    assert x[0] == 1
+    add_bias[(1,)](x, x.copy())
+    assert x[0] == 2
+
+
+def test_any_number_of_arguments_is_refused_with_its_place():
+    @zg.kernel
+    def variadic(x_ptr, **options):
+        zg.store(x_ptr, 1.0)
+
+    x = np.ones(1, np.float32)
+    for launched in (lambda: variadic[(1,)](x), lambda: variadic[(1,)](x, scale=2), lambda: variadic.triton(F32)):
+        with pytest.raises(zg.ZigguratError, match="any number of arguments") as caught:
+            launched()
+        assert caught.value.location is not None

@@ -284,3 +284,22 @@ def test_one_that_no_compiler_can_help_is_refused_at_once():
 def test_what_fits_is_not_warned_of(recwarn):
     product.compile(*PRODUCT, 64, 64)
     assert not [one for one in recwarn if issubclass(one.category, zg.ZigguratWarning)]
+
+
+# What is seen of it.
+
+
+def test_passes_are_the_models_after_each_pass():
+    compiled = add_one.compile(zg.ptr(zg.f32), zg.i32, 64)
+    names = [snapshot.name for snapshot in compiled.passes]
+    assert names[0] == "prepare" and names[-1] == "barriers"
+    assert compiled.passes[-1].model == compiled.stages["gpu"]
+    assert zg.compile(compiled.stages["gpu"]).passes == ()
+
+
+def test_how_a_notebook_shows_it():
+    compiled = add_one.compile(zg.ptr(zg.f32), zg.i32, 64, num_warps=2)
+    assert repr(compiled).startswith("<add_one(x_ptr: ptr<f32>, n: i32) compiled for sm_90a: 2 warps")
+    page = compiled._repr_html_()
+    assert all(f"<b>{stage}</b>" in page for stage in ("python", "triton", "gpu", "llvm", "ptx"))
+    assert "zg.store" in add_one._repr_html_() and "Python model" in add_one._repr_html_()

@@ -149,7 +149,7 @@ def test_integers_of_64_bits_without_a_sign(fake, values):
 @pytest.mark.parametrize(
     ("value", "field", "expected"),
     [
-        (np.float64(0.1), "f64", struct.pack("=d", 0.1)),
+        (np.float64(0.1), "f32", struct.pack("=f4x", 0.1)),
         (np.float16(0.5), "f16", struct.pack("=e6x", 0.5)),
         (np.float32(3.5), "f32", struct.pack("=f4x", 3.5)),
         (ml_dtypes.bfloat16(1.5), "bf16", struct.pack("=Q", 0x3FC0)),

@@ -208,7 +208,9 @@ def test_numbers_are_no_arrays():
     ("number", "type_"),
     [
         (True, zg.i1), (np.bool_(False), zg.i1), (5, zg.i32), (-(2**31), zg.i32), (2**31, zg.i64), (2**63, zg.u64),
-        (1.5, zg.f32), (np.int8(3), zg.i8), (np.float64(2), zg.f64), (ml_dtypes.bfloat16(1), zg.bf16), ("x", None),
+        (1.5, zg.f32), (np.int8(3), zg.i8), (np.float64(2), zg.f32),
+        (np.int64(2), zg.i32), (np.int64(2**40), zg.i64), (np.int16(2), zg.i16),
+        (ml_dtypes.bfloat16(1), zg.bf16), ("x", None),
     ],
 )  # fmt: skip
 def test_types_of_numbers(number, type_):
