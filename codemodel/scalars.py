@@ -72,6 +72,34 @@ INTEGERS: dict[type[Op], Binary] = {
 }  # fmt: skip
 
 
+def _bits(array: Array) -> Array:
+    """The bits of integers along a new last axis, the highest first."""
+    bytes_ = np.ascontiguousarray(array).astype(array.dtype.newbyteorder(">"))[..., None].view(np.uint8)
+    return np.unpackbits(bytes_.reshape(*array.shape, -1), axis=-1)
+
+
+def _ones(array: Array) -> Array:
+    return _bits(array).sum(axis=-1).astype(array.dtype)
+
+
+def _leading_zeros(array: Array) -> Array:
+    bits = _bits(array)
+    return np.where(array == 0, bits.shape[-1], bits.argmax(axis=-1)).astype(array.dtype)
+
+
+def _reversed(array: Array) -> Array:
+    bytes_ = np.packbits(_bits(array)[..., ::-1], axis=-1)
+    return bytes_.view(array.dtype.newbyteorder(">"))[..., 0].astype(array.dtype)
+
+
+INTEGER_FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
+    maths.AbsI: np.abs,
+    maths.CtPop: _ones,
+    maths.CtLz: _leading_zeros,
+    maths.BitReverse: _reversed,
+}
+
+
 def integer(cls: type[Op], a: Array, b: Array) -> Array:
     """Two integers of a type combined. i1 is computed in bytes, of which the lowest bit counts."""
     if a.dtype == np.bool_:
@@ -427,9 +455,9 @@ def _magnitude(op: Op, array: Array) -> Array:
     return magnitude(array)
 
 
-@MEANINGS.of(maths.AbsI)
-def _integer_magnitude(op: Op, array: Array) -> Array:
-    return np.abs(array)
+@MEANINGS.of(maths.IntUnary)
+def _integer_function(op: Op, array: Array) -> Array:
+    return INTEGER_FUNCTIONS[type(op)](array)
 
 
 @MEANINGS.of(maths.Fma)

@@ -7,7 +7,7 @@ from ziggurat.backend.mlir.emitter import Emitter, Names, emits
 from ziggurat.backend.mlir.types import mlir_type
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ScalarType, Type, f32, f64, i32, shape_of, with_element
+from ziggurat.codemodel.types import ScalarType, Type, f32, f64, i32, i64, shape_of, with_element
 
 
 @emits(arith.ConstantOp)
@@ -69,12 +69,37 @@ def tanh(e: Emitter, op: math.Tanh) -> Names:
     name = convert_float(e, e.name(op.operand), type_, wide)
     symbol = "__nv_tanh" if scalar_type(wide) == f64 else "__nv_tanhf"
     text = mlir_type(wide)
-    found = e.value(
-        f"tt.extern_elementwise {name}",
-        f" : ({text}) -> {text}",
-        {"libname": '""', "libpath": '""', "pure": "true", "symbol": f'"{symbol}"'},
-    )
-    return (convert_float(e, found, wide, type_),)
+    return (convert_float(e, extern(e, symbol, name, text, text), wide, type_),)
+
+
+def extern(e: Emitter, symbol: str, name: str, source: str, target: str) -> str:
+    """A call of a function of NVIDIA's libdevice, from a type to a type."""
+    attributes = {"libname": '""', "libpath": '""', "pure": "true", "symbol": f'"{symbol}"'}
+    return e.value(f"tt.extern_elementwise {name}", f" : ({source}) -> {target}", attributes)
+
+
+_BITS = {math.CtPop: "popc", math.CtLz: "clz", math.BitReverse: "brev"}
+
+
+@emits(math.CtPop, math.CtLz, math.BitReverse)
+def bits(e: Emitter, op: math.IntUnary) -> Names:
+    """Triton has no code for MLIR's ops; libdevice has the functions, for 32 and 64 bits, that count in 32."""
+    type_ = op.result.type
+    width = scalar_type(type_).bits
+    wide = with_element(type_, i64 if width == 64 else i32)
+    name = e.name(op.operand)
+    if width < 32:
+        name = cast(e, "arith.extui", name, type_, wide)
+    counts = not isinstance(op, math.BitReverse)
+    given = with_element(type_, i32) if counts else wide
+    symbol = f"__nv_{_BITS[type(op)]}{'ll' if width == 64 else ''}"
+    found = extern(e, symbol, name, mlir_type(wide), mlir_type(given))
+    if width < 32 and not isinstance(op, math.CtPop):
+        shift = "arith.subi" if counts else "arith.shrui"
+        found = e.value(f"{shift} {found}, {e.constant(32 - width, given)}", f" : {mlir_type(given)}")
+    if width == 64 and counts:
+        found = cast(e, "arith.extui", found, given, wide)
+    return (cast(e, "arith.trunci", found, wide, type_) if width < 32 else found,)
 
 
 @emits(math.AbsI)

@@ -116,13 +116,22 @@ def _magnitude(emitter: Emitter, op: math.AbsF) -> Emitted:
     return emitter.each(op.result.type, op.operands, lambda a: emitter.call(kind, name, (kind, a)))
 
 
-@emits(math.AbsI)
-def _integer_magnitude(emitter: Emitter, op: math.AbsI) -> Emitted:
-    kind, scalar = llvm_type(op.operand.type), scalar_of(op.operand.type)
-    if not scalar.signed:
+# By op: LLVM's intrinsic, and its arguments after the number.
+_INTEGER_FUNCTIONS = {
+    math.AbsI: ("abs", [("i1", "false")]), math.CtPop: ("ctpop", []), math.CtLz: ("ctlz", [("i1", "false")]),
+    math.BitReverse: ("bitreverse", []),
+}  # fmt: skip
+
+
+@emits(*_INTEGER_FUNCTIONS)
+def _integer_function(emitter: Emitter, op: math.IntUnary) -> Emitted:
+    kind = llvm_type(op.operand.type)
+    if isinstance(op, math.AbsI) and not scalar_of(op.operand.type).signed:
         return emitter.values[op.operand]
-    name = f"llvm.abs.{kind}"
-    return emitter.each(op.result.type, op.operands, lambda a: emitter.call(kind, name, (kind, a), ("i1", "false")))
+    name, rest = _INTEGER_FUNCTIONS[type(op)]
+    return emitter.each(
+        op.result.type, op.operands, lambda a: emitter.call(kind, f"llvm.{name}.{kind}", (kind, a), *rest)
+    )
 
 
 @emits(math.Fma)

@@ -33,7 +33,7 @@ def _constant(machine: Machine, op: arith.ConstantOp, operands: Sequence[Array])
 
 
 @triton.of(
-    arith.IntBinary, arith.FloatBinary, arith.NegF, arith.CmpF, arith.Cast, maths.FloatUnary, maths.AbsI,
+    arith.IntBinary, arith.FloatBinary, arith.NegF, arith.CmpF, arith.Cast, maths.FloatUnary, maths.IntUnary,
     maths.Fma, tt.MulHiUI, tt.PreciseDivF, tt.PreciseSqrt,
 )  # fmt: skip
 def _elementwise(machine: Machine, op: Op, operands: Sequence[Array]) -> Array:

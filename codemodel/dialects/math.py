@@ -1,12 +1,12 @@
-"""Functions of floats, element by element; named as in MLIR's math dialect."""
+"""Functions of numbers, element by element; named as in MLIR's math dialect."""
 
 from __future__ import annotations
 
 from ziggurat.codemodel.declare import operand, operation, template
 from ziggurat.codemodel.dialects.arith import same_types, scalar_of
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, require
 from ziggurat.codemodel.traits import Pure
-from ziggurat.codemodel.types import Type
+from ziggurat.codemodel.types import Type, element_of, i1
 
 
 @template
@@ -85,15 +85,43 @@ class AbsF(FloatUnary):
     """The operand without its sign."""
 
 
-@operation("math.absi")
-class AbsI(Op, Pure):
-    """The magnitude of an integer; the smallest number is its own."""
+@template
+class IntUnary(Op, Pure):
+    """An integer to an integer of the same type."""
 
     operand: Value = operand()
 
     def infer_type(self) -> Type:
         scalar_of(self, self.operand, "int")
         return self.operand.type
+
+
+@template
+class BitUnary(IntUnary):
+    """A function of the bits of an integer; an i1 has only one."""
+
+    def check(self) -> None:
+        require(element_of(self.operand.type) != i1, f"{self.NAME} takes integers; got {self.operand.type}")
+
+
+@operation("math.absi")
+class AbsI(IntUnary):
+    """The magnitude of an integer; the smallest number is its own."""
+
+
+@operation("math.ctpop")
+class CtPop(BitUnary):
+    """The number of bits that are set."""
+
+
+@operation("math.ctlz")
+class CtLz(BitUnary):
+    """The number of zero bits above the highest bit that is set; the width for zero."""
+
+
+@operation("math.bitreverse")
+class BitReverse(BitUnary):
+    """The bits in the opposite order. MLIR has no such op; LLVM has the intrinsic."""
 
 
 @operation("math.fma")

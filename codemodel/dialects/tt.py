@@ -24,20 +24,15 @@ from ziggurat.codemodel.types import (
     TensorType,
     TupleType,
     Type,
-    bf16,
     element_of,
     f16,
     f32,
     f64,
     i1,
-    i16,
     i32,
     i64,
     shape_of,
     shaped,
-    u16,
-    u32,
-    u64,
     void,
     with_element,
 )
@@ -630,20 +625,6 @@ class AtomicKind(enum.Enum):
     XCHG = "xchg"
 
 
-_WORDS = (i32, i64, u32, u64)
-# The dtypes that an atomic of each kind works on: those for which the hardware has an instruction.
-ATOMIC_DTYPES: dict[AtomicKind, tuple[ScalarType, ...]] = {
-    AtomicKind.ADD: _WORDS,
-    AtomicKind.FADD: (f16, bf16, f32, f64),
-    **dict.fromkeys((AtomicKind.MAX, AtomicKind.MIN), (i32, i64)),
-    **dict.fromkeys((AtomicKind.UMAX, AtomicKind.UMIN), (u32, u64)),
-    **dict.fromkeys((AtomicKind.FMAX, AtomicKind.FMIN), (f32, f64)),
-    **dict.fromkeys((AtomicKind.AND, AtomicKind.OR, AtomicKind.XOR), _WORDS),
-    AtomicKind.XCHG: (*_WORDS, f32, f64),
-}
-ATOMIC_CAS_DTYPES = (i16, u16, *_WORDS, f16, bf16, f32, f64)
-
-
 def pointee_of(op: Op, value: Value) -> ScalarType:
     """What a pointer, or each of a tensor of pointers, points to."""
     element = element_of(value.type)
@@ -742,8 +723,17 @@ class AtomicRMW(Op, MemoryRead, MemoryWrite):
         expected = with_element(self.ptr.type, pointee)
         require(self.value.type == expected, f"tt.atomic_rmw combines with {expected}, not {self.value.type}")
         _mask(self, self.ptr, self.mask)
-        dtypes = ATOMIC_DTYPES[self.kind]
-        require(pointee in dtypes, f"atomic {self.kind.value} works on {', '.join(map(str, dtypes))}; got {pointee}")
+        kind = self.kind
+        if kind in (AtomicKind.FADD, AtomicKind.FMAX, AtomicKind.FMIN):
+            require(pointee.is_float, f"atomic {kind.value} takes floats; got {pointee}")
+        elif kind in (AtomicKind.UMAX, AtomicKind.UMIN):
+            require(
+                pointee.is_int and not pointee.signed, f"atomic {kind.value} takes unsigned integers; got {pointee}"
+            )
+        elif kind in (AtomicKind.MAX, AtomicKind.MIN):
+            require(pointee.is_int and pointee.signed, f"atomic {kind.value} takes signed integers; got {pointee}")
+        elif kind is not AtomicKind.XCHG:
+            require(pointee.is_int, f"atomic {kind.value} takes integers; got {pointee}")
 
 
 @operation("tt.atomic_cas")
@@ -760,12 +750,7 @@ class AtomicCAS(Op, MemoryRead, MemoryWrite):
         return self.value.type
 
     def check(self) -> None:
-        pointee = pointee_of(self, self.ptr)
-        require(
-            pointee in ATOMIC_CAS_DTYPES,
-            f"tt.atomic_cas works on {', '.join(map(str, ATOMIC_CAS_DTYPES))}; got {pointee}",
-        )
-        expected = with_element(self.ptr.type, pointee)
+        expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
         for value in (self.compare, self.value):
             require(value.type == expected, f"tt.atomic_cas takes {expected}, not {value.type}")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.library.bits import BITS
 from ziggurat.frontends.library.combine import COMBINE
 from ziggurat.frontends.library.elementary import ELEMENTARY
 from ziggurat.frontends.library.functions import cdiv, sigmoid, softmax
@@ -17,7 +16,6 @@ from ziggurat.frontends.library.random import philox, rand, rand4x, randint, ran
 
 LIBRARY: Final[dict[str, Function]] = {
     **ELEMENTARY,
-    **BITS,
     **{made.name: made for made in (cdiv, sigmoid, softmax, philox, rand, randn, randint, rand4x, randn4x, randint4x)},
 }
 

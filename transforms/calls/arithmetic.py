@@ -129,10 +129,6 @@ def _bits(call: Typing, x: Type) -> Type:
     return x
 
 
-def _known(call: Typing, x: Type) -> None:
-    _bits(call, x)
-
-
 def _count(call: Typing, x: Type) -> Type:
     return with_element(_bits(call, x), i32)
 
@@ -232,6 +228,11 @@ def _abs(emit: Emitter, result: Type, x: Operand) -> Value:
     return emit.add(math.AbsI(x.value)) if element.signed else x.value
 
 
+def _counted(cls: type[math.IntUnary]) -> Builds:
+    """A count of bits, which is given as an i32."""
+    return lambda emit, result, x: emit.cast(emit.add(cls(x.value)), i32)
+
+
 _ELEMENTWISE = {
     "mul": counted, "div": quotient, "mod": arithmetic, "minimum": arithmetic, "maximum": arithmetic,
     **dict.fromkeys(("floordiv", "and_", "or_", "xor", "shl", "shr"), bitwise),
@@ -251,5 +252,7 @@ RULES = {
     "umulhi": Rule(_upper_half, exact(tt.MulHiUI)),
     "cdiv": Rule(_ceiling, body=LIBRARY["cdiv"]),
     "next_power_of_2": Rule(_power),
-    **{name: Rule(_known, body=LIBRARY[name]) for name in ("popc", "clz", "brev")},
+    "popc": Rule(_count, _counted(math.CtPop)),
+    "clz": Rule(_count, _counted(math.CtLz)),
+    "brev": Rule(_bits, lambda emit, result, x: emit.add(math.BitReverse(x.value))),
 }

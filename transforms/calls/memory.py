@@ -14,12 +14,20 @@ from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
     Type,
+    bf16,
     element_of,
+    f16,
+    f32,
+    f64,
     i1,
+    i16,
     i32,
     i64,
     shape_of,
     shaped,
+    u16,
+    u32,
+    u64,
     with_element,
 )
 from ziggurat.transforms.calls.checks import choice, shape, tensor
@@ -35,16 +43,19 @@ SEMANTICS = {None: MemSemantic.ACQ_REL, **{sem.value: sem for sem in MemSemantic
 SCOPES = {None: MemScope.GPU, **{scope.value: scope for scope in MemScope}}
 PADDING = {None: Padding.ZERO, "": Padding.ZERO, **{padding.value: padding for padding in Padding}}
 
-# By call: the atomic of floats, signed and unsigned integers.
-ATOMICS: dict[str, tuple[AtomicKind, AtomicKind, AtomicKind]] = {
-    "atomic_add": (AtomicKind.FADD, AtomicKind.ADD, AtomicKind.ADD),
-    "atomic_max": (AtomicKind.FMAX, AtomicKind.MAX, AtomicKind.UMAX),
-    "atomic_min": (AtomicKind.FMIN, AtomicKind.MIN, AtomicKind.UMIN),
-    "atomic_and": (AtomicKind.AND,) * 3,
-    "atomic_or": (AtomicKind.OR,) * 3,
-    "atomic_xor": (AtomicKind.XOR,) * 3,
-    "atomic_xchg": (AtomicKind.XCHG,) * 3,
+_WORDS = (i32, i64, u32, u64)
+_NUMBERS = (*_WORDS, f32, f64)
+# By call: the atomic of floats, signed and unsigned integers, and the dtypes for which the hardware has an instruction.
+ATOMICS: dict[str, tuple[tuple[AtomicKind, AtomicKind, AtomicKind], tuple[ScalarType, ...]]] = {
+    "atomic_add": ((AtomicKind.FADD, AtomicKind.ADD, AtomicKind.ADD), (*_WORDS, f16, bf16, f32, f64)),
+    "atomic_max": ((AtomicKind.FMAX, AtomicKind.MAX, AtomicKind.UMAX), _NUMBERS),
+    "atomic_min": ((AtomicKind.FMIN, AtomicKind.MIN, AtomicKind.UMIN), _NUMBERS),
+    "atomic_and": ((AtomicKind.AND,) * 3, _WORDS),
+    "atomic_or": ((AtomicKind.OR,) * 3, _WORDS),
+    "atomic_xor": ((AtomicKind.XOR,) * 3, _WORDS),
+    "atomic_xchg": ((AtomicKind.XCHG,) * 3, _NUMBERS),
 }
+_SWAPPED = (i16, u16, *_WORDS, f16, bf16, f32, f64)
 
 
 def _pointee(call: Typing, ptr: Type) -> ScalarType:
@@ -179,17 +190,10 @@ def _atomic(call: Typing, dtypes: tuple[ScalarType, ...], ptr: Type, sem: Any, s
 
 
 def _combined(call: Typing, ptr: Type, value: Type, mask: Type | None, sem: Any, scope: Any) -> Type:
-    result = _atomic(call, atomic_dtypes(call.name), ptr, sem, scope)
+    result = _atomic(call, ATOMICS[call.name][1], ptr, sem, scope)
     _written(call, "the value", ptr, value)
     _masked(call, ptr, mask)
     return result
-
-
-def atomic_dtypes(name: str) -> tuple[ScalarType, ...]:
-    """The dtypes that the atomic of a name works on."""
-    if name == "atomic_cas":
-        return tt.ATOMIC_CAS_DTYPES
-    return tuple(dtype for kind in dict.fromkeys(ATOMICS[name]) for dtype in tt.ATOMIC_DTYPES[kind])
 
 
 def _atomic_rule(kinds: tuple[AtomicKind, AtomicKind, AtomicKind]) -> Rule:
@@ -206,7 +210,7 @@ def _atomic_rule(kinds: tuple[AtomicKind, AtomicKind, AtomicKind]) -> Rule:
 
 
 def _swapped(call: Typing, ptr: Type, compare: Type, value: Type, sem: Any, scope: Any) -> Type:
-    result = _atomic(call, tt.ATOMIC_CAS_DTYPES, ptr, sem, scope)
+    result = _atomic(call, _SWAPPED, ptr, sem, scope)
     _written(call, "the value compared with", ptr, compare)
     _written(call, "the value", ptr, value)
     return result
@@ -300,7 +304,7 @@ def _write_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Oper
 RULES = {
     "load": Rule(_loaded, _load),
     "store": Rule(_storing, _store),
-    **{name: _atomic_rule(kinds) for name, kinds in ATOMICS.items()},
+    **{name: _atomic_rule(kinds) for name, (kinds, _) in ATOMICS.items()},
     "atomic_cas": Rule(_swapped, _swap),
     "make_tensor_descriptor": Rule(_described, _describe),
     "load_tensor_descriptor": Rule(_block_read, _read_block),

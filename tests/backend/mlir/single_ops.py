@@ -110,6 +110,7 @@ def cases() -> dict[str, Op]:
     each([tt.PreciseDivF], FLOATS, 2)
     each([tt.PreciseSqrt], FLOATS, 1)
     each([math.AbsI], INTEGERS, 1)
+    each([math.CtPop, math.CtLz, math.BitReverse], [scalar for scalar in INTEGERS if scalar.kind == "int"], 1)
     for scalar in SCALARS.values():
         shaped_as = tensor(scalar)
         value = {"float": 1.5, "int": 3, "bool": True}[scalar.kind]

@@ -31,6 +31,9 @@ CASES = {
         '%0 = tt.extern_elementwise %arg2 {libname = "", libpath = "", pure = true, symbol = "__nv_tanhf"} : (f32) -> f32'  # noqa: E501
     ],
     "%y : u32 = math.absi %u;": [],
+    "%y : u32 = math.bitreverse %u;": [
+        '%0 = tt.extern_elementwise %arg4 {libname = "", libpath = "", pure = true, symbol = "__nv_brev"} : (i32) -> i32'  # noqa: E501
+    ],
     "%y : tensor<x16, f32> = arith.select %m %t %t;": [
         "%0 = arith.select %arg8, %arg5, %arg5 : tensor<16xi1>, tensor<16xf32>"
     ],

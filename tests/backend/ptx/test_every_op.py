@@ -9,7 +9,7 @@ import pytest
 from ziggurat.backend.ptx.assemble import assemble
 from ziggurat.codemodel.dialects import arith, math
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS, ScalarType
 from ziggurat.codemodel.verify import verify
@@ -28,6 +28,7 @@ LAYOUTS = {
 NUMEL = {"owned": 512, "lanes": 32, "warps": 64, "everywhere": 2}
 INTEGERS = [name for name, scalar in SCALARS.items() if scalar.is_int]
 FLOATS = [name for name, scalar in SCALARS.items() if scalar.is_float]
+INTEGER_FUNCTIONS = (math.AbsI, math.CtPop, math.CtLz, math.BitReverse)
 UNARY = {"arith.negf", *(cls.NAME for cls in vars(math).values() if cls is not math.FloatUnary and is_float_unary(cls))}
 
 
@@ -62,7 +63,7 @@ class Kernel:
     def store(self, element: str, value: str) -> None:
         self.lines.append(f"tt.store {self.pointers(element)} {value};")
 
-    def ptx(self, options: CompileOptions | None = None) -> str:
+    def ptx(self, options: CompileOptions = DEFAULT_OPTIONS) -> str:
         body = "\n".join(self.lines)
         module = parse(f"""gpu.module @target="{self.target}" @num_warps=4 ()void -> {{
             tt.func @"k" ({", ".join(self.parameters)})void -> {{ {body} tt.return; }}; unreachable; }};""")
@@ -103,7 +104,8 @@ def test_elementwise_ops(element: str, target: str, exact: bool, ptxas) -> None:
         kernel.store(element, kernel.emit(element, f"math.fma {a} {b} {c}"))
         tests = [f"arith.cmpf {a} {b} @{predicate.value}" for predicate in arith.FloatPredicate]
     else:
-        kernel.store(element, kernel.emit(element, f"math.absi {a}"))
+        for op in [cls.NAME for cls in INTEGER_FUNCTIONS[: 1 if element == "i1" else None]]:
+            kernel.store(element, kernel.emit(element, f"{op} {a}"))
         if not scalar.signed:
             kernel.store(element, kernel.emit(element, f"tt.mulhiui {a} {b}"))
         sign = "s" if scalar.signed else "u"

@@ -108,6 +108,22 @@ def test_magnitudes_of_integers(emission, emission_on_host) -> None:
     assert made == "%p0" and not emitter.lines
 
 
+@pytest.mark.parametrize("element", ["i8", "u16", "i32", "u64"])
+def test_bits_of_integers(element: str, emission_on_host) -> None:
+    dtype = SCALARS[element].dtype
+    x = np.array([0, 1, 5, 126, 127, -1], np.int64).astype(dtype)
+    width = 8 * dtype.itemsize
+    texts = [f"{number:0{width}b}" for number in x.view(f"u{dtype.itemsize}").tolist()]
+    expected = {
+        "math.ctpop": [text.count("1") for text in texts],
+        "math.ctlz": [width - len(text.lstrip("0")) for text in texts],
+        "math.bitreverse": np.array([int(text[::-1], 2) for text in texts], np.uint64).astype(dtype).tolist(),
+    }
+    given = x.view(np.uint8) if dtype.itemsize == 1 else x
+    for name, numbers in expected.items():
+        assert emission_on_host(name, [element], element)(given).view(dtype).tolist() == numbers
+
+
 def test_fma_rounds_once(emission_on_host) -> None:
     """Of 1 + 2⁻²³ squared less its rounded value, what rounding took is left."""
     x = np.array([1 + 2.0**-23], np.float32)

@@ -40,6 +40,9 @@ def test_edges(elementwise):
     assert np.isnan(elementwise("math.sqrt", ["f32"], "f32", [f([-1.0])])).all()
     assert elementwise("math.erf", ["f64"], "f64", [[np.inf, -np.inf]]).tolist() == [1.0, -1.0]
     assert elementwise("math.absi", ["i8"], "i8", [[-128, -5, 5]]).tolist() == [-128, 5, 5]
+    assert elementwise("math.ctpop", ["i16"], "i16", [[-1, 0, 5]]).tolist() == [16, 0, 2]
+    assert elementwise("math.ctlz", ["i64"], "i64", [[-1, 0, 5]]).tolist() == [0, 64, 61]
+    assert elementwise("math.bitreverse", ["u32"], "u32", [[1, 0, 6]]).tolist() == [1 << 31, 0, 3 << 29]
 
 
 def exact_fma(a, b, c):

@@ -22,7 +22,7 @@ from ziggurat.codemodel.types import (
     i64,
     u8,
 )  # fmt: skip
-from ziggurat.transforms.calls.memory import ATOMICS, CACHE, EVICTION, PADDING, SCOPES, SEMANTICS, atomic_dtypes
+from ziggurat.transforms.calls.memory import ATOMICS, CACHE, EVICTION, PADDING, SCOPES, SEMANTICS
 from ziggurat.transforms.calls.promotion import NONE, constant
 
 R = Types()
@@ -97,7 +97,7 @@ def test_atomics_of_every_dtype(name):
     rule = getattr(R, name)
     for dtype in SCALARS.values():
         pointers = TensorType((16,), PtrType(dtype))
-        if dtype in atomic_dtypes(name):
+        if dtype in ATOMICS[name][1]:
             assert rule(pointers, dtype, MASK, None, None) == TensorType((16,), dtype)
             assert rule(PtrType(dtype), constant(1), None, "relaxed", "cta") == dtype
         else:
