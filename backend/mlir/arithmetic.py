@@ -1,4 +1,4 @@
-"""Arithmetic and functions of floats: the arith and math dialects, most of whose ops MLIR has under the same names."""
+"""Arithmetic and functions of floats: the arith and math dialects, with the names that MLIR has."""
 
 from __future__ import annotations
 
@@ -15,23 +15,19 @@ def constant(e: Emitter, op: arith.ConstantOp) -> Names:
     return (e.constant(op.value, op.type),)
 
 
-@emits(
-    arith.AddI, arith.SubI, arith.MulI, arith.AndI, arith.OrI, arith.XOrI, arith.ShlI,
-    arith.DivSI, arith.RemSI, arith.ShrSI, arith.MaxSI, arith.MinSI,
-    arith.DivUI, arith.RemUI, arith.ShrUI, arith.MaxUI, arith.MinUI,
-)  # fmt: skip
-def of_integers(e: Emitter, op: arith.IntBinary) -> Names:
-    return (e.value(f"{op.NAME} {e.name(op.lhs)}, {e.name(op.rhs)}", f" : {mlir_type(op.result.type)}"),)
+@emits(arith.IntBinary)
+def integers(e: Emitter, op: arith.IntBinary) -> Names:
+    return e.plain(op, "{r}")
 
 
 def _wide(scalar: ScalarType, exact_16: bool) -> ScalarType:
-    # NVIDIA's part of Triton has no arithmetic on fp8, and no division or tanh of 16-bit floats. In f32 a single op
-    # of these is exact enough that rounding its result gives the right one.
+    # NVIDIA's part of Triton has no arithmetic on fp8, and no division or tanh of 16-bit floats. In f32 a single op on
+    # these is exact enough for its rounded result to be the right one.
     return f32 if scalar.is_fp8 or (scalar.bits == 16 and not exact_16) else scalar
 
 
 def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = True) -> Names:
-    """An op that takes floats of one type and gives one of the same, computed in a wider type where it must be."""
+    """An op on floats of one type with a result of that type, in a wider type where Triton lacks the op."""
     type_ = op.result.type
     wide = with_element(type_, _wide(scalar_type(type_), exact_16))
     operands = ", ".join(convert_float(e, name, type_, wide) for name in e.names(op.operands))
@@ -39,31 +35,21 @@ def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = Tr
     return (convert_float(e, name, wide, type_),)
 
 
-@emits(
-    arith.AddF, arith.SubF, arith.MulF, arith.RemF, arith.NegF,
-    arith.MaximumF, arith.MinimumF, arith.MaxNumF, arith.MinNumF,
-    math.Exp, math.Exp2, math.Log, math.Log2, math.Sqrt, math.Rsqrt, math.Sin, math.Cos, math.Erf,
-    math.Floor, math.Ceil, math.AbsF, math.Fma,
-)  # fmt: skip
-def of_floats(e: Emitter, op: Op) -> Names:
-    return float_op(e, op)
-
-
-@emits(arith.DivF)
-def divide(e: Emitter, op: arith.DivF) -> Names:
-    return float_op(e, op, exact_16=False)
+@emits(arith.FloatBinary, arith.NegF, math.FloatUnary, math.Fma)
+def floats(e: Emitter, op: Op) -> Names:
+    return float_op(e, op, exact_16=not isinstance(op, arith.DivF))
 
 
 @emits(tt.PreciseDivF, tt.PreciseSqrt)
 def precise(e: Emitter, op: Op) -> Names:
-    """Triton has these of f32; of f64 its other division and root are as precise."""
+    """Triton has these ops for f32 only. For f64 its ordinary division and root are as precise."""
     usual = arith.DivF if isinstance(op, tt.PreciseDivF) else math.Sqrt
     return float_op(e, op, usual.NAME if scalar_type(op.result.type) == f64 else None, exact_16=False)
 
 
 @emits(math.Tanh)
 def tanh(e: Emitter, op: math.Tanh) -> Names:
-    """MLIR has the op, Triton no code for it; its own way is the function of NVIDIA's libdevice."""
+    """A call of NVIDIA's libdevice, as Triton's front end writes it: Triton cannot compile `math.tanh`."""
     type_ = op.result.type
     wide = type_ if scalar_type(type_) == f64 else with_element(type_, f32)
     name = convert_float(e, e.name(op.operand), type_, wide)
@@ -104,22 +90,19 @@ def bits(e: Emitter, op: math.IntUnary) -> Names:
 
 @emits(math.AbsI)
 def magnitude(e: Emitter, op: math.AbsI) -> Names:
-    name = e.name(op.operand)
-    if not scalar_type(op.result.type).signed:
-        return (name,)
-    return (e.value(f"{op.NAME} {name}", f" : {mlir_type(op.result.type)}"),)
+    return e.plain(op, "{r}") if scalar_type(op.result.type).signed else e.names(op.operands)
 
 
 @emits(tt.MulHiUI)
 def upper_half(e: Emitter, op: tt.MulHiUI) -> Names:
-    """Triton's op is for 32 and 64 bits; the product of narrower numbers fits in 32."""
-    lhs, rhs, type_ = e.name(op.lhs), e.name(op.rhs), op.result.type
+    """Triton's op takes 32 and 64 bits. The product of narrower numbers fits in 32."""
+    type_ = op.result.type
     bits = scalar_type(type_).bits
     if bits >= 32:
-        return (e.value(f"{op.NAME} {lhs}, {rhs}", f" : {mlir_type(type_)}"),)
+        return e.plain(op, "{r}")
     wide = with_element(type_, i32)
     text = mlir_type(wide)
-    lhs, rhs = (cast(e, "arith.extui", name, type_, wide) for name in (lhs, rhs))
+    lhs, rhs = (cast(e, "arith.extui", name, type_, wide) for name in e.names(op.operands))
     product = e.value(f"arith.muli {lhs}, {rhs}", f" : {text}")
     upper = e.value(f"arith.shrui {product}, {e.constant(bits, wide)}", f" : {text}")
     return (cast(e, "arith.trunci", upper, wide, type_),)
@@ -132,7 +115,7 @@ def compare_integers(e: Emitter, op: arith.CmpI) -> Names:
 
 
 def compare(e: Emitter, predicate: str, lhs: str, rhs: str, type_: Type) -> str:
-    """A comparison of two integers, or of each of two tensors."""
+    """A comparison of integers, or of tensors of them."""
     return e.value(f"arith.cmpi {predicate}, {lhs}, {rhs}", f" : {mlir_type(type_)}")
 
 
@@ -151,7 +134,7 @@ def select(e: Emitter, op: arith.Select) -> Names:
 
 
 def choose(e: Emitter, condition: str, then: str, otherwise: str, type_: Type, *, each: bool | None = None) -> str:
-    """`arith.select`: of tensors by one condition, or `each` by its own (the default for tensors)."""
+    """`arith.select` with one condition, or with one for `each` element (the default for tensors)."""
     by_each = bool(shape_of(type_)) if each is None else each
     condition_type = f"tensor<{'x'.join(map(str, (*shape_of(type_), 'i1')))}>, " if by_each else ""
     return e.value(f"arith.select {condition}, {then}, {otherwise}", f" : {condition_type}{mlir_type(type_)}")

@@ -1,5 +1,4 @@
-"""Conversions between number types. The C++ Triton converts fp8 by an op of its own, and by way of f32 where that op
-stops."""
+"""Conversions between number types. Triton converts 8-bit floats from and to f32, f16 and bf16 only, by its own op."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of, f8e5
 
 
 def scalar_type(type_: Type) -> ScalarType:
-    """The scalar that a number is, or the elements of a tensor of numbers are."""
+    """The scalar type of a number, or of the elements of a tensor of numbers."""
     scalar = element_of(type_)
     assert isinstance(scalar, ScalarType)
     return scalar
 
 
 def cast(e: Emitter, op: str, name: str, source: Type, target: Type) -> str:
-    """A cast of the arith dialect; nothing where MLIR has one type for both."""
+    """A cast of the arith dialect; no op if MLIR has one type for both."""
     before, after = mlir_type(source), mlir_type(target)
     return name if before == after else e.value(f"{op} {name}", f" : {before} to {after}")
 
@@ -27,8 +26,8 @@ def cast(e: Emitter, op: str, name: str, source: Type, target: Type) -> str:
 def convert_float(e: Emitter, name: str, source: Type, target: Type, rounding: Rounding = Rounding.NEAREST) -> str:
     """A float as another float type.
 
-    Between f64 and fp8 this goes by way of f32, so a number is rounded twice. Raises `TargetError` for a rounding
-    toward zero that Triton does not do: from f64, and to f8e4m3.
+    A conversion between f64 and fp8 goes by way of f32, so a number is rounded twice. Raises `TargetError` for a
+    rounding toward zero that Triton lacks: from f64, and to f8e4m3.
     """
     here, there = scalar_type(source), scalar_type(target)
     if here == there:
@@ -52,45 +51,33 @@ def convert_float(e: Emitter, name: str, source: Type, target: Type, rounding: R
     return e.value(f"tt.fp_to_fp {name}", f", rounding = {rounding.value} : {mlir_type(source)} -> {mlir_type(target)}")
 
 
-@emits(arith.ExtF)
-def extend_float(e: Emitter, op: arith.ExtF) -> Names:
-    return (convert_float(e, e.name(op.operand), op.operand.type, op.type),)
+@emits(arith.ExtF, arith.TruncF)
+def float_to_float(e: Emitter, op: arith.ExtF | arith.TruncF) -> Names:
+    rounding = op.rounding if isinstance(op, arith.TruncF) else Rounding.NEAREST
+    return (convert_float(e, e.name(op.operand), op.operand.type, op.type, rounding),)
 
 
-@emits(arith.TruncF)
-def truncate_float(e: Emitter, op: arith.TruncF) -> Names:
-    return (convert_float(e, e.name(op.operand), op.operand.type, op.type, op.rounding),)
-
-
-@emits(arith.ExtSI, arith.ExtUI, arith.TruncI)
-def resize_integer(e: Emitter, op: arith.Cast) -> Names:
-    return (cast(e, op.NAME, e.name(op.operand), op.operand.type, op.type),)
-
-
-@emits(arith.SIToFP, arith.UIToFP)
-def integer_to_float(e: Emitter, op: arith.Cast) -> Names:
-    target = with_element(op.type, f32) if scalar_type(op.type).is_fp8 else op.type
-    name = cast(e, op.NAME, e.name(op.operand), op.operand.type, target)
-    return (convert_float(e, name, target, op.type),)
-
-
-@emits(arith.FPToSI, arith.FPToUI)
-def float_to_integer(e: Emitter, op: arith.Cast) -> Names:
-    source = op.operand.type
+@emits(arith.Cast)
+def convert(e: Emitter, op: arith.Cast) -> Names:
+    """Between integers, or between an integer and a float. A float of 8 bits goes by way of f32."""
+    source, target = (
+        with_element(type_, f32) if scalar_type(type_).is_fp8 else type_ for type_ in (op.operand.type, op.type)
+    )
     name = e.name(op.operand)
-    if scalar_type(source).is_fp8:
-        name, source = convert_float(e, name, source, with_element(source, f32)), with_element(source, f32)
-    return (cast(e, op.NAME, name, source, op.type),)
+    if source != op.operand.type:
+        name = convert_float(e, name, op.operand.type, source)
+    name = cast(e, op.NAME, name, source, target)
+    return (name if target == op.type else convert_float(e, name, target, op.type),)
 
 
 @emits(arith.Bitcast)
 def bitcast(e: Emitter, op: arith.Bitcast) -> Names:
-    """By the tt dialect's op: arith's has no code in Triton where the kind changes."""
+    """The tt dialect's op: Triton cannot compile arith's between integers and floats."""
     return (same_bits(e, "tt.bitcast", e.name(op.operand), op.operand.type, op.type),)
 
 
 def same_bits(e: Emitter, op: str, name: str, source: Type, target: Type) -> str:
-    """A cast of the tt dialect; nothing where MLIR has one type for both."""
+    """A cast of the tt dialect; no op if MLIR has one type for both."""
     before, after = mlir_type(source), mlir_type(target)
     return name if before == after else e.value(f"{op} {name}", f" : {before} -> {after}")
 
@@ -101,7 +88,7 @@ def cast_pointer(e: Emitter, op: tt.Bitcast | tt.IntToPtr | tt.PtrToInt) -> Name
 
 
 def addresses(e: Emitter, name: str, type_: Type) -> tuple[str, Type]:
-    """Pointers as numbers, which can be compared; numbers as they are. Gives name and type."""
+    """Pointers as integers, which can be compared; numbers as they are. Returns the name and the type."""
     if not isinstance(element_of(type_), PtrType):
         return name, type_
     target = with_element(type_, i64)
@@ -109,5 +96,5 @@ def addresses(e: Emitter, name: str, type_: Type) -> tuple[str, Type]:
 
 
 def is_boolean(type_: Type) -> bool:
-    """True for i1 and tensors of it."""
+    """Whether a type is i1 or a tensor of i1."""
     return element_of(type_) == i1

@@ -1,7 +1,7 @@
-"""Functions' calls and returns, tuples, branches, and structured control flow.
+"""Calls and returns, tuples, branches, and structured control flow.
 
-MLIR's structured ops hold bodies of one block each, and a function is left from its own blocks only. A loop or a
-branch of ours that does not fit in that is written as blocks (`unstructured.py`).
+MLIR's structured ops have bodies of one block each, and no return inside. Other loops and branches are written as
+blocks (`unstructured.py`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types, result_li
 from ziggurat.backend.mlir.unstructured import for_as_blocks, if_as_blocks, needs_blocks, while_as_blocks
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Body, Op, Successor, Value
+from ziggurat.codemodel.op import Successor, Value
 from ziggurat.codemodel.types import ScalarType
 
-# Tuples: the components' names, one after the other.
+# Tuples: the names of the components, in order.
 
 
 @emits(core.MakeTuple)
@@ -47,7 +47,7 @@ def replace_component(e: Emitter, op: core.TupleWith) -> Names:
 @emits(tt.Call)
 def call(e: Emitter, op: tt.Call) -> Names:
     if op.callee not in e.symbols:
-        raise TargetError(f"tt.call of '{op.callee}', which the module does not have")
+        raise TargetError(f"tt.call must name a function of the module; got '{op.callee}'")
     results = mlir_types(op.type)
     types = f" : ({listed(op.arguments)}) -> {result_list(results)}"
     return e.line(f"{op.NAME} {e.symbols[op.callee]}({', '.join(e.names(op.arguments))})", types, len(results))
@@ -64,8 +64,7 @@ def _return(e: Emitter, names: Names, types: str) -> Names:
 
 @emits(core.Unreachable)
 def unreachable(e: Emitter, op: core.Unreachable) -> Names:
-    """MLIR's Triton has no such terminator: the block goes where its body leads to, with values of which nothing is
-    known."""
+    """A terminator with undefined values: Triton's MLIR has no `unreachable`."""
     body = op.parent.parent if op.parent is not None else None
     owner = body.parent if body is not None else None
     if isinstance(owner, scf.If) and body not in e.exits:
@@ -100,30 +99,19 @@ def conditional_branch(e: Emitter, op: cf.CondBr | core.CondBranch) -> Names:
 # Structured control flow.
 
 
-@emits(scf.Yield, core.Yield)
-def hand_over(e: Emitter, op: scf.Yield | core.Yield) -> Names:
-    exit_ = e.exits.get(_body_of(op))
-    if exit_ is not None:
-        exit_(op)
-        return ()
-    names = e.names(op.values)
-    if not names and not isinstance(op.parent_op, scf.While):
-        return ()  # Understood, but for a while loop.
-    return e.line(*_handing("scf.yield", names, listed(op.values)))
-
-
-@emits(scf.Condition)
-def condition(e: Emitter, op: scf.Condition) -> Names:
-    exit_ = e.exits.get(_body_of(op))
-    if exit_ is not None:
-        exit_(op)
-        return ()
-    return e.line(*_handing(f"scf.condition({e.name(op.condition)})", e.names(op.values), listed(op.values)))
-
-
-def _body_of(op: Op) -> Body:
+@emits(scf.Yield, core.Yield, scf.Condition)
+def hand_over(e: Emitter, op: scf.Yield | core.Yield | scf.Condition) -> Names:
     assert op.parent is not None
-    return op.parent.parent
+    exit_ = e.exits.get(op.parent.parent)
+    if exit_ is not None:
+        exit_(op)
+        return ()
+    names, types = e.names(op.values), listed(op.values)
+    if isinstance(op, scf.Condition):
+        return e.line(*_handing(f"scf.condition({e.name(op.condition)})", names, types))
+    if not names and not isinstance(op.parent_op, scf.While):
+        return ()  # MLIR adds an empty yield by itself, except in a while loop.
+    return e.line(*_handing("scf.yield", names, types))
 
 
 @emits(scf.If)
@@ -162,20 +150,12 @@ _LICM_OFF = "#llvm.loop_annotation<licm = <disable = true, versioningDisable = t
 
 
 def _options(op: scf.For) -> Attributes:
-    found: Attributes = {}
-    if op.disable_licm:
-        found["llvm.loop_annotation"] = _LICM_OFF
-    if op.disallow_acc_multi_buffer:
-        found["tt.disallow_acc_multi_buffer"] = None
-    if op.flatten:
-        found["tt.flatten"] = None
-    if op.loop_unroll_factor is not None:
-        found["tt.loop_unroll_factor"] = f"{op.loop_unroll_factor} : i32"
-    if op.num_stages is not None:
-        found["tt.num_stages"] = f"{op.num_stages} : i32"
-    if op.warp_specialize:
-        found["tt.warp_specialize"] = None
-    return found
+    found: Attributes = {"llvm.loop_annotation": _LICM_OFF} if op.disable_licm else {}
+    found |= {f"tt.{name}": None for name in ("disallow_acc_multi_buffer", "flatten") if getattr(op, name)}
+    for name in ("loop_unroll_factor", "num_stages"):
+        if getattr(op, name) is not None:
+            found[f"tt.{name}"] = f"{getattr(op, name)} : i32"
+    return {**found, "tt.warp_specialize": None} if op.warp_specialize else found
 
 
 @emits(scf.For)

@@ -1,4 +1,4 @@
-"""Counted loops: MLIR's count upward only, ours also down, and by a step whose sign only the run knows."""
+"""Trip counts of loops. MLIR's loops count upward only; ours count down too, or by a step of unknown sign."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ziggurat.codemodel.types import ScalarType, Type, i1
 
 
 def step_sign(step: Value) -> int:
-    """1 for a step that is known to be positive, -1 for a negative one, 0 where only the run can tell."""
+    """1 for a step known to be positive, -1 for a negative step, 0 for a step of unknown sign."""
     if isinstance(step.type, ScalarType) and not step.type.signed:
         return 1
     if isinstance(step, OpResult) and isinstance(step.op, arith.ConstantOp) and step.op.value != 0:
@@ -20,10 +20,10 @@ def step_sign(step: Value) -> int:
 
 
 def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -> str:
-    """How often a loop of ours runs, as an unsigned number: MLIR's loops count upward only.
+    """The number of iterations of a loop, unsigned.
 
-    The distance between start and stop is taken as unsigned, so it is right wherever they lie. `sign` is the step's:
-    -1, or 0 if unknown. (A loop whose step is known to be positive is one of MLIR's, and is not counted.)
+    The distance between start and stop is computed unsigned, so it never overflows. `sign` is the step's: -1, or 0 if
+    unknown. A loop with a positive step needs no count: it is written as MLIR's own loop.
     """
     start, stop, step = loop
     text = f" : {mlir_type(type_)}"
@@ -43,7 +43,7 @@ def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -
 
 
 def before_stop(e: Emitter, index: str, stop: str, step: Value, type_: ScalarType) -> str:
-    """Whether the index of a loop has not come to the stop yet: from below, or with a negative step from above."""
+    """The condition that the index is below the stop; for a negative step, above it."""
     sign = step_sign(step)
     if sign:
         return compare(e, ("slt" if type_.signed else "ult") if sign > 0 else "sgt", index, stop, type_)

@@ -1,47 +1,35 @@
-"""Writing MLIR op by op. What is written for an op of ours is a small function, registered for it with `emits`.
+"""Write MLIR op by op, with a small function for each op or family of ops, registered by `emits`.
 
-Such a function gets the `Emitter` and the op, writes lines, and returns the names of the MLIR values that stand for
-the op's result: one, or none for `void`, or several for a Tuple. An op that is nothing in MLIR (a cast between i32
-and u32) returns the names of its operand.
+Such a function gets the `Emitter` and the op, writes lines, and returns the names of the MLIR values for the op's
+result: one, none for `void`, several for a Tuple. An op that MLIR does not need (a cast between i32 and u32) returns
+the names of its operand.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 
 from ziggurat.backend.mlir.literals import location, number
 from ziggurat.backend.mlir.types import mlir_type, mlir_types
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Block, Body, Op, Value
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, VoidType, element_of
 
 Names = tuple[str, ...]
-Attributes = dict[str, str | None]  # The text of each; None for one that is only there or not.
+Attributes = dict[str, str | None]  # The text of each; None for a unit attribute.
 Emission = Callable[["Emitter", Any], Names]
-EMITTERS: dict[type[Op], Emission] = {}
-E_ = TypeVar("E_", bound=Emission)
-
-
-def emits(*ops: type[Op]) -> Callable[[E_], E_]:
-    """Registers a function as what writes these ops."""
-
-    def register(function: E_) -> E_:
-        for op in ops:
-            if op in EMITTERS:
-                raise ValueError(f"{op.NAME} has an emitter already")
-            EMITTERS[op] = function
-        return function
-
-    return register
+EMITTERS = OpTable[Emission]("emitter for MLIR")
+emits = EMITTERS.of
 
 
 @attrs.define(eq=False)
 class Line:
-    """One line of the text: an op, or the first or last line of one. Attributes may be added until it is printed."""
+    """One line of the text: an op, or the first or last line of one. Hints add attributes to it later."""
 
     indent: int
     before: str
@@ -63,7 +51,7 @@ class Emitter:
         self.lines: list[Line] = []
         self.values: dict[Value, Names] = {}
         self.labels: dict[Block, str] = {}
-        # How a body is left that is written as blocks of the function: what its terminator does.
+        # For each body that is written as blocks of the function, the emitter of its terminators.
         self.exits: dict[Body, Callable[[Op], None]] = {}
         self.result_type: Type = VoidType()
         self._locations = locations
@@ -77,25 +65,25 @@ class Emitter:
     # Names.
 
     def fresh(self, prefix: str) -> str:
-        """A name that the function does not have yet."""
+        """A new name in the function."""
         self._counts[prefix] += 1
         return f"{prefix}{self._counts[prefix] - 1}"
 
     def restart(self) -> None:
-        """Count names from 0 again: a new function begins."""
+        """Count names from 0 again, for a new function."""
         self._counts = dict.fromkeys(self._counts, 0)
 
     def name(self, value: Value) -> str:
-        """The name of a value that is one in MLIR."""
+        """The name of a value that is one value in MLIR."""
         (name,) = self.values[value]
         return name
 
     def names(self, values: Sequence[Value]) -> Names:
-        """The names of some values, Tuples laid out."""
+        """The names of some values, with the components of Tuples in order."""
         return tuple(name for value in values for name in self.values[value])
 
     def parameters(self, block: Block) -> list[tuple[str, str]]:
-        """Names the parameters of a block. Gives name and type of each."""
+        """Name the parameters of a block. Returns the name and type of each."""
         found: list[tuple[str, str]] = []
         for parameter in block.parameters:
             types = mlir_types(parameter.type)
@@ -130,17 +118,17 @@ class Emitter:
         return names
 
     def closing(self, text: str, *, last: bool = True, attributes: Attributes | None = None) -> None:
-        """Write the line that ends a region, and the op unless it goes on."""
+        """Write the line that ends a region; `last` if it ends the op too."""
         self.line(text, attributes=attributes)
         if not last:
             self.lines[-1].place = ""
 
     def note(self, text: str) -> None:
-        """Write a remark."""
+        """Write a comment."""
         self.lines.append(Line(self._indent, f"// note: {text}"))
 
     def hint(self, name: str, key: str, value: str) -> bool:
-        """Put an attribute on the op that defines a name, where that op is in this block; False where it is not."""
+        """Put an attribute on the op that defines a name. False if that op is not in this block."""
         line, block = self._defined.get(name, (None, None))
         if line is None or block is not self._block:
             return False
@@ -148,7 +136,7 @@ class Emitter:
         return True
 
     def constant(self, value: object, type_: Type) -> str:
-        """A number, or a tensor of which every element is it."""
+        """A number, or a tensor with the number as every element."""
         scalar = element_of(type_)
         assert isinstance(scalar, ScalarType)
         text = number(value, scalar)
@@ -157,20 +145,27 @@ class Emitter:
         return self.value("arith.constant", f" {text}" if scalar.bits == 1 else f" {text} : {mlir_type(type_)}")
 
     def poison(self, type_: Type) -> Names:
-        """Values of which nothing is known."""
+        """Undefined values."""
         return tuple(self.value("ub.poison", f" : {text}") for text in mlir_types(type_))
 
     # Ops.
 
+    def plain(self, op: Op, types: str, attributes: Attributes | None = None) -> Names:
+        """Write an op of one result as its name and operands. In `types`, {0} is the first operand's type, {r} the
+        result's."""
+        names = ", ".join(self.names(op.operands))
+        known = types.format(*(mlir_type(value.type) for value in op.operands), r=mlir_type(op.result.type))
+        return self.line(f"{op.NAME} {names}".rstrip(), f" : {known}", 1, attributes)
+
     def op(self, op: Op) -> None:
         """Write an op of the model."""
-        emitter = EMITTERS.get(type(op))
-        if emitter is None:
-            raise TargetError(f"to_mlir writes Triton models; {op.NAME} is not an op of one", op.location)
+        emit = EMITTERS.get(type(op))
+        if emit is None:
+            raise TargetError(f"the model must be a Triton model; '{op.NAME}' is an op of another tier", op.location)
         if self._locations:
             self._place = location(op.location)
         try:
-            self.values[op.result] = emitter(self, op)
+            self.values[op.result] = emit(self, op)
         except TargetError as error:
             if error.location is None:
                 error.location = op.location
@@ -182,11 +177,10 @@ class Emitter:
             self.op(op)
 
     def region(self, body: Body, label: bool = False) -> None:
-        """Write the ops of a body of one block, indented, as a block of their own; labelled with its parameters if
-        asked."""
+        """Write the ops of a body of one block, indented; with `label`, below a line of the block's parameters."""
         if len(body.blocks) != 1:
             owner = body.parent
-            raise TargetError(f"the body of {owner.NAME if owner else 'an op'} has several blocks; MLIR allows one")
+            raise TargetError(f"the body of {owner.NAME if owner else 'an op'} must be one block for MLIR")
         outer, place = self._block, self._place
         self._block = object()
         if label:
@@ -196,7 +190,7 @@ class Emitter:
         self._block, self._place = outer, place
 
     def blocks(self, body: Body) -> None:
-        """Write the blocks of a body one after the other, the entry going on from the line before."""
+        """Write the blocks of a body one after the other. The entry continues the block of the line before."""
         for block in body.blocks[1:]:
             self.labels[block] = self.fresh("^bb")
         for block in body.blocks:
@@ -205,7 +199,7 @@ class Emitter:
             self.block(block)
 
     def restart_blocks(self) -> None:
-        """A new block begins: hints on values of the one before are no longer possible."""
+        """Begin a new block: hints on values of the block before are no longer possible."""
         self._block = object()
 
     def label(self, name: str, parameters: Sequence[tuple[str, str]] = ()) -> None:
@@ -217,7 +211,7 @@ class Emitter:
 
     @contextlib.contextmanager
     def nested(self) -> Generator[None]:
-        """Lines written inside stand further right."""
+        """Indent the lines written inside."""
         self._indent += 1
         yield
         self._indent -= 1

@@ -26,7 +26,7 @@ _BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 def number(value: object, scalar: ScalarType) -> str:
     """A constant of a scalar type, without the type. Integers are signed, as MLIR prints them.
 
-    A float is rounded to the type and written in decimal, exactly; what is not finite is written by its bits.
+    A float is rounded to the type and written exactly in decimal; NaN and the infinities are written by their bits.
     """
     if scalar.is_float:
         assert isinstance(value, float)
@@ -45,22 +45,22 @@ def _float(value: float, scalar: ScalarType) -> str:
     if not np.isfinite(exact):
         return f"0x{int(rounded.view(bits)):0{scalar.bits // 4}X}"
     mantissa, mark, exponent = repr(exact).partition("e")
-    if "." not in mantissa:  # MLIR reads 1e-05 as the integer 1 and a word.
+    if "." not in mantissa:  # MLIR reads 1e-05 as the integer 1 and an identifier.
         mantissa += ".0"
     return mantissa + mark + exponent
 
 
 def quoted(text: str) -> str:
-    """A string literal. What is not printable ASCII is written as the bytes of its UTF-8."""
+    """A string literal. Characters other than printable ASCII are written as the bytes of their UTF-8."""
     plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in text.encode())
     return f'"{"".join(plain)}"'
 
 
 def symbol(name: str) -> str:
-    """A reference to a symbol, quoted where it must be."""
+    """A reference to a symbol, quoted if it is no identifier."""
     return f"@{name}" if _BARE_SYMBOL.fullmatch(name) else f"@{quoted(name)}"
 
 
 def location(place: Location | None) -> str:
-    """What follows an op to say where it came from; nothing when that is not known."""
+    """The source location that follows an op; empty if it is not known."""
     return "" if place is None else f" loc({quoted(place.file)}:{place.line}:{place.column + 1})"

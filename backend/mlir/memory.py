@@ -15,7 +15,7 @@ from ziggurat.codemodel.types import PtrType, Type, f32, f64, i1, i8, i32, i64, 
 
 @emits(tt.AddPtr)
 def add_pointer(e: Emitter, op: tt.AddPtr) -> Names:
-    """Triton takes offsets as signed numbers, so unsigned ones are widened first."""
+    """An unsigned offset is widened first, as Triton's offsets are signed."""
     offset, type_ = e.name(op.offset), op.offset.type
     if not scalar_type(type_).signed:
         wide = with_element(type_, i64)
@@ -24,7 +24,7 @@ def add_pointer(e: Emitter, op: tt.AddPtr) -> Names:
 
 
 def cache_policy(cache: CacheModifier, eviction: EvictionPolicy) -> Attributes:
-    """The attribute of an access that says how it is cached; none where nothing is said."""
+    """The attribute of an access for a cache modifier or an eviction policy; none for the defaults."""
     if cache is CacheModifier.NONE and eviction is EvictionPolicy.NORMAL:
         return {}
     return {
@@ -33,8 +33,8 @@ def cache_policy(cache: CacheModifier, eviction: EvictionPolicy) -> Attributes:
 
 
 def _bytes(e: Emitter, ptr: Value) -> tuple[str, Type]:
-    # A bool takes a byte in memory. Triton's front end loads and stores it as one, and so must we: its back end fails
-    # on i1.
+    # A bool takes a byte in memory, and is loaded and stored as one, as Triton's front end does it: Triton's back end
+    # fails on pointers to i1.
     name, type_ = e.name(ptr), ptr.type
     if type_ != with_element(type_, PtrType(i1)):
         return name, type_
@@ -96,8 +96,10 @@ def read_modify_write(e: Emitter, op: tt.AtomicRMW) -> Names:
 
 
 def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
-    """The larger or smaller of floats, by their bits: those of positive floats are ordered as signed numbers are,
-    those of negative ones the other way round as unsigned numbers are. Triton's front end does the same."""
+    """The larger or smaller of floats, by their bits, as in Triton's front end.
+
+    The bits of positive floats are ordered as signed integers, those of negative floats in reverse as unsigned ones.
+    """
     type_ = op.value.type
     scalar = scalar_type(type_)
     if scalar not in (f32, f64):

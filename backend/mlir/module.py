@@ -1,4 +1,4 @@
-"""Writing a module of Triton functions as MLIR."""
+"""Write a module of Triton functions as MLIR."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1, void
 def to_mlir(op: Op, *, locations: bool = False) -> str:
     """The text of a Triton model (a `module`, or one `tt.func`) in MLIR, in the syntax of Triton 3.9.
 
-    A function that gives nothing and is not called is a kernel: `public`, and its name made one that PTX allows. All
-    others are `private`. With `locations` each op says where it came from.
+    A function without a result that no other calls is a kernel: it is `public`, under a name that PTX allows. Other
+    functions are `private`. With `locations`, each op has its source location.
 
-    Raises `TargetError` for what is not a Triton model, and for the few things that Triton's MLIR does not have.
+    Raises `TargetError` for a model of another tier, and for the few constructs that Triton's MLIR lacks.
     """
     require_model(op, "to_mlir")
     functions = _functions(op)
@@ -44,13 +44,12 @@ def _functions(op: Op) -> list[tt.Func]:
         if isinstance(inner, tt.Func):
             found.append(inner)
         elif not isinstance(inner, core.Unreachable):
-            raise TargetError(f"to_mlir writes Triton models; {inner.NAME} is not a function of one", inner.location)
+            raise TargetError(f"the model must be a Triton model; '{inner.NAME}' is no function of one", inner.location)
     return found
 
 
 def _symbols(functions: list[tt.Func], kernels: set[str]) -> dict[str, str]:
-    """How each function is referred to. Triton hands a kernel's name on to PTX, which allows letters, digits and
-    `_`."""
+    """The reference to each function. Triton passes a kernel's name on to PTX, which allows letters, digits and `_`."""
     taken = {f.sym_name for f in functions}
     found: dict[str, str] = {}
     for function in functions:
@@ -75,7 +74,7 @@ def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
     e.result_type = function.body.yield_type
     name = e.symbols[function.sym_name]
     if name != symbol(function.sym_name):
-        e.note(f"this is {quoted(function.sym_name)}")
+        e.note(f"function {quoted(function.sym_name)} of the model")
     divisibility = function.divisibility or tuple(1 for _ in function.body.parameters)
     e.parameters(function.body.entry)
     parameters: list[str] = []
@@ -88,7 +87,7 @@ def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
     visibility = "public" if kernel else "private"
     noinline = "true" if function.noinline else "false"
     e.opening(f"tt.func {visibility} {name}({', '.join(parameters)}){arrow} attributes {{noinline = {noinline}}}")
-    e.fresh("^bb")  # The entry block's, which is not written.
+    e.fresh("^bb")  # The label of the entry block, which is not written.
     with e.nested():
         e.blocks(function.body)
     e.closing("}")
@@ -96,7 +95,7 @@ def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
 
 
 def _divisibility(type_: Type, divisor: int) -> str:
-    """What a parameter is known to be divisible by, as Triton reckons: for pointers in bytes, and in powers of two."""
+    """The attribute for a parameter's divisor: a power of two; for a pointer, of its address in bytes."""
     if not isinstance(type_, PtrType) and not (isinstance(type_, ScalarType) and type_.is_int and type_ != i1):
         return ""
     known = power_of_two(divisor) if divisor > 0 else 1

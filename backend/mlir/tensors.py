@@ -1,4 +1,4 @@
-"""Programs and tensors: making and shaping them, dot, reductions and scans, and what is known or said of values."""
+"""Programs and tensors: their making and shaping, dot, reductions and scans, hints, prints and assertions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ziggurat.backend.mlir.literals import quoted
 from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types, result_list
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
@@ -27,12 +27,12 @@ from ziggurat.codemodel.types import (
 
 @emits(tt.GetProgramId, tt.GetNumPrograms)
 def grid(e: Emitter, op: tt.Grid) -> Names:
-    return (e.value(f"{op.NAME} {'xyz'[op.axis]}", " : i32"),)
+    return e.line(f"{op.NAME} {'xyz'[op.axis]}", " : i32", 1)
 
 
 @emits(tt.SmId, tt.GlobalTimer)
 def special_register(e: Emitter, op: tt.SmId | tt.GlobalTimer) -> Names:
-    """By assembly, as Triton's own library reads them."""
+    """Inline assembly, as in Triton's own library."""
     wide = isinstance(op, tt.GlobalTimer)
     text = "mov.u64 $0, %globaltimer;" if wide else "mov.u32 $0, %smid;"
     return e.line(
@@ -47,40 +47,38 @@ def special_register(e: Emitter, op: tt.SmId | tt.GlobalTimer) -> Names:
     )
 
 
-@emits(tt.MakeRange)
-def make_range(e: Emitter, op: tt.MakeRange) -> Names:
-    return (
-        e.value(op.NAME, f" : {mlir_type(op.result.type)}", {"end": f"{op.end} : i32", "start": f"{op.start} : i32"}),
-    )
+def _numbers(values: Sequence[int]) -> str:
+    return f"array<i32: {', '.join(map(str, values))}>" if values else "array<i32>"
 
 
 def _shaping(e: Emitter, op: str, name: str, source: Type, target: Type, attributes: Attributes | None = None) -> str:
     return e.value(f"{op} {name}", f" : {mlir_type(source)} -> {mlir_type(target)}", attributes)
 
 
-@emits(tt.Splat, tt.Broadcast)
-def repeat(e: Emitter, op: tt.Splat | tt.Broadcast) -> Names:
-    return (_shaping(e, op.NAME, e.name(op.value), op.value.type, op.type),)
+# The types that follow an op, and the attributes that MLIR has too.
+_PLAIN: dict[type[Op], tuple[str, tuple[str, ...]]] = {
+    tt.MakeRange: ("{r}", ("end", "start")),
+    tt.Splat: ("{0} -> {r}", ()),
+    tt.Broadcast: ("{0} -> {r}", ()),
+    tt.ExpandDims: ("{0} -> {r}", ("axis",)),
+    tt.Trans: ("{0} -> {r}", ("order",)),
+}
 
 
-@emits(tt.ExpandDims)
-def expand_dims(e: Emitter, op: tt.ExpandDims) -> Names:
-    return (_shaping(e, op.NAME, e.name(op.value), op.value.type, op.result.type, {"axis": f"{op.axis} : i32"}),)
+@emits(*_PLAIN)
+def plain(e: Emitter, op: Op) -> Names:
+    types, names = _PLAIN[type(op)]
+    attributes: Attributes = {}
+    for name in names:
+        value = op.attributes[name]
+        attributes[name] = _numbers(value) if isinstance(value, tuple) else f"{value} : i32"
+    return e.plain(op, types, attributes)
 
 
 @emits(tt.Reshape)
 def reshape(e: Emitter, op: tt.Reshape) -> Names:
     name = e.name(op.value) + (" allow_reorder" if op.allow_reorder else "")
     return (_shaping(e, op.NAME, name, op.value.type, op.type),)
-
-
-def _numbers(values: Sequence[int]) -> str:
-    return f"array<i32: {', '.join(map(str, values))}>" if values else "array<i32>"
-
-
-@emits(tt.Trans)
-def trans(e: Emitter, op: tt.Trans) -> Names:
-    return (_shaping(e, op.NAME, e.name(op.value), op.value.type, op.result.type, {"order": _numbers(op.order)}),)
 
 
 def _tensor(type_: Type, shape: Sequence[int]) -> TensorType:
@@ -96,7 +94,7 @@ def _join(e: Emitter, lhs: str, rhs: str, type_: TensorType) -> tuple[str, Tenso
 
 @emits(tt.Join)
 def join(e: Emitter, op: tt.Join) -> Names:
-    """Triton joins tensors only: scalars are made tensors of one element first."""
+    """Triton joins tensors only, so scalars become tensors of one element first."""
     lhs, rhs, type_ = e.name(op.lhs), e.name(op.rhs), op.lhs.type
     if isinstance(type_, TensorType):
         return (_join(e, lhs, rhs, type_)[0],)
@@ -108,7 +106,7 @@ def join(e: Emitter, op: tt.Join) -> Names:
 
 @emits(tt.Split)
 def split(e: Emitter, op: tt.Split) -> Names:
-    """Triton gives tensors only: a tensor of two elements becomes two scalars by way of tensors of one."""
+    """Triton splits into tensors only, so a tensor of two elements becomes two scalars by way of tensors of one."""
     name, source = e.name(op.value), op.value.type
     shape = shape_of(source)
     if len(shape) == 1:
@@ -123,7 +121,7 @@ def split(e: Emitter, op: tt.Split) -> Names:
 
 @emits(tt.Cat)
 def cat(e: Emitter, op: tt.Cat) -> Names:
-    """Triton's own `tt.cat` may reorder the elements, so this is a join whose new axis is moved to the front."""
+    """A join with the new axis moved to the front: Triton's own `tt.cat` may reorder the elements."""
     type_ = op.lhs.type
     assert isinstance(type_, TensorType)
     name, joined = _join(e, e.name(op.lhs), e.name(op.rhs), type_)
@@ -141,7 +139,7 @@ def gather(e: Emitter, op: tt.Gather) -> Names:
 
 @emits(tt.Histogram)
 def histogram(e: Emitter, op: tt.Histogram) -> Names:
-    """Triton looks at the low bits of i32 numbers only: those out of range are masked off before."""
+    """Triton counts by the low bits of an i32, so numbers out of range are masked off first."""
     name, type_ = e.name(op.value), op.value.type
     scalar = scalar_type(type_)
     condition = mlir_type(with_element(type_, i1))
@@ -172,7 +170,7 @@ def dot(e: Emitter, op: tt.Dot) -> Names:
 def _dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
     precision = op.input_precision
     if precision is InputPrecision.DEFAULT:
-        precision = InputPrecision.TF32  # What Triton chooses on Hopper. It is for f32 operands only.
+        precision = InputPrecision.TF32  # Triton's default on Hopper. It matters for f32 operands only.
     text = "" if precision is InputPrecision.IEEE else f", inputPrecision = {precision.value}"
     attributes: Attributes = {}
     if op.max_num_imprecise_acc:
@@ -182,8 +180,10 @@ def _dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
 
 
 def _unsigned_dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
-    """Triton multiplies bytes as signed ones. So of each operand the low seven bits and the highest are multiplied
-    apart: (a + 128 a') (b + 128 b') = a b + 128 (a b' + a' b) + 16384 a' b'."""
+    """Four dots of signed bytes, as Triton has no others: of the low seven bits of the operands, and of the top bits.
+
+    (a + 128 a') (b + 128 b') = a b + 128 (a b' + a' b) + 16384 a' b'.
+    """
     low: list[str] = []
     high: list[str] = []
     for name, type_ in ((a, op.a.type), (b, op.b.type)):
@@ -222,7 +222,7 @@ def combined(e: Emitter, op: tt.ReduceReturn | tt.ScanReturn) -> Names:
 
 
 def listed(values: Sequence[Value]) -> str:
-    """The MLIR types of some values, Tuples laid out."""
+    """The MLIR types of some values, with the components of Tuples in order."""
     return ", ".join(text for value in values for text in mlir_types(value.type))
 
 
@@ -242,7 +242,7 @@ def inline_asm(e: Emitter, op: tt.InlineAsm) -> Names:
     )
 
 
-# What is known of values, and talking to the host.
+# Hints, prints and assertions.
 
 _HINTS: dict[type[tt.Hint], str] = {
     tt.MultipleOf: "tt.divisibility",
@@ -252,17 +252,16 @@ _HINTS: dict[type[tt.Hint], str] = {
 
 
 def power_of_two(value: int) -> int:
-    """The largest power of two that divides a number, up to 2³⁰: the form in which Triton knows divisibility."""
+    """The largest power of two that divides a number, up to 2³⁰: Triton's form of divisibility."""
     return min(value & -value or 1 << 30, 1 << 30)
 
 
 @emits(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
 def hint(e: Emitter, op: tt.Hint) -> Names:
-    """An attribute of the op that gives the value, where that op runs only together with the hint: stands in the same
-    block."""
+    """An attribute of the op that gives the value, if that op is in the block of the hint and so runs with it."""
     (name,) = e.values[op.value]
     numbers = ", ".join(map(str, op.values))
-    if isinstance(op, tt.MultipleOf):  # Triton reckons with powers of two.
+    if isinstance(op, tt.MultipleOf):
         numbers = ", ".join(str(power_of_two(value)) for value in op.values)
     if not e.hint(name, _HINTS[type(op)], f"dense<[{numbers}]> : tensor<{len(op.values)}xi32>"):
         e.note(f"{op.NAME} {list(op.values)} of {name} is dropped: no op of this block gives the value")
@@ -276,7 +275,7 @@ def assume(e: Emitter, op: tt.Assume) -> Names:
 
 @emits(tt.Print)
 def device_print(e: Emitter, op: tt.Print) -> Names:
-    """Triton prints the prefix as it is; its front end sets it off with a blank and a colon."""
+    """Triton prints the prefix as it is; its front end puts a blank before it and a colon after it."""
     values = [value for value in op.values if mlir_types(value.type)]
     prefix = f" {op.prefix.strip().removesuffix(':')}: " if values and op.prefix.strip() else op.prefix
     signs = [
@@ -291,7 +290,7 @@ def device_print(e: Emitter, op: tt.Print) -> Names:
 
 @emits(tt.Assert, cf.AssertOp)
 def device_assert(e: Emitter, op: tt.Assert | cf.AssertOp) -> Names:
-    """Triton has no code for `cf.assert`, and its own is the same thing."""
+    """Triton's own op, for `cf.assert` too, which Triton cannot compile."""
     return e.line(f"tt.assert {e.name(op.condition)}, {quoted(op.message)}", f" : {mlir_type(op.condition.type)}")
 
 

@@ -1,6 +1,6 @@
-"""Our types in MLIR's spelling. A Tuple has none: it stands for several values, nested ones laid out in order.
+"""Types in MLIR's spelling. A Tuple is several values in MLIR, with the components of nested Tuples in order.
 
-MLIR's integers have no sign, so `u32` and `i32` are one type there.
+MLIR's integers have no sign: `u32` and `i32` are one type there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FLOATS = {"f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2"}
 
 @functools.cache
 def mlir_type(type_: Type) -> str:
-    """The spelling of a type of one value. Raises `TargetError` for a type that MLIR's Triton does not have."""
+    """The spelling of a type of one value. Raises `TargetError` for a type that Triton's MLIR lacks."""
     if isinstance(type_, ScalarType):
         return _FLOATS.get(type_.name, type_.name) if type_.is_float else f"i{type_.bits}"
     if isinstance(type_, PtrType):
@@ -29,13 +29,13 @@ def mlir_type(type_: Type) -> str:
 
 @functools.cache
 def mlir_types(type_: Type) -> tuple[str, ...]:
-    """The spellings of the values that a value of this type is: none for `void`, several for a Tuple."""
+    """The spellings of the MLIR values for a value of this type: none for `void`, several for a Tuple."""
     return tuple(mlir_type(leaf) for leaf in leaves(type_))
 
 
 @functools.cache
 def leaves(type_: Type) -> tuple[Type, ...]:
-    """The types of the values that a value of this type is in MLIR."""
+    """The types of the MLIR values for a value of this type."""
     if type_ == void:
         return ()
     if isinstance(type_, TupleType):
@@ -48,5 +48,5 @@ def _dimensions(shape: tuple[int, ...]) -> str:
 
 
 def result_list(types: tuple[str, ...]) -> str:
-    """What stands after an arrow: `t` for one type, `(t, u)` for several, `()` for none."""
+    """The result types after an arrow: `t` for one, `(t, u)` for several, `()` for none."""
     return types[0] if len(types) == 1 else f"({', '.join(types)})"

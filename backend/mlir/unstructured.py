@@ -1,5 +1,4 @@
-"""Loops and branches written as blocks of the function: those that are left by a return, or whose bodies have several
-blocks."""
+"""Loops and branches with a return inside, or with bodies of several blocks, written as blocks of the function."""
 
 from __future__ import annotations
 
@@ -8,15 +7,16 @@ from ziggurat.backend.mlir.emitter import Emitter, Names
 from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.op import Body, Op
+from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.types import ScalarType
 
 
 def needs_blocks(op: Op) -> bool:
-    """True for structured control flow that MLIR's cannot hold."""
+    """Whether structured control flow has no form in MLIR's structured ops."""
     return any(
         isinstance(inner, Returns)
-        or (isinstance(inner, scf.If | scf.For | scf.While) and any(len(body.blocks) > 1 for body in inner.bodies))
+        or (isinstance(inner, Structured) and any(len(body.blocks) > 1 for body in inner.bodies))
         for inner in op.walk()
     )
 
@@ -30,14 +30,14 @@ def _jump(label: str, names: Names, types: tuple[str, ...]) -> str:
 
 
 def _begin(e: Emitter, label: str, types: tuple[str, ...]) -> Names:
-    """Begin a block with parameters of these types; gives their names."""
+    """Begin a block with parameters of these types. Returns their names."""
     names = tuple(e.fresh("%arg") for _ in types)
     e.label(label, tuple(zip(names, types, strict=True)))
     return names
 
 
 def _bind(e: Emitter, body: Body, names: Names) -> None:
-    """The parameters of a body are these values."""
+    """Give the parameters of a body these values."""
     rest = list(names)
     for parameter in body.parameters:
         count = len(leaves(parameter.type))
@@ -46,7 +46,7 @@ def _bind(e: Emitter, body: Body, names: Names) -> None:
 
 
 def if_as_blocks(e: Emitter, op: scf.If) -> Names:
-    """A conditional branch to two chains of blocks that meet in a third, whose parameters are the result."""
+    """A conditional branch to the blocks of both bodies, and a block after them with the results as parameters."""
     types = mlir_types(op.result.type)
     then, otherwise, after = (e.fresh("^bb") for _ in range(3))
     e.line(f"cf.cond_br {e.name(op.condition)}, {then}, {otherwise}")
@@ -58,8 +58,10 @@ def if_as_blocks(e: Emitter, op: scf.If) -> Names:
 
 
 def while_as_blocks(e: Emitter, op: scf.While) -> Names:
-    """A head that computes the condition, a body that leads back to it, and what follows, each with the carried
-    values."""
+    """A block for the condition, one for the body with a branch back, and one after the loop.
+
+    The carried values are parameters of each.
+    """
     types = mlir_types(op.result.type)
     head, body, after = (e.fresh("^bb") for _ in range(3))
     _goto(e, head, e.names(op.initial), types)
@@ -79,7 +81,7 @@ def while_as_blocks(e: Emitter, op: scf.While) -> Names:
 
 
 def for_as_blocks(e: Emitter, op: scf.For) -> Names:
-    """A head that compares the index, a body that leads back to it with the next one, and what follows."""
+    """A block that compares the index, one for the body with a branch back, and one after the loop."""
     types = mlir_types(op.result.type)
     index_type = op.start.type
     assert isinstance(index_type, ScalarType)

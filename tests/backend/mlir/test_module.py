@@ -32,7 +32,7 @@ def test_a_module():
     assert lines[0] == "module {" and lines[-1] == "}"
     assert 'tt.func private @"helper<i32>"(%arg0: i32) -> i32 attributes {noinline = false} {' in lines
     assert "tt.func public @k_1(%arg0: !tt.ptr<i32>, %arg1: i32) attributes {noinline = false} {" in lines
-    assert '// note: this is "k<1>"' in lines
+    assert '// note: function "k<1>" of the model' in lines
 
 
 @zg.kernel
@@ -56,7 +56,7 @@ def test_locations_are_written_when_asked_for():
     ],
 )
 def test_other_models_are_refused(text):
-    with pytest.raises(TargetError, match="to_mlir writes Triton models"):
+    with pytest.raises(TargetError, match="the model must be a Triton model"):
         to_mlir(parse(text))
 
 
