@@ -152,6 +152,14 @@ class Rewriter(Builder):
             return place
         return self.caller if place is None else place.called_from(self.caller)
 
+    def inside(self, types: Sequence[Type], yield_type: Type, *, isolated: bool = False) -> Rewriter:
+        """A rewriter for the body of an op that is added here next. It sees what old values stand for here."""
+        start = Builder.root(types, yield_type) if isolated else self.nested(types, yield_type)
+        inner = Rewriter.over(start, self.transformers, self.pass_name, self.caller)
+        inner.mapping.parent = self.mapping
+        inner._run = self._run
+        return inner
+
     def rewrite_body(
         self,
         body: Body,
@@ -168,10 +176,7 @@ class Rewriter(Builder):
         """
         types = [p.type for p in body.parameters] if parameter_types is None else parameter_types
         yields = body.yield_type if yield_type is None else yield_type
-        start = Builder.root(types, yields) if isolated else self.nested(types, yields)
-        inner = Rewriter.over(start, self.transformers, self.pass_name, self.caller)
-        inner.mapping.parent = self.mapping
-        inner._run = self._run
+        inner = self.inside(types, yields, isolated=isolated)
         inner.mapping.values.update(zip(body.parameters, inner.parameters, strict=False))
         inner.mapping.values.update(known or {})
         inner.rewrite_blocks(body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.transforms.place.pressure import FILE
+from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 
 _WARP_GROUP = 4
 _COMPUTING_BARRIER = 1  # Its number; 0 is the program's.
@@ -34,8 +34,8 @@ def registers_of(module: gpu.Module) -> int | None:
         return None
     asked = sum(warps * registers for warps, registers in zip(split.warps, split.registers, strict=True))
     # As many programs as there is room for with what they ask for.
-    programs = FILE // (32 * asked)
-    return FILE // programs // (32 * sum(split.warps)) // 8 * 8
+    programs = REGISTERS_OF_SM // (32 * asked)
+    return REGISTERS_OF_SM // programs // (32 * sum(split.warps)) // 8 * 8
 
 
 @emits(gpu.WarpId)

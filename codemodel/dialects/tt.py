@@ -63,6 +63,9 @@ class Func(Op, Isolated, Symbol):
     The parameters of a kernel on a machine may be parts of its arguments; `parts` then says of each which it takes: "1"
     is the argument number 1 as it is, "0.map" a descriptor's map, "0.base" the address of its tensor, "0.shape0" and
     "0.stride1" its sizes and strides (in elements). Without it there is one parameter for each argument.
+
+    `disjoint` has pairs of arguments, one after the other: the memory that the first descriptor of a pair describes is
+    stored to, and must not overlap that of the second, which is loaded from. A launch checks it.
     """
 
     sym_name: str = attribute(str, unnamed=True)
@@ -70,6 +73,7 @@ class Func(Op, Isolated, Symbol):
     divisibility: tuple[int, ...] = attribute([int], default=())
     noinline: bool = attribute(bool, default=False)
     parts: tuple[str, ...] = attribute([str], default=())
+    disjoint: tuple[int, ...] = attribute([int], default=())
 
     def check(self) -> None:
         if self.divisibility:
@@ -78,6 +82,7 @@ class Func(Op, Isolated, Symbol):
             )
         if self.parts:
             require(len(self.parts) == len(self.body.parameters), "parts has one string for each parameter")
+        require(len(self.disjoint) % 2 == 0, "disjoint has pairs of arguments")
 
 
 @operation("tt.call")

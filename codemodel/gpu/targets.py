@@ -26,6 +26,26 @@ class Target:
         return int(self.name.removeprefix("sm_").rstrip("a"))
 
     @property
+    def has_wgmma(self) -> bool:
+        """Whether warp groups have matrix instructions of their own: those of Hopper alone."""
+        return self.name == "sm_90a"
+
+    @property
+    def has_tma(self) -> bool:
+        """Whether blocks of tensors are copied by TMA: so far only Hopper's is used."""
+        return self.capability == 90
+
+    @property
+    def has_stmatrix(self) -> bool:
+        """Whether a warp can store matrices to shared memory: since Hopper."""
+        return self.capability >= 90
+
+    @property
+    def has_fp8_mma(self) -> bool:
+        """Whether the matrix units multiply 8-bit floats: since Ada."""
+        return self.capability >= 89
+
+    @property
     def is_specific(self) -> bool:
         """Whether what is compiled for it runs there alone."""
         return self.name.endswith("a")

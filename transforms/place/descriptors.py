@@ -40,7 +40,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.transforms.simplify import dce
 
 
-def lower_descriptors(module: core.Module, kept: Container[Value] = ()) -> core.Module:
+def lower_descriptors(module: core.Module, kept: Container[Value] = (), disjoint: tuple[int, ...] = ()) -> core.Module:
     """The prepared module with pointers instead of descriptors, but for the accesses whose results are `kept`.
 
     Those go through descriptors that are the kernel's own parameters. Each of these becomes the tensor map, if an
@@ -49,7 +49,7 @@ def lower_descriptors(module: core.Module, kept: Container[Value] = ()) -> core.
     """
     if not any(isinstance(value.type, DescriptorType) for op in module.walk() for value in _values(op)):
         return module
-    lowering = _Lowering(kept)
+    lowering = _Lowering(kept, disjoint)
     made = dce(transform(module, lowering.rewrite, pass_name="descriptors"))
     assert isinstance(made, core.Module)
     return made
@@ -112,8 +112,9 @@ def _agree(op: Op, first: Sequence[Padding], second: Sequence[Padding]) -> None:
 class _Lowering:
     """The transformer, and the paddings of the descriptors that each loop or block takes."""
 
-    def __init__(self, kept: Container[Value]) -> None:
+    def __init__(self, kept: Container[Value], disjoint: tuple[int, ...]) -> None:
         self.kept = kept
+        self.disjoint = disjoint
         self.maps: dict[Value, Value] = {}  # The tensor map of a parameter, for the accesses that are kept.
         self.carried: list[list[Padding]] = []  # Of the loops around, from the outside.
         self.blocks: dict[object, list[Padding]] = {}
@@ -196,6 +197,7 @@ class _Lowering:
             divisibility=tuple(divisibility) if any(number > 1 for number in divisibility) else (),
             noinline=op.noinline,
             parts=tuple(parts) if len(parts) != len(old.parameters) or any("." in part for part in parts) else (),
+            disjoint=self.disjoint,
         )
         return builder.add(made, op.location)
 

@@ -37,31 +37,31 @@ from ziggurat.codemodel.gpu.fragments import (
     panels_for,
     unit_for,
 )
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, i1, with_element
+from ziggurat.transforms.place.queries import WARP_GROUP, constant_of, converted, layout_of, scalar_of, tensor_of
 
-WGMMA_TARGET = "sm_90a"
-_WARP_GROUP = 4
 _WIDEST = 256  # Columns of a wgmma.
 _ROW = 32  # Bytes along k that ldmatrix, and wgmma, take at once.
 
 
 @attrs.frozen
-class Way:
+class MmaChoice:
     """How a dot is computed: by "wgmma", "mma" (mma.sync) or "fma".
 
-    The operands are multiplied as `element` and added up as `sum`, in the layout `layout`. `thrice` is of tf32x3.
+    The operands are multiplied as `element` and added up as `sum`, in the layout `layout`. `tf32x3` is of tf32x3.
     """
 
     kind: str
     element: ScalarType
-    sum: ScalarType
+    accumulator: ScalarType
     layout: Layout
     unit: Unit | None = None
     warps: Warps | None = None
-    thrice: bool = False
+    tf32x3: bool = False
 
     @property
     def by_rows(self) -> bool:
@@ -69,13 +69,13 @@ class Way:
         return self.unit is not None and self.element.bits < 64 and self.unit.k * self.element.bytes == _ROW
 
 
-def way_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False) -> Way:
+def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False) -> MmaChoice:
     """How a dot is computed on a target. `rows_first`: rows are not shared among warps where that can be."""
-    a, c = _tensor(op.a), _tensor(op.c)
-    element, of_c = _scalar(a), _scalar(c)
+    a, c = tensor_of(op.a), tensor_of(op.c)
+    element, of_c = scalar_of(a), scalar_of(c)
     total = f32 if of_c == f16 else of_c
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
-    thrice = element == f32 and op.input_precision is tt.InputPrecision.TF32X3
+    tf32x3 = element == f32 and op.input_precision is tt.InputPrecision.TF32X3
     exact = element == f32 and op.input_precision is tt.InputPrecision.IEEE
     for factor in () if exact else _factors(element, target):
         unit = unit_for(factor, (m, n, k), target)
@@ -84,21 +84,21 @@ def way_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False)
         # wgmma has one product at a time, whose rows are shared by the warps of a group: nothing for a batch.
         batches = min(num_warps, math.prod(c.shape[:-2]))
         start = Warps(1, 1, num_warps, batches)
-        way = Way("mma", factor, total, accumulator(unit, c.shape, start), unit, start, thrice)
-        wide = unit.m == 16 and m >= 64 and num_warps >= _WARP_GROUP
-        if target == WGMMA_TARGET and wide and way.by_rows and c.rank == 2:
-            warps = _shared_out(unit, m, n, Warps(_WARP_GROUP, 1, num_warps), rows_first=True)
-            return attrs.evolve(way, kind="wgmma", layout=accumulator(unit, c.shape, warps), warps=warps)
+        mma = MmaChoice("mma", factor, total, accumulator(unit, c.shape, start), unit, start, tf32x3)
+        wide = unit.m == 16 and m >= 64 and num_warps >= WARP_GROUP
+        if TARGETS[target].has_wgmma and wide and mma.by_rows and c.rank == 2:
+            warps = _shared_out(unit, m, n, Warps(WARP_GROUP, 1, num_warps), rows_first=True)
+            return attrs.evolve(mma, kind="wgmma", layout=accumulator(unit, c.shape, warps), warps=warps)
         warps = _shared_out(unit, m, n, start, rows_first=rows_first)
-        return attrs.evolve(way, layout=accumulator(unit, c.shape, warps), warps=warps)
-    return Way("fma", total, total, fma_layout(c.shape, num_warps))
+        return attrs.evolve(mma, layout=accumulator(unit, c.shape, warps), warps=warps)
+    return MmaChoice("fma", total, total, fma_layout(c.shape, num_warps))
 
 
 def _factors(element: ScalarType, target: str) -> tuple[ScalarType, ...]:
     """The types as which elements may be multiplied by the matrix units, the best first."""
     if not element.is_fp8:
         return (element,)
-    return (f16,) if target in ("sm_80", "sm_86", "sm_87") else (element, f16)
+    return (element, f16) if TARGETS[target].has_fp8_mma else (f16,)
 
 
 def _shared_out(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -> Warps:
@@ -146,7 +146,7 @@ def anchors(module: Op, target: str, num_warps: int) -> Callable[[Op], Layout | 
     rows_first = is_chained(module)
 
     def anchor(op: Op) -> Layout | None:
-        return way_of(op, target, num_warps, rows_first=rows_first).layout if isinstance(op, tt.Dot) else None
+        return mma_of(op, target, num_warps, rows_first=rows_first).layout if isinstance(op, tt.Dot) else None
 
     return anchor
 
@@ -162,24 +162,23 @@ def place_dots(module: Op) -> Op:
     def placed(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, tt.Dot):
             return None
-        way = way_of(op, module.target, module.num_warps, rows_first=rows_first)
+        mma = mma_of(op, module.target, module.num_warps, rows_first=rows_first)
         a, b, c = operands
-        start = (
-            None if way.kind == "wgmma" and _is_zero(op.c) else _cast(builder, _laid(builder, c, way.layout), way.sum)
-        )
-        shape = _tensor(c).without_layout()
-        total = TensorType(shape.shape, way.sum, way.layout)
-        a, b = _cast(builder, a, way.element), _cast(builder, b, way.element)
-        if way.thrice:
-            made = _thrice(builder, way, a, b, start, total)
+        start = None
+        if mma.kind != "wgmma" or constant_of(op.c) != 0:
+            start = _cast(builder, converted(builder, c, mma.layout), mma.accumulator)
+        total = TensorType(tensor_of(c).shape, mma.accumulator, mma.layout)
+        a, b = _cast(builder, a, mma.element), _cast(builder, b, mma.element)
+        if mma.tf32x3:
+            made = _tf32x3(builder, mma, a, b, start, total)
         else:
-            if way.element == f32 and way.kind != "fma":
+            if mma.element == f32 and mma.kind != "fma":
                 a, b = (
-                    new if _is_copied(old, op, way) else builder.add(gpu.RoundTf32(new))
+                    new if _is_copied(old, op, mma) else builder.add(gpu.RoundTf32(new))
                     for old, new in ((op.a, a), (op.b, b))
                 )
-            made = _product(builder, way, _first(builder, way, a), _second(builder, way, b), start, total)
-        return _laid(builder, _cast(builder, made, _scalar(_tensor(c))), _layout(op.result))
+            made = _product(builder, mma, _first(builder, mma, a), _second(builder, mma, b), start, total)
+        return converted(builder, _cast(builder, made, scalar_of(tensor_of(c))), layout_of(op.result.type))
 
     return _before_loops(transform(module, placed, pass_name="dots"))
 
@@ -225,7 +224,7 @@ def _invariant_stores(loop: scf.For) -> list[gpu.LocalStore]:
     ]
 
 
-def _thrice(builder: Builder, way: Way, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
+def _tf32x3(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
     """a · b of f32 from three products of tf32: what the rounding leaves of an operand is an operand, too."""
     halves: list[tuple[Value, Value]] = []
     for value in (a, b):
@@ -233,10 +232,10 @@ def _thrice(builder: Builder, way: Way, a: Value, b: Value, start: Value | None,
         low = builder.add(gpu.RoundTf32(builder.add(arith.SubF(value, high))))
         halves.append((high, low))
     (high_a, low_a), (high_b, low_b) = halves
-    firsts = [_first(builder, way, value) for value in (high_a, low_a)]
-    seconds = [_second(builder, way, value) for value in (high_b, low_b)]
-    small = _product(builder, way, firsts[1], seconds[0], None, total)
-    small = _product(builder, way, firsts[0], seconds[1], small, total)
+    firsts = [_first(builder, mma, value) for value in (high_a, low_a)]
+    seconds = [_second(builder, mma, value) for value in (high_b, low_b)]
+    small = _product(builder, mma, firsts[1], seconds[0], None, total)
+    small = _product(builder, mma, firsts[0], seconds[1], small, total)
     # Of an infinity, the rest is a NaN; the product of the high parts has what is right then.
     zero = builder.add(arith.ConstantOp(0.0, total))
     ordered = builder.add(arith.CmpF(small, small, arith.FloatPredicate.OEQ))
@@ -244,47 +243,47 @@ def _thrice(builder: Builder, way: Way, a: Value, b: Value, start: Value | None,
     small = builder.add(arith.Select(ordered, small, zero))
     if start is not None:
         small = builder.add(arith.AddF(start, small))
-    return _product(builder, way, firsts[0], seconds[0], small, total)
+    return _product(builder, mma, firsts[0], seconds[0], small, total)
 
 
-def _product(builder: Builder, way: Way, a: Value, b: Value, c: Value | None, total: TensorType) -> Value:
+def _product(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value | None, total: TensorType) -> Value:
     """a · b + c by the unit that was chosen; without c, from zero."""
     accumulate = c is not None
     if c is None:
-        c = builder.add(arith.ConstantOp(0.0 if way.sum.is_float else 0, total))
-    if way.kind == "mma":
+        c = builder.add(arith.ConstantOp(0.0 if mma.accumulator.is_float else 0, total))
+    if mma.kind == "mma":
         in_shared = isinstance(b.type, SharedType)
         return builder.add(gpu.Mma(a, b, c) if in_shared else tt.Dot(a, b, c))
-    if way.kind == "fma":
+    if mma.kind == "fma":
         return builder.add(gpu.DotFma(a, b, c))
     builder.add(gpu.FenceAsync())
     begun = builder.add(gpu.Wgmma(a, b, c, accumulate=accumulate))
     return builder.add(gpu.WgmmaWait(begun, pending=0))
 
 
-def _first(builder: Builder, way: Way, value: Value) -> Value:
+def _first(builder: Builder, mma: MmaChoice, value: Value) -> Value:
     """Operand a where the unit reads it: in registers as they are where that can be, else in shared memory."""
-    type_ = _tensor(value)
-    if way.kind == "fma":
+    type_ = tensor_of(value)
+    if mma.kind == "fma":
         return _stored(builder, value, _rows_together(type_.shape), 16)
-    assert way.unit is not None and way.warps is not None
-    fragment = operand_a(way.unit, type_.shape, way.warps)
-    in_registers = block_axis(value) is None and moved(_layout(value), fragment, type_.numel) is not None
-    if not way.by_rows or in_registers:
-        return _laid(builder, value, fragment)
-    return _in_panels(builder, value, 1, 64 if way.kind == "wgmma" else type_.shape[-2])
+    assert mma.unit is not None and mma.warps is not None
+    fragment = operand_a(mma.unit, type_.shape, mma.warps)
+    in_registers = block_axis(value) is None and moved(layout_of(value.type), fragment, type_.numel) is not None
+    if not mma.by_rows or in_registers:
+        return converted(builder, value, fragment)
+    return _in_panels(builder, value, 1, 64 if mma.kind == "wgmma" else type_.shape[-2])
 
 
-def _second(builder: Builder, way: Way, value: Value) -> Value:
+def _second(builder: Builder, mma: MmaChoice, value: Value) -> Value:
     """Operand b where the unit reads it."""
-    type_ = _tensor(value)
-    if way.kind == "fma":
+    type_ = tensor_of(value)
+    if mma.kind == "fma":
         return _stored(builder, value, tuple(1 << bit for bit in range(bits_of(type_.numel))), 16)
-    assert way.unit is not None and way.warps is not None
-    if not way.by_rows:
-        return _laid(builder, value, operand_b(way.unit, type_.shape, way.warps))
+    assert mma.unit is not None and mma.warps is not None
+    if not mma.by_rows:
+        return converted(builder, value, operand_b(mma.unit, type_.shape, mma.warps))
     columns = type_.shape[-1]
-    wide = min(_WIDEST, columns // way.warps.columns) if way.kind == "wgmma" else columns
+    wide = min(_WIDEST, columns // mma.warps.columns) if mma.kind == "wgmma" else columns
     return _in_panels(builder, value, 0, wide)
 
 
@@ -293,21 +292,21 @@ def _in_panels(builder: Builder, value: Value, k_axis: int, per_instruction: int
 
     `k_axis` counts the two axes of a matrix.
     """
-    type_ = _tensor(value)
+    type_ = tensor_of(value)
     inner = block_axis(value)
     k_major = None if inner is None else inner == type_.rank - 2 + k_axis
-    panels = panels_of_tensor(type_, k_axis, per_instruction, k_major)
-    return _stored(builder, value, panels.offsets(type_.shape, k_axis, _scalar(type_).bytes), panels.alignment)
+    panels = panels_oftensor_of(type_, k_axis, per_instruction, k_major)
+    return _stored(builder, value, panels.offsets(type_.shape, k_axis, scalar_of(type_).bytes), panels.alignment)
 
 
-def panels_of_tensor(type_: TensorType, k_axis: int, per_instruction: int, k_major: bool | None = None) -> Panels:
+def panels_oftensor_of(type_: TensorType, k_axis: int, per_instruction: int, k_major: bool | None = None) -> Panels:
     """How an operand, or a batch, lies in shared memory when it comes from registers in this layout, if not `k_major`
     says.
 
     Only elements of 16 bits may have their neighbours along m or n.
     """
     assert type_.layout is not None
-    size = _scalar(type_).bytes
+    size = scalar_of(type_).bytes
     shape = (type_.shape[-2], type_.shape[-1])
     if k_major is None:
         first = type_.rank - 2
@@ -329,24 +328,17 @@ def _rows_together(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _stored(builder: Builder, value: Value, offsets: tuple[int, ...], alignment: int) -> Value:
-    type_ = _tensor(value)
-    shared = SharedType(type_.shape, _scalar(type_), offsets)
+    type_ = tensor_of(value)
+    shared = SharedType(type_.shape, scalar_of(type_), offsets)
     buffer = builder.add(gpu.LocalAlloc(shared, alignment=alignment))
     builder.add(gpu.LocalStore(buffer, value))
     return buffer
 
 
-def _laid(builder: Builder, value: Value, layout: Layout) -> Value:
-    type_ = _tensor(value)
-    if type_.layout == layout:
-        return value
-    return builder.add(gpu.ConvertLayout(value, TensorType(type_.shape, type_.element, layout)))
-
-
 def _cast(builder: Builder, value: Value, element: ScalarType) -> Value:
     """The tensor with its elements as another type of the same kind."""
-    type_ = _tensor(value)
-    before = _scalar(type_)
+    type_ = tensor_of(value)
+    before = scalar_of(type_)
     if before == element:
         return value
     wanted = with_element(type_, element)
@@ -374,7 +366,7 @@ def _from_dot(value: Value) -> bool:
     return False
 
 
-def _is_copied(value: Value, dot: tt.Dot, way: Way) -> bool:
+def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
     """Whether an operand of f32 can come from memory to wgmma without going through registers.
 
     Then it is not rounded to tf32: wgmma reads the upper bits. The loop is some times as fast.
@@ -383,7 +375,7 @@ def _is_copied(value: Value, dot: tt.Dot, way: Way) -> bool:
         value = value.op.value
     loaded = isinstance(value, OpResult) and isinstance(value.op, tt.Load | tt.DescriptorLoad)
     inside = dot.parent is not None and isinstance(dot.parent.parent.parent, scf.For)
-    return way.kind == "wgmma" and loaded and inside and value.block is dot.parent
+    return mma.kind == "wgmma" and loaded and inside and value.block is dot.parent
 
 
 def block_axis(value: Value) -> int | None:
@@ -393,26 +385,4 @@ def block_axis(value: Value) -> int | None:
     if isinstance(value.op, tt.Trans):
         inner = block_axis(value.op.value)
         return None if inner is None else list(value.op.order).index(inner)
-    return _tensor(value).rank - 1 if isinstance(value.op, tt.DescriptorLoad) else None
-
-
-def _is_zero(value: Value) -> bool:
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Splat | tt.Broadcast | gpu.ConvertLayout):
-        value = value.op.value
-    return isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) and value.op.value == 0
-
-
-def _tensor(value: Value) -> TensorType:
-    assert isinstance(value.type, TensorType)
-    return value.type
-
-
-def _scalar(type_: TensorType) -> ScalarType:
-    assert isinstance(type_.element, ScalarType)
-    return type_.element
-
-
-def _layout(value: Value) -> Layout:
-    layout = _tensor(value).layout
-    assert layout is not None
-    return layout
+    return tensor_of(value).rank - 1 if isinstance(value.op, tt.DescriptorLoad) else None

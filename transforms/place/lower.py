@@ -35,6 +35,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.place.ldmatrix import conversion_buffer
+from ziggurat.transforms.place.queries import converted, layout_of, placed
 from ziggurat.transforms.place.reduction_layouts import (
     Stage,
     reduction_stages,
@@ -74,41 +75,21 @@ def lower(module: Op) -> Op:
     made = transform(module, lowered, pass_name="lower")
     if not any(isinstance(op, gpu.ConvertLayout) for op in made.walk()):
         return made
-    # `stmatrix` came with Hopper.
-    stmatrix = TARGETS[module.target].capability >= 90
+    stmatrix = TARGETS[module.target].has_stmatrix
 
     def crossing(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, gpu.ConvertLayout):
             return None
-        return _across(builder, operands[0], layout_in(op.type), stmatrix)
+        return _across(builder, operands[0], layout_of(op.type), stmatrix)
 
     return transform(made, crossing, pass_name="lower")
-
-
-def layout_in(type_: Type) -> Layout:
-    """The layout of a tensor type of a GPU model."""
-    assert isinstance(type_, TensorType) and type_.layout is not None, f"{type_} has no layout"
-    return type_.layout
-
-
-def placed(type_: Type, layout: Layout) -> TensorType:
-    """A tensor type with another layout."""
-    assert isinstance(type_, TensorType)
-    return TensorType(type_.shape, type_.element, layout)
-
-
-def converted(builder: Builder, value: Value, layout: Layout) -> Value:
-    """The tensor in another layout."""
-    if layout_in(value.type) == layout:
-        return value
-    return builder.add(gpu.ConvertLayout(value, placed(value.type, layout)))
 
 
 def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> Value:
     """A conversion in the registers of a thread, by shuffles, or through shared memory."""
     type_ = value.type
     assert isinstance(type_, TensorType)
-    source = layout_in(type_)
+    source = layout_of(type_)
     if source == layout:
         return value
     size = type_.element.bytes if isinstance(type_.element, ScalarType) else 8
@@ -151,7 +132,7 @@ def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...], num_w
     """First what each warp holds of the axis, then what is left of it, after every warp has got all of that."""
     type_ = operands[0].type
     assert isinstance(type_, TensorType)
-    layout, stages = reduction_stages(layout_in(type_), type_.shape, op.axis, num_warps)
+    layout, stages = reduction_stages(layout_of(type_), type_.shape, op.axis, num_warps)
     values = _together(builder, operands, layout)
     for stage in stages:
         values = [_staged(builder, value, stage) for value in values]
@@ -160,7 +141,7 @@ def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...], num_w
     result = op.result.type
     types = result.components if isinstance(result, TupleType) else (result,)
     if isinstance(types[0], TensorType):
-        values = [converted(builder, value, layout_in(t)) for value, t in zip(values, types, strict=True)]
+        values = [converted(builder, value, layout_of(t)) for value, t in zip(values, types, strict=True)]
     return repacked(builder, values)
 
 
@@ -187,7 +168,7 @@ def _scan(builder: Rewriter, op: tt.Scan, operands: tuple[Value, ...]) -> Outcom
     """Within warps; what they lack of the axis they get from a scan of the last values of all runs."""
     type_ = operands[0].type
     assert isinstance(type_, TensorType)
-    layout = layout_in(type_)
+    layout = layout_of(type_)
     run = run_of_warps(layout, type_.shape, op.axis)
     if run > 1 and all(isinstance(_element(value), ScalarType) for value in operands):
         results = _scan_of_runs(builder, op, _together(builder, operands, layout), run)
@@ -196,7 +177,7 @@ def _scan(builder: Rewriter, op: tt.Scan, operands: tuple[Value, ...]) -> Outcom
         results = _scanned(builder, op, values, op.axis, reverse=op.reverse)
     return repacked(
         builder,
-        [converted(builder, value, layout_in(old.type)) for value, old in zip(results, op.values, strict=True)],
+        [converted(builder, value, layout_of(old.type)) for value, old in zip(results, op.values, strict=True)],
     )
 
 
@@ -214,14 +195,14 @@ def _scan_of_runs(builder: Rewriter, op: tt.Scan, values: list[Value], run: int)
     """
     type_, axis, reverse = values[0].type, op.axis, op.reverse
     assert isinstance(type_, TensorType)
-    layout, (before, after) = layout_in(type_), (type_.shape[:axis], type_.shape[axis + 1 :])
+    layout, (before, after) = layout_of(type_), (type_.shape[:axis], type_.shape[axis + 1 :])
     count = type_.shape[axis] // run
     inner = (*before, count, run, *after)
     within = scan_layout(layout, inner, axis + 1)
     values = _together(builder, tuple(reshaped(builder, value, inner) for value in values), within)
     values = _scanned(builder, op, values, axis + 1, reverse=reverse)
     lasts = _picked(builder, values, axis + 1, last=not reverse)
-    outer = layout_in(lasts[0].type)
+    outer = layout_of(lasts[0].type)
     short = short_scan_layout(outer, (*before, count, *after), axis)
     sums = _scanned(builder, op, _together(builder, tuple(lasts), short), axis, reverse=reverse)
     # Of each run the number of that before it; around for the first, which takes nothing of it.
@@ -296,7 +277,7 @@ def _gathered(builder: Builder, source: Value, index: Value, axis: int) -> Value
 def _histogram(builder: Builder, op: tt.Histogram, operands: tuple[Value, ...]) -> Outcome:
     """Counters in shared memory: zeroed, counted up by all threads, and read."""
     result = op.result.type
-    layout_in(result)
+    layout_of(result)
     zeros = builder.add(arith.ConstantOp(0, with_element(result, i32)))
     buffer = stored(builder, zeros, row_major(op.bins))
     builder.add(gpu.LocalAtomicAdd(buffer, *operands))
@@ -308,9 +289,9 @@ def _reshape(builder: Builder, op: tt.Reshape, operands: tuple[Value, ...]) -> O
     (value,) = operands
     source, target = value.type, op.type
     assert isinstance(source, TensorType)
-    if moved(layout_in(source), layout_in(target), source.numel) is not None:
+    if moved(layout_of(source), layout_of(target), source.numel) is not None:
         return None
-    value = converted(builder, value, layout_in(target))
+    value = converted(builder, value, layout_of(target))
     return builder.add(tt.Reshape(value, target, allow_reorder=op.allow_reorder))
 
 
@@ -326,15 +307,15 @@ def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...], 
         order = tuple(reversed(range(len(target.shape))))
         clean = placed(target, blocked(target.shape, order, 1, num_warps))
         made = builder.add(tt.Broadcast(converted(builder, value, _narrowed(source, clean)), clean))
-        return converted(builder, made, layout_in(target))
-    if moved(layout_in(source), wanted, source.numel) is not None:
+        return converted(builder, made, layout_of(target))
+    if moved(layout_of(source), wanted, source.numel) is not None:
         return None
     return builder.add(tt.Broadcast(converted(builder, value, wanted), target))
 
 
 def _narrowed(source: TensorType, target: TensorType) -> Layout:
     """The layout of a target of a broadcast, for the shape of its source. Raises `ValueError` where there is none."""
-    wanted, shape = layout_in(target), list(target.shape)
+    wanted, shape = layout_of(target), list(target.shape)
     for axis, (small, large) in enumerate(zip(source.shape, target.shape, strict=True)):
         if small != large:
             wanted = wanted.narrowed(shape, axis)
@@ -351,7 +332,7 @@ def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...], num_warps: i
     type_ = op.result.type
     made = builder.copy(op, operands)
     if isinstance(type_, TensorType):
-        layout = layout_in(type_)
+        layout = layout_of(type_)
         if not any(layout.free[1:]):
             return made
         return _told(builder, made, layout)

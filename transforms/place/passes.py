@@ -1,4 +1,4 @@
-"""The way from a Triton model to a GPU model that can be emitted, as one visible tuple."""
+"""The passes from a Triton model to a GPU model that can be emitted, as one visible tuple."""
 
 from __future__ import annotations
 
@@ -21,37 +21,38 @@ from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.place.specialize import specialize
-from ziggurat.transforms.place.tma import engine_accesses, lower_engine
+from ziggurat.transforms.place.tma import aliasing, lower_tma, tma_accesses
 from ziggurat.transforms.simplify import cse, dce
 
 
 def _assign(op: Op, options: CompileOptions) -> Op:
     assert isinstance(op, core.Module)
-    # Sums of products stay in the layouts of the matrix units, through loops and what is done to them.
+    # Accumulators stay in the layouts of the matrix units, through loops and elementwise ops.
     return assign(op, options, anchors(op, options.target, options.num_warps))
 
 
 def _descriptors(op: Op, options: CompileOptions) -> Op:
     assert isinstance(op, core.Module)
-    return lower_descriptors(op, engine_accesses(op, options.target, options.num_warps))
+    by_tma = tma_accesses(op, options.target, options.num_warps)
+    return lower_descriptors(op, by_tma, aliasing(op, by_tma))
 
 
 Step = Callable[[Op, CompileOptions], Op]
 
 PLACE: tuple[tuple[str, Step], ...] = (
     ("prepare", lambda op, _: prepare(op)),
-    # After inlining, so that it is known which descriptor an access has.
+    # After inlining, which shows the descriptor of each access.
     ("descriptors", _descriptors),
     ("assign", _assign),
     ("dots", lambda op, _: place_dots(op)),
-    # Conversions are shared before they become shared memory.
+    # Equal conversions become one before they go through shared memory.
     ("cse", lambda op, _: cse(op)),
     ("dce", lambda op, _: dce(op)),
-    # Before the pipelining of other loops: what is specialised has nothing left to bring ahead.
+    # Before the pipelining of other loops: a specialised loop has no loads left.
     ("specialize", lambda op, options: specialize(op, options.num_stages)),
     ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
-    # What no loop brings ahead.
-    ("tma", lambda op, _: lower_engine(op)),
+    # The loads and stores that no loop has pipelined.
+    ("tma", lambda op, _: lower_tma(op)),
     ("lower", lambda op, _: lower(op)),
     ("dce", lambda op, _: dce(op)),
     # Offsets decide which accesses conflict, so allocation comes before the barriers.

@@ -1,34 +1,35 @@
-"""Pipelining: the loads that feed the dots of a loop become copies that are under way while earlier ones are used.
+"""Pipelining: the loads that feed the dots of a loop become copies, in flight while earlier ones are used.
 
     scf.for … (%i, %acc, %p) {                        prologue: the copies of the first iterations
-        %a = tt.load %p @width=8;                     scf.for … (%i, %acc, %p, %r, %q) {
+        %a = tt.load %p @width=8;                     scf.for … (%i, %acc, %p, %slot, %q) {
         %b = gpu.local_alloc;                             gpu.async_wait @1;
-        gpu.local_store %b %a;             becomes        gpu.async_copy %q %buffers[before %r] (if …) @width=8;
+        gpu.local_store %b %a;             becomes        gpu.async_copy %q %ring[%before] (if …) @width=8;
         %d = gpu.wgmma %b … %acc;                         gpu.async_commit;
-        …                                                 %d = gpu.wgmma %buffers[%r] … %acc;
+        …                                                 %d = gpu.wgmma %ring[%slot] … %acc;
 
-With `num_stages` buffers, the copies of `num_stages - 1` iterations are under way before the loop. Each iteration waits
-for its own copies, then begins those of the iteration that many ahead, into the buffer that the iteration before has
-read. One barrier between the two, which `barriers` finds, orders both. Where there is no such iteration the copies'
-masks are false. What the addresses are computed from is carried a second time, ahead by as many iterations.
+A ring has `num_stages` slots, and the copies of `num_stages - 1` iterations are in flight before the loop. Each
+iteration waits for its own copies, then begins those of a later iteration, into the slot that the iteration before has
+read. One barrier between the two, which `barriers` finds, orders both. Where there is no such later iteration, the
+copies' masks are false. The values that the addresses are computed from are carried a second time, as many iterations
+ahead.
 
-Blocks come by the copy engine: mbarriers tell when, one for each buffer, whose phase is carried beside the buffer's
-number `%r`. The last product of an iteration need not be complete at its end:
+Blocks of descriptors come by TMA: mbarriers say when. Each slot has one, and the loop carries its phase beside the
+slot index. The last wgmma of an iteration need not be complete at its end:
 
-    scf.for … (%i, %acc) {                            scf.for … (%i, %acc, %r, %phase, %q) {
-        …                                                 gpu.mbarrier_wait %full[%r] %phase;
-        %d = gpu.wgmma %b … %acc;          becomes        %d = gpu.wgmma %buffers[%r] … %acc;
+    scf.for … (%i, %acc) {                            scf.for … (%i, %acc, %slot, %phase, %q) {
+        …                                                 gpu.mbarrier_wait %full[%slot] %phase;
+        %d = gpu.wgmma %b … %acc;          becomes        %d = gpu.wgmma %ring[%slot] … %acc;
         %e = gpu.wgmma_wait %d @0;                        %e = gpu.wgmma_wait %d @1;
-        scf.yield %e;                                     gpu.mbarrier_expect %full[before %r] …;
-                                                          gpu.tma_load %0 %buffers[before %r] … %q;
+        scf.yield %e;                                     gpu.mbarrier_expect %full[%before] …;
+                                                          gpu.tma_load %0 %ring[%before] … %q;
                                                           scf.yield %e …;
 
-The product of the iteration before is complete behind the wait for all but one, so its buffer can be filled again. In
-attention's loop, that is the wait for the product of queries and keys.
+The wgmma of the iteration before is complete after the wait for all but one, so its slot can be filled again. In
+attention's loop, the wait for the dot of queries and keys does this.
 
-Where threads copy, this takes a second barrier: the other warps' products must be complete as well. With one buffer
-more, what is filled is the buffer that was read two iterations before, and the barrier behind the wait for the copies
-does for both: that is done where a multiprocessor holds as many programs with it. `pipeline_plan` decides all this.
+Where threads copy, this takes a second barrier: the wgmma of the other warps must be complete as well. With one slot
+more, the slot that is filled was read two iterations before, and the barrier after the wait for the copies does for
+both: so the ring has one slot more where the occupancy stays the same. `loop_plan` decides all this.
 """
 
 from __future__ import annotations
@@ -41,23 +42,28 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import Block, Op, OpResult, Value
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
+from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, i1, i32, with_element
+from ziggurat.codemodel.types import ScalarType, i1, with_element
 from ziggurat.transforms.place.allocate import limit_of
-from ziggurat.transforms.place.loop_plan import LoopPlan, planned
-from ziggurat.transforms.place.pressure import FILE
+from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
+from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
+from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
+from ziggurat.transforms.place.queries import blocks_around, constant, shared_of, tensor_of
+from ziggurat.transforms.place.rings import Counter
 from ziggurat.transforms.place.tma import forget_mbarriers, mbarriers
 
-_KEPT_BYTES = 8192  # Shared memory that is left to what the lowering needs.
-_RESERVED_BYTES = 1024  # What the driver takes of it for each program.
-_OTHER_REGISTERS = 64  # Of a thread, beside the sum of a product.
+_LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
+_DRIVER_BYTES = 1024  # Shared memory that the driver takes for each CTA.
+_OTHER_REGISTERS = 64  # Registers a thread, beside those of the accumulator.
 
 
 def pipeline_loads(module: Op, num_stages: int) -> Op:
-    """The GPU model whose loops with dots copy their operands ahead, to up to `num_stages` buffers; 1 changes nothing.
+    """The GPU model whose loops with dots copy their operands ahead, in up to `num_stages` stages; 1 changes nothing.
 
-    The `num_stages` of a loop counts for it. There are fewer buffers where shared memory would not do.
+    The `num_stages` of a loop counts for it. There are fewer stages where shared memory does not do; it is warned of
+    where the number was asked for.
     """
     assert isinstance(module, gpu.Module)
     uses = module.use_map()
@@ -66,109 +72,142 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
     for op in module.walk():
         if isinstance(op, scf.For):
             # Other buffers, such as those of operands that the loop does not change, need their place as well.
-            others = sum(_shared_type(alloc).bytes for alloc in allocs if _lives_with(alloc, op))
-            limit = limit_of(module.target) - _KEPT_BYTES - others
-            programs = partial(_programs, module, others)
-            plan = planned(op, op.num_stages if op.num_stages is not None else num_stages, uses, limit, programs)
-            if plan is not None:
+            others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, op))
+            limit = limit_of(module.target) - _LOWERING_BYTES - others
+            stages = op.num_stages if op.num_stages is not None else num_stages
+            plan = planned(op, stages, uses, limit, partial(_occupancy, module, others))
+            _warn_of_stages(op, plan, stages)
+            if isinstance(plan, LoopPlan):
                 plans[op.result] = plan
-    if not plans:
-        return module
 
     def pipelined(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         plan = plans.get(op.result)
         if plan is None:
             return None
         assert isinstance(op, scf.For)
-        return _Loop(builder, op, operands, plan).made()
+        return _PipelinedLoop(builder, op, operands, plan).write()
 
-    return transform(module, pipelined, pass_name="pipeline_loads")
+    return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
 
 
-def _programs(module: gpu.Module, others: int, further: int, registers: int) -> int:
-    """How many programs a multiprocessor holds, about, if a loop's buffers take `further` bytes beside `others`, and
-    its sum takes so many registers of a thread."""
-    by_memory = (limit_of(module.target) + _RESERVED_BYTES) // (others + further + _RESERVED_BYTES)
-    by_registers = FILE // (32 * module.num_warps * (registers + _OTHER_REGISTERS))
+def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int) -> None:
+    """Warn of a loop with fewer stages than were asked for."""
+    if any(isinstance(block.parent.parent, gpu.WarpSpecialize) for block in blocks_around(loop)):
+        return
+    if isinstance(plan, LoopPlan) and loop.num_stages is not None:
+        warn_of_loads(plan)
+    if isinstance(plan, Obstacle):
+        if loop.num_stages is not None and stages > 1:
+            warn_of(f"the loop is not pipelined in {stages} stages", loop, plan)
+    elif plan.stages < stages and (loop.num_stages is not None or stages != DEFAULT_OPTIONS.num_stages):
+        each = sum(copy.shared.bytes for copy in plan.copies)
+        why = f"there is no shared memory for more stages of {each} bytes"
+        warn(f"the loop is pipelined in {plan.stages} stages, not {stages}: {why}", loop.location)
+
+
+def warn_of_loads(plan: LoopPlan) -> None:
+    """Warn of the loads that a loop does not pipeline."""
+    for obstacle in plan.left:
+        warn(f"the load is not pipelined: {obstacle.why}", obstacle.op.location)
+
+
+def _occupancy(module: gpu.Module, others: int, ring: int, registers: int) -> int:
+    """About how many CTAs an SM holds if a loop's rings take `ring` bytes beside `others`, and its accumulator so many
+    registers a thread."""
+    by_memory = (limit_of(module.target) + _DRIVER_BYTES) // (others + ring + _DRIVER_BYTES)
+    by_registers = REGISTERS_OF_SM // (32 * module.num_warps * (registers + _OTHER_REGISTERS))
     return max(1, min(by_memory, by_registers))
 
 
 def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
-    """Whether a buffer may be needed while a loop runs: it is made in it, or in a block that the loop is in as well."""
-    return any(alloc.parent is block for block in _blocks_around(loop)) or any(
-        block is loop.body.entry for block in _blocks_around(alloc)
+    """Whether a buffer may be needed while a loop runs: it is made in it, or in a block that contains the loop."""
+    return any(alloc.parent is block for block in blocks_around(loop)) or any(
+        block is loop.body.entry for block in blocks_around(alloc)
     )
-
-
-def _blocks_around(op: Op) -> Iterator[Block]:
-    owner: Op | None = op
-    while owner is not None and owner.parent is not None:
-        yield owner.parent
-        owner = owner.parent_op
 
 
 # The new loop.
 
 
-class _Loop:
-    """Writes a pipelined loop, what comes before it and after it."""
+def counting_loop(
+    builder: Rewriter,
+    loop: scf.For,
+    bounds: Sequence[Value],
+    initial: Sequence[Value],
+    numbers: Sequence[int] | None = None,
+    attributes: Mapping[str, object] | None = None,
+) -> tuple[Rewriter, Callable[[Sequence[Value]], Value]]:
+    """A loop like `loop` that carries other values: the rewriter of its body, and a function that adds it.
+
+    The first values that it carries stand for those of `loop` that have these numbers, by default for all of them. The
+    function takes the values to yield. `attributes` are those of `loop` by default.
+    """
+    types = [value.type for value in initial]
+    inner = builder.inside([bounds[0].type, *types], scf.packed(types))
+    index, *arguments = loop.body.parameters
+    inner[index] = inner.parameters[0]
+    for number, new in zip(range(len(arguments)) if numbers is None else numbers, inner.parameters[1:], strict=False):
+        inner[arguments[number]] = new
+    options = dict(loop.attributes if attributes is None else attributes)
+
+    def add(yielded: Sequence[Value]) -> Value:
+        inner.add(scf.Yield(yielded), loop.body.entry.terminator.location)
+        return builder.add(scf.For(*bounds, initial, inner.finish(), **options), loop.location)
+
+    return inner, add
+
+
+class _PipelinedLoop:
+    """The writer of a pipelined loop, with what comes before it and after it."""
 
     def __init__(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...], plan: LoopPlan) -> None:
         self.builder = builder
         self.loop = loop
         self.plan = plan
-        self.start, self.stop, self.step = operands[:3]
+        self.bounds = operands[:3]
         self.initial = operands[3:]
         assert isinstance(loop.start.type, ScalarType)
         self.index: ScalarType = loop.start.type
-        self.buffers: dict[Value, Value] = {}
+        self.rings: dict[Value, Value] = {}
         for copy in plan.copies:
-            type_ = attrs.evolve(_shared_type(copy.buffer), count=plan.stages)
+            type_ = attrs.evolve(copy.shared, count=plan.stages)
             made = builder.add(gpu.LocalAlloc(type_, alignment=copy.buffer.alignment), copy.buffer.location)
-            self.buffers[copy.buffer.result] = made
+            self.rings[copy.buffer.result] = made
         self.groups = plan.groups()
         made = mbarriers(builder, len(self.groups), plan.stages) if self.groups else []
         self.full = dict(zip(self.groups, made, strict=True))
-        self.copied = [copy for copy in plan.copies if not copy.by_engine]
+        self.copied = [copy for copy in plan.copies if not copy.by_tma]
 
-    def made(self) -> Value:
+    def write(self) -> Value:
         """Add everything to the builder; the value that stands for the loop's result."""
         builder, plan = self.builder, self.plan
         ahead: Sequence[Value] = [self.initial[number] for number in plan.carried]
         for number in range(plan.distance):
-            ahead = self._begin(builder, self.start, number, ahead, _number(builder, number, i32))
-        own = [value.type for value in self.initial]
-        if plan.late is None:
+            ahead = self._begin(builder, self.bounds[0], number, ahead, constant(builder, number))
+        count, deferred = len(self.initial), plan.deferred
+        if deferred is None:
             made = self._loop(builder, ahead)
             self._end(builder)
-            return builder.add(core.TupleLoad(made, 0)) if len(own) == 1 else made
-        late = plan.late
+            return builder.add(core.TupleLoad(made, 0)) if count == 1 else made
 
         def inside(inner: Rewriter) -> Sequence[Value]:
             made = self._loop(inner, ahead)
-            values = [inner.add(core.TupleLoad(made, at)) for at in range(len(own))]
-            values[late.position] = inner.add(gpu.WgmmaWait(values[late.position], 0), late.wait.location)
+            values = [inner.add(core.TupleLoad(made, at)) for at in range(count)]
+            values[deferred.position] = inner.add(gpu.WgmmaWait(values[deferred.position], 0), deferred.wait.location)
             return values
 
-        made = where_it_runs(builder, (self.start, self.stop, plan.step), self.initial, inside)
+        made = where_it_runs(builder, (*self.bounds[:2], plan.step), self.initial, inside)
         self._end(builder)
         return made
 
     def _loop(self, builder: Rewriter, ahead: Sequence[Value]) -> Value:
         loop, count = self.loop, len(self.initial)
-        turns = [_number(builder, 0, i32)] * (2 if self.groups else 1)
-        initial = [*self.initial, *turns, *ahead]
-        types = [value.type for value in initial]
-        nested = builder.nested([self.index, *types], scf.packed(types))
-        inner = Rewriter.over(nested, builder.transformers, builder.pass_name, builder.caller)
-        inner.mapping.parent = builder.mapping
+        counters = [constant(builder, 0)] * (2 if self.groups else 1)
+        inner, add = counting_loop(builder, loop, self.bounds, [*self.initial, *counters, *ahead])
         index, *carried = inner.parameters
-        for old, new in zip(loop.body.parameters, [index, *carried[:count]], strict=True):
-            inner[old] = new
-        rest = count + len(turns)
-        self._body(inner, index, carried[count:rest], carried[rest:])
-        options = dict(loop.attributes)
-        return builder.add(scf.For(self.start, self.stop, self.step, initial, inner.finish(), **options), loop.location)
+        rest = count + len(counters)
+        counters, ahead = self._body(inner, index, carried[count:rest], carried[rest:])
+        return add([*(inner[value] for value in loop.body.entry.terminator.operands), *counters, *ahead])
 
     def _end(self, builder: Builder) -> None:
         if self.copied:
@@ -177,52 +216,39 @@ class _Loop:
         if self.groups:
             forget_mbarriers(builder, self.full.values())
 
-    def _body(self, inner: Rewriter, index: Value, turns: Sequence[Value], ahead: Sequence[Value]) -> None:
-        plan, loop, late = self.plan, self.loop, self.plan.late
-        turn = turns[0]
+    def _body(
+        self, inner: Rewriter, index: Value, counters: Sequence[Value], ahead: Sequence[Value]
+    ) -> tuple[Sequence[Value], Sequence[Value]]:
+        """Write the body but for its end; the counters, and the values carried ahead, of the next iteration."""
+        plan, loop, deferred = self.plan, self.loop, self.plan.deferred
+        slot, phase = counters[0], counters[1] if self.groups else None
         if self.copied:
             inner.add(gpu.AsyncWait(plan.distance - 1))
             if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops):
-                # What this thread has copied is for the matrix units, behind the barrier that follows.
+                # wgmma reads what this thread has copied, after the barrier that follows.
                 inner.add(gpu.FenceAsync())
-        first, last = _number(inner, 0, i32), _number(inner, plan.stages - 1, i32)
-        one = _number(inner, 1, i32)
-        if plan.behind == 1:
-            wraps = inner.add(arith.CmpI(turn, first, arith.IntPredicate.EQ))
-            over = last
-        else:
-            wraps = inner.add(arith.CmpI(turn, _number(inner, plan.behind, i32), arith.IntPredicate.SLT))
-            over = inner.add(arith.AddI(turn, _number(inner, plan.distance, i32)))
-        less = inner.add(arith.SubI(turn, _number(inner, plan.behind, i32) if plan.behind > 1 else one))
-        before = inner.add(arith.Select(wraps, over, less))
-        # Where the barrier behind the wait above does: all products that read this buffer are complete.
-        at_once = late is None or plan.behind > 1
+        counter = Counter(inner, slot, plan.stages)
+        before = counter.before(plan.reuse)
+        # After the barrier that follows the wait above, the wgmma that read this slot are complete in all warps.
+        at_once = deferred is None or plan.reuse > 1
         if at_once:
             ahead = self._begin(inner, index, plan.distance, ahead, before)
-        for op in rewritten(inner, loop, plan, self.buffers, self.full, (turn, turns[-1])):
-            if not at_once and late is not None and op is late.covered:
+        for op in rewritten(inner, loop, plan, self.rings, self.full, slot, phase):
+            if not at_once and deferred is not None and op is deferred.covered:
                 ahead = self._begin(inner, index, plan.distance, ahead, before)
-        end = loop.body.entry.terminator
-        at_last = inner.add(arith.CmpI(turn, last, arith.IntPredicate.EQ))
-        following = [inner.add(arith.Select(at_last, first, inner.add(arith.AddI(turn, one))))]
-        if self.groups:
-            # The mbarriers' phases take turns, too.
-            wraps = inner.add(arith.Select(at_last, one, first))
-            following.append(inner.add(arith.XOrI(turns[1], wraps)))
-        inner.add(scf.Yield([*(inner[value] for value in end.operands), *following, *ahead]), end.location)
+        return counter.after(phase), ahead
 
     def _begin(
-        self, builder: Rewriter, index: Value, distance: int, ahead: Sequence[Value], turn: Value
+        self, builder: Rewriter, index: Value, distance: int, ahead: Sequence[Value], slot: Value
     ) -> list[Value]:
-        """Begin the copies of the iteration `distance` after that of `index`, into the buffers of number `turn`.
+        """Begin the copies of the iteration `distance` after that of `index`, into the slots of an index.
 
-        `ahead` are the carried values of that iteration; gives those of the next.
+        `ahead` are the carried values of that iteration; the result are those of the next.
         """
-        plan, loop = self.plan, self.loop
-        body = loop.body
-        goes_on = self._goes_on(builder, index, distance)
+        plan, body = self.plan, self.loop.body
+        more = self._has_iteration(builder, index, distance)
         known: dict[Value, Value] = {}
-        shift = _number(builder, distance * plan.step, self.index)
+        shift = constant(builder, distance * plan.step, self.index)
         known[body.parameters[0]] = builder.add(arith.AddI(index, shift)) if distance else index
         for number, value in zip(plan.carried, ahead, strict=True):
             known[body.parameters[number + 1]] = value
@@ -233,74 +259,88 @@ class _Loop:
         for op in plan.ahead:
             known[op.result] = builder.add(rebuilt(op, [new(value) for value in op.operands], ()), op.location)
         for reader, copies in self.groups.items():
-            full = builder.add(gpu.LocalView(self.full[reader], turn))
-            total = sum(_shared_type(copy.buffer).bytes for copy in copies)
-            builder.add(gpu.MbarrierExpect(full, goes_on, bytes=total))
-            for copy in copies:
-                assert isinstance(copy.load, tt.DescriptorLoad)
-                view = builder.add(gpu.LocalView(self.buffers[copy.buffer.result], turn))
-                offsets = [new(offset) for offset in copy.load.offsets]
-                builder.add(gpu.TmaLoad(new(copy.load.descriptor), view, full, goes_on, offsets), copy.load.location)
+            fetch(builder, copies, self.rings, builder.add(gpu.LocalView(self.full[reader], slot)), slot, more, new)
         for copy in self.copied:
             assert isinstance(copy.load, tt.Load)
             pointers = new(copy.load.ptr)
-            given = new(copy.load.mask) if copy.load.mask is not None else None
-            mask = _masked(builder, pointers, given, goes_on)
+            mask = builder.add(tt.Splat(more, with_element(tensor_of(pointers), i1)))
+            if copy.load.mask is not None:
+                mask = builder.add(arith.AndI(new(copy.load.mask), mask))
             for step in copy.transposed:
                 pointers, mask = (builder.add(tt.Trans(value, step.order)) for value in (pointers, mask))
-            view = builder.add(gpu.LocalView(self.buffers[copy.buffer.result], turn))
+            view = builder.add(gpu.LocalView(self.rings[copy.buffer.result], slot))
             builder.add(gpu.AsyncCopy(pointers, view, mask, width=copy.width), copy.load.location)
         if self.copied:
             builder.add(gpu.AsyncCommit())
         yielded = body.entry.terminator.operands
         return [new(yielded[number]) for number in plan.carried]
 
-    def _goes_on(self, builder: Builder, index: Value, distance: int) -> Value:
+    def _has_iteration(self, builder: Builder, index: Value, distance: int) -> Value:
         """Whether the loop has the iteration `distance` after that of `index`: without a sum that may overflow."""
         shift = distance * self.plan.step
         low, high = self.index.limits
         up = shift > 0 or self.plan.step > 0
-        bound = self.stop
+        bound = self.bounds[1]
         if shift:
-            furthest = _number(builder, (low if up else high) + shift, self.index)
+            furthest = constant(builder, (low if up else high) + shift, self.index)
             bound = builder.add(arith.MaxSI(bound, furthest) if up else arith.MinSI(bound, furthest))
-            bound = builder.add(arith.SubI(bound, _number(builder, shift, self.index)))
-        predicate = arith.IntPredicate.SLT if up else arith.IntPredicate.SGT
-        return builder.add(arith.CmpI(index, bound, predicate))
+            bound = builder.add(arith.SubI(bound, constant(builder, shift, self.index)))
+        return builder.add(arith.CmpI(index, bound, arith.IntPredicate.SLT if up else arith.IntPredicate.SGT))
+
+
+def fetch(
+    builder: Builder,
+    copies: Sequence[Copy],
+    rings: Mapping[Value, Value],
+    full: Value,
+    slot: Value,
+    condition: Value,
+    new: Callable[[Value], Value],
+) -> None:
+    """Have TMA fill the slots of a group of copies where a condition holds, and tell the mbarrier `full`.
+
+    `new` gives the values that stand for the operands of the loads.
+    """
+    builder.add(gpu.MbarrierExpect(full, condition, bytes=sum(copy.shared.bytes for copy in copies)))
+    for copy in copies:
+        assert isinstance(copy.load, tt.DescriptorLoad)
+        view = builder.add(gpu.LocalView(rings[copy.buffer.result], slot))
+        offsets = [new(offset) for offset in copy.load.offsets]
+        builder.add(gpu.TmaLoad(new(copy.load.descriptor), view, full, condition, offsets), copy.load.location)
 
 
 def rewritten(
     inner: Rewriter,
     loop: scf.For,
     plan: LoopPlan,
-    buffers: Mapping[Value, Value],
+    rings: Mapping[Value, Value],
     full: Mapping[Value, Value],
-    turns: tuple[Value, Value],
+    slot: Value,
+    phase: Value | None,
 ) -> Iterator[Op]:
-    """Write what a loop's body does with what has been copied, op by op: each is given when it, and what waits for the
-    product of the iteration before, has been written.
+    """Write what a loop's body does with what has been copied, op by op.
 
-    `buffers` has those in turn for each of the loop's own, `full` the mbarriers for each first reader; `turns` are the
-    number of the buffer whose turn it is, and the phase.
+    An op is given after it was written, with the wait for the wgmma of the iteration before that follows it. `rings`
+    has the ring for each buffer of the loop, `full` the mbarriers for each first reader.
     """
-    turn, phase = turns
-    late = plan.late
+    deferred = plan.deferred
     gone = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
     gone |= _superfluous_fences(loop, gone)
     for op in loop.body.entry.ops[:-1]:
         if op.result in gone:
             continue
         if op.result in full:
-            inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(full[op.result], turn)), phase))
-        if op.result in buffers:
-            inner[op.result] = inner.add(gpu.LocalView(buffers[op.result], turn), op.location)
-        elif late is not None and op is late.wait:
-            inner[op.result] = inner[late.wait.value]
+            assert phase is not None
+            inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(full[op.result], slot)), phase))
+        if op.result in rings:
+            inner[op.result] = inner.add(gpu.LocalView(rings[op.result], slot), op.location)
+        elif deferred is not None and op is deferred.wait:
+            inner[op.result] = inner[deferred.wait.value]
         else:
             inner.rewrite(op)
-        if late is not None and op is late.covered:
-            value = late.wait.value if late.chained else loop.body.parameters[late.position + 1]
-            inner[value] = inner.add(gpu.WgmmaWait(inner[value], int(late.chained)), late.wait.location)
+        if deferred is not None and op is deferred.covered:
+            value = deferred.wait.value if deferred.chained else loop.body.parameters[deferred.position + 1]
+            inner[value] = inner.add(gpu.WgmmaWait(inner[value], int(deferred.chained)), deferred.wait.location)
         yield op
 
 
@@ -310,33 +350,26 @@ def where_it_runs(
     initial: Sequence[Value],
     inside: Callable[[Rewriter], Sequence[Value]],
 ) -> Value:
-    """What `inside` gives, packed, if a loop with these bounds (start, stop, step) has an iteration; else `initial`.
+    """The values that `inside` gives, packed, if a loop of these bounds (start, stop, step) has an iteration; else
+    `initial`.
 
-    So the sum of a product that is under way at the loop's end meets the initial one only behind its wait: LLVM makes
-    copies where values meet, and of a sum under way that would have ptxas wait for each product.
+    This keeps the in-flight accumulator out of a phi with the initial one: LLVM would copy it, and ptxas then waits
+    for each wgmma (its warning C7515).
     """
     start, stop, step = bounds
-    ran = builder.add(arith.CmpI(start, stop, arith.IntPredicate.SLT if step > 0 else arith.IntPredicate.SGT))
+    runs = builder.add(arith.CmpI(start, stop, arith.IntPredicate.SLT if step > 0 else arith.IntPredicate.SGT))
     yields = scf.packed([value.type for value in initial])
-    then = Rewriter.over(builder.nested([], yields), builder.transformers, builder.pass_name, builder.caller)
-    then.mapping.parent = builder.mapping
+    then = builder.inside([], yields)
     then.add(scf.Yield(inside(then)))
     otherwise = builder.nested([], yields)
     otherwise.add(scf.Yield(list(initial)))
-    return builder.add(scf.If(ran, then.finish(), otherwise.finish()))
-
-
-def _masked(builder: Builder, pointers: Value, mask: Value | None, condition: Value) -> Value:
-    """A mask that holds where the given one does and the condition, a scalar, holds."""
-    assert isinstance(pointers.type, TensorType) and isinstance(pointers.type.element, PtrType)
-    wide = builder.add(tt.Splat(condition, with_element(pointers.type, i1)))
-    return wide if mask is None else builder.add(arith.AndI(mask, wide))
+    return builder.add(scf.If(runs, then.finish(), otherwise.finish()))
 
 
 def _superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:
-    """The fences of a loop's body before products none of whose operands the body writes, but for what is `gone`.
+    """The fences of a loop's body before wgmma whose operands no store of the body writes, stores in `gone` aside.
 
-    They come after the fence that the loop begins with, or read what the copy engine has brought.
+    The fence at the beginning of the loop does for them, or TMA has brought the operands.
     """
     stores = [op for op in loop.body.walk() if isinstance(op, gpu.LocalStore)]
     written = {op.buffer for op in stores if op.result not in gone}
@@ -350,12 +383,3 @@ def _superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:
                 found.update(since)
             since = []
     return found
-
-
-def _number(builder: Builder, value: int, type_: Type) -> Value:
-    return builder.add(arith.ConstantOp(value, type_))
-
-
-def _shared_type(alloc: gpu.LocalAlloc) -> SharedType:
-    assert isinstance(alloc.type, SharedType)
-    return alloc.type

@@ -19,7 +19,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type
 
 MOST = 255  # Registers that a thread can have. PTX and SASS encode them in 8 bits.
-FILE = 65536  # Registers of 32 bits that a multiprocessor has for the threads of a program, since sm_30.
+REGISTERS_OF_SM = 65536  # Registers of 32 bits that a multiprocessor has for the threads of a program, since sm_30.
 HOPELESS = 8 * MOST  # Of one value. Compiling takes 12 s from here on, and minutes for the next larger blocks.
 OF_A_WGMMA = 128  # Registers of the sum of the widest one.
 BESIDE_A_WGMMA = 26  # What ptxas wants beside them.
@@ -61,7 +61,7 @@ def pressure(module: gpu.Module) -> Pressure:
 
 def registers_of_thread(num_warps: int) -> int:
     """How many registers a thread can have when a program has so many warps: they come in eights."""
-    return min(MOST, FILE // (32 * num_warps) // 8 * 8)
+    return min(MOST, REGISTERS_OF_SM // (32 * num_warps) // 8 * 8)
 
 
 def check_registers(module: gpu.Module) -> None:

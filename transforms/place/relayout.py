@@ -28,9 +28,7 @@ def relaid(func: tt.Func, plan: LayoutPlan, target: str, num_warps: int) -> gpu.
     inside = Builder.root([p.type for p in func.body.parameters], func.body.yield_type)
     rebuilding.define(func.body.parameters, [(i, None) for i in range(len(inside.parameters))], inside.parameters)
     rebuilding.blocks(inside, func.body)
-    outside.add(
-        tt.Func(func.sym_name, inside.finish(), divisibility=func.divisibility, parts=func.parts), func.location
-    )
+    outside.add(rebuilt(func, (), [inside.finish()]), func.location)
     outside.add(core.Unreachable())
     return gpu.Module(target, num_warps, outside.finish())
 

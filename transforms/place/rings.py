@@ -1,14 +1,19 @@
 """Buffers in shared memory as parts of allocations: rings, whose slots a loop uses one after the other.
 
-%b : shared<n3, x64, x64, f16, "…"> = gpu.local_alloc;        a ring of three slots
-%v : shared<x64, x64, f16, "…"> = gpu.local_view %b %slot;    the slot of this index
+    %b : shared<n3, x64, x64, f16, "…"> = gpu.local_alloc;        a ring of three slots
+    %v : shared<x64, x64, f16, "…"> = gpu.local_view %b %slot;    the slot of this index
+
+A loop carries the slot index, and the phase of the slots' mbarriers: a parity that changes each time that the index
+comes back to 0.
 """
 
 from __future__ import annotations
 
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import OpResult, Value
-from ziggurat.codemodel.types import SharedType
+from ziggurat.transforms.place.queries import constant
 
 # Ops that read buffers in shared memory.
 READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
@@ -28,7 +33,32 @@ def slot_index(buffer: Value) -> Value | None:
     return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
 
 
-def slots_of(buffer: Value) -> int:
-    """The number of slots of the allocation that a buffer is part of."""
-    type_ = allocation(buffer).type
-    return type_.count if isinstance(type_, SharedType) else 1
+class Counter:
+    """The arithmetic on the slot index of a ring of `stages` slots, in one body."""
+
+    def __init__(self, builder: Builder, slot: Value, stages: int) -> None:
+        self.builder = builder
+        self.slot = slot
+        self.stages = stages
+        self.zero, self.last, self.one = (constant(builder, value) for value in (0, stages - 1, 1))
+
+    def before(self, count: int = 1) -> Value:
+        """The index of the slot `count` iterations before."""
+        add = self.builder.add
+        if count == 1:
+            wraps, around = add(arith.CmpI(self.slot, self.zero, arith.IntPredicate.EQ)), self.last
+            back = self.one
+        else:
+            wraps = add(arith.CmpI(self.slot, constant(self.builder, count), arith.IntPredicate.SLT))
+            around = add(arith.AddI(self.slot, constant(self.builder, self.stages - count)))
+            back = constant(self.builder, count)
+        return add(arith.Select(wraps, around, add(arith.SubI(self.slot, back))))
+
+    def after(self, phase: Value | None) -> list[Value]:
+        """The index of the next slot; and its phase, if there is one."""
+        add = self.builder.add
+        wraps = add(arith.CmpI(self.slot, self.last, arith.IntPredicate.EQ))
+        following = [add(arith.Select(wraps, self.zero, add(arith.AddI(self.slot, self.one))))]
+        if phase is not None:
+            following.append(add(arith.XOrI(phase, add(arith.Select(wraps, self.one, self.zero)))))
+        return following

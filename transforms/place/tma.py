@@ -1,4 +1,4 @@
-"""The copy engine (TMA): which accesses through descriptors it does, and how.
+"""TMA, the bulk copies of tensors: which accesses through descriptors it does, and how.
 
     %9 : tensor<x128, x64, f16, L> =          %9 : shared<x128, x64, f16, …> = gpu.local_alloc @alignment=1024;
         tt.descriptor_load %0 %7 %8;          %10 : shared<x1, i64, ""> = gpu.local_alloc;
@@ -10,12 +10,13 @@
                                               …
                                               %11 : tensor<…> = gpu.wgmma %9 …;
 
-and a store goes through a buffer as well, which the engine then reads. A load in a loop is `pipeline_loads`' affair.
-The engine moves blocks of two axes between descriptors that the kernel was given and buffers in its own swizzled form,
-which is also wgmma's: so it does the loads that only feed wgmma, and stores. It writes 16 bytes at a time: a store's
-first column is at a multiple of them, and a row of the tensor is some of them (an H200 wrote zeros behind rows that are
-not, and took other columns for an illegal instruction). Whatever else goes through a descriptor is done with pointers
-(`descriptors.py`).
+A store goes through a buffer as well, which TMA then reads. `pipeline_loads` does loads in loops.
+
+TMA moves blocks of two axes between descriptors that are parameters of the kernel and buffers in its own swizzled form,
+which is also the form of wgmma: so it does stores, and loads that only feed wgmma. It writes 16 bytes at a time: the
+first column of a store must be a multiple of 16 bytes, and so must a row of the tensor. (For rows that are not, an H200
+wrote zeros after them; for other columns it reported an illegal instruction.) All other accesses through descriptors
+are done with pointers (`descriptors`).
 """
 
 from __future__ import annotations
@@ -23,125 +24,187 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import Panels, box_and_swizzle
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import DescriptorType, SharedType, i1, i32, i64
+from ziggurat.codemodel.types import DescriptorType, SharedType, i1, i64
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.components import Component, component_of
-from ziggurat.transforms.place.dots import block_axis, is_chained, way_of
+from ziggurat.transforms.place.dots import block_axis, is_chained, mma_of
+from ziggurat.transforms.place.obstacle import Obstacle, warn_of
+from ziggurat.transforms.place.queries import constant, shared_of
 
-# Targets whose copy engine understands descriptors.
-_TARGETS = ("sm_90", "sm_90a")
-_UNIT = 16  # Bytes that the engine writes at once.
+_UNIT = 16  # Bytes that TMA writes at once.
+
+Access = tt.DescriptorLoad | tt.DescriptorStore
 
 
-# Which accesses the engine does.
+# The accesses that TMA does.
 
 
-def engine_accesses(module: core.Module, target: str, num_warps: int) -> set[Value]:
-    """The results of the loads and stores of a prepared module that the copy engine does.
+def tma_accesses(module: core.Module, target: str, num_warps: int) -> set[Value]:
+    """The results of the loads and stores of a prepared module that TMA does.
 
-    None where threads tell each other of what they have written to global memory: the engine would have to be told.
+    A warning says why it does not do a store, or a load for a dot, through a descriptor that is a parameter.
     """
-    if target not in _TARGETS or any(isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS) for op in module.walk()):
+    accesses = _accesses(module)
+    if not accesses or not TARGETS[target].has_tma:
         return set()
-    rows_first = is_chained(module)
-    loads = [op for op in module.walk() if isinstance(op, tt.DescriptorLoad)]
-    stores = [op for op in module.walk() if isinstance(op, tt.DescriptorStore)]
-    # The engine may still be storing a block when it, or a thread, loads it again.
-    both = {op.descriptor for op in loads} & {op.descriptor for op in stores}
-    found = [op for op in (*loads, *stores) if op.descriptor not in both and _is_movable(op.descriptor)]
-    found = [
-        op
-        for op in found
-        if isinstance(op, tt.DescriptorStore) or _feeds_wgmma(op, op.result, (0, 1), target, num_warps, rows_first)
-    ]
-    if not found:
-        return set()
+    # A thread that sees an atomic or a barrier of another CTA may read what that has stored: TMA would not be ordered.
+    ordering = next((op for op in module.walk() if isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS)), None)
+    loaded = {op.descriptor for op in accesses if isinstance(op, tt.DescriptorLoad)}
+    stored = {op.descriptor for op in accesses if isinstance(op, tt.DescriptorStore)}
     (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
-    infos = analyse(func)
-    return {op.result for op in found if _is_even(op, infos)}
+    infos: Mapping[Component, AxisInfo] = {}
+    rows_first = is_chained(module)
+    found: set[Value] = set()
+    for op in accesses:
+        obstacle: Obstacle | None = None
+        if ordering is not None:
+            obstacle = Obstacle("the kernel has atomics or a debug_barrier", ordering)
+        elif op.descriptor in loaded & stored:
+            obstacle = Obstacle("the kernel loads and stores through the same descriptor", op)
+        elif not _is_movable(op.descriptor):
+            why = "a block must have two axes and 8 rows or more, each of 32, 64, or a multiple of 128 bytes"
+            obstacle = Obstacle(f"{why}, and padding of floats", op)
+        elif isinstance(op, tt.DescriptorLoad) and not _feeds_wgmma(
+            op, op.result, (0, 1), target, num_warps, rows_first
+        ):
+            obstacle = Obstacle("the block is not read by wgmma alone, in the form that TMA gives it", op)
+        else:
+            infos = infos or analyse(func)
+            obstacle = _uneven(op, func, infos)
+        if obstacle is None:
+            found.add(op.result)
+        elif isinstance(op, tt.DescriptorStore) or _feeds_dot(op.result):
+            warn_of("the block is moved through pointers, not by TMA", op, obstacle)
+    return found
 
 
-def _is_even(op: tt.DescriptorLoad | tt.DescriptorStore, infos: Mapping[Component, AxisInfo]) -> bool:
-    """Whether the first column of the blocks is at a multiple of 16 bytes; and, of a store, whether the rows are."""
-    type_, descriptor = op.descriptor.type, op.descriptor
-    assert isinstance(type_, DescriptorType) and isinstance(descriptor, BlockParameter)
-    func = descriptor.block.parent.parent
-    assert isinstance(func, tt.Func)
+def _accesses(module: core.Module) -> list[Access]:
+    """The loads and stores through descriptors that are parameters of the kernel."""
+    found = [op for op in module.walk() if isinstance(op, Access)]
+    parameters = {p for op in module.walk() if isinstance(op, tt.Func) for p in op.body.parameters}
+    return [op for op in found if op.descriptor in parameters]
+
+
+def aliasing(module: core.Module, by_tma: Collection[Value]) -> tuple[int, ...]:
+    """The pairs of descriptor parameters, one after the other, that must not describe the same memory.
+
+    The kernel stores through the first of a pair and may load through the second afterwards, and TMA does one of the
+    two: nothing orders them.
+    """
+    ops = _accesses(module)
+    pairs: dict[tuple[int, int], None] = {}
+    for at, store in enumerate(ops):
+        for after, load in enumerate(ops):
+            if not isinstance(store, tt.DescriptorStore) or not isinstance(load, tt.DescriptorLoad):
+                continue
+            if store.descriptor is load.descriptor or by_tma.isdisjoint((store.result, load.result)):
+                continue
+            if at < after or _loops(store) & _loops(load):
+                pairs[_number(store.descriptor), _number(load.descriptor)] = None
+    return tuple(number for pair in pairs for number in pair)
+
+
+def _loops(op: Op) -> set[Value]:
+    """The loops around an op; a function with jumps counts as one."""
+    found: set[Value] = set()
+    owner = op.parent_op
+    while owner is not None:
+        if isinstance(owner, Loop) or any(len(body.blocks) > 1 for body in owner.bodies):
+            found.add(owner.result)
+        owner = owner.parent_op
+    return found
+
+
+def _number(parameter: Value) -> int:
+    assert isinstance(parameter, BlockParameter)
+    return list(parameter.block.parameters).index(parameter)
+
+
+def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> Obstacle | None:
+    """The obstacle where the first column of the blocks, or a row of what is stored to, is no multiple of 16 bytes."""
+    type_ = op.descriptor.type
+    assert isinstance(type_, DescriptorType)
     if isinstance(op, tt.DescriptorStore):
         known = dict(zip(func.body.parameters, func.divisibility, strict=False))
-        if known.get(descriptor, 1) % _UNIT:
-            return False
+        if known.get(op.descriptor, 1) % _UNIT:
+            return Obstacle("the rows of the tensor are not known to be multiples of 16 bytes", op)
     first = infos.get(component_of(op.offsets[-1]))
-    return first is not None and first.everywhere * type_.element.bytes % _UNIT == 0
+    if first is None or first.everywhere * type_.element.bytes % _UNIT:
+        return Obstacle("the first column is not known to be a multiple of 16 bytes", op)
+    return None
 
 
 def _is_movable(descriptor: Value) -> bool:
-    """Whether a descriptor is one of the kernel's own, with blocks of a form that lies in shared memory swizzled."""
+    """Whether the blocks of a descriptor lie in shared memory swizzled, and TMA can fill what is outside."""
     type_ = descriptor.type
-    if not isinstance(type_, DescriptorType) or not isinstance(descriptor, BlockParameter):
-        return False
-    owner = descriptor.block.parent.parent
-    # The engine takes elements of 8 bits for bytes, and fills with NaN only what it knows to be floats.
+    assert isinstance(type_, DescriptorType)
+    # TMA takes elements of 8 bits for bytes, and fills with NaN only elements that it knows as floats.
     fillable = type_.padding == "zero" or type_.element.bits > 8
-    swizzled = len(type_.block) == 2 and _panels(type_) is not None
-    return isinstance(owner, tt.Func) and type_.element != i1 and fillable and swizzled
+    return type_.element != i1 and fillable and len(type_.block) == 2 and _panels(type_) is not None
 
 
 def _panels(type_: DescriptorType) -> Panels | None:
-    """How the engine lays out a block; None where a row is too short to be swizzled, or the rows are too few."""
+    """The form of a block in shared memory; None if a row is too short to be swizzled, or there are too few rows."""
     _, swizzle = box_and_swizzle(type_.block, type_.element)
     return Panels(swizzle, k_major=True) if swizzle and type_.block[0] >= 8 else None
+
+
+def _feeds_dot(value: Value) -> bool:
+    """Whether a dot reads a block, maybe transposed."""
+    users = value.uses
+    return any(isinstance(user, tt.Dot) or (isinstance(user, tt.Trans) and _feeds_dot(user.result)) for user in users)
 
 
 def _feeds_wgmma(
     load: tt.DescriptorLoad, value: Value, order: tuple[int, int], target: str, num_warps: int, rows_first: bool
 ) -> bool:
-    """Whether a loaded block, with its axes in this order, goes only to products that read it as the engine lays it."""
-    uses = value.uses
-    for user in uses:
+    """Whether a loaded block, its axes in this order, goes only to dots of wgmma that read it in the form of TMA."""
+    type_ = load.descriptor.type
+    assert isinstance(type_, DescriptorType)
+    for user in value.uses:
         if isinstance(user, tt.Trans):
-            turned = (order[user.order[0]], order[user.order[1]])
-            if not _feeds_wgmma(load, user.result, turned, target, num_warps, rows_first):
+            transposed = (order[user.order[0]], order[user.order[1]])
+            if not _feeds_wgmma(load, user.result, transposed, target, num_warps, rows_first):
                 return False
             continue
         if not isinstance(user, tt.Dot) or value is user.c or user.a is user.b:
             return False
-        way = way_of(user, target, num_warps, rows_first=rows_first)
-        type_ = load.descriptor.type
-        assert isinstance(type_, DescriptorType)
-        if way.kind != "wgmma" or way.element != type_.element or way.warps is None:
+        mma = mma_of(user, target, num_warps, rows_first=rows_first)
+        if mma.kind != "wgmma" or mma.element != type_.element or mma.warps is None:
             return False
-        # Neighbours in memory go along k; or along m or n, of elements of 16 bits only.
+        # Neighbours in memory go along k; or along m or n, for elements of 16 bits only.
         k_axis = 1 if value is user.a else 0
         k_major = order[k_axis] == 1
         shape = (type_.block[order[0]], type_.block[order[1]])
-        at_once = 64 if value is user.a else min(256, shape[1] // way.warps.columns)
+        at_once = 64 if value is user.a else min(256, shape[1] // mma.warps.columns)
         panels = _panels(type_)
         assert panels is not None
         wide = shape[k_axis] if k_major else at_once
         if (not k_major and type_.element.bytes != 2) or wide * type_.element.bytes < panels.width:
             return False
-    return bool(uses)
+    return bool(value.uses)
 
 
-# Buffers as the engine fills them.
+# Buffers in the form of TMA.
 
 
 def buffer_for(type_: DescriptorType) -> tuple[SharedType, int]:
-    """The type of a buffer for a block, in the axes' own order, and its alignment in bytes."""
+    """The type of a buffer for a block, its axes in order, and its alignment in bytes."""
     panels = _panels(type_)
     assert panels is not None
     shape = (type_.block[0], type_.block[1])
     return SharedType(shape, type_.element, panels.offsets(shape, 1, type_.element.bytes)), panels.alignment
 
 
-def is_filled_by_engine(value: Value, buffer: SharedType) -> bool:
-    """Whether a buffer has its elements where the engine puts those of a block, which `value` is, maybe transposed."""
+def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
+    """Whether a buffer has its elements where TMA puts those of a block, which `value` is, maybe transposed."""
     inner = block_axis(value)
     load = _load_of(value)
     if inner is None or load is None:
@@ -159,11 +222,11 @@ def _load_of(value: Value) -> tt.DescriptorLoad | None:
     return value.op if isinstance(value, OpResult) and isinstance(value.op, tt.DescriptorLoad) else None
 
 
-# The lowering of what is not in a pipelined loop.
+# The lowering of accesses that are in no pipelined loop.
 
 
-def lower_engine(module: Op) -> Op:
-    """The GPU model in which the copy engine does what is left of loads and stores through descriptors."""
+def lower_tma(module: Op) -> Op:
+    """The GPU model in which TMA does the loads and stores through descriptors that are left."""
     if not any(isinstance(op, tt.DescriptorLoad | tt.DescriptorStore) for op in module.walk()):
         return module
     direct = _direct(module)
@@ -173,7 +236,7 @@ def lower_engine(module: Op) -> Op:
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.result in gone:
-            # What stands for the block until then is the buffer.
+            # Until there, the buffer stands for the block.
             return DROP if isinstance(op, gpu.LocalStore) else operands[0]
         if isinstance(op, gpu.LocalAlloc) and op.result in allocs:
             return builder[op.result]
@@ -205,12 +268,11 @@ def lower_engine(module: Op) -> Op:
 
 
 def _direct(module: Op) -> list[tuple[gpu.LocalStore, tt.DescriptorLoad, list[tt.Trans]]]:
-    """The stores to buffers that the engine can fill itself, with the loads and transpositions that they replace."""
+    """The stores to buffers that TMA can fill itself, with the loads and transpositions that they replace."""
     found: list[tuple[gpu.LocalStore, tt.DescriptorLoad, list[tt.Trans]]] = []
     for op in module.walk():
         if not isinstance(op, gpu.LocalStore) or (load := _load_of(op.value)) is None:
             continue
-        assert isinstance(op.buffer.type, SharedType)
         steps: list[tt.Trans] = []
         value = op.value
         while value is not load.result:
@@ -219,7 +281,7 @@ def _direct(module: Op) -> list[tuple[gpu.LocalStore, tt.DescriptorLoad, list[tt
             value = value.op.value
         alone = all(len(value.uses) == 1 for value in (load.result, *(step.result for step in steps)))
         filled_once = sum(isinstance(user, gpu.LocalStore) for user in op.buffer.uses) == 1
-        if alone and filled_once and is_filled_by_engine(op.value, op.buffer.type):
+        if alone and filled_once and is_filled_by_tma(op.value, shared_of(op.buffer)):
             found.append((op, load, steps))
     return found
 
@@ -230,12 +292,11 @@ def _allocated(builder: Builder, type_: SharedType, alignment: int) -> Value:
 
 def _fetch(builder: Builder, descriptor: Value, offsets: Sequence[Value], buffer: Value) -> None:
     """Fill a buffer and wait for it."""
-    assert isinstance(buffer.type, SharedType)
-    always = builder.add(arith.ConstantOp(True, i1))
+    always = constant(builder, True, i1)
     (barrier,) = mbarriers(builder, 1, 1)
-    builder.add(gpu.MbarrierExpect(barrier, always, bytes=buffer.type.bytes))
+    builder.add(gpu.MbarrierExpect(barrier, always, bytes=shared_of(buffer).bytes))
     builder.add(gpu.TmaLoad(descriptor, buffer, barrier, always, offsets))
-    builder.add(gpu.MbarrierWait(barrier, builder.add(arith.ConstantOp(0, i32))))
+    builder.add(gpu.MbarrierWait(barrier, constant(builder, 0)))
     forget_mbarriers(builder, [barrier])
 
 
@@ -245,7 +306,7 @@ def mbarrier_buffer(builder: Builder, stages: int) -> Value:
 
 
 def mbarriers(builder: Builder, groups: int, stages: int) -> list[Value]:
-    """`groups` buffers of `stages` mbarriers each, made and seen by all threads."""
+    """`groups` buffers of `stages` mbarriers each, initialised and visible to all threads."""
     made = [mbarrier_buffer(builder, stages) for _ in range(groups)]
     for buffer in made:
         builder.add(gpu.MbarrierInit(buffer, arrivals=1))
@@ -254,7 +315,7 @@ def mbarriers(builder: Builder, groups: int, stages: int) -> list[Value]:
 
 
 def forget_mbarriers(builder: Builder, made: Collection[Value]) -> None:
-    """Give the memory of mbarriers back, behind the last wait of every thread."""
+    """Give the memory of mbarriers back, after the last wait of every thread."""
     builder.add(gpu.Barrier())
     for buffer in made:
         builder.add(gpu.MbarrierInval(buffer))

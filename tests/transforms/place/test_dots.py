@@ -10,7 +10,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
-from ziggurat.transforms.place.dots import anchors, place_dots, way_of
+from ziggurat.transforms.place.dots import anchors, mma_of, place_dots
 
 
 def model(element: str, shape: tuple[int, int, int], target: str, num_warps: int, sum_: str = "f32") -> gpu.Module:
@@ -63,9 +63,9 @@ CASES = [
 def test_before_and_after(element, shape, target, num_warps, kind):
     sum_ = "f64" if element == "f64" else "f32"
     before = model(element, shape, target, num_warps, sum_)
-    way = way_of(the_dot(before), target, num_warps)
-    assert way.kind == kind and way.layout.covers(shape[0] * shape[1])
-    assert anchors(before, target, num_warps)(the_dot(before)) == way.layout
+    mma = mma_of(the_dot(before), target, num_warps)
+    assert mma.kind == kind and mma.layout.covers(shape[0] * shape[1])
+    assert anchors(before, target, num_warps)(the_dot(before)) == mma.layout
     after = place_dots(before)
     zg.verify(after)
     found = names(after)
@@ -85,6 +85,6 @@ def test_before_and_after(element, shape, target, num_warps, kind):
 def test_factors_of_8_bits(target):
     """Since sm_89 there are products of them; before, they are multiplied as f16."""
     made = model("f8e4m3", (64, 32, 64), target, 4)
-    way = way_of(the_dot(made), target, 4)
-    assert str(way.element) == ("f16" if target in ("sm_80", "sm_86", "sm_87") else "f8e4m3")
+    mma = mma_of(the_dot(made), target, 4)
+    assert str(mma.element) == ("f16" if target in ("sm_80", "sm_86", "sm_87") else "f8e4m3")
     zg.verify(place_dots(made))

@@ -11,7 +11,8 @@ from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
-from ziggurat.transforms.place.loop_plan import LoopPlan, Programs, planned
+from ziggurat.transforms.place.loop_plan import LoopPlan, Occupancy, planned
+from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.passes import PLACE
 
 PLENTY = 200_000
@@ -35,11 +36,12 @@ def plan_of(model: Op, stages: int = 3, limit: int = PLENTY, **options: Any) -> 
     """The plan of the only loop."""
     module = placed(model, **options)
     (loop,) = loops_of(module)
-    return planned(loop, stages, module.use_map(), limit)
+    plan = planned(loop, stages, module.use_map(), limit)
+    return plan if isinstance(plan, LoopPlan) else None
 
 
-def sure(plan: LoopPlan | None) -> LoopPlan:
-    assert plan is not None
+def sure(plan: LoopPlan | Obstacle | None) -> LoopPlan:
+    assert isinstance(plan, LoopPlan)
     return plan
 
 
@@ -73,15 +75,15 @@ def product_of(also: str = "", m: int = 64, n: int = 64, k: int = 64) -> Op:
 
 def test_a_product_that_adds_to_its_own_sum_stays_under_way() -> None:
     plan = sure(plan_of(product_of()))
-    assert [copy.by_engine for copy in plan.copies] == [True, True]
+    assert [copy.by_tma for copy in plan.copies] == [True, True]
     assert (plan.stages, plan.distance, plan.step) == (3, 2, 64)
-    assert plan.late is not None and plan.late.chained
-    assert isinstance(plan.late.covered, gpu.Wgmma) and plan.late.wait.value is plan.late.covered.result
+    assert plan.deferred is not None and plan.deferred.chained
+    assert isinstance(plan.deferred.covered, gpu.Wgmma) and plan.deferred.wait.value is plan.deferred.covered.result
     # The addresses follow from the index alone.
-    assert plan.carried == () and plan.late.position == 0
+    assert plan.carried == () and plan.deferred.position == 0
     # Both blocks are for one product: one mbarrier a stage.
     ((reader, group),) = plan.groups().items()
-    assert reader is plan.late.covered.result and group == list(plan.copies)
+    assert reader is plan.deferred.covered.result and group == list(plan.copies)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_a_product_that_adds_to_its_own_sum_stays_under_way() -> None:
 )
 def test_no_product_stays_under_way(also: str, copies: int, why: str) -> None:
     plan = sure(plan_of(product_of(also)))
-    assert plan.late is None, why
+    assert plan.deferred is None, why
     assert len(plan.copies) == copies
 
 
@@ -153,7 +155,7 @@ def attention_of(rescaled: str) -> Op:
 def test_the_wait_for_another_product_covers_the_last(rescaled: str) -> None:
     """That of queries and keys: behind it the sum of the iteration before is complete, and may be scaled."""
     plan = sure(plan_of(attention_of(rescaled)))
-    late = plan.late
+    late = plan.deferred
     assert late is not None and not late.chained and isinstance(late.covered, gpu.WgmmaWait)
     assert late.covered is not late.wait
     # Keys and values have their own readers, and so mbarriers of their own: scores need not wait for values.
@@ -165,7 +167,7 @@ def test_the_wait_for_another_product_covers_the_last(rescaled: str) -> None:
 
 def test_a_sum_that_is_needed_before_is_waited_for() -> None:
     plan = sure(plan_of(attention_of("first")))
-    assert plan.late is None and len(plan.copies) == 2
+    assert plan.deferred is None and len(plan.copies) == 2
 
 
 @zg.kernel
@@ -188,9 +190,9 @@ def pointed_of() -> Op:
 def test_copies_of_threads_beside_the_engine() -> None:
     """Where both bring something, no product stays under way."""
     plan = sure(plan_of(pointed_of()))
-    assert [copy.by_engine for copy in plan.copies] in ([True, False], [False, True])
-    assert plan.late is None
-    (load,) = [copy.load for copy in plan.copies if not copy.by_engine]
+    assert [copy.by_tma for copy in plan.copies] in ([True, False], [False, True])
+    assert plan.deferred is None
+    (load,) = [copy.load for copy in plan.copies if not copy.by_tma]
     assert isinstance(load, tt.Load) and {copy.width for copy in plan.copies} == {0, 8}
     # The pointers are carried, and computed ahead.
     assert len(plan.carried) == 1 and len(plan.ahead) >= 1
@@ -226,7 +228,7 @@ TILE = 2 * 64 * 64
     ],
 )
 def test_a_product_of_what_threads_copy_stays_under_way(
-    stages: int, limit: int, programs: Programs, wanted: tuple[int, int, bool]
+    stages: int, limit: int, programs: Occupancy, wanted: tuple[int, int, bool]
 ) -> None:
     pointer = zg.divisible(zg.ptr(zg.f16))
     module = placed(both_pointed.triton(pointer, pointer, zg.ptr(zg.f32), zg.i32, 64))
@@ -238,8 +240,8 @@ def test_a_product_of_what_threads_copy_stays_under_way(
         return programs(further, registers)
 
     plan = sure(planned(loop, stages, module.use_map(), limit, counted))
-    assert (plan.stages, plan.behind, plan.late is not None) == wanted
-    assert plan.distance == plan.stages - plan.behind
+    assert (plan.stages, plan.reuse, plan.deferred is not None) == wanted
+    assert plan.distance == plan.stages - plan.reuse
     # The sum of 64 × 64 in 128 threads; the buffers beside the loop's own.
     assert asked in ([], [(stages * 2 * TILE, 32), ((stages - 1) * 2 * TILE, 32)])
 

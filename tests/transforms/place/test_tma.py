@@ -17,7 +17,7 @@ from ziggurat.codemodel.types import DescriptorType, SharedType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.passes import PLACE, place
 from ziggurat.transforms.place.prepare import prepare
-from ziggurat.transforms.place.tma import buffer_for, engine_accesses, is_filled_by_engine, lower_engine
+from ziggurat.transforms.place.tma import buffer_for, is_filled_by_tma, lower_tma, tma_accesses
 
 
 @zg.kernel
@@ -57,7 +57,7 @@ def model_of(
 def engine_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
     """The letters of the descriptors, a, b and c, whose accesses the engine does."""
     module = prepare(model)
-    chosen = engine_accesses(module, target, num_warps)
+    chosen = tma_accesses(module, target, num_warps)
     found: set[str] = set()
     for op in module.walk():
         if isinstance(op, tt.DescriptorLoad | tt.DescriptorStore) and op.result in chosen:
@@ -109,7 +109,7 @@ def test_only_descriptors_that_the_kernel_was_given() -> None:
     """A tensor map is made by the host; one that a kernel makes has none."""
     model = made_here.triton(zg.ptr(zg.f16), zg.divisible(zg.descriptor((64, 64), zg.f16)), zg.i32)
     module = prepare(model)
-    (chosen,) = engine_accesses(module, "sm_90a", 4)
+    (chosen,) = tma_accesses(module, "sm_90a", 4)
     assert [op.NAME for op in module.walk() if op.result is chosen] == ["tt.descriptor_store"]
 
 
@@ -124,7 +124,7 @@ def test_which_blocks_are_stored(block: tuple[int, ...], wanted: bool) -> None:
         y_desc.store(ORIGIN, zg.zeros(BLOCK, zg.f16))
 
     module = prepare(filled.triton(zg.divisible(zg.descriptor(block, zg.f16)), block, (0,) * len(block)))
-    assert bool(engine_accesses(module, "sm_90a", 4)) == wanted
+    assert bool(tma_accesses(module, "sm_90a", 4)) == wanted
 
 
 @zg.kernel
@@ -193,9 +193,9 @@ def test_which_buffers_the_engine_can_fill() -> None:
     for store in stores:
         type_ = store.buffer.type
         assert isinstance(type_, SharedType)
-        assert is_filled_by_engine(store.value, type_)
+        assert is_filled_by_tma(store.value, type_)
         plain = SharedType(type_.shape, type_.element, tuple(1 << bit for bit in range(len(type_.offsets))))
-        assert not is_filled_by_engine(store.value, plain)
+        assert not is_filled_by_tma(store.value, plain)
 
 
 # The lowering.
@@ -211,7 +211,7 @@ def lowered(lines: str) -> str:
     }};"""
     module = parse(text)
     verify(module)
-    made = lower_engine(module)
+    made = lower_tma(module)
     verify(made)
     inside = [line.strip() for line in str(made).split("\n")[2:]]
     return "\n".join(inside[: inside.index("tt.return;")])
@@ -283,10 +283,40 @@ def test_a_buffer_that_is_stored_twice_is_not_filled_directly() -> None:
 
 def test_a_module_without_descriptors_is_left_as_it_is() -> None:
     module = after("pipeline_loads", made_plain.triton(zg.ptr(zg.f16)))
-    assert lower_engine(module) is module
+    assert lower_tma(module) is module
 
 
 @zg.kernel
 def made_plain(x_ptr):
     at = zg.arange(0, 128)
     zg.store(zg.add(x_ptr, at), zg.load(zg.add(x_ptr, zg.add(at, 128))))
+
+
+@zg.kernel
+def powers(a, w, c, n, MODE: zg.constexpr):
+    """Stores through one descriptor and loads through others."""
+    block = a.load((0, 0))
+    if MODE == "in a loop":
+        for _ in range(0, n):
+            c.store((0, 0), zg.cast(zg.dot(a.load((0, 0)), w.load((0, 0))), zg.f16))
+    if MODE == "loads before":
+        c.store((0, 0), zg.cast(zg.dot(block, w.load((0, 0))), zg.f16))
+    if MODE == "loads after":
+        c.store((0, 0), block)
+        w.store((0, 0), zg.cast(zg.dot(block, a.load((0, 0))), zg.f16))
+    if MODE == "the same":
+        for _ in range(0, n):
+            a.store((0, 0), zg.cast(zg.dot(block, a.load((0, 0))), zg.f16))
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [("in a loop", (2, 0, 2, 1)), ("loads before", ()), ("loads after", (2, 0)), ("the same", ())],
+)
+def test_descriptors_that_must_not_describe_the_same_memory(mode: str, wanted: tuple[int, ...]) -> None:
+    """Those of a store and of a load that may come after it, if TMA does one of the two."""
+    block = zg.divisible(zg.descriptor((64, 64), zg.f16))
+    model = powers.triton(block, block, block, zg.i32, mode)
+    for target, found in (("sm_90a", wanted), ("sm_80", ())):
+        (func,) = [op for op in place(model, CompileOptions(target, 4, 3)).walk() if isinstance(op, tt.Func)]
+        assert func.disjoint == found

@@ -1,0 +1,128 @@
+"""What a kernel asks for and does not get is warned of, with the reason, at the line that asks for it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.transforms.place.passes import place
+
+BLOCK = zg.divisible(zg.descriptor((64, 64), zg.f16))
+I32 = zg.divisible(zg.i32)
+
+
+@zg.kernel
+def returns_early(a, b, c, k, n):
+    if n > 3:
+        return
+    total = zg.zeros((64, 64), zg.f32)
+    for at in zg.range(0, k, 64, warp_specialize=True):  # asks
+        total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
+    c.store((0, 0), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def loads_an_index(a, b, c, k, indices):
+    total = zg.zeros((64, 64), zg.f32)
+    for at in zg.range(0, k, 64, warp_specialize=True):
+        column = zg.load(indices + at) * 64
+        total = zg.dot(a.load((0, column)), b.load((at, 0)), total)  # asks
+    c.store((0, 0), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def stores(a, b, c, k, n):
+    total = zg.zeros((64, 64), zg.f32)
+    for at in zg.range(0, k, 64, num_stages=3):  # asks
+        total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
+        c.store((0, at), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def many_stages(a, b, c, k, n):
+    total = zg.zeros((64, 64), zg.f32)
+    for at in zg.range(0, k, 64, num_stages=40):  # asks
+        total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
+    c.store((0, 0), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def adds_atomically(a, b, c, k, count):
+    total = zg.dot(a.load((0, 0)), b.load((0, 0)))  # asks
+    c.store((0, 0), zg.cast(total, zg.f16))
+    zg.atomic_add(count, 1)
+
+
+@zg.kernel
+def in_place(a, b, c, k, n):
+    total = zg.dot(a.load((0, 0)), b.load((0, 0)))  # asks
+    a.store((0, 0), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def uneven(a, b, c, k, n):
+    c.store((0, n), zg.cast(zg.dot(a.load((0, 0)), b.load((0, 0))), zg.f16))  # asks
+
+
+def warned(kernel: Any, *types: Any, target: str = "sm_90a", num_warps: int = 4, num_stages: int = 3) -> list[Any]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        place(kernel.triton(*types), CompileOptions(target, num_warps, num_stages))
+    assert all(issubclass(warning.category, zg.ZigguratWarning) for warning in found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "last", "text"),
+    [
+        (
+            returns_early,
+            zg.i32,
+            "the loop is not specialised for warps: it is inside of a branch (of an early return, too)",
+        ),
+        (loads_an_index, zg.ptr(zg.i32), "the load is not pipelined: its address depends on what the loop loads"),
+        (stores, zg.i32, "the loop is not pipelined in 3 stages: an op in it writes to global memory or orders"),
+        (many_stages, zg.i32, "the loop is pipelined in 13 stages, not 40: there is no shared memory for more stages"),
+        (adds_atomically, zg.ptr(zg.i32), "the block is moved through pointers, not by TMA: the kernel has atomics"),
+        (in_place, zg.i32, "the kernel loads and stores through the same descriptor"),
+        (uneven, zg.i32, "the first column is not known to be a multiple of 16 bytes"),
+    ],
+)
+def test_a_warning_names_what_was_asked_for_and_the_reason(kernel: Any, last: Any, text: str) -> None:
+    found = warned(kernel, BLOCK, BLOCK, BLOCK, I32, last)
+    matching = [warning for warning in found if text in str(warning.message)]
+    assert matching, [str(warning.message) for warning in found]
+    lines = open(__file__, encoding="utf-8").read().splitlines()
+    assert matching[0].filename == __file__ and "asks" in lines[matching[0].lineno - 1]
+
+
+@pytest.mark.parametrize(("num_warps", "target"), [(2, "sm_90a"), (32, "sm_90a"), (4, "sm_80")])
+def test_roles_that_the_machine_does_not_allow(num_warps: int, target: str) -> None:
+    found = warned(loads_an_index, BLOCK, BLOCK, BLOCK, I32, zg.ptr(zg.i32), target=target, num_warps=num_warps)
+    assert any("not specialised for warps" in str(warning.message) for warning in found)
+
+
+@zg.kernel
+def fine(a, b, c, k):
+    total = zg.zeros((64, 64), zg.f32)
+    for at in zg.range(0, k, 64, warp_specialize=True, num_stages=4):
+        total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
+    c.store((0, 0), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def doubled(a, c):
+    """A load for no dot: pointers are the right way."""
+    block = zg.cast(a.load((0, 0)), zg.f32)
+    c.store((0, 0), zg.cast(zg.add(block, block), zg.f16))
+
+
+def test_nothing_is_said_of_what_is_done() -> None:
+    assert warned(fine, BLOCK, BLOCK, BLOCK, I32) == []
+    assert warned(doubled, BLOCK, BLOCK) == []
+    # Fewer stages than the default are not fewer than asked for.
+    assert warned(fine, BLOCK, BLOCK, BLOCK, I32, num_stages=3) == []

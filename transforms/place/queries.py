@@ -1,0 +1,80 @@
+"""Questions about values and types that many passes ask, and constants that they add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.op import Block, Op, OpResult, Value
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, i32
+
+WARP_GROUP = 4  # Warps that execute a wgmma together.
+
+
+def tensor_of(value: Value) -> TensorType:
+    """The type of a value that is a tensor."""
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def scalar_of(type_: TensorType) -> ScalarType:
+    """The type of the elements of a tensor of numbers."""
+    assert isinstance(type_.element, ScalarType)
+    return type_.element
+
+
+def layout_of(type_: Type) -> Layout:
+    """The layout of a tensor type of a GPU model."""
+    assert isinstance(type_, TensorType) and type_.layout is not None, f"{type_} has no layout"
+    return type_.layout
+
+
+def placed(type_: Type, layout: Layout) -> TensorType:
+    """A tensor type with another layout."""
+    assert isinstance(type_, TensorType)
+    return TensorType(type_.shape, type_.element, layout)
+
+
+def converted(builder: Builder, value: Value, layout: Layout) -> Value:
+    """The tensor in a layout, converted where it has another one."""
+    if layout_of(value.type) == layout:
+        return value
+    return builder.add(gpu.ConvertLayout(value, placed(value.type, layout)))
+
+
+def shared_of(buffer: Value) -> SharedType:
+    """The type of a buffer in shared memory."""
+    assert isinstance(buffer.type, SharedType)
+    return buffer.type
+
+
+def constant(builder: Builder, value: int | bool, type_: Type = i32) -> Value:
+    """A new constant."""
+    return builder.add(arith.ConstantOp(value, type_))
+
+
+def constant_of(value: Value) -> object:
+    """The value of a constant, also of one that was splatted, broadcast or converted; None of other values."""
+    while isinstance(value, OpResult) and isinstance(value.op, tt.Splat | tt.Broadcast | gpu.ConvertLayout):
+        value = value.op.value
+    return value.op.value if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) else None
+
+
+def op_in(op: Op, block: Block) -> Op:
+    """The op of a block that contains an op, or is it."""
+    while op.parent is not block:
+        owner = op.parent_op
+        assert owner is not None
+        op = owner
+    return op
+
+
+def blocks_around(op: Op) -> Iterator[Block]:
+    """The blocks that contain an op, from the innermost."""
+    owner: Op | None = op
+    while owner is not None and owner.parent is not None:
+        yield owner.parent
+        owner = owner.parent_op
