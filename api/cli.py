@@ -60,6 +60,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     show.set_defaults(run=_show)
+    simulate = commands.add_parser("simulate", help="run a kernel thread by thread on the host, and look for faults")
+    simulate.add_argument("kernel", metavar="FILE.py:NAME", help="where the kernel is")
+    simulate.add_argument("arguments", help='arrays and values: "f32[1024], f32[1024], 1000, 64"')
+    simulate.add_argument("--grid", type=int, nargs="+", default=[1], help="programs along each axis (default: 1)")
+    simulate.add_argument("--seed", type=int, default=0, help="when asynchronous work happens (default: 0, late)")
+    simulate.add_argument("--optimized", action="store_true", help="the code after LLVM's passes")
+    _add_options(simulate)
+    simulate.set_defaults(run=_simulate)
     cache = commands.add_parser("cache", help="list or clear the compiled kernels kept on disk")
     cache.add_argument("what", nargs="?", choices=("list", "clear"), default="list")
     cache.set_defaults(run=_cache)
@@ -144,6 +152,14 @@ def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namesp
     if isinstance(stage, str):
         return stage
     return to_html(stage) + "\n" if options.html else to_text(stage, locations=options.locations)
+
+
+def _simulate(options: argparse.Namespace) -> str:
+    from ziggurat.launches.simulated import report
+
+    kernel = _find(options.kernel)
+    given = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in kernel.signature.parameters}
+    return report(kernel, options.arguments, options.grid, given, seed=options.seed, optimized=options.optimized)
 
 
 def _cache(options: argparse.Namespace) -> str:

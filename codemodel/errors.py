@@ -26,6 +26,7 @@ __all__ = [
     "MemoryAccessError",
     "ParseError",
     "ResourceError",
+    "SimulationError",
     "TargetError",
     "VerifyError",
     "ZigguratError",
@@ -139,6 +140,10 @@ class KernelRuntimeError(ZigguratError):
 
 class MemoryAccessError(KernelRuntimeError):
     """A running kernel touched memory outside the arrays it was given."""
+
+
+class SimulationError(KernelRuntimeError):
+    """A simulated kernel did what no kernel may do: a race, a stray or misaligned access, a deadlock, a lost wait."""
 
 
 class KernelErrors(ZigguratError):

@@ -17,6 +17,7 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary, Parameter
     from ziggurat.launches.compiled import Executable
+    from ziggurat.launches.simulated import Simulation
 
 
 @attrs.frozen
@@ -104,6 +105,17 @@ class Compiled:
         from ziggurat.launches.compiled import Executable
 
         return Executable(self)
+
+    @functools.cached_property
+    def simulate(self) -> Simulation:
+        """`compiled.simulate[grid](arguments…, seed=0, optimized=False)` runs it thread by thread on the host.
+
+        No GPU is needed. Arrays are NumPy's, or others in memory. Races, stray and misaligned accesses, deadlocks and
+        missing waits are errors with the line of the kernel: see docs/simulating.md.
+        """
+        from ziggurat.launches.simulated import Simulation
+
+        return Simulation(self)
 
     @property
     def registers(self) -> int:

@@ -8,108 +8,63 @@ from typing import Any
 from ziggurat.backend.cuda.arrays import device_of, reader_of, view
 from ziggurat.backend.cuda.driver import Loaded
 from ziggurat.backend.cuda.launch import Launcher, one_device
-from ziggurat.backend.launch.arrays import is_array, number_type
+from ziggurat.backend.launch.arrays import is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.ptx.sass import Resources, assembled, tool
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.codemodel.gpu.options import checked_option
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, i1
+from ziggurat.codemodel.types import PtrType
 from ziggurat.compiler.compiled import Argument, Compiled, binary_of
+from ziggurat.launches.checked import Checked
 
 
-class Executable:
+class Executable(Checked):
     """Launches a `Compiled`, and says what it takes of the machine. A GPU is asked for when it is needed."""
 
     def __init__(self, compiled: Compiled) -> None:
-        self.compiled = compiled
-        self.title = compiled.title
+        super().__init__(compiled, compiled.title)
         self._launcher = Launcher(binary_of(compiled, self.title))
 
     @public
     def launch(self, grid: Any, /, *arguments: Any, stream: Any = None, check: bool = False) -> None:
         """See `Compiled.__getitem__`."""
         check = checked_option("check", check)
-        expected = self.compiled.arguments
-        if len(arguments) != len(expected):
-            listed = ", ".join(map(str, expected))
-            raise LaunchError(
-                f"'{self.title}' was compiled for {len(expected)} argument(s) ({listed}), got {len(arguments)}",
-                hint="values that were compiled in are not given again",
-            )
+        names = self.check(arguments)
         devices: dict[int, str] = {}
-        for number, (argument, given) in enumerate(zip(expected, arguments, strict=True)):
-            name = argument.name or f"argument {number}"
-            device = self._fits(argument, name, given)
+        for name, given in zip(names, arguments, strict=True):
+            device = _device_of(given, name)
             if device is not None:
                 devices.setdefault(device, name)
         one_device(devices, self.title)
         self._launcher(grid, *arguments, stream=stream, check=check)
 
-    def _fits(self, argument: Argument, name: str, given: Any) -> int | None:
-        """The device of an argument, where it is an array that says so. Raises `LaunchError` for one that is not what
-        the kernel was compiled for."""
-        type_ = argument.type
-        if type_ is None or isinstance(type_, DescriptorType):
-            return self._fits_descriptor(argument, name, given)
-        if isinstance(type_, PtrType):
-            return self._fits_pointer(argument, type_, name, given)
-        assert isinstance(type_, ScalarType)
-        self._fits_number(argument, type_, name, given)
-        return None
+    def is_array(self, given: Any) -> bool:
+        """Whether an argument is an array of any library, in memory or on a GPU."""
+        return is_array(given) or reader_of(given) is not None
 
-    def _fits_pointer(self, argument: Argument, type_: PtrType, name: str, given: Any) -> int | None:
+    def fits_pointer(self, argument: Argument, type_: PtrType, name: str, given: Any) -> None:
+        """Raise `LaunchError` unless the argument is such an array on a GPU."""
         if isinstance(given, TensorDescriptor) or reader_of(given) is None:
             if is_array(given):
                 raise LaunchError(
                     f"'{name}' of '{self.title}' is not on a GPU", hint="zg.to_device(array), or .cuda() of torch"
                 )
-            raise self._other(name, f"an array of {type_.pointee}", type(given).__name__)
+            raise self.other(name, f"an array of {type_.pointee}", type(given).__name__)
         seen = view(given, name)
         if seen.element != type_.pointee:
-            raise self._other(name, f"an array of {type_.pointee}", f"an array of {seen.element}")
+            raise self.other(name, f"an array of {type_.pointee}", f"an array of {seen.element}")
         if seen.address % argument.divisibility:
-            raise self._divided(argument, name, f"an address divisible by {argument.divisibility}", hex(seen.address))
-        return device_of(seen)
+            raise self.divided(argument, name, f"an address divisible by {argument.divisibility}", hex(seen.address))
 
-    def _fits_descriptor(self, argument: Argument, name: str, given: Any) -> int | None:
-        expected = "a zg.TensorDescriptor" + (f" of type {argument.type}" if argument.type is not None else "")
-        if not isinstance(given, TensorDescriptor):
-            raise self._other(name, expected, type(given).__name__)
-        if given.host is not None:
+    def fits_descriptor(self, argument: Argument, name: str, given: Any) -> None:
+        """Raise `LaunchError` unless the argument is such a descriptor of an array on a GPU."""
+        if isinstance(given, TensorDescriptor) and given.host is not None:
             raise LaunchError(
                 f"'{name}' of '{self.title}' describes an array that is not on a GPU",
                 hint="describe an array there: zg.TensorDescriptor(zg.to_device(array), …)",
             )
-        if argument.type is not None and given.type != argument.type:
-            raise self._other(name, expected, f"one of type {given.type}")
-        if given.row_bytes % argument.divisibility:
-            raise self._divided(
-                argument, name, f"rows of whole {argument.divisibility} bytes", f"rows of {given.row_bytes} bytes"
-            )
-        return given.device
-
-    def _fits_number(self, argument: Argument, type_: ScalarType, name: str, given: Any) -> None:
-        found = None if is_array(given) or reader_of(given) is not None else number_type(given)
-        if found is None:
-            raise self._other(name, f"a number of type {type_}", type(given).__name__)
-        if not type_.is_float:
-            if found.is_float or (type_ == i1) != (found == i1):
-                raise self._other(name, f"a number of type {type_}", repr(given))
-            low, high = type_.limits
-            if not low <= int(given) <= high:
-                raise self._other(name, f"a number of type {type_} (from {low} to {high})", str(given))
-            if int(given) % argument.divisibility:
-                raise self._divided(argument, name, f"a number divisible by {argument.divisibility}", str(given))
-
-    def _other(self, name: str, expected: str, got: str) -> LaunchError:
-        return LaunchError(f"'{name}' of '{self.title}' is compiled for {expected}; got {got}")
-
-    def _divided(self, argument: Argument, name: str, expected: str, got: str) -> LaunchError:
-        return LaunchError(
-            f"'{name}' of '{self.title}' is compiled for {expected}; got {got}",
-            hint=f"compile it for {argument.type} without zg.divisible, or give it an argument that is",
-        )
+        self.fits_described(argument, name, given)
 
     # What it takes of the machine.
 
@@ -144,3 +99,10 @@ class Executable:
         found = self._resources
         # Code says for how many threads it is; an assembler that takes it has given them registers.
         return found.max_threads if isinstance(found, Loaded) else 32 * self.compiled.num_warps
+
+
+def _device_of(given: Any, name: str) -> int | None:
+    """The device of an array or a descriptor that says so."""
+    if isinstance(given, TensorDescriptor):
+        return given.device
+    return device_of(view(given, name)) if reader_of(given) is not None else None

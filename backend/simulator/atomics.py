@@ -56,9 +56,9 @@ def _done(program: Any, instruction: str, operands: list[Any], olds: list[Array]
     for thread in np.flatnonzero(mask):
         where = operands[int(pointer)][thread : thread + 1]
         if (where % size).any():
-            raise SimulationError(f"an atomic access of {size} bytes is not aligned")
-        for number, _, places in program._global(where, size):  # pyright: ignore[reportPrivateUsage]
-            memory = program.memory[number]
+            raise SimulationError(f"an atomic access of {size} bytes must be aligned; that of thread {thread} is not")
+        for region, _, places in program.memory.places(where, size, np.array([thread]), "updates"):
+            memory = region.bytes
             old = memory[places[0]].copy()
             new = np.concatenate([value[thread : thread + 1].view(np.uint8) for value in values])
             memory[places[0]] = _NEW[name](old.view(element), new.view(element)).view(np.uint8)

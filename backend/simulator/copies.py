@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,15 +20,12 @@ Copy = tuple[Array, Array, Array]  # Places in shared memory, the threads that w
 class _Groups:
     """The copies of a program that are under way: groups, oldest first, the last of them not committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Any) -> None:
         self.groups: list[list[Copy]] = [[]]
 
 
-_UNDER_WAY: WeakKeyDictionary[Any, _Groups] = WeakKeyDictionary()
-
-
 def _of(program: Any) -> list[list[Copy]]:
-    return _UNDER_WAY.setdefault(program, _Groups()).groups
+    return program.unit(_Groups).groups
 
 
 def _begin(program: Any, text: str, operands: list[Any]) -> list[Array]:
@@ -45,24 +41,25 @@ def _begin(program: Any, text: str, operands: list[Any]) -> list[Array]:
     sources = operands[1][threads]
     counts = operands[2][threads] if match[5] else np.full(len(threads), size)
     if (targets % size).any() or not np.isin(counts, (0, size)).all():
-        raise SimulationError("a copy that is not aligned, or of a part")
+        raise SimulationError("a copy must be aligned to its size, and not of a part")
     data = np.zeros((len(threads), size), np.uint8)
     real = np.flatnonzero(counts)
     if len(real):
         if (sources[real] % size).any():
-            raise SimulationError("a copy from where it is not aligned")
-        for number, rows, places in program._global(sources[real], size):  # pyright: ignore[reportPrivateUsage]
-            data[real[rows]] = program.memory[number][places]
+            raise SimulationError("the source of a copy must be aligned to its size")
+        data[real] = program.memory.load(sources[real], size, threads[real])
     shared = program.shared
     places = targets[:, None] + np.arange(size)
     if targets.min() < 0 or places.max() >= len(shared.bytes):
-        raise SimulationError("a copy to outside of shared memory")
+        raise SimulationError("a copy must go inside of shared memory")
     who = np.broadcast_to(threads[:, None], places.shape)
     for touched in (shared.writer[places], shared.reader[places]):
         if shared.foreign(touched, who).any() or shared.read_by_products(places, who):
-            raise SimulationError("a copy goes where another thread, or a copy, is")
+            raise SimulationError(
+                "a copy goes where another thread, or a copy in flight, is: a barrier or a wait is missing"
+            )
     if len(np.unique(places)) != places.size:
-        raise SimulationError("two threads copy to the same place")
+        raise SimulationError("two threads must not copy to the same place")
     shared.flying[places] = True
     shared.writer[places] = FLYING
     _of(program)[-1].append((places, who, data))

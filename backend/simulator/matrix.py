@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import ml_dtypes
 import numpy as np
@@ -107,7 +106,7 @@ class _Matrix:
         self.stride = (descriptor >> 32 & 0x3FFF) << 4
         self.width = {1: 128, 2: 64, 3: 32}[descriptor >> 62]
         if descriptor >> 49 & 7:
-            raise SimulationError("a descriptor with a base offset")
+            raise SimulationError("the descriptor of a wgmma must have no base offset")
 
     def addresses(self, line: Array, along: Array, k_major: bool, size: int) -> Array:
         """Where elements are: `line` counts along m or n, `along` along k."""
@@ -129,12 +128,17 @@ class _Matrix:
         line, along = np.meshgrid(np.arange(lines), np.arange(depth), indexing="ij")
         places = self.addresses(line, along, k_major, size)[..., None] + np.arange(size)
         if places.max() >= len(shared.bytes):
-            raise SimulationError("a wgmma reads outside of shared memory")
+            raise SimulationError("a wgmma must read inside of shared memory; it reads outside")
         for code in np.unique(shared.writer[places]):
             if code != -1 and not (code in shared.seen and shared.seen[code][threads].all()):
-                raise SimulationError("a wgmma reads what was written since the last barrier, or is on its way")
+                raise SimulationError(
+                    "a wgmma reads what was written since the last barrier, or is on its "
+                    "way: a barrier or a wait is missing"
+                )
         if (shared.unfenced[places] != -1).any():
-            raise SimulationError("a wgmma reads what a thread has written without a fence since")
+            raise SimulationError(
+                "a wgmma reads what a thread has written without a fence since: a fence.proxy.async is missing"
+            )
         return np.ascontiguousarray(shared.bytes[places]).view(dtype)[..., 0], places.reshape(-1)
 
 
@@ -147,7 +151,7 @@ _MARK, _MARKED = 0x7FE00000, 0xFFE00000
 class _Products:
     """The products of a program: of each warp group the groups that are under way, oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Any) -> None:
         self.sums: dict[int, Array] = {}
         self.groups: dict[int, list[tuple[set[int], list[Array]]]] = {}
         self.under_way: dict[int, set[int]] = {}
@@ -171,18 +175,15 @@ class _Products:
         return result
 
 
-_PRODUCTS: WeakKeyDictionary[Any, _Products] = WeakKeyDictionary()
-
-
 def _products(program: Any) -> _Products:
-    return _PRODUCTS.setdefault(program, _Products())
+    return program.unit(_Products)
 
 
 def _warp_groups(program: Any) -> list[int]:
     """The warp groups that are active, which must be whole."""
     active = program.active.reshape(-1, 128)
     if (active.any(1) != active.all(1)).any():
-        raise SimulationError("not all threads of a warp group come to a wgmma")
+        raise SimulationError("all threads of a warp group must come to a wgmma together")
     return [int(group) for group in np.flatnonzero(active.all(1))]
 
 
@@ -250,7 +251,7 @@ def _one(
         threads = slice(128 * group, 128 * group + 128)
         for value in (first, second):
             if value is not None and len(np.unique(value[threads])) != 1:
-                raise SimulationError("the descriptors differ within a warp group")
+                raise SimulationError("the descriptors of a wgmma must be the same in a warp group")
         b, there = _Matrix(int(second[128 * group])).read(program.shared, threads, n, k, not transposed_b, dtype)
         b = b.T
         places.append(there)
@@ -289,12 +290,12 @@ def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
         for j in range(count):
             rows = addresses[warp + 8 * j : warp + 8 * j + 8]
             if (rows % 16).any():
-                raise SimulationError("a row of ldmatrix is not aligned")
+                raise SimulationError("a row of ldmatrix must be aligned to 16 bytes")
             places = rows[:, None] + np.arange(16)
             lanes = _LANES + int(warp)
             writer: Array = program.shared.writer[places]
             if (program.shared.foreign(writer, np.full(places.shape, warp)) & ~np.isin(writer, lanes)).any():
-                raise SimulationError("ldmatrix reads what another warp has written since the last barrier")
+                raise SimulationError(f"ldmatrix reads shared memory {program.shared.written(places)}")
             program.shared.reader[places] = -2
             program.shared.several[warp : warp + 32] = True
             matrix = np.ascontiguousarray(program.shared.bytes[places]).view(np.uint16)
@@ -321,7 +322,7 @@ def _stmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
                 matrix = np.ascontiguousarray(matrix.T)
             rows = addresses[warp + 8 * j : warp + 8 * j + 8]
             if (rows % 16).any():
-                raise SimulationError("a row of stmatrix is not aligned")
+                raise SimulationError("a row of stmatrix must be aligned to 16 bytes")
             program.shared.store(rows, np.arange(warp + 8 * j, warp + 8 * j + 8), matrix.view(np.uint8))
     return [np.zeros(0)]
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ziggurat.backend.simulator.memory import SHIFT, Memory
+from ziggurat.backend.simulator.places import Places, unquoted
 from ziggurat.backend.simulator.shared import Array, Shared, SimulationError
 from ziggurat.backend.simulator.text import (
     Function,
+    Module,
     called,
     dtype_of,
     elements_of,
@@ -34,19 +38,21 @@ from ziggurat.backend.simulator.values import (
     over,
     signed,
 )
+from ziggurat.codemodel.errors import KernelRuntimeError
+from ziggurat.codemodel.location import Location
 
-_SHIFT = 40  # The array of an argument is the upper bits of an address.
+_T = TypeVar("_T")
+_LOCAL = 1 << 61  # Addresses from here on are those of a thread's local memory.
+MAX_STEPS = 1_000_000  # Blocks that a program may run. A loop that waits for another program never ends here.
 # An expression that stands in the place of a constant, as `ptrtoint (ptr addrspace(3) @smem to i32)`.
 _EXPRESSION = re.compile(r"([a-z]+) (?:(?:inbounds|nuw|nsw|nusw|disjoint|exact) )*\((.*)\)", re.DOTALL)
 
-
-# What runs a piece of assembly as a whole, by a word in it: gives what it gives. The units add to it.
+# A function for pieces of assembly that hold a word; it gives the results. Each unit registers its words.
 UNITS: dict[str, Callable[[Any, str, list[Any]], list[Array]]] = {}
-
-_WORDS = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "zeroinitializer": 0, "@smem": 0}
-
-# What looks at a program when all of its threads have returned.
+# Functions that look at a program when all of its threads have returned.
 ENDS: list[Callable[[Any], None]] = []
+
+_WORDS = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "zeroinitializer": 0}
 
 
 class Blocked(Exception):
@@ -55,7 +61,22 @@ class Blocked(Exception):
     def __init__(self, threads: Array, reason: str) -> None:
         super().__init__(reason)
         self.threads = threads
-        self.line = 0  # Of the block, filled in where the line is known.
+        self.line = 0  # Of the block, filled in where the line is known; so is the place.
+        self.location: Location | None = None
+
+    def deadlock(self) -> SimulationError:
+        """The error for threads that wait for ever."""
+        return SimulationError(str(self), self.location)
+
+
+def _data(kind: str, value: str) -> Array:
+    """The bytes of a variable's initial value."""
+    elements = elements_of(kind) or (kind,)
+    if value.startswith('c"'):
+        return np.frombuffer(unquoted(value[2:-1]), np.uint8)
+    numbers = [int(typed(part)[1]) for part in split(value[1:-1])] if value.startswith("[") else [0] * len(elements)
+    dtype = np.dtype(dtype_of(elements[0]))
+    return np.array([number % (1 << 8 * dtype.itemsize) for number in numbers], np.uint64).astype(dtype)
 
 
 _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
@@ -64,11 +85,23 @@ _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
 }  # fmt: skip
 
 
+class Frame:
+    """A call of a function: its values by name."""
+
+    def __init__(self, function: Function, values: dict[str, Any]) -> None:
+        self.function = function
+        self.labels = list(function.blocks)
+        self.numbers = {label: number for number, label in enumerate(self.labels)}
+        self.values = values
+        self.result: Any = None
+
+
 class Program:
     """One program: its threads' values, and the memory."""
 
-    def __init__(self, function: Function, threads: int, shared: int, arrays: list[Array], seed: int = 0) -> None:
-        self.blocks = function.blocks
+    def __init__(self, module: Module, threads: int, shared: int, memory: Memory, seed: int = 0) -> None:
+        self.module = module
+        self.memory = memory
         self.promises = True  # Whether the flags of instructions have to hold.
         self.seed = seed
         self.maps: dict[int, Any] = {}  # Tensor maps, by what stands for their address.
@@ -78,23 +111,48 @@ class Program:
         self.registers: Array | None = None  # Of each thread, where the launch says how many.
         self.pool = 0  # How many there are in all.
         self.numbers = np.arange(threads)
-        self.shared = Shared(shared, 0, threads)
-        self.memory: list[Array] = [np.asarray(array).reshape(-1).view(np.uint8) for array in arrays]
-        self.values: dict[str, Any] = {}
         self.active = np.ones(threads, bool)
         self.program: tuple[int, ...] = (0, 0, 0)
         self.grid: tuple[int, ...] = (1, 1, 1)
+        self.frame = Frame(module.kernel, {})
+        self.places = Places(module.metadata)
+        self.local = np.zeros((threads, 0), np.uint8)
+        self.steps = 0
+        self._units: dict[type, Any] = {}
+        self._symbols = self._variables(shared)
+        self.shared = Shared(self._shared, 0, threads)
+
+    def _variables(self, shared: int) -> dict[str, int]:
+        """The addresses of the module's variables. Those in shared memory lie behind what the launch asks for."""
+        symbols, self._shared = {"@smem": 0}, -(-shared // 16) * 16
+        for name, (space, kind, value) in self.module.variables.items():
+            if f"@{name}" in symbols:
+                continue
+            if space == 3:
+                symbols[f"@{name}"] = self._shared
+                self._shared += -(-size_of(kind) // 16) * 16
+            else:
+                symbols[f"@{name}"] = self.memory.constant(name, lambda kind=kind, value=value: _data(kind, value))
+        return symbols
+
+    def unit(self, kind: type[_T]) -> _T:
+        """The state of a unit in this program, made at the first request."""
+        if kind not in self._units:
+            self._units[kind] = kind(self)  # pyright: ignore[reportCallIssue]
+        return self._units[kind]
 
     # Values.
 
     def get(self, kind: str, token: str) -> Any:
         """An operand: one array, or a list of arrays for a vector or a struct."""
         if token.startswith("%"):
-            return self.values[token]
+            return self.frame.values[token]
         elements = elements_of(kind)
         if elements is not None:
             if token.startswith("splat ("):
                 return [self.operand(token[len("splat (") : -1])] * len(elements)
+            if token.startswith('c"'):
+                return list(np.frombuffer(unquoted(token[2:-1]), np.uint8))
             if token[0] in "<{[":
                 return [self.operand(part) for part in split(token[1:-1])]
             if token in ("poison", "undef", "zeroinitializer"):
@@ -110,7 +168,11 @@ class Program:
         elif token in _WORDS:
             number = _WORDS[token]
         elif token.startswith("@"):
-            raise NotImplementedError(token)
+            number = self._symbols.get(token.replace('"', ""))
+            if number is None:
+                raise NotImplementedError(token)
+        elif dtype is object:
+            number = int(token) % (1 << 128)
         elif np.dtype(dtype).kind in "uib":
             number = int(token)
             if np.dtype(dtype).kind == "u":
@@ -127,62 +189,68 @@ class Program:
     def load(
         self, space: str, addresses: Array, dtype: Any, count: int, mask: Array, old: list[Array], align: int = 0
     ) -> list[Array]:
-        """What lies there, and what was in the registers where the mask is not. `align` is that of the whole if 0."""
+        """What lies at the addresses where the mask holds, and `old` elsewhere. `align` is that of the whole if 0."""
         size = np.dtype(dtype).itemsize
         chosen = np.flatnonzero(mask)
         where = addresses[chosen]
-        self._aligned(where, size * count, align)
+        self._aligned(where, self.numbers[chosen], "reads", size * count, align)
         if space == "shared":
             found = self.shared.load(where, self.numbers[chosen], size * count)
+        elif len(chosen) and where.min() >= _LOCAL:
+            found = self.local[self.numbers[chosen][:, None], (where - _LOCAL)[:, None] + np.arange(size * count)]
         else:
-            found = np.empty((len(chosen), size * count), np.uint8)
-            for number, rows, places in self._global(where, size * count):
-                found[rows] = self.memory[number][places]
+            found = self.memory.load(where, size * count, self.numbers[chosen])
         result = [array.copy() for array in old]
         for index, array in enumerate(result):
             array[chosen] = np.ascontiguousarray(found[:, index * size : (index + 1) * size]).view(dtype)[:, 0]
         return result
 
     def store(self, space: str, addresses: Array, values: list[Array], mask: Array, align: int = 0) -> None:
+        """Write the values of vectors where the mask holds."""
         chosen = np.flatnonzero(mask)
         if not len(chosen):
             return
         parts = [np.ascontiguousarray(value[chosen]).view(np.uint8).reshape(len(chosen), -1) for value in values]
         given = np.concatenate(parts, axis=1)
-        where = addresses[chosen]
-        self._aligned(where, given.shape[1], align)
+        where, threads = addresses[chosen], self.numbers[chosen]
+        self._aligned(where, threads, "writes", given.shape[1], align)
         if space == "shared":
-            self.shared.store(where, self.numbers[chosen], given)
-            return
-        for number, rows, places in self._global(where, given.shape[1]):
-            self.memory[number][places] = given[rows]
+            self.shared.store(where, threads, given)
+        elif where.min() >= _LOCAL:
+            self.local[threads[:, None], (where - _LOCAL)[:, None] + np.arange(given.shape[1])] = given
+        else:
+            self.memory.store(where, given, threads)
 
-    def _aligned(self, addresses: Array, size: int, align: int) -> None:
-        if (addresses % (align or size)).any():
-            raise SimulationError(f"an access of {size} bytes is not aligned")
-
-    def _global(self, addresses: Array, size: int) -> Any:
-        for number in map(int, np.unique(addresses >> _SHIFT)):
-            rows = np.flatnonzero(addresses >> _SHIFT == number)
-            places = (addresses[rows] & ((1 << _SHIFT) - 1))[:, None] + np.arange(size)
-            if not 1 <= number <= len(self.memory) or places.max() >= len(self.memory[number - 1]):
-                raise SimulationError("an access outside of the arrays")
-            yield number - 1, rows, places
+    def _aligned(self, addresses: Array, threads: Array, verb: str, size: int, align: int) -> None:
+        wrong = addresses % (align or size) != 0
+        if wrong.any():
+            at = int(addresses[wrong][0]) & ((1 << SHIFT) - 1)
+            raise SimulationError(
+                f"an access must be aligned to {align or size} bytes; "
+                f"thread {threads[wrong][0]} {verb} {size} bytes at {at:#x}"
+            )
 
     # Control.
 
     def run(self) -> None:
-        """Run the threads of a role that are in the earliest block, until all have returned. Where paths part, they
-        meet again in the first block that all come to."""
-        labels = list(self.blocks)
-        numbers = {label: number for number, label in enumerate(labels)}
-        at, line = np.zeros(self.threads, np.int64), np.zeros(self.threads, np.int64)
+        """Run the kernel in all threads."""
+        self.memory.start()
+        self._run(self.active.copy())
+        for end in ENDS:
+            end(self)
+
+    def _run(self, within: Array) -> None:
+        """Run the function of the frame in some threads: those of a role that are in the earliest block, until all have
+        returned. Where paths part, they meet again in the first block that all come to."""
+        labels = self.frame.labels
+        at = np.where(within, 0, len(labels))
+        line = np.zeros(self.threads, np.int64)
         before = np.full(self.threads, -1)
-        stuck, reason = np.zeros(self.threads, bool), ""  # Who cannot go on before others have, and why.
+        stuck, blocked = np.zeros(self.threads, bool), Blocked(within, "")  # Threads that wait for others, and why.
         while (at < len(labels)).any():
             able = (at < len(labels)) & ~stuck
             if not able.any():
-                raise SimulationError(reason)
+                raise blocked.deadlock()
             able &= self.roles == self._turn(np.unique(self.roles[able]))
             current = int(at[able].min())
             able &= at == current
@@ -192,74 +260,100 @@ class Program:
             sources = [labels[int(number)] for number in came if number >= 0]
             try:
                 following = self._block(labels[current], sources, before, first)
-            except Blocked as blocked:
+            except Blocked as found:
+                blocked = found
                 line[self.active] = blocked.line
                 stuck = blocked.threads | stuck if blocked.line == first else np.zeros(self.threads, bool)
-                reason = str(blocked)
                 continue
             stuck[:] = False
             before = np.where(self.active, current, before)
-            at, line = np.where(self.active, following(numbers), at), np.where(self.active, 0, line)
-        for end in ENDS:
-            end(self)
+            at, line = np.where(self.active, following, at), np.where(self.active, 0, line)
+
+    def _invoke(self, function: Function, arguments: list[Any]) -> Any:
+        """Call a routine of the module in the active threads."""
+        outer, active = self.frame, self.active
+        names = [name for _, name in function.parameters]
+        self.frame = inner = Frame(function, dict(zip(names, arguments, strict=True)))
+        try:
+            self._run(active)
+        finally:
+            self.frame, self.active = outer, active
+        return inner.result
 
     def _turn(self, roles: Array) -> int:
         """Which of these roles goes on: the first, the last, or any, by the seed."""
         return int(roles[0] if self.seed == 0 else roles[-1] if self.seed == 1 else self.random.choice(roles))
 
-    def _block(self, label: str, sources: list[str], before: Array, first: int) -> Callable[[dict[str, int]], Array]:
-        """Run a block from its line `first`. `sources` are the blocks that the active threads come from. Gives where
-        each goes, by number."""
-        names = list(self.blocks)
+    def _block(self, label: str, sources: list[str], before: Array, first: int) -> Array | int:
+        """Run a block from its line `first`; the number of the block where each active thread goes then. `sources` are
+        the blocks that the threads come from."""
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            raise SimulationError(
+                f"loop limit exceeded: a program ran {MAX_STEPS} blocks of instructions without an end"
+            )
+        frame = self.frame
         arriving: dict[str, Any] = {}
-        for number, line in enumerate(self.blocks[label][first:], first):
+        for number, line in enumerate(frame.function.blocks[label][first:], first):
             if " = phi " in line:
                 name, kind, ways = incoming(line)
                 value: Any = None
                 for source in sources:
                     found = self.get(kind, ways[source])
-                    value = found if value is None else chosen(before == names.index(source), found, value)
+                    value = found if value is None else chosen(before == frame.numbers[source], found, value)
                 arriving[name] = value
                 continue
             for name, value in arriving.items():
                 self._set(name, value)
             arriving = {}
-            if line.startswith(("br ", "switch ")):
-                return self._following(line)
-            if line == "ret void":
-                return lambda numbers: np.array(len(numbers))
-            if line == "unreachable":
-                raise SimulationError("a thread comes to where it cannot")
-            try:
+            with self._located(label, number):
+                if line.startswith(("br ", "switch ")):
+                    return self._following(line)
+                if line.startswith("ret "):
+                    if line != "ret void":
+                        made, old = self.operand(line[len("ret ") :]), frame.result
+                        frame.result = made if old is None else chosen(self.active, made, old)
+                    return len(frame.labels)
+                if line == "unreachable":
+                    raise SimulationError("a thread must not come to a place that the kernel says is unreachable")
                 self._instruction(line)
-            except Blocked as blocked:
-                blocked.line = number
-                raise
         raise AssertionError("a block without an end")
 
-    def _following(self, line: str) -> Callable[[dict[str, int]], Array]:
+    @contextmanager
+    def _located(self, label: str, number: int) -> Iterator[None]:
+        """Give errors the place of a line, if they have none, and the program."""
+        try:
+            yield
+        except (KernelRuntimeError, Blocked) as error:
+            if isinstance(error, KernelRuntimeError) and error.location is None and self.grid != (1, 1, 1):
+                error.summary += f"; in program {self.program}"
+            error.location = error.location or self.places.of(self.frame.function.places[label][number])
+            if isinstance(error, Blocked):
+                error.line = number
+            raise
+
+    def _following(self, line: str) -> Array | int:
         """Where each thread goes from a branch, by number."""
-        ways = targets(line)
-        if len(ways) == 1 and line.startswith("br "):
-            return lambda numbers: np.array(numbers[ways[0]])
+        numbers = [self.frame.numbers[label] for label in targets(line)]
+        if len(numbers) == 1 and line.startswith("br "):
+            return numbers[0]
         condition, *_ = split(line.partition(" ")[2])
-        if line.startswith("br "):
-            taken = self.operand(condition)
-            return lambda numbers: np.where(taken, numbers[ways[0]], numbers[ways[1]])
         value = self.operand(condition)
+        if line.startswith("br "):
+            return np.where(value, numbers[0], numbers[1])
         cases = [self.operand(case) for case in re.findall(r"(i\d+ \S+), label", line.partition("[")[2])]
-        conditions = [value == case for case in cases]
-        return lambda numbers: np.select(conditions, [numbers[way] for way in ways[1:]], numbers[ways[0]])
+        return np.select([value == case for case in cases], numbers[1:], numbers[0])
 
     def _set(self, name: str, value: Any) -> None:
         """Give a name its value in the active threads."""
-        old = self.values.get(name)
-        self.values[name] = value if old is None or self.active.all() else chosen(self.active, value, old)
+        old = self.frame.values.get(name)
+        self.frame.values[name] = value if old is None or self.active.all() else chosen(self.active, value, old)
 
     def together(self, what: str) -> None:
         """Raise unless all threads of the role that is here are here."""
         if not np.array_equal(self.active, np.isin(self.roles, self.roles[self.active])):
-            raise SimulationError(f"not all threads come to {what}")
+            here = int(self.active.sum())
+            raise SimulationError(f"all threads must come to {what} together; {here} of {self.threads} do")
 
     def warps(self) -> list[int]:
         """The first threads of the warps that are here."""
@@ -270,10 +364,11 @@ class Program:
         here = int(self.active.sum())
         wanted = self.threads if count is None else count
         if here > wanted or wanted % 32 or self.active.reshape(-1, 32).any(1).sum() * 32 != here:
-            raise SimulationError(f"{here} threads come to a barrier for {wanted}")
+            raise SimulationError(f"{wanted} threads must come to a barrier together; {here} do")
         if here < wanted:
-            raise Blocked(self.active, "not all threads come to a barrier")
+            raise Blocked(self.active, f"deadlock: a barrier is for {wanted} threads, and {here} come to it")
         self.shared.barrier(self.active)
+        self.memory.barrier(self.active)
 
     def _instruction(self, line: str) -> None:
         name, opcode, rest, flags = instruction(line)
@@ -281,7 +376,7 @@ class Program:
         if flags and self.promises and opcode in BINARY and not isinstance(made, list):
             wrong = broken(opcode, flags, *self._two(rest), made)
             if wrong[self.active].any():
-                raise SimulationError(f"an instruction says what does not hold: {line}")
+                raise SimulationError(f"an instruction promises what must hold, and does not: {line}")
         if name:
             self._set(name, made)
 
@@ -339,7 +434,7 @@ class Program:
         return "shared" if "addrspace(3)" in pointer else "global"
 
     def _load(self, rest: str) -> Any:
-        kind, pointer, align = split(rest)
+        kind, pointer, *align = split(rest)
         elements = elements_of(kind)
         count, dtype = (len(elements), dtype_of(elements[0])) if elements else (1, dtype_of(kind))
         blank = [np.zeros(self.threads, dtype)] * count
@@ -348,7 +443,7 @@ class Program:
         return found if elements else found[0]
 
     def _store(self, rest: str) -> None:
-        value, pointer, align = split(rest)
+        value, pointer, *align = split(rest)
         given = self.operand(value)
         values = cast("list[Array]", given if isinstance(given, list) else [given])
         self.store(self._space(pointer), self.operand(pointer), values, self.active, _alignment(align))
@@ -383,24 +478,70 @@ class Program:
         name, given = called(rest)
         short = name.removeprefix("llvm.").removeprefix("nvvm.")
         if short.startswith("read.ptx.sreg."):
-            _, _, _, register, axis = short.split(".")
-            if register == "tid":
-                return self.numbers.astype(np.uint32)
-            source = self.program if register == "ctaid" else self.grid
-            return np.full(self.threads, source["xyz".index(axis)], np.uint32)
+            return self._special(short.removeprefix("read.ptx.sreg."))
         function = function_named(name)
-        if function is None and not short.startswith(("shfl.sync.", "assume")):
+        method = _CALLS.get(short.rpartition(".")[0] if short.startswith("shfl.") else short)
+        if function is None and method is None and name not in self.module.functions:
             raise NotImplementedError(f"call {rest}")
         arguments = [self.operand(argument) for argument in given]
         if function is not None:
             return function(*arguments)
-        if short == "assume":
-            assert arguments[0][self.active].all()
-            return None
-        return self._shuffle(short.split(".")[2], arguments[1], arguments[2].astype(np.int64))
+        return method(self, short, *arguments) if method else self._invoke(self.module.functions[name], arguments)
 
-    def _shuffle(self, how: str, word: Array, by: Array) -> Array:
+    def _special(self, register: str) -> Array:
+        """A special register, as "tid.x"."""
+        if register == "smid":
+            return np.zeros(self.threads, np.uint32)
+        name, _, axis = register.partition(".")
+        if name == "tid":
+            return self.numbers.astype(np.uint32)
+        source = {"ctaid": self.program, "nctaid": self.grid}[name]
+        return np.full(self.threads, source["xyz".index(axis)], np.uint32)
+
+    def _assume(self, _: str, condition: Array) -> None:
+        if not condition[self.active].all():
+            raise SimulationError("a condition that the kernel assumes must hold")
+
+    def _alloca(self, rest: str) -> Array:
+        """Local memory of each thread; one place for each instruction, whatever runs it again."""
+        kind, *_ = split(rest)
+        start = -(-self.local.shape[1] // 16) * 16
+        self.local = np.pad(self.local, ((0, 0), (0, start + size_of(kind) - self.local.shape[1])))
+        return np.full(self.threads, _LOCAL + start, np.int64)
+
+    def _text(self, address: int) -> str:
+        """A string that ends with a zero."""
+        region = self.memory.region(address)
+        raw = region.bytes[address - region.base :].tobytes()
+        return raw.partition(b"\0")[0].decode(errors="replace")
+
+    def _printed(self, _: str, form: Array, buffer: Array) -> Array:
+        """CUDA's vprintf: the threads print one after the other."""
+        for thread in np.flatnonzero(self.active):
+            at = int(buffer[thread]) - _LOCAL
+            parts: list[str] = []
+            for text, conversion in re.findall(r"([^%]*)(%(?:%|[.\d]*(?:ll)?[a-z])|$)", self._text(int(form[thread]))):
+                parts.append(text)
+                if conversion in ("", "%%"):
+                    parts.append(conversion[:1])
+                    continue
+                size = 8 if "ll" in conversion or conversion[-1] in "gs" else 4
+                at = -(-at // size) * size
+                dtype = {"g": np.float64, "d": f"i{size}"}.get(conversion[-1], f"u{size}")
+                number: Any = self.local[thread, at : at + size].view(dtype)[0].item()
+                at += size
+                given = self._text(number) if conversion[-1] == "s" else number
+                parts.append(conversion.replace("ll", "").replace("u", "d") % given)
+            print("".join(parts), end="")
+        return np.zeros(self.threads, np.uint32)
+
+    def _failed(self, _: str, message: Array, *where: Array) -> None:
+        thread = int(np.flatnonzero(self.active)[0])
+        raise KernelRuntimeError(f"assertion failed: {self._text(int(message[thread]))}")
+
+    def _shuffle(self, name: str, _mask: Array, word: Array, by: Array, _clamp: Array) -> Array:
         self.together("a shuffle")
+        how, by = name.split(".")[2], by.astype(np.int64)
         lane, warp = self.numbers % 32, self.numbers & ~31
         source = {"bfly": lane ^ by, "idx": by & 31, "up": lane - by, "down": lane + by}[how]
         source = np.where((source < 0) | (source > 31), lane, source)
@@ -413,11 +554,12 @@ class Program:
         operands: list[Any] = [None] * outputs + [self.operand(argument) for argument in split(match[3])]
         result = typed(rest.partition(" asm ")[0])[0]
         kinds = list(elements_of(result) or (result,))
-        unit = next((unit for word, unit in UNITS.items() if word in match[1]), None)
+        text = unquoted(match[1]).decode().replace("\n", " ")
+        unit = next((unit for word, unit in UNITS.items() if word in text), None)
         if unit is not None:
-            made = unit(self, match[1].replace("\\0A", " "), operands)
+            made = unit(self, text, operands)
             return made[0] if len(made) == 1 else made
-        for statement in match[1].replace("\\0A", " ").split(";"):
+        for statement in text.split(";"):
             if statement.strip():
                 self._statement(statement.strip(), operands, kinds)
         return None if not outputs else operands[0] if outputs == 1 else operands[:outputs]
@@ -470,11 +612,13 @@ class Program:
             raise NotImplementedError(text)
 
 
-def _alignment(text: str) -> int:
-    """What an access says its address is aligned to."""
-    match = re.fullmatch(r"align (\d+)", text)
+def _alignment(parts: Sequence[str]) -> int:
+    """The alignment that an access promises; 0 where it promises none but that of its type."""
+    if not parts:
+        return 0
+    match = re.fullmatch(r"align (\d+)", parts[0])
     if match is None:
-        raise NotImplementedError(f"an access {text}")
+        raise NotImplementedError(f"an access {parts[0]}")
     return int(match[1])
 
 
@@ -482,3 +626,12 @@ def _index(text: str) -> int:
     if not text.isdigit():
         raise NotImplementedError(f"an element by the index {text}")
     return int(text)
+
+
+# Functions that are no functions of their arguments alone, by their names without "llvm." and "nvvm.".
+_CALLS: dict[str, Callable[..., Any]] = {
+    **{f"shfl.sync.{how}": Program._shuffle for how in ("bfly", "idx", "up", "down")},  # pyright: ignore[reportPrivateUsage]
+    "assume": Program._assume,  # pyright: ignore[reportPrivateUsage]
+    "vprintf": Program._printed,  # pyright: ignore[reportPrivateUsage]
+    "__assertfail": Program._failed,  # pyright: ignore[reportPrivateUsage]
+}

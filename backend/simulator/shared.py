@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ziggurat.codemodel.errors import SimulationError
+
 Array = np.ndarray[Any, Any]
 
 FLYING = 1 << 30  # The writer of what a copy under way will write: no thread may touch it.
-
-
-class SimulationError(Exception):
-    """The emitted text does what no program may do: a race, an access outside, a barrier for some."""
 
 
 class Shared:
@@ -102,6 +100,12 @@ class Shared:
             (self.products[group][places] > self.known[who, group]).any() for group in np.flatnonzero(self.begun)
         )
 
+    def written(self, places: Array) -> str:
+        """What is wrong with a read of some of these places, in words."""
+        if self.flying[places].any():
+            return "which a copy in flight will write: a wait is missing"
+        return "which another thread has written since the last barrier: a barrier is missing"
+
     def fence(self, threads: Array) -> None:
         """Show the asynchronous proxy what these threads have written."""
         self.unfenced[np.isin(self.unfenced, threads)] = -1
@@ -115,15 +119,18 @@ class Shared:
 
     def _places(self, addresses: Array, size: int) -> Array:
         if len(addresses) and (addresses.min() < 0 or addresses.max() + size > len(self.bytes)):
-            raise SimulationError(f"an access outside of the {len(self.bytes)} bytes of shared memory")
+            raise SimulationError(
+                f"an access must be inside of the {len(self.bytes)} bytes of shared memory; one is outside"
+            )
         return addresses[:, None] + np.arange(size)
 
     def load(self, addresses: Array, threads: Array, size: int) -> Array:
         places = self._places(addresses, size)
         who = np.broadcast_to(threads[:, None], places.shape)
         writer, reader = self.writer[places], self.reader[places]
-        if self.foreign(writer, who).any():
-            raise SimulationError("a thread reads what another has written since the last barrier")
+        if (wrong := self.foreign(writer, who)).any():
+            at = places[wrong][0]
+            raise SimulationError(f"thread {who[wrong][0]} reads byte {at} of shared memory, {self.written(at)}")
         made = np.where(self.foreign(reader, who), -2, who)
         self.reader[places] = made
         self.reader[places[self.reader[places] != made]] = -2
@@ -134,12 +141,17 @@ class Shared:
         places = self._places(addresses, values.shape[1])
         who = np.broadcast_to(threads[:, None], places.shape)
         for touched in (self.writer[places], self.reader[places]):
-            if self.foreign(touched, who).any():
-                raise SimulationError("a thread writes what another has touched since the last barrier")
+            if (wrong := self.foreign(touched, who)).any():
+                raise SimulationError(
+                    f"thread {who[wrong][0]} writes byte {places[wrong][0]} of shared memory, which another has touched"
+                    " since the last barrier: a barrier or a wait is missing"
+                )
         if self.read_by_products(places, who):
-            raise SimulationError("a thread writes what a product or a copy under way reads, or has since the barrier")
+            raise SimulationError(
+                "a thread writes what a wgmma or a copy in flight reads, or has since the barrier: a wait is missing"
+            )
         if len(np.unique(places)) != places.size:
-            raise SimulationError("two threads write the same place")
+            raise SimulationError("two threads must not write the same place of shared memory")
         self.writer[places] = self.unfenced[places] = who
         self.bytes[places] = values
         self.flying[places] = False  # A fetch that was there is over, for those who write.
@@ -150,7 +162,7 @@ class Shared:
         writer = self.writer[places]
         plain = ((writer >= 0) & (writer < FLYING)) | ((writer != -3) & self.foreign(writer, who))
         if (plain | self.foreign(self.reader[places], who)).any() or self.read_by_products(places, who):
-            raise SimulationError("an atomic access of what was touched since the last barrier")
+            raise SimulationError("an atomic access of what was touched since the last barrier: a barrier is missing")
         self.writer[places] = -3
         self.several[threads] = True
         np.add.at(self.bytes.view(np.uint32), addresses // 4, np.uint32(amount))

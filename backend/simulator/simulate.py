@@ -16,59 +16,76 @@ and nothing else, and which role goes on is the adversary's choice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ziggurat.backend.simulator import atomics, copies, matrix, registers, tma
+from ziggurat.backend.simulator.memory import Memory
+from ziggurat.backend.simulator.places import Places
 from ziggurat.backend.simulator.program import Program
 from ziggurat.backend.simulator.shared import Array
-from ziggurat.backend.simulator.text import dtype_of, function_of
+from ziggurat.backend.simulator.text import dtype_of, module_of
+from ziggurat.codemodel.location import Location
 
 # Each of these modules registers the instructions of one unit.
 UNITS = (atomics, copies, matrix, registers, tma)
 
-_SHIFT = 40  # The array of an argument is the upper bits of an address.
-
 
 def simulate(
     llvm: str, *, num_warps: int, shared: int, grid: Sequence[int] = (1,), arguments: Sequence[Any] = (), seed: int = 0,
-    promises: bool = True,
+    promises: bool = True, names: Sequence[str] = (), known: Iterable[Location] = (),
 ) -> None:  # fmt: skip
     """Run emitted LLVM text for every program of a grid, one after the other. Arrays are changed in place.
 
-    What is asynchronous happens as late as it may with the seed 0, as early as it may with 1, and anywhere between with
-    others. An argument may be a `tma.TensorMap`.
+    Asynchronous work happens as late as it may with the seed 0, as early as it may with 1, and at any time between with
+    others. An argument may be a `tma.TensorMap`. `names` are those of the arguments, for messages, and `known` places
+    of the source whose spans messages underline.
 
-    What instructions say of themselves (nuw, nsw, exact, disjoint) has to hold with `promises`: so for what we emit.
+    With `promises` the flags of instructions (nuw, nsw, exact, disjoint) have to hold, as they do in what we emit.
     LLVM's passes leave some that do not hold, where nothing depends on the value.
 
-    There are more warps than `num_warps` where the text says so: those that only fetch.
+    There are more warps than `num_warps` where the text says so: the producers.
 
     Raises `SimulationError` for what no program may do, `NotImplementedError` for text that is not known here.
     """
-    function = function_of(llvm)
-    said = function.numbers
-    threads = max(32 * num_warps, said.get("nvvm.reqntid", 0))
+    module = module_of(llvm)
+    threads = max(32 * num_warps, module.numbers.get("nvvm.reqntid", 0))
     # The array that a tensor map describes is memory as well.
     given = [getattr(argument, "array", argument) for argument in arguments]
     arrays: list[Array] = [argument for argument in given if isinstance(argument, np.ndarray)]
+    titles = [names[at] if names else f"argument {at}" for at, one in enumerate(given) if isinstance(one, np.ndarray)]
+    memory, places = Memory(arrays, titles), Places(module.metadata, known)
     sizes = (*grid, 1, 1)[:3]
     with np.errstate(all="ignore"):
         for index in np.ndindex(*sizes[::-1]):
-            program = Program(function, threads, -(-shared // 8) * 8, arrays, seed)
-            program.promises = promises
-            if registers := said.get("nvvm.maxnreg"):
+            program = Program(module, threads, shared, memory, seed)
+            program.promises, program.places = promises, places
+            if registers := module.numbers.get("nvvm.maxnreg"):
                 program.registers, program.pool = np.full(threads, registers), threads * registers
             program.program, program.grid = index[::-1], sizes
             count = 0
-            for (kind, name), argument, array in zip(function.parameters, arguments, given, strict=True):
+            for (kind, name), argument, array in zip(module.kernel.parameters, arguments, given, strict=True):
                 if isinstance(array, np.ndarray):
+                    pointer = memory.pointers[count]
+                    if argument is not array:
+                        pointer = tma.MAPS + count
+                        program.maps[pointer] = argument
                     count += 1
-                    program.maps[count << _SHIFT] = argument
-                    program.values[name] = np.full(program.threads, count << _SHIFT, np.int64)
+                    value: Any = np.full(threads, pointer, np.int64)
                 else:
-                    number = argument if kind in ("half", "bfloat", "float", "double") else int(argument)
-                    program.values[name] = np.full(program.threads, number).astype(dtype_of(kind))
+                    value = _number(kind, argument, threads)
+                program.frame.values[name] = value
             program.run()
+
+
+def _number(kind: str, argument: Any, threads: int) -> Array:
+    """A number for a parameter; 8-bit floats are their bits."""
+    dtype = np.dtype(dtype_of(kind))
+    one = np.asarray(argument)
+    if one.dtype.itemsize == 1 and one.dtype.kind not in "biu":
+        one = one.view(np.uint8)
+    if dtype.kind in "biu" and dtype != np.bool_:
+        one = np.asarray(int(one) % (1 << 8 * dtype.itemsize))
+    return np.full(threads, one).astype(dtype)

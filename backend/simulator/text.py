@@ -17,7 +17,7 @@ import numpy as np
 
 _DTYPES: dict[str, Any] = {
     "i1": np.bool_, "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64, "ptr": np.int64,
-    "half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64,
+    "i128": object, "half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64,
 }  # fmt: skip
 
 _TYPE = re.compile(r"(?:<[^<>]*>|\[[^\[\]]*\]|\{[^{}]*\}|ptr(?: addrspace\(\d+\))?|[\w.]+)")
@@ -37,7 +37,7 @@ _FLAGS = {
 
 
 # What can be done with integers of other widths, which LLVM's passes make: nothing that reads them as signed numbers.
-_ODD = re.compile(r"(?<![%\w.@])i(?!(?:1|8|16|32|64)\b)(\d+)\b")
+_ODD = re.compile(r"(?<![%\w.@])i(?!(?:1|8|16|32|64|128)\b)(\d+)\b")
 _DONE_WITH_ODD = {
     "trunc", "zext", "sext", "add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "udiv", "urem", "icmp", "select",
     "freeze", "phi", "switch", "call",
@@ -167,36 +167,82 @@ def targets(line: str) -> list[str]:
 
 @attrs.frozen
 class Function:
-    """The function of a text: its parameters (type, name), its blocks in the order of `arranged`, and the numbers that
-    its attributes say ("nvvm.reqntid", "nvvm.maxnreg")."""
+    """A function of a text: its parameters (type, name), and its blocks in the order of `arranged`. `places` has for
+    each line of a block the number of the metadata that says where it comes from, or None."""
 
     parameters: tuple[tuple[str, str], ...]
     blocks: dict[str, list[str]]
+    places: dict[str, list[int | None]]
+
+
+@attrs.frozen
+class Module:
+    """A text: its functions, of which one is the kernel; its variables, as (address space, type, initial value); the
+    numbers in attributes ("nvvm.reqntid", "nvvm.maxnreg"); and its metadata by number."""
+
+    kernel: Function
+    functions: dict[str, Function]
+    variables: dict[str, tuple[int, str, str]]
     numbers: dict[str, int]
+    metadata: dict[int, str]
 
 
-def function_of(llvm: str) -> Function:
-    """The one function of a text."""
-    lines = re.sub(r",? ![\w.]+ !(?:\d+|\{\})", "", llvm).split("\n")
-    start = next(at for at, line in enumerate(lines) if line.startswith("define "))
-    first = lines[start].index("(") + 1
-    inside = lines[start][first : _closing(lines[start], first)]
+_VARIABLE = re.compile(
+    r"^@(\"[^\"]*\"|[\w.$-]+) = (?:\w+ )*?(?:addrspace\((\d)\) )?(?:global|constant) "
+    r"(\[[^\]]*\]|\w+)(?: ([^\n]*?))?(?:, align \d+)?$",
+    re.MULTILINE,
+)
+_PLACE = re.compile(r", !dbg !(\d+)")
+_METADATA = re.compile(r",? ![\w.]+ !(?:\d+|\{\})")
+
+
+def module_of(llvm: str) -> Module:
+    """The functions, variables and metadata of a text, which has one kernel."""
+    lines = llvm.split("\n")
+    functions: dict[str, Function] = {}
+    kernel: Function | None = None
+    for at, line in enumerate(lines):
+        if line.startswith("define "):
+            name, made = _function(lines, at)
+            functions[name] = made
+            if " ptx_kernel " in line:
+                kernel = made
+    assert kernel is not None, "a text without a kernel"
+    variables = {
+        name.strip('"'): (int(space or 0), kind, value or "") for name, space, kind, value in _VARIABLE.findall(llvm)
+    }
+    numbers = {key: int(value) for key, value in re.findall(r'"(nvvm\.\w+)"="(\d+)"', llvm)}
+    metadata = {int(number): text for number, text in re.findall(r"^!(\d+) = (.*)$", llvm, re.MULTILINE)}
+    return Module(kernel, functions, variables, numbers, metadata)
+
+
+def _function(lines: Sequence[str], start: int) -> tuple[str, Function]:
+    """The name of the function that begins in this line, and the function."""
+    head = _METADATA.sub("", lines[start])
+    match = re.search(r' @("[^"]*"|[\w.$-]+)\(', head)
+    assert match is not None, head
+    inside = head[match.end() : _closing(head, match.end())]
     blocks: dict[str, list[str]] = {}
+    places: dict[str, list[int | None]] = {}
     current: list[str] = []
+    here: list[int | None] = []
     for line in lines[start + 1 :]:
         if line == "}":
             break
-        label = re.match(r"([\w.$-]+):(?: *;.*)?$", line)
-        text = re.sub(r"(^|= )(?:tail|musttail|notail) call ", r"\1call ", line.strip())
-        if label:
-            blocks[label[1]] = current = []
+        found = re.match(r"([\w.$-]+):(?: *;.*)?$", line)
+        text = re.sub(r"(^|= )(?:tail|musttail|notail) call ", r"\1call ", _METADATA.sub("", line).strip())
+        if found:
+            label, current, here = found[1], [], []
+            blocks[label], places[label] = current, here
         elif current and current[-1].startswith("switch ") and "]" not in current[-1]:
             current[-1] += f" {text}"  # Its cases stand on lines of their own.
         elif text and not text.startswith((";", "#dbg_")):
             current.append(text)
-    order = arranged(list(blocks), {label: targets(inside[-1]) for label, inside in blocks.items()})
-    numbers = {key: int(value) for key, value in re.findall(r'"(nvvm\.\w+)"="(\d+)"', llvm)}
-    return Function(tuple(map(typed, split(inside))), {label: blocks[label] for label in order}, numbers)
+            place = _PLACE.search(line)
+            here.append(int(place[1]) if place else None)
+    order = arranged(list(blocks), {name: targets(inside[-1]) for name, inside in blocks.items()})
+    kept = {name: blocks[name] for name in order}
+    return match[1].strip('"'), Function(tuple(map(typed, split(inside))), kept, places)
 
 
 def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
@@ -27,6 +26,8 @@ from ziggurat.backend.simulator.program import ENDS, UNITS, Blocked
 from ziggurat.backend.simulator.shared import FLYING, Array, SimulationError
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
+
+MAPS = 1 << 60  # What stands for the address of a tensor map: this, and the number of its array.
 
 
 @attrs.frozen(eq=False)
@@ -41,6 +42,7 @@ class TensorMap:
     swizzle: int = 0
     shape: tuple[int, int] | None = None
     nan: bool = False
+    stride: int | None = None  # Elements from a row to the next, where that is not the columns of the array.
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -49,10 +51,7 @@ class TensorMap:
 
 
 def in_parts(func: tt.Func, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments of an emitted kernel as a launch gives them, the parts of descriptors one by one.
-
-    Descriptors are `TensorDescriptor`s of arrays in memory that begin where what they are views of begins.
-    """
+    """The arguments of an emitted kernel as a launch gives them, the parts of `TensorDescriptor`s one by one."""
     parts = func.parts or [str(number) for number in range(len(arguments))]
     return [_part(arguments[int(part.partition(".")[0])], part) for part in parts]
 
@@ -62,15 +61,13 @@ def _part(argument: Any, part: str) -> Any:
         return argument
     host, field = argument.host, part.partition(".")[2]
     assert host is not None
-    whole = host if host.flags.c_contiguous else host.base
-    assert isinstance(whole, np.ndarray)
-    assert whole.flags.c_contiguous and whole.ctypes.data == host.ctypes.data, "a view from its array's beginning"
     if field == "base":
-        return whole
+        return host
     if field in ("", "map"):
         box, swizzle = box_and_swizzle(argument.block, argument.element)
         rows, columns = argument.shape
-        return TensorMap(whole, (box[0], box[1]), swizzle, (rows, columns), argument.padding == "nan")
+        nan, stride = argument.padding == "nan", argument.strides[0]
+        return TensorMap(host, (box[0], box[1]), swizzle, (rows, columns), nan, stride)
     numbers = argument.shape if field.startswith("shape") else argument.strides
     return numbers[int(field[-1])]
 
@@ -130,9 +127,9 @@ class _Fetch:
 
 @attrs.define(eq=False)
 class _Store:
-    """A box on its way out of shared memory: where its bytes go, in an array of this number."""
+    """A box on its way out of shared memory: where its bytes go in the memory of an array."""
 
-    number: int
+    memory: Array
     targets: Array
     data: Array
     places: Array
@@ -230,14 +227,14 @@ class _Engine:
 
     def write(self, stores: list[_Store]) -> None:
         for store in stores:
-            self.program.memory[store.number][store.targets] = store.data
+            store.memory[store.targets] = store.data
 
     def end(self) -> None:
         """All threads have returned."""
         if self.flying:
-            raise SimulationError("a program ends while the copy engine still fetches")
+            raise SimulationError("a program ends while a TMA load is in flight: a wait is missing")
         if any(group for groups in self.groups.values() for group in groups):
-            raise SimulationError("a program ends while the copy engine still reads its shared memory")
+            raise SimulationError("a program ends while a TMA store still reads its shared memory: a wait is missing")
         # Stores without a wait between them have no order.
         self.write([self.written[at] for at in self.random.permutation(len(self.written))])
 
@@ -248,15 +245,17 @@ class _Engine:
         shared, made = self.program.shared, self.barriers.get(address)
         places = np.arange(address, address + 8)
         if made is None:
-            raise SimulationError("an access of an mbarrier where there is none")
+            raise SimulationError("an mbarrier must be initialised before its use")
         if ((shared.writer[places] != FLYING)[:, None] & (shared.writer[places][:, None] != threads)).any():
-            raise SimulationError("a thread uses an mbarrier that another has made since the last barrier")
+            raise SimulationError(
+                "a thread uses an mbarrier that another has initialised since the last barrier: a barrier is missing"
+            )
         made.users.update(threads.tolist())
         return made
 
     def init(self, address: int, thread: int, arrivals: int) -> None:
         if address in self.barriers:
-            raise SimulationError("an mbarrier is made where there is one")
+            raise SimulationError("an mbarrier must not be initialised twice")
         self._written(address, thread, free=False)
         self.barriers[address] = _Mbarrier(arrivals, arrivals)
         self.program.shared.flying[address : address + 8] = True
@@ -264,9 +263,12 @@ class _Engine:
     def forget(self, address: int, thread: int) -> None:
         made = self.mbarrier(address, np.array([thread]))
         if made.bytes or made.missing != made.arrivals:
-            raise SimulationError("an mbarrier is forgotten in the middle of a phase")
+            raise SimulationError("an mbarrier must not be invalidated in the middle of a phase")
         if made.users - {thread}:
-            raise SimulationError("an mbarrier is made or forgotten where another thread was since the last barrier")
+            raise SimulationError(
+                "an mbarrier is initialised or invalidated where another thread was "
+                "since the last barrier: a barrier is missing"
+            )
         self._written(address, thread, free=True)
         del self.barriers[address]
         self.program.shared.flying[address : address + 8] = False
@@ -276,20 +278,23 @@ class _Engine:
         shared = self.program.shared
         places = np.arange(address, address + 8)
         if address % 8 or places[-1] >= len(shared.bytes):
-            raise SimulationError("an mbarrier is not aligned, or outside of shared memory")
+            raise SimulationError("an mbarrier must be aligned to 8 bytes, and inside of shared memory")
         who = np.full(8, thread)
         foreign = shared.foreign(shared.reader[places], who) | (
             shared.foreign(shared.writer[places], who) & ~(free & (shared.writer[places] == FLYING))
         )
         if foreign.any() or shared.read_by_products(places, who):
-            raise SimulationError("an mbarrier is made or forgotten where another thread was since the last barrier")
+            raise SimulationError(
+                "an mbarrier is initialised or invalidated where another thread was "
+                "since the last barrier: a barrier is missing"
+            )
         shared.bytes[places] = self.random.integers(0, 256, 8, dtype=np.uint8)
         shared.writer[places] = shared.unfenced[places] = thread
 
     def arrive(self, address: int, thread: int, expected: int) -> None:
         made = self.mbarrier(address, np.array([thread]))
         if made.missing == 0:
-            raise SimulationError("more arrivals at an mbarrier than a phase has")
+            raise SimulationError("an mbarrier must have no more arrivals in a phase than it was initialised with")
         shared = self.program.shared
         seen = frozenset(code for code, threads in shared.seen.items() if threads[thread])
         made.coming = _Knowledge(shared.knowledge(thread), seen).joined(made.coming)
@@ -305,7 +310,7 @@ class _Engine:
         active = program.active
         for address, parity in {*zip(addresses[active].tolist(), parities[active].tolist(), strict=True)}:
             if parity not in (0, 1):
-                raise SimulationError(f"a parity is 0 or 1, not {parity}")
+                raise SimulationError(f"a parity must be 0 or 1; got {parity}")
             threads = active & (addresses == address) & (parities == parity)
             made = self.mbarrier(address, np.flatnonzero(threads))
             while made.phase % 2 == parity and self.flying:
@@ -316,7 +321,7 @@ class _Engine:
                 self.see(threads, made)
                 self.learn(threads, made)
         if held.any():
-            raise Blocked(held, "threads wait for the phase of an mbarrier that never ends")
+            raise Blocked(held, "deadlock: threads wait for the phase of an mbarrier that never ends")
 
     def learn(self, threads: Array, made: _Mbarrier) -> None:
         """Who has waited knows what those knew that had arrived."""
@@ -334,25 +339,23 @@ class _Engine:
         size = int(map_.array.dtype.itemsize)
         rows, columns = map_.box
         if rows > 256 or columns > 256 or columns * size % 16 or (map_.swizzle and columns * size > map_.swizzle):
-            raise SimulationError(
-                f"the engine cannot move boxes of {rows} × {columns} with a swizzle of {map_.swizzle}"
-            )
+            raise SimulationError(f"TMA cannot move boxes of {rows} × {columns} with a swizzle of {map_.swizzle}")
         if column * size % 16:
-            raise SimulationError("a box begins at a column that is not at a multiple of 16 bytes")
+            raise SimulationError("a box must begin at a column that is at a multiple of 16 bytes")
         i: Array = np.arange(rows)[:, None, None]
         j: Array = np.arange(columns)[:, None]
         byte: Array = np.arange(size)
         inside = (i + row >= 0) & (i + row < map_.extent[0]) & (j + column >= 0) & (j + column < map_.extent[1])
-        there = ((i + row) * map_.array.shape[1] + j + column) * size + byte
+        there = ((i + row) * (map_.stride or map_.array.shape[1]) + j + column) * size + byte
         within = (i * columns + j) * size + byte
         return within.reshape(-1), there.reshape(-1), np.broadcast_to(inside, within.shape).reshape(-1)
 
     def _places(self, map_: TensorMap, address: int, offsets: Array) -> Array:
         if address % 128:
-            raise SimulationError("a box is not aligned to 128 bytes in shared memory")
+            raise SimulationError("a box must be aligned to 128 bytes in shared memory")
         places = address + offsets
         if places[-1] >= len(self.program.shared.bytes):
-            raise SimulationError("a box is outside of shared memory")
+            raise SimulationError("a box must be inside of shared memory")
         if map_.swizzle:
             # Bits 4 and up are swizzled with bits 7 and up of the address.
             places = places ^ (places >> 7 & map_.swizzle // 16 - 1) << 4
@@ -364,14 +367,24 @@ class _Engine:
         places = self._places(described, address, offsets)
         for touched in (shared.writer[places], shared.reader[places]):
             if shared.foreign(touched, np.full(len(places), thread)).any():
-                raise SimulationError("a box goes where another thread was since the last barrier, or a copy")
+                raise SimulationError(
+                    "a box goes where another thread was since the last barrier, or a "
+                    "copy: a barrier or a wait is missing"
+                )
         if shared.read_by_products(places, np.full(len(places), thread)):
-            raise SimulationError("a box goes where a product or a copy under way reads, or has since a barrier")
+            raise SimulationError(
+                "a box goes where a wgmma or a copy in flight reads, or has since a barrier: a wait is missing"
+            )
         if (shared.unfenced[places] != -1).any():
-            raise SimulationError("a box goes where a thread has written, without a fence since")
+            raise SimulationError(
+                "a box goes where a thread has written, without a fence since: a fence.proxy.async is missing"
+            )
         made = self.mbarrier(barrier, np.array([thread]))
         if not made.told:
-            raise SimulationError("the engine has not been told of an mbarrier, by a fence")
+            raise SimulationError(
+                "a fence.proxy.async must be between the initialisation of an mbarrier "
+                "and a TMA load that arrives at it"
+            )
         outside = np.zeros(described.box, described.array.dtype)
         if described.nan:
             outside[:] = np.nan
@@ -389,15 +402,19 @@ class _Engine:
     def bring(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:
         described, shared = self.program.maps[map_], self.program.shared
         if described.extent[1] * described.array.dtype.itemsize % 16:
-            raise SimulationError("a store to rows that are not whole 16 bytes writes behind them")
+            raise SimulationError("a TMA store must be to rows of whole 16 bytes, as it writes behind others")
         offsets, there, inside = self._box(described, *at)
         places = self._places(described, address, offsets)
         if shared.foreign(shared.writer[places], np.full(len(places), thread)).any():
-            raise SimulationError("a box is stored that another thread has written since the last barrier")
+            raise SimulationError(
+                "a box is stored that another thread has written since the last barrier: a barrier is missing"
+            )
         if (shared.unfenced[places] != -1).any():
-            raise SimulationError("a box is stored that a thread has written without a fence since")
+            raise SimulationError(
+                "a box is stored that a thread has written without a fence since: a fence.proxy.async is missing"
+            )
         shared.reading[places] += 1
-        store = _Store((map_ >> 40) - 1, there[inside], shared.bytes[places][inside], places)
+        store = _Store(self._memory(map_), there[inside], shared.bytes[places][inside], places)
         self.groups.setdefault(thread, [[]])[-1].append(store)
 
     def commit(self, thread: int) -> None:
@@ -419,17 +436,15 @@ class _Engine:
             self.written = []
 
     def _memory(self, map_: int) -> Array:
-        return self.program.memory[(map_ >> 40) - 1]
-
-
-_ENGINES: WeakKeyDictionary[Any, _Engine] = WeakKeyDictionary()
+        """The memory of a map's array from its first element on."""
+        memory = self.program.memory
+        pointer = memory.pointers[map_ - MAPS]
+        region = memory.region(pointer)
+        return region.bytes[pointer - region.base :]
 
 
 def _of(program: Any) -> _Engine:
-    made = _ENGINES.get(program)
-    if made is None:
-        made = _ENGINES[program] = _Engine(program)
-    return made
+    return program.unit(_Engine)
 
 
 # The instructions.

@@ -15,9 +15,12 @@ import numpy as np
 
 from ziggurat.backend.simulator.shared import Array
 from ziggurat.backend.simulator.text import dtype_of, elements_of, odd_width
-from ziggurat.codemodel.scalars import fma_f64, sum_to_odd
+from ziggurat.codemodel import scalars
+from ziggurat.codemodel.types import bf16, f16, f32, f64
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+_FLOATS = {np.dtype(scalar.dtype): scalar for scalar in (f16, bf16, f32, f64)}
+_WIDE = (1 << 128) - 1  # An i128 is an array of Python's integers.
 
 
 def over(function: Callable[..., Any], *values: Any) -> Any:
@@ -38,11 +41,15 @@ def chosen(condition: Any, then: Any, otherwise: Any) -> Any:
 
 def signed(array: Array) -> Array:
     """The bits of integers read as signed ones; a true i1 is -1."""
+    if array.dtype == object:
+        return array - (array >> 127 << 128)
     return array.view(_SIGNED[array.dtype.itemsize]) if array.dtype != np.bool_ else -array.astype(np.int8)
 
 
 def _unsigned(array: Array, like: Array) -> Array:
     """Signed integers as what stands for the type of others."""
+    if like.dtype == object:
+        return array & _WIDE
     return (array & 1).astype(np.bool_) if like.dtype == np.bool_ else array.view(like.dtype)
 
 
@@ -50,23 +57,9 @@ def _on_signed(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda *values: _unsigned(function(*map(signed, values)), values[0])
 
 
-def _quotient(a: Array, b: Array) -> Array:
-    """Rounded to zero, as the machine divides."""
-    return a // b + ((a % b != 0) & ((a < 0) != (b < 0)))
-
-
 def _shifted(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
     """Of one bit, which shifts by nothing only."""
     return lambda a, b: a if a.dtype == np.bool_ else function(a, b)
-
-
-def _larger(a: Array, b: Array) -> Array:
-    """Of a number and a NaN the number, of the zeros the positive one."""
-    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), b, a), np.fmax(a, b))
-
-
-def _smaller(a: Array, b: Array) -> Array:
-    return np.where((a == 0) & (b == 0), np.where(np.signbit(a), a, b), np.fmin(a, b))
 
 
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
@@ -76,7 +69,7 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "shl": _shifted(np.left_shift), "lshr": _shifted(np.right_shift),
     "ashr": _shifted(_on_signed(np.right_shift)), "udiv": np.floor_divide, "urem": np.remainder,
     "fadd": lambda a, b: a + b, "fsub": lambda a, b: a - b, "fmul": lambda a, b: a * b, "fdiv": lambda a, b: a / b,
-    "frem": np.fmod, "sdiv": _on_signed(_quotient), "srem": _on_signed(np.fmod),
+    "frem": np.fmod, "sdiv": _on_signed(scalars.quotient), "srem": _on_signed(np.fmod),
 }  # fmt: skip
 BINARY = frozenset(_BINARY)
 
@@ -87,13 +80,14 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 
 def binary(opcode: str, a: Any, b: Any) -> Any:
     """What an instruction of two operands gives, one of `BINARY`."""
-    return over(_BINARY[opcode], a, b)
+    made = over(_BINARY[opcode], a, b)
+    return made & _WIDE if isinstance(made, np.ndarray) and made.dtype == object else made
 
 
 def broken(opcode: str, flags: Collection[str], a: Array, b: Array, made: Array) -> Array:
     """Where an instruction of two operands does not hold what its flags say, as nuw, of what it has made."""
     found = np.zeros(len(a), bool)
-    if a.dtype == np.bool_:
+    if a.dtype in (np.bool_, object):
         return found
     if "disjoint" in flags:
         found |= (a & b) != 0
@@ -108,7 +102,7 @@ def broken(opcode: str, flags: Collection[str], a: Array, b: Array, made: Array)
         elif opcode == "shl":
             found |= z >> y != x
         elif opcode == "mul":
-            found |= ((y != 0) & (_quotient(z, y) != x)) | ((x != 0) & (_quotient(z, x) != y))
+            found |= ((y != 0) & (scalars.quotient(z, y) != x)) | ((x != 0) & (scalars.quotient(z, x) != y))
     return found
 
 
@@ -158,8 +152,13 @@ def cast_to(opcode: str, value: Any, source: str, target: str) -> Any:
 
 
 def _converted(opcode: str, dtype: Any, array: Array) -> Array:
+    if opcode == "fptrunc":
+        return scalars.rounded(array, _FLOATS[np.dtype(dtype)])
     if opcode in ("sext", "sitofp"):
-        return signed(array).astype(dtype)
+        made = signed(array).astype(dtype)
+        return made & _WIDE if dtype is object else made
+    if opcode == "trunc" and array.dtype == object and dtype != np.bool_:
+        return (array & ((1 << 8 * np.dtype(dtype).itemsize) - 1)).astype(dtype)
     if opcode == "trunc" and dtype == np.bool_:
         return (array & 1).astype(np.bool_)
     if opcode == "fptosi" and dtype != np.bool_:
@@ -204,6 +203,8 @@ def _saturated(function: Callable[[Array, Array], Array]) -> Callable[[Array, Ar
 
 def _bits_of(a: Array) -> Array:
     """The bits of integers, the lowest first."""
+    if a.dtype == object:
+        return np.concatenate([_bits_of((a >> at & 0xFFFFFFFF).astype(np.uint32)) for at in range(0, 128, 32)], axis=1)
     octets = np.ascontiguousarray(a).view(np.uint8).reshape(len(a), -1)
     return np.unpackbits(octets, axis=1, bitorder="little")
 
@@ -228,9 +229,7 @@ def _reversed(a: Array) -> Array:
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
-    """Rounded once: the product of narrower floats is exact in f64, and the sum is rounded so that it can be again."""
-    x, y, z = np.broadcast_arrays(*(value.astype(np.float64) for value in (a, b, c)))
-    return fma_f64(x, y, z) if a.dtype == np.float64 else sum_to_odd(x * y, z).astype(a.dtype)
+    return scalars.fma(a, b, c, _FLOATS[a.dtype])
 
 
 def _whole(a: Array, dtype: Any) -> Array:
@@ -245,6 +244,19 @@ def _saturating(dtype: Any, a: Array) -> Array:
     return _whole(a, dtype).view(f"u{np.dtype(dtype).itemsize}")
 
 
+def _of_class(a: Array, mask: Array) -> Array:
+    """Whether a float is of one of the classes whose bits are set: NaNs, then from -∞ to ∞."""
+    negative, size = np.signbit(a), np.abs(a)
+    smallest = _FLOATS[a.dtype].format.smallest_normal
+    kinds = [np.isnan(a), size == 0, np.isinf(a), size < smallest]
+    bits = np.select(
+        kinds,
+        [3, np.where(negative, 32, 64), np.where(negative, 4, 512), np.where(negative, 16, 128)],
+        np.where(negative, 8, 256),
+    )
+    return (bits & mask) != 0
+
+
 _OF_ONE: dict[str, Callable[[Array], Array]] = {
     "ctpop": lambda a: _bits_of(a).sum(1).astype(a.dtype), "bswap": lambda a: np.asarray(a.byteswap()),
     "bitreverse": _reversed, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
@@ -257,7 +269,8 @@ _OF_TWO: dict[str, Callable[[Array, Array], Array]] = {
     "umax": np.maximum, "umin": np.minimum, "smax": _on_signed(np.maximum), "smin": _on_signed(np.minimum),
     "uadd.sat": _saturated(np.add), "usub.sat": _saturated(np.subtract),
     "sadd.sat": _on_signed(_saturated(np.add)), "ssub.sat": _on_signed(_saturated(np.subtract)),
-    "maximum": np.maximum, "minimum": np.minimum, "maxnum": _larger, "minnum": _smaller, "copysign": np.copysign,
+    "maximum": scalars.maximum, "minimum": scalars.minimum, "maxnum": scalars.maxnum, "minnum": scalars.minnum,
+    "copysign": np.copysign, "is.fpclass": _of_class,
     # The second says whether some numbers are left open.
     "abs": lambda a, _: _on_signed(np.abs)(a), "ctlz": lambda a, _: _leading(a), "cttz": lambda a, _: _trailing(a),
 }  # fmt: skip

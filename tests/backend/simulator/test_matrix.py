@@ -152,7 +152,7 @@ def test_rows_are_aligned(opcode: str, by_hand) -> None:
         text = text.replace("[$4 + 0]", "[$4 + 8]")
     else:
         text = text.replace("[$0 + 0]", "[$0 + 8]")
-    with pytest.raises(SimulationError, match=f"a row of {opcode} is not aligned"):
+    with pytest.raises(SimulationError, match=f"a row of {opcode} must be aligned"):
         by_hand(text, np.zeros((32, 4), np.uint32), np.zeros((32, 4), np.uint32), shared=528)
 
 

@@ -185,7 +185,7 @@ def test_promises_that_do_not_hold(promise: str, lines: str) -> None:
             simulate(form, num_warps=1, shared=0, arguments=[out], promises=False)
             found.append(out.tolist())
     assert found[0] == found[1] == found[2] != found[3]
-    with pytest.raises(SimulationError, match=f"says what does not hold: .* {promise} "):
+    with pytest.raises(SimulationError, match=f"promises what must hold, and does not: .* {promise} "):
         simulate(of_threads(lines.replace("FLAG", promise)), num_warps=1, shared=0, arguments=[np.zeros(32, np.int32)])
 
 
@@ -195,5 +195,5 @@ def test_an_alignment_that_does_not_hold() -> None:
     out = np.arange(32, dtype=np.int32)
     for form in (str, lambda text: optimized(text, "sm_80")):
         simulate(form(of_threads(lines.replace("ALIGN", "4"))), num_warps=1, shared=0, arguments=[out])
-        with pytest.raises(SimulationError, match="not aligned"):
+        with pytest.raises(SimulationError, match="must be aligned"):
             simulate(form(of_threads(lines.replace("ALIGN", "8"))), num_warps=1, shared=0, arguments=[out])

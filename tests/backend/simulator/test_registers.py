@@ -62,11 +62,11 @@ def test_registers_are_handed_over(seed: int) -> None:
     [
         ([MORE], [], "128", "registers that nobody gives back"),
         ([MORE], [LESS], "120", "registers that nobody gives back"),
-        ([MORE], [LESS], "", "does not say how many"),
+        ([MORE], [LESS], "", "must say how many"),
         ([MORE], [MORE], "128", "registers that nobody gives back"),
-        ([asm("setmaxnreg.inc.sync.aligned.u32 228")], [LESS], "128", "no multiple of 8"),
-        ([asm("setmaxnreg.inc.sync.aligned.u32 264")], [LESS], "128", "no multiple of 8"),
-        ([asm("setmaxnreg.dec.sync.aligned.u32 16")], [], "128", "no multiple of 8"),
+        ([asm("setmaxnreg.inc.sync.aligned.u32 228")], [LESS], "128", "must be to a multiple of 8"),
+        ([asm("setmaxnreg.inc.sync.aligned.u32 264")], [LESS], "128", "must be to a multiple of 8"),
+        ([asm("setmaxnreg.dec.sync.aligned.u32 16")], [], "128", "must be to a multiple of 8"),
         ([asm("setmaxnreg.dec.sync.aligned.u32 136")], [], "128", "setmaxnreg.dec to 136 from"),
         ([asm("setmaxnreg.inc.sync.aligned.u32 120")], [], "128", "setmaxnreg.inc to 120 from"),
     ],
@@ -79,7 +79,7 @@ def test_what_no_launch_may_do(first: list[str], second: list[str], limit: str, 
 
 def test_half_a_warp_group_may_not() -> None:
     text = kernel([LESS], []).replace("%t, 128", "%t, 64")
-    with pytest.raises(SimulationError, match="not all threads of a warp group"):
+    with pytest.raises(SimulationError, match="all threads of a warp group must"):
         ran(text)
 
 
@@ -101,10 +101,10 @@ def test_a_barrier_of_a_role(seed: int) -> None:
 @pytest.mark.parametrize(
     ("barrier", "wanted"),
     [
-        ("", "a thread reads what another has written"),
-        ("bar.sync 0", "not all threads come to a barrier"),
-        ("bar.sync 1, 256", "not all threads come to a barrier"),
-        ("bar.sync 1, 96", "128 threads come to a barrier for 96"),
+        ("", "which another thread has written|in flight"),
+        ("bar.sync 0", "deadlock: a barrier is for"),
+        ("bar.sync 1, 256", "deadlock: a barrier is for"),
+        ("bar.sync 1, 96", "96 threads must come to a barrier together; 128 do"),
     ],
 )
 def test_barriers_that_are_not_the_role_s(barrier: str, wanted: str) -> None:

@@ -152,7 +152,7 @@ def test_where_no_thread_comes(by_hand) -> None:
         unreachable
         after:"""
     by_hand(text.replace("LIMIT", "32"))
-    with pytest.raises(SimulationError, match="where it cannot"):
+    with pytest.raises(SimulationError, match="says is unreachable"):
         by_hand(text.replace("LIMIT", "31"))
 
 
@@ -209,7 +209,7 @@ def test_what_threads_tell_each_other_behind_a_barrier(by_hand) -> None:
         %t = getelementptr i32, ptr addrspace(3) @smem, i32 %other
         %v = load i32, ptr addrspace(3) %t, align 4"""
     assert given(by_hand, text, num_warps=2, shared=256) == list(range(63, -1, -1))
-    with pytest.raises(SimulationError, match="another has written"):
+    with pytest.raises(SimulationError, match=r"another thread has written|in flight"):
         given(by_hand, text.replace(BARRIER, ""), num_warps=2, shared=256)
 
 
@@ -219,10 +219,14 @@ def test_shared_memory_begins_as_noise(by_hand) -> None:
 
 
 @pytest.mark.parametrize("lines, wanted", [
-    ("%a = getelementptr i8, ptr addrspace(1) %p0, i32 1\nstore i32 0, ptr addrspace(1) %a, align 4", "not aligned"),
-    ("%a = getelementptr i32, ptr addrspace(1) %p0, i32 32\nstore i32 0, ptr addrspace(1) %a, align 4", "outside"),
-    ("%a = getelementptr i32, ptr addrspace(1) %p0, i32 -1\n%v = load i32, ptr addrspace(1) %a, align 4", "outside"),
-    ("%a = getelementptr i32, ptr addrspace(3) @smem, i32 9\n%v = load i32, ptr addrspace(3) %a, align 4", "outside"),
+    ("%a = getelementptr i8, ptr addrspace(1) %p0, i32 1\n"
+     "store i32 0, ptr addrspace(1) %a, align 4", "must be aligned"),
+    ("%a = getelementptr i32, ptr addrspace(1) %p0, i32 32\n"
+     "store i32 0, ptr addrspace(1) %a, align 4", "inside of"),
+    ("%a = getelementptr i32, ptr addrspace(1) %p0, i32 -1\n"
+     "%v = load i32, ptr addrspace(1) %a, align 4", "inside of"),
+    ("%a = getelementptr i32, ptr addrspace(3) @smem, i32 9\n"
+     "%v = load i32, ptr addrspace(3) %a, align 4", "inside of"),
     (SHARED.replace("%tid", "0") + "store i32 %tid, ptr addrspace(3) %s, align 4", "two threads|same"),
 ])  # fmt: skip
 def test_accesses_that_no_program_may_do(lines: str, wanted: str, by_hand) -> None:
@@ -241,7 +245,7 @@ def some(lines: str) -> str:
 
 
 def test_all_threads_come_to_a_barrier(by_hand) -> None:
-    with pytest.raises(SimulationError, match="not all threads come to a barrier"):
+    with pytest.raises(SimulationError, match="deadlock: a barrier is for"):
         by_hand(some(BARRIER.strip()), num_warps=2)
     by_hand(some(BARRIER.strip().replace("bar.sync 0", "bar.sync 1, 32")), num_warps=2)
     for count in (64, 16, 33):
@@ -250,19 +254,19 @@ def test_all_threads_come_to_a_barrier(by_hand) -> None:
 
 
 def test_all_threads_come_to_a_shuffle(by_hand) -> None:
-    with pytest.raises(SimulationError, match="not all threads come to a shuffle"):
+    with pytest.raises(SimulationError, match="all threads must come to a shuffle"):
         by_hand(some("%v = call i32 @llvm.nvvm.shfl.sync.idx.i32(i32 -1, i32 %tid, i32 0, i32 31)"), num_warps=2)
 
 
 def test_a_wrong_assumption_is_noticed(by_hand) -> None:
     by_hand("%c = icmp ult i32 %tid, 32\ncall void @llvm.assume(i1 %c)")
-    with pytest.raises(AssertionError):
+    with pytest.raises(SimulationError, match="assumes must hold"):
         by_hand("%c = icmp ult i32 %tid, 31\ncall void @llvm.assume(i1 %c)")
 
 
 @pytest.mark.parametrize("line", [
-    "%v = frobnicate i32 %tid", "%v = add i128 1, 2", "%v = call i32 @llvm.frobnicate.i32(i32 %tid)",
-    "%v = sdiv i24 5, 2", "%a = alloca i32, align 4", "%v = call i32 @mine(i32 %tid)",
+    "%v = frobnicate i32 %tid", "%v = call i32 @llvm.frobnicate.i32(i32 %tid)",
+    "%v = sdiv i24 5, 2", "%v = call i32 @mine(i32 %tid)",
     'call void asm sideeffect "nanosleep.u32 $0;", "r"(i32 %tid) #1',
 ])  # fmt: skip
 def test_text_that_is_not_known_is_an_error(line: str, by_hand) -> None:

@@ -10,9 +10,9 @@ from ziggurat.backend.simulator.text import (
     called,
     dtype_of,
     elements_of,
-    function_of,
     incoming,
     instruction,
+    module_of,
     odd_width,
     size_of,
     split,
@@ -55,7 +55,7 @@ def test_what_types_are_made_of() -> None:
         0,
     )
     assert (dtype_of("i4"), dtype_of("i33"), dtype_of("ptr addrspace(1)")) == (np.uint8, np.uint64, np.int64)
-    for kind in ("i128", "fp128", "x86_amx"):
+    for kind in ("fp128", "x86_amx"):
         with pytest.raises(NotImplementedError, match=kind):
             dtype_of(kind)
     with pytest.raises(NotImplementedError):
@@ -124,10 +124,11 @@ attributes #0 = { convergent nounwind "nvvm.reqntid"="64" "nvvm.maxnreg"="128" }
 """
 
 
-def test_the_function_of_a_text() -> None:
-    made = function_of(OPTIMIZED)
+def test_the_kernel_of_a_text() -> None:
+    module = module_of(OPTIMIZED)
+    made = module.kernel
     assert made.parameters == (("ptr addrspace(1)", "%p0"), ("i32", "%p1"))
-    assert made.numbers == {"nvvm.reqntid": 64, "nvvm.maxnreg": 128}
+    assert module.numbers == {"nvvm.reqntid": 64, "nvvm.maxnreg": 128}
     assert made.blocks == {
         "entry": [
             "%0 = call noundef i32 @llvm.f(i32 %p1)",
@@ -137,6 +138,8 @@ def test_the_function_of_a_text() -> None:
         "after": ["ret void"],
         "3": ["unreachable"],
     }
+    assert made.places["entry"] == [4, None] and made.places["1"] == [None, None]
+    assert module.variables == {"smem": (3, "[0 x i8]", "")}
 
 
 def test_blocks_come_behind_those_that_lead_to_them() -> None:

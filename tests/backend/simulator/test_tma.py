@@ -106,22 +106,25 @@ def test_phases_alternate(seed: int, by_hand) -> None:
 
 LOADED = BEGUN + expect(256) + fetch() + wait()
 REFUSED = {
-    "nobody waits before reading": (BEGUN + expect(256) + fetch() + READ, "another has written"),
-    "a program ends before its fetches": (BEGUN + expect(256) + fetch(), "still fetches"),
+    "nobody waits before reading": (BEGUN + expect(256) + fetch() + READ, "another thread has written|in flight"),
+    "a program ends before its fetches": (BEGUN + expect(256) + fetch(), "a TMA load is in flight"),
     "nobody arrives": (BEGUN + wait(), "never ends"),
     "too many bytes are expected": (BEGUN + expect(512) + fetch() + wait(), "never ends"),
     "too few arrive": (ONE + init(TOLD, arrivals=2) + MEET + expect(256) + fetch() + wait(), "never ends"),
-    "the engine is not told of the mbarrier": (ONE + init() + MEET + expect(256) + fetch(), "has not been told"),
-    "no barrier behind the making": (ONE + init(TOLD) + expect(256) + fetch() + wait(), "another has made"),
-    "it is made twice": (BEGUN + init(), "where there is one"),
-    "there is none": (ONE + expect(256), "where there is none"),
-    "it is not aligned": (ONE + init(place=PLACE + 4), "not aligned"),
-    "it is outside": (ONE + init(place=2048), "outside"),
+    "the engine is not told of the mbarrier": (
+        ONE + init() + MEET + expect(256) + fetch(),
+        "must be between the initialisation",
+    ),
+    "no barrier behind the making": (ONE + init(TOLD) + expect(256) + fetch() + wait(), "another has initialised"),
+    "it is made twice": (BEGUN + init(), "must not be initialised twice"),
+    "there is none": (ONE + expect(256), "must be initialised before"),
+    "it is not aligned": (ONE + init(place=PLACE + 4), "must be aligned"),
+    "it is outside": (ONE + init(place=2048), "inside of shared"),
     "it is forgotten in a phase": (BEGUN + expect(256) + FORGET, "middle of a phase"),
     "it is forgotten while others wait": (LOADED + FORGET, "where another thread was"),
-    "a parity of 2": (BEGUN + wait(2), "a parity is 0 or 1"),
-    "a box in the midst of 128 bytes": (BEGUN + expect(256) + fetch(to=64), "not aligned to 128 bytes"),
-    "a box outside of shared memory": (BEGUN + expect(256) + fetch(to=2048 - 128), "outside of shared memory"),
+    "a parity of 2": (BEGUN + wait(2), "a parity must be 0 or 1"),
+    "a box in the midst of 128 bytes": (BEGUN + expect(256) + fetch(to=64), "must be aligned to 128 bytes"),
+    "a box inside of shared memory": (BEGUN + expect(256) + fetch(to=2048 - 128), "inside of shared memory"),
     "a column that is no multiple of 16 bytes": (BEGUN + expect(256) + fetch(column=1), "a multiple of 16 bytes"),
     "a box over what others read": (LOADED + READ + expect(256) + fetch(), "another thread was since"),
     "a box over what was written unfenced": (BEGUN + WRITE + MEET + expect(256) + fetch(), "without a fence since"),
@@ -182,7 +185,7 @@ def test_a_box_is_stored_where_there_is_a_tensor(row: int, column: int, read: st
     (WRITTEN + bring(0, 0, COMMIT) + wait_stores(pending=1), "still reads its shared memory"),
     (ONE + WRITE + MEET + bring(0, 0, COMMIT) + wait_stores(), "without a fence since"),
     (ONE + WRITE + FENCE + bring(0, 0, COMMIT) + wait_stores(), "another thread has written"),
-    (WRITTEN + bring(0, 0, COMMIT) + WRITE.replace("%w", "%w2") + wait_stores(), "under way reads"),
+    (WRITTEN + bring(0, 0, COMMIT) + WRITE.replace("%w", "%w2") + wait_stores(), "in flight reads"),
 ])  # fmt: skip
 def test_stores_that_no_program_may_do(text: str, wanted: str, by_hand) -> None:
     with pytest.raises(SimulationError, match=wanted):
@@ -190,7 +193,7 @@ def test_stores_that_no_program_may_do(text: str, wanted: str, by_hand) -> None:
 
 
 def test_rows_that_are_not_whole_16_bytes_are_not_stored(by_hand) -> None:
-    with pytest.raises(SimulationError, match="behind them"):
+    with pytest.raises(SimulationError, match="behind others"):
         ran(by_hand, WRITTEN + bring(0, 0, COMMIT), TensorMap(NUMBERS.copy(), (4, 16), shape=(33, 14)))
 
 
@@ -214,16 +217,10 @@ def test_arguments_in_parts() -> None:
     base, rows, columns, step, map_, number = in_parts(
         func('"0.base", "0.shape0", "0.shape1", "0.stride0", "0.map", "1"', 6), [described, 7]
     )
-    assert base is whole and (rows, columns, step, number) == (8, 20, 32, 7)
-    assert isinstance(map_, TensorMap) and map_.array is whole and map_.nan
+    assert base.base is whole and (rows, columns, step, number) == (8, 20, 32, 7)
+    assert isinstance(map_, TensorMap) and map_.array is base and map_.nan and map_.stride == 32
     assert (map_.box, map_.swizzle, map_.extent) == ((4, 16), 32, (8, 20))
 
 
 def test_arguments_without_parts_are_as_they_are() -> None:
     assert in_parts(func("", 2), [3, 4]) == [3, 4]
-
-
-def test_a_view_begins_where_its_array_does() -> None:
-    whole = np.zeros((8, 32), np.float16)
-    with pytest.raises(AssertionError, match="beginning"):
-        in_parts(func('"0.base"', 1), [zg.TensorDescriptor(whole[:, 16:], (4, 16))])

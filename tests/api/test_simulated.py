@@ -1,0 +1,204 @@
+"""`compiled.simulate`: compiled kernels on a machine without a GPU, and the faults that are found in them."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.cli import main
+
+F32, F64, I32 = zg.ptr(zg.f32), zg.ptr(zg.f64), zg.ptr(zg.i32)
+
+
+@zg.kernel
+def scaled(x, out, by, n, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    inside = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+    zg.store(zg.add(out, at), zg.mul(zg.load(zg.add(x, at), inside), by), inside)
+
+
+@zg.kernel
+def unmasked(x, out, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    zg.store(zg.add(out, at), zg.load(zg.add(x, at)))
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+@pytest.mark.parametrize("scalar", [zg.f16, zg.bf16, zg.f32, zg.f64])
+def test_a_kernel_with_a_float_argument_on_views(scalar: zg.Any, optimized: bool) -> None:
+    compiled = scaled.compile(zg.ptr(scalar), zg.ptr(scalar), scalar, zg.i32, 32, num_warps=1)
+    whole = np.arange(160).astype(scalar.dtype)
+    x, out = whole[7:57], np.zeros(64, scalar.dtype)
+    compiled.simulate[2](x, out[3:53], 0.5, 50, optimized=optimized)
+    np.testing.assert_array_equal(out[3:53], x * scalar.dtype.type(0.5))
+    assert not out[:3].any() and not out[53:].any()
+
+
+def test_a_stray_access_is_reported_at_its_line() -> None:
+    compiled = unmasked.compile(F32, F32, 64, num_warps=1)
+    with pytest.raises(zg.SimulationError) as caught:
+        compiled.simulate[(2,)](np.zeros(100, np.float32), np.zeros(128, np.float32))
+    text = str(caught.value)
+    assert "thread 4 reads 4 byte(s) at byte 400 of 'x', which has 400; in program (1, 0, 0)" in text
+    assert "zg.load(zg.add(x, at))" in text.splitlines()[2] and text.splitlines()[3].strip() == "^" * 22
+    with pytest.raises(zg.SimulationError, match="of 'out'"):
+        compiled.simulate[(2,)](np.zeros(128, np.float32), np.zeros(100, np.float32))
+
+
+@zg.kernel
+def wide(x, out):
+    at = zg.arange(0, 128)
+    zg.store(zg.add(out, at), zg.load(zg.add(x, at)))
+
+
+def test_an_argument_that_is_not_what_it_was_compiled_for() -> None:
+    compiled = scaled.compile(zg.divisible(F32), F32, zg.f32, zg.i32, 32, num_warps=1)
+    x = np.zeros(33, np.float32)
+    for wrong, words in [
+        ((x, x, 1.0), "4 argument"),
+        (
+            (x, x.astype(np.float64), 1.0, 5),
+            "'out' of 'scaled' is compiled for an array of f32; got an array of float64",
+        ),
+        ((x[1:], x, 1.0, 5), "'x' of 'scaled' is compiled for an address divisible by 16"),
+        ((x, x, 1.0, 2.5), "'n' of 'scaled' is compiled for a number of type i32"),
+        ((x, 3, 1.0, 5), "'out' of 'scaled' is compiled for an array of f32; got int"),
+    ]:
+        with pytest.raises(zg.LaunchError, match=words.replace("(", r"\(")):
+            compiled.simulate[1](*wrong)
+    with pytest.raises(zg.LaunchError, match="grid"):
+        compiled.simulate["x"](x, x, 1.0, 5)
+
+
+def test_a_promise_of_alignment_that_does_not_hold_cannot_be_simulated_past() -> None:
+    """The text promises what the address does not keep, so the launch is refused."""
+    compiled = wide.compile(zg.divisible(F32), zg.divisible(F32), num_warps=1)
+    x = np.zeros(129, np.float32)
+    with pytest.raises(zg.LaunchError, match="divisible by 16"):
+        compiled.simulate[1](x[1:], x)
+
+
+@zg.kernel
+def reversed_in_place(x, N: zg.constexpr, BARRIER: zg.constexpr):
+    at = zg.arange(0, N)
+    zg.store(zg.add(x, at), zg.mul(zg.load(zg.add(x, at)), 2.0))
+    if BARRIER:
+        zg.debug_barrier()
+    back = zg.load(zg.add(x, zg.sub(N - 1, at)))
+    zg.debug_barrier()
+    zg.store(zg.add(x, at), back)
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_a_race_in_global_memory(optimized: bool) -> None:
+    x = np.arange(64, dtype=np.float32)
+    reversed_in_place.compile(F32, 64, True, num_warps=2).simulate[1](x, optimized=optimized)
+    assert (x == 2 * np.arange(64)[::-1]).all()
+    with pytest.raises(
+        zg.SimulationError, match="a barrier must be between a store and another thread's load"
+    ) as caught:
+        reversed_in_place.compile(F32, 64, False, num_warps=2).simulate[1](x)
+    assert caught.value.location is not None and "back = " in (caught.value.location.source_line() or "")
+
+
+@zg.kernel
+def of_all_kinds(x, out, N: zg.constexpr):
+    at = zg.arange(0, N)
+    v = zg.load(zg.add(x, at))
+    far = zg.sin(zg.mul(v, 1e12))
+    zg.store(zg.add(out, at), zg.add(zg.add(far, zg.exp(v)), zg.mod(v, 0.7)))
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_routines_of_f64_are_simulated(optimized: bool) -> None:
+    """The sine of large angles reads a table and uses i128; the remainder has a loop."""
+    x, out = np.linspace(-3, 5, 32), np.zeros(32)
+    of_all_kinds.compile(F64, F64, 32, num_warps=1).simulate[1](x, out, optimized=optimized)
+    np.testing.assert_allclose(out, np.sin(x * 1e12) + np.exp(x) + np.fmod(x, 0.7), rtol=1e-12)
+
+
+@zg.kernel
+def narrowed(x, out, N: zg.constexpr):
+    at = zg.arange(0, N)
+    zg.store(zg.add(out, at), zg.cast(zg.load(zg.add(x, at)), zg.f8e4m3))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("optimized", [False, True])
+def test_conversions_to_8_bit_floats(target: str, optimized: bool) -> None:
+    x = np.linspace(-500, 500, 64).astype(np.float32)
+    out = np.zeros(64, ml_dtypes.float8_e4m3fn)
+    compiled = narrowed.compile(F32, zg.ptr(zg.f8e4m3), 64, target=target, num_warps=1)
+    compiled.simulate[1](x, out, optimized=optimized)
+    np.testing.assert_array_equal(out.astype(np.float32), np.clip(x, -448, 448).astype(out.dtype).astype(np.float32))
+
+
+@zg.kernel
+def talking(x, N: zg.constexpr):
+    v = zg.load(zg.add(x, zg.arange(0, N)))
+    zg.device_print("v%", v)
+    zg.device_print("more than 1", zg.compare(v, 1.0, zg.CompareKind.GREATER_THAN))
+    zg.device_assert(zg.compare(v, 3.0, zg.CompareKind.LESS_THAN), "must be small")
+
+
+def test_prints_and_assertions(capsys) -> None:
+    compiled = talking.compile(F32, 2, num_warps=1)
+    compiled.simulate[1](np.array([0.25, 2], np.float32))
+    assert capsys.readouterr().out.splitlines() == [
+        "pid (0, 0, 0) idx (0) v%: 0.25", "pid (0, 0, 0) idx (1) v%: 2",
+        "pid (0, 0, 0) idx (0) more than 1: False", "pid (0, 0, 0) idx (1) more than 1: True",
+    ]  # fmt: skip
+    with pytest.raises(zg.KernelRuntimeError, match="assertion failed: must be small") as caught:
+        compiled.simulate[1](np.array([0.25, 4], np.float32))
+    assert caught.value.location is not None
+
+
+@zg.kernel
+def waiting(flag):
+    while zg.atomic_add(flag, 0) == 0:
+        pass
+
+
+def test_a_loop_that_waits_for_another_program_exceeds_the_limit(monkeypatch) -> None:
+    monkeypatch.setattr("ziggurat.backend.simulator.program.MAX_STEPS", 500)
+    compiled = waiting.compile(I32, num_warps=1)
+    compiled.simulate[1](np.ones(1, np.int32))
+    with pytest.raises(zg.SimulationError, match="loop limit exceeded"):
+        compiled.simulate[1](np.zeros(1, np.int32))
+
+
+@zg.kernel
+def by_hand(x):
+    zg.store(x, zg.inline_asm_elementwise("nanosleep.u32 $1; mov.b32 $0, 0;", "=r,r", (1,), zg.i32, False, 1))
+
+
+def test_instructions_that_are_not_known() -> None:
+    with pytest.raises(zg.TargetError, match="the simulator does not know"):
+        by_hand.compile(I32, num_warps=1).simulate[1](np.zeros(1, np.int32))
+
+
+KERNELS = """
+import ziggurat as zg
+@zg.kernel
+def add(x, y, out, n, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    inside = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+    zg.store(zg.add(out, at), zg.add(zg.load(zg.add(x, at), inside), zg.load(zg.add(y, at), inside)), inside)
+"""
+
+
+def test_the_command(tmp_path, capsys) -> None:
+    file = tmp_path / "kernels_to_simulate.py"
+    file.write_text(KERNELS)
+    arguments = ["simulate", f"{file}:add", "f32[100], f32[100], f32[100], 100, 64", "--num-warps", "1"]
+    assert main([*arguments, "--grid", "2", "--seed", "1"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "add: 2 program(s) of 32 threads for sm_90a: no fault found", "  x: unchanged", "  y: unchanged",
+        "  out: 100 of 100 elements changed; largest difference from the interpreter: 0",
+    ]  # fmt: skip
+    assert main([arguments[0], arguments[1], "f32[100], f32[99], f32[100], 100, 64", "--grid", "2"]) == 1
+    assert "of 'y', which has 396" in capsys.readouterr().err
+    assert main(["simulate", f"{file}:add", "f31[100]"]) == 1
+    assert "'f31[100]' must be a dtype and a shape" in capsys.readouterr().err

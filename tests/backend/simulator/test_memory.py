@@ -1,0 +1,101 @@
+"""Global memory of the simulation: regions, views, alignment, and accesses of threads that no barrier orders."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ziggurat.backend.simulator.memory import SHIFT, Memory
+from ziggurat.codemodel.errors import SimulationError
+
+ALL = np.ones(64, np.bool_)
+
+
+def threads(*numbers: int) -> np.ndarray:
+    return np.array(numbers)
+
+
+def at(memory: Memory, array: int, *offsets: int) -> np.ndarray:
+    return memory.pointers[array] + np.array(offsets)
+
+
+def test_arrays_keep_their_alignment_and_are_far_apart() -> None:
+    arrays = [np.zeros(100, np.float32)[start:] for start in (0, 1, 3)]
+    memory = Memory(arrays)
+    for array, pointer in zip(arrays, memory.pointers, strict=True):
+        assert pointer % 1024 == array.ctypes.data % 1024
+    assert len({pointer >> SHIFT for pointer in memory.pointers}) == 3 or len(memory.regions) < 3
+
+
+def test_arrays_that_overlap_are_one_region() -> None:
+    whole = np.arange(16, dtype=np.int32)
+    memory = Memory([whole[8:], np.zeros(4, np.int32), whole[:12]], ["a", "b", "c"])
+    assert [region.name for region in memory.regions] == ["'a', 'c'", "'b'"]
+    assert memory.pointers[0] - memory.pointers[2] == 32
+    memory.store(at(memory, 2, 36), np.array([[7, 0, 0, 0]], np.uint8), threads(0))
+    assert whole[9] == 7
+
+
+@pytest.mark.parametrize("offset", [-4, 16, 1 << 20])
+def test_accesses_are_inside_of_their_array(offset: int) -> None:
+    memory = Memory([np.zeros(4, np.float32)], ["x"])
+    with pytest.raises(SimulationError, match=f"thread 5 reads 4 byte.s. at byte {offset} of 'x', which has 16"):
+        memory.load(at(memory, 0, 0, offset), 4, threads(4, 5))
+    with pytest.raises(SimulationError, match="a pointer must be into an array"):
+        memory.load(np.array([16]), 4, threads(4))
+
+
+def test_a_view_has_gaps_and_may_run_backwards() -> None:
+    whole = np.arange(12, dtype=np.float32)
+    memory = Memory([whole[::-2]])
+    assert memory.load(at(memory, 0, 0, -8), 4, threads(0, 1)).view(np.float32).ravel().tolist() == [11, 9]
+    with pytest.raises(SimulationError, match="with gaps"):
+        memory.load(at(memory, 0, -4), 4, threads(0))
+
+
+def test_what_is_read_only_is_not_written() -> None:
+    array = np.zeros(4, np.uint8)
+    array.flags.writeable = False
+    memory = Memory([array])
+    with pytest.raises(SimulationError, match="is read-only"):
+        memory.store(at(memory, 0, 0), np.zeros((1, 1), np.uint8), threads(0))
+
+
+def test_a_store_is_seen_by_others_behind_a_barrier() -> None:
+    memory = Memory([np.zeros(4, np.uint8)])
+    memory.store(at(memory, 0, 1), np.ones((1, 1), np.uint8), threads(3))
+    assert memory.load(at(memory, 0, 1), 1, threads(3)) == 1
+    with pytest.raises(SimulationError, match="thread 4 reads byte 1 of 'argument 0', which thread 3 has written"):
+        memory.load(at(memory, 0, 1), 1, threads(4))
+    memory.barrier(np.arange(64) < 32)
+    assert memory.load(at(memory, 0, 1), 1, threads(4)) == 1
+
+
+def test_a_barrier_of_others_orders_nothing() -> None:
+    memory = Memory([np.zeros(4, np.uint8)])
+    memory.store(at(memory, 0, 1), np.ones((1, 1), np.uint8), threads(3))
+    memory.barrier(np.arange(64) >= 32)
+    with pytest.raises(SimulationError, match="barrier"):
+        memory.load(at(memory, 0, 1), 1, threads(40))
+
+
+def test_two_threads_write_one_element() -> None:
+    memory = Memory([np.zeros(4, np.uint8)])
+    memory.store(at(memory, 0, 0, 0), np.ones((2, 1), np.uint8), threads(0, 1))
+    memory.start()
+    with pytest.raises(SimulationError, match="two threads must not write one element"):
+        memory.store(at(memory, 0, 0, 0), np.array([[1], [2]], np.uint8), threads(0, 1))
+    memory.start()
+    memory.store(at(memory, 0, 0), np.ones((1, 1), np.uint8), threads(0))
+    with pytest.raises(SimulationError, match=r"thread 1 writes byte 0 .* and thread 0 does"):
+        memory.store(at(memory, 0, 0), np.ones((1, 1), np.uint8), threads(1))
+
+
+def test_a_load_of_another_warp_comes_before_a_store_by_a_barrier_only() -> None:
+    """Within a warp a shuffle may have brought the number that is stored."""
+    memory = Memory([np.zeros(4, np.uint8)])
+    memory.load(at(memory, 0, 0), 1, threads(0))
+    memory.store(at(memory, 0, 0), np.ones((1, 1), np.uint8), threads(31))
+    memory.load(at(memory, 0, 1), 1, threads(0))
+    with pytest.raises(SimulationError, match=r"thread 32 writes byte 1 .* thread 0 has read"):
+        memory.store(at(memory, 0, 1), np.ones((1, 1), np.uint8), threads(32))
