@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import difflib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,40 +15,66 @@ from typing import Any
 
 import attrs
 
+import ziggurat
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, documentation_of
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.html import to_html
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text
+from ziggurat.compiler.compiled import Compiled
+from ziggurat.compiler.page import side_by_side
 from ziggurat.kernels.arguments import constexpr_names, divisible
 from ziggurat.kernels.kernel import Kernel
 
-STAGES = ("python", "triton", "gpu", "llvm", "ptx", "sass", "mlir")
-_HTML = ("python", "triton", "gpu")
+STAGES = ("python", "triton", "gpu", "llvm", "ptx", "sass", "mlir", "all")
+_ALL = ("python", "triton", "gpu", "llvm", "ptx")
+_HTML = ("python", "triton", "gpu", "all")
 _LOCATIONS = (*_HTML, "mlir")
+_MODELS = ("python", "triton", "mlir")  # Shown without compiling.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status. What the user got wrong is printed without a traceback."""
     options = _parser().parse_args(arguments)
     try:
-        print(options.run(options), end="")
+        return _write(options.run(options))
     except ZigguratError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        return 0
+
+
+def _write(text: str) -> int:
+    """Write to standard output, with escapes for what its encoding lacks; the exit status."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end.
+        if isinstance(error, BrokenPipeError):
+            return 0
+        print(f"the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ziggurat", description="Kernels as code models.")
+    parser.add_argument("--version", action="version", version=f"ziggurat {ziggurat.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     show = commands.add_parser("show", help="print a kernel's code model at a tier")
     show.add_argument("kernel", metavar="FILE.py:NAME", help="where the kernel is")
     show.add_argument("types", nargs="?", default="", help='argument types and values: "ptr<f32>, i32, 64"')
-    show.add_argument("--stage", choices=STAGES, default="triton", help="which tier (default: triton)")
+    show.add_argument("--stage", choices=STAGES, default="triton", help="which tier, or all (default: triton)")
+    show.add_argument(
+        "--after",
+        metavar="PASS",
+        help="the model after a pass on the way to the GPU model; NAME:2 is the second of its name",
+    )
+    show.add_argument("--diff", action="store_true", help="what each pass changes, or the one of --after")
     show.add_argument("--locations", action="store_true", help="with the place that each op came from")
     show.add_argument(
         "--types", dest="attributed", action="store_true", help="of the Python model: with attributed types"
@@ -97,16 +126,62 @@ def _show(options: argparse.Namespace) -> str:
     _check_forms(options)
     kernel = _find(options.kernel)
     arguments = _divisible(kernel, parse_values(options.types, "argument types"), options.divisible)
-    if options.stage == "python" and options.attributed:
+    if options.attributed:
         return str(kernel.attribution(*arguments))
-    if options.stage in ("gpu", "llvm", "ptx", "sass"):
-        return _compiled(kernel, arguments, options)
-    model: Any = kernel.model if options.stage == "python" else kernel.triton(*arguments)
-    if options.stage == "mlir":
+    if options.after is not None or options.diff:
+        return _passes(_compiled(kernel, arguments, options), options)
+    names = _ALL if options.stage == "all" else (options.stage,)
+    compiled = None if set(names) <= set(_MODELS) else _compiled(kernel, arguments, options)
+    stages = {name: _stage(name, kernel, arguments, compiled, options) for name in names}
+    if options.html:
+        shown = side_by_side(stages) if len(stages) > 1 else to_html(stages[options.stage])
+        return shown + "\n"
+    texts = {name: to_text(s, locations=options.locations) if isinstance(s, Op) else s for name, s in stages.items()}
+    if len(texts) == 1:
+        return texts[options.stage]
+    return "\n".join(f"// Stage {name}\n{text.rstrip()}\n" for name, text in texts.items())
+
+
+def _stage(
+    name: str, kernel: Kernel, arguments: Sequence[Any], compiled: Compiled | None, options: argparse.Namespace
+) -> Any:
+    """A stage of a kernel, a model or a text."""
+    if name == "python":
+        return kernel.model
+    if compiled is None:
+        model = kernel.triton(*arguments)
+        if name == "triton":
+            return model
         from ziggurat.backend.mlir import to_mlir
 
         return to_mlir(model, locations=options.locations) + "\n"
-    return to_html(model) + "\n" if options.html else to_text(model, locations=options.locations)
+    if name == "sass":
+        from ziggurat.backend.ptx.sass import sass
+
+        return sass(compiled.ptx, compiled.target, lines=True)
+    return compiled.stages[name]
+
+
+def _passes(compiled: Compiled, options: argparse.Namespace) -> str:
+    """The model after the pass of `--after`, or with `--diff` what passes change."""
+    models: dict[str, tuple[Op, Op]] = {}
+    before = compiled.stages["triton"]
+    for snapshot in compiled.passes:
+        count = sum(name.partition(":")[0] == snapshot.name for name in models)
+        models[f"{snapshot.name}:{count + 1}" if count else snapshot.name] = before, snapshot.model
+        before = snapshot.model
+    if options.after is not None and options.after not in models:
+        raise LaunchError(f"there is no pass '{options.after}'", hint=f"the passes are {', '.join(models)}")
+    if not options.diff:
+        return to_text(models[options.after][1], locations=options.locations)
+    chosen = models if options.after is None else {options.after: models[options.after]}
+    return "".join(_difference(name, *pair, options.locations) for name, pair in chosen.items())
+
+
+def _difference(name: str, before: Op, after: Op, locations: bool) -> str:
+    texts = (to_text(model, locations=locations).splitlines() for model in (before, after))
+    lines = list(difflib.unified_diff(*texts, f"before {name}", f"after {name}", lineterm=""))
+    return "\n".join(lines or [f"--- {name} changes nothing"]) + "\n"
 
 
 def _divisible(kernel: Kernel, arguments: Sequence[Any], said: Sequence[str]) -> list[Any]:
@@ -131,27 +206,19 @@ def _check_forms(options: argparse.Namespace) -> None:
     if options.attributed and (options.stage != "python" or options.html or options.locations):
         raise LaunchError("--types is of the Python model alone, as text", hint="write --stage python --types")
     for form, stages in (("html", _HTML), ("locations", _LOCATIONS)):
-        if getattr(options, form) and options.stage not in stages:
+        if getattr(options, form) and options.stage not in stages and options.after is None and not options.diff:
             raise LaunchError(f"--{form} is of the stages {', '.join(stages)}; {options.stage} has none")
-    if options.html and options.locations:
-        raise LaunchError("--html shows no locations", hint="leave out one of --html and --locations")
+    if options.html and (options.locations or options.after is not None or options.diff):
+        raise LaunchError("--html goes with neither --locations, --after nor --diff", hint="leave out --html")
 
 
-def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> str:
-    """A stage below the Triton model."""
+def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> Compiled:
+    """The kernel compiled with the options of the command line."""
     # A constexpr parameter of an option's name is that option, if it is not among the arguments already.
     names = list(kernel.signature.parameters)
     taken = {*names[: len(arguments)], *(set(names) - constexpr_names(kernel)), *({"target"} & set(names))}
     given = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in taken}
-    compiled = kernel.compile(*arguments, **given)
-    if options.stage == "sass":
-        from ziggurat.backend.ptx.sass import sass
-
-        return sass(compiled.ptx, compiled.target, lines=True)
-    stage = compiled.stages[options.stage]
-    if isinstance(stage, str):
-        return stage
-    return to_html(stage) + "\n" if options.html else to_text(stage, locations=options.locations)
+    return kernel.compile(*arguments, **given)
 
 
 def _simulate(options: argparse.Namespace) -> str:
@@ -246,7 +313,8 @@ def _find(place: str) -> Kernel:
     sys.modules.setdefault(file.stem, module)
     sys.path.insert(0, str(file.resolve().parent))
     try:
-        spec.loader.exec_module(module)
+        with contextlib.redirect_stdout(sys.stderr):  # Standard output is the stage's alone.
+            spec.loader.exec_module(module)
     except ZigguratError:
         raise
     except SystemExit as error:

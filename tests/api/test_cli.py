@@ -1,11 +1,15 @@
 """`python -m ziggurat`."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import ziggurat as zg
 from ziggurat.cli import main
 
 SOURCE = """
@@ -57,9 +61,14 @@ def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
     [
         (["--types"], "--types is of the Python model alone, as text\n  hint: write --stage python --types"),
         (["--stage", "python", "--types", "--html"], "--types is of the Python model alone"),
-        (["--stage", "ptx", "--html"], "--html is of the stages python, triton, gpu; ptx has none"),
-        (["--stage", "llvm", "--locations"], "--locations is of the stages python, triton, gpu, mlir; llvm has none"),
-        (["--html", "--locations"], "--html shows no locations"),
+        (["--stage", "ptx", "--html"], "--html is of the stages python, triton, gpu, all; ptx has none"),
+        (
+            ["--stage", "llvm", "--locations"],
+            "--locations is of the stages python, triton, gpu, all, mlir; llvm has none",
+        ),
+        (["--html", "--locations"], "--html goes with neither --locations"),
+        (["--html", "--diff"], "--html goes with neither --locations"),
+        (["--after", "nothing"], "there is no pass 'nothing'\n  hint: the passes are prepare, descriptors, assign"),
     ],
 )
 def test_options_that_a_stage_does_not_have_are_not_passed_over(file, capsys, options, words):
@@ -194,3 +203,72 @@ def test_choices_of_tuning_are_listed_shared_and_cleared(tmp_path, monkeypatch, 
     assert "a file is missing" in capsys.readouterr().err
     assert main(["choices", "clear", file]) == 1
     assert "choices clear takes no file" in capsys.readouterr().err
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0 and capsys.readouterr().out == f"ziggurat {zg.__version__}\n"
+
+
+def test_what_the_module_prints_is_not_part_of_the_stage(file, capsys):
+    path = Path(file.partition(":")[0])
+    path.write_text(path.read_text() + "\nprint('gelu mm ok')\n")
+    assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "ptx"]) == 0
+    seen = capsys.readouterr()
+    assert seen.err == "gelu mm ok\n" and "gelu" not in seen.out
+
+
+def test_all_stages(file, capsys):
+    assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "all"]) == 0
+    text = capsys.readouterr().out
+    at = [text.index(f"// Stage {name}\n") for name in ("python", "triton", "gpu", "llvm", "ptx")]
+    assert at == sorted(at) and "gpu.module" in text and ".target sm_90a" in text
+    assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "all", "--html"]) == 0
+    assert "<b>triton</b>" in capsys.readouterr().out
+
+
+def test_the_model_after_a_pass_and_what_the_pass_changes(file, capsys):
+    show = ["show", file, "ptr<f32>, i32, 64"]
+    assert main([*show, "--after", "assign"]) == 0
+    text = capsys.readouterr().out
+    assert "gpu.module" in text and zg.parse(text) is not None
+    assert main([*show, "--after", "assign", "--diff"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("--- before assign\n+++ after assign\n") and "+gpu.module" in text
+    assert main([*show, "--diff"]) == 0
+    text = capsys.readouterr().out
+    assert "+++ after prepare" in text and "tma changes nothing" in text
+    assert main([*show, "--after", "dce:2"]) == 0
+
+
+def run(*arguments, **settings):
+    return subprocess.run(
+        [sys.executable, "-m", "ziggurat", *arguments], stderr=subprocess.PIPE, timeout=60, **settings
+    )
+
+
+def test_a_terminal_that_knows_ascii_alone():
+    done = run("docs", "language", stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0 and done.stderr == b"" and b"\\u2026" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk():
+    with open("/dev/full", "wb") as full:
+        done = run("docs", "language", stdout=full)
+    assert done.returncode == 1 and done.stderr == b"the output cannot be written: No space left on device\n"
+
+
+def test_names_in_files_do_not_command_the_terminal(tmp_path, monkeypatch, capsys):
+    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.backend.cuda.cache import Cache
+    from ziggurat.backend.cuda.records import Record, Records
+
+    monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
+    title = "\x1b]0;title\x07"
+    Cache().put("ab" * 32, Binary("k", "", 4, 0, (), "sm_90a", title))
+    Records().put(Record({"kernel": title, "key": {}, "types": {}, "device": "GPU"}, title, {}))
+    for command in ("cache", "choices"):
+        assert main([command]) == 0
+        assert "\x1b" not in (text := capsys.readouterr().out) and "\\x1b]0;title\\x07" in text
