@@ -7,7 +7,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from ziggurat.codemodel.errors import BuildError, InternalError, ZigguratError
+from ziggurat.codemodel.errors import BuildError, InternalError, ResourceError, ZigguratError
+from ziggurat.codemodel.recursion import deep_recursion
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,15 +31,24 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def no_faults(doing: str, model: Callable[[], object], name: str) -> Generator[None]:
-    """What is raised inside and is not of the family of errors is our fault: it becomes an `InternalError`.
+    """Turn an exception that is no `ZigguratError`, or is a `BuildError`, into an `InternalError`: a fault of ziggurat.
 
-    So does a `BuildError`, as nobody but the compiler builds here. `doing` says what was going on with the kernel
-    `name`, and `model` gives the model whose text goes with the report. The exception itself stays as the cause.
+    `doing` is the verb for the kernel `name`, and `model` gives the model whose text goes with the report. The
+    exception itself stays as the cause. Code that is nested too deeply, or too large for the memory, gives a
+    `ResourceError`.
     """
     try:
-        yield
+        with deep_recursion():
+            yield
+    except RecursionError:
+        raise ResourceError(
+            f"the code of '{name}' is nested too deeply for {doing} it",
+            hint="nest fewer branches and loops, and call helper functions one after the other, not from each other",
+        ) from None
+    except MemoryError:
+        raise ResourceError(f"{doing} '{name}' needs more memory than this machine has") from None
     except Exception as error:
-        if isinstance(error, MemoryError) or (isinstance(error, ZigguratError) and not isinstance(error, BuildError)):
+        if isinstance(error, ZigguratError) and not isinstance(error, BuildError):
             raise
         said = str(error).strip().partition("\n")[0]
         summary = f"{doing} '{name}' failed with {type(error).__name__}{f': {said}' if said else ''}"

@@ -12,7 +12,7 @@ import attrs
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
-from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, LaunchError
+from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions, checked_option
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -35,15 +35,9 @@ def triton_model(kernel: Function | Op, types: Sequence[Type], divisibility: Seq
     """The Triton code model of a kernel's Python model at these argument types. Raises the errors of the kernel."""
     name = kernel.name if isinstance(kernel, Function) else str(kernel.attributes["sym_name"])
     with no_faults("compiling", lambda: kernel.model if isinstance(kernel, Function) else kernel, name):
-        try:
-            model: Op = mirror(attribute(kernel, types), divisibility)
-            for step in TIDY:
-                model = step(model)
-        except RecursionError:
-            raise KernelSyntaxError(
-                f"the code of '{name}' is nested too deeply: functions that call functions, or loops in loops",
-                hint="call helper functions one after the other, not each from the one before",
-            ) from None
+        model: Op = mirror(attribute(kernel, types), divisibility)
+        for step in TIDY:
+            model = step(model)
         assert isinstance(model, core.Module)
         return model
 

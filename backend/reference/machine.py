@@ -20,6 +20,8 @@ from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Returned, Step, Yielded
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 
+_MAX_CALLS = 500  # Calls in calls: enough for long chains of helpers, and ends a recursion.
+
 
 class AllLeft(Exit):
     """No program remains in this frame: all have returned from the function."""
@@ -216,8 +218,8 @@ class Machine(Interpreter):
         frame = self.frame.isolated()
         self._depth += 1
         try:
-            if self._depth > 64:
-                raise KernelRuntimeError("calls are nested too deeply (64)")
+            if self._depth > _MAX_CALLS:
+                raise KernelRuntimeError(f"calls are nested too deeply ({_MAX_CALLS})")
             self.run_in(body, arguments, frame)
         finally:
             self._activation = outer

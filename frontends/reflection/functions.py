@@ -11,6 +11,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.recursion import MAX_FRAMES, deep_recursion, frames
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
 from ziggurat.frontends.language.function import Function, Use, constexpr, usable
 from ziggurat.frontends.reflection.names import KINDS, Names
@@ -63,16 +64,32 @@ def _model(function: Callable[..., Any], lines: Sequence[str]) -> tuple[Op, dict
     callees: dict[str, Function] = {}
     builder = Builder.root([_type(fn, p, names) for p in parameters], pyobject)
     try:
-        body = Statements(names, source, builder, callees).function_body(parameters)
+        with deep_recursion():
+            body = Statements(names, source, builder, callees).function_body(parameters)
     except RecursionError:
+        if frames() > MAX_FRAMES // 2:
+            raise  # A long chain of functions led here; the statement is not to blame.
         raise KernelSyntaxError(
-            f"'{fn.__name__}' is nested too deeply to be read",
-            source.span(source.node),
-            "take long expressions apart by assigning their parts to variables",
+            f"a statement of '{fn.__name__}' is nested too deeply to be read",
+            source.span(_deepest(source.node)),
+            "take the expression apart by assigning its parts to variables",
         ) from None
     func = core.Func(fn.__qualname__, body)
     func.__dict__["location"] = source.span(source.node)
     return func, callees, tuple(names.uses.values())
+
+
+def _deepest(function: ast.FunctionDef) -> ast.stmt:
+    """The innermost statement around the most deeply nested expression of a function."""
+    found, most = cast(ast.stmt, function), 0
+    work: list[tuple[ast.AST, ast.stmt, int]] = [(function, function, 0)]
+    while work:
+        node, statement, depth = work.pop()
+        statement = node if isinstance(node, ast.stmt) else statement
+        if depth > most:
+            found, most = statement, depth
+        work.extend((inner, statement, depth + 1) for inner in ast.iter_child_nodes(node))
+    return found
 
 
 def _parameters(source: Source) -> list[ast.arg]:

@@ -63,5 +63,5 @@ def test_too_deep_a_nest_is_the_authors_to_change(monkeypatch):
         raise RecursionError
 
     monkeypatch.setattr("ziggurat.compiler.pipeline.TIDY", (fails,))
-    with pytest.raises(zg.KernelSyntaxError, match="the code of 'kernel' is nested too deeply"):
+    with pytest.raises(zg.ResourceError, match="the code of 'kernel' is nested too deeply"):
         triton_model(kernel, TYPES)

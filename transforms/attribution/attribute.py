@@ -45,6 +45,7 @@ class Attributor:
         self.functions = functions or {}
         self.instances: dict[tuple[int, tuple[Type, ...]], Attribution] = {}
         self.errors: list[ZigguratError] = []
+        self.unrolling: int | None = None
         self._stack: list[Op] = []
         self._symbols: dict[str, tuple[int, tuple[Type, ...]]] = {}
         # By the identity of a model: the functions it calls. Holding the model keeps the identity valid.

@@ -48,6 +48,8 @@ from ziggurat.transforms.calls.wording import CHOSEN_FUNCTION, describe, is_func
 
 _MAX_VISITS = 12
 _MAX_UNROLL = 4096
+# Iterations of an unrolled loop and of all unrolled loops inside it.
+_MAX_ITERATIONS = 1 << 15
 
 # What the handler of an `if` gives when no path goes on after it.
 _GONE: Any = None
@@ -150,11 +152,17 @@ def unroll(walk: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:
     stored = [var for var in stored_variables(op) if var in walk.state]
     left: list[State] = []
     ends = [walk.state]
+    outermost = walk.program.unrolling is None
+    count = walk.program.unrolling or 0
     for item in items:
+        count = walk.program.unrolling = count + 1
+        if count > _MAX_ITERATIONS:
+            break
         walk.state = met(ends, before, op.location)
         walk.scope = Scope(around)
         walk.scope.types[op.suite.parameters[0]] = item
         ends, breaks = iteration(walk, op.suite)
+        count = walk.program.unrolling
         made.append((item, walk.scope))
         left += breaks
         if breaks:
@@ -163,6 +171,14 @@ def unroll(walk: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:
             break
         walk.scope.joins[op.result] = met(ends, stored, op.location)
     walk.scope = around
+    if outermost:
+        walk.program.unrolling = None
+        if count > _MAX_ITERATIONS:
+            walk.state = met([walk.state], before, op.location)
+            raise KernelValueError(
+                f"unrolling this loop, and those inside it, takes more than {_MAX_ITERATIONS} iterations",
+                hint="use range for one of the loops",
+            )
     walk.state = met([*left, *ends], before, op.location)
     around.unrolled[op.result] = made
     around.exits.pop(op.result, None)

@@ -52,6 +52,8 @@ class Program(Protocol):
     """What a function's attribution asks of the attribution of the whole; see `Attributor`."""
 
     errors: list[ZigguratError]
+    # The number of iterations, of it and of loops inside it, that the outermost loop being unrolled has come to.
+    unrolling: int | None
 
     def load(self, function: Function) -> Op:
         """The Python model of a function."""

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import cf, core, tt
-from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.errors import BuildError, ResourceError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer, transform
 from ziggurat.codemodel.types import Type, void
 from ziggurat.transforms.simplify.demand import callees, reachable_roots
+
+# The ops that a function may come to with the functions that are inlined.
+MAX_OPS = 1 << 17
 
 
 def inline(op: Op) -> Op:
@@ -31,12 +34,14 @@ def inline(op: Op) -> Op:
     Functions that are left without a call go. Calls stay of functions with `noinline`, of recursive ones, and of those
     with a `return` inside a loop or a branch (`lower_structured` turns it into blocks). A function of several blocks is
     inlined where the call stands directly in a function, whose blocks can be split. The place of an inlined op says
-    from where it was called. Gives `op` itself where it is no module, or there is nothing to inline.
+    from where it was called. Gives `op` itself where it is no module, or there is nothing to inline. Raises
+    `ResourceError` when a function would come to more than `MAX_OPS` ops.
     """
     if not isinstance(op, core.Module):
         return op
     functions = op.functions()
     roots = reachable_roots(op)
+    _demand_size(functions, roots)
     made = transform(op, _Inlining(functions))
     if made is op:
         return op
@@ -165,6 +170,30 @@ def _recursive(functions: Mapping[str, Op]) -> set[str]:
         if name in reached:
             found.add(name)
     return found
+
+
+def _demand_size(functions: Mapping[str, Op], roots: Sequence[Op]) -> None:
+    """Raise `ResourceError` at the call, in a root, by which the root would get more than `MAX_OPS` ops."""
+    sizes: dict[str, int] = {}
+
+    def size(name: str) -> int:
+        if name not in sizes:
+            sizes[name] = 1  # Of a recursive function, which is not inlined.
+            function = functions[name]
+            inner = sum(size(op.callee) for op in function.walk() if isinstance(op, tt.Call) and op.callee in functions)
+            sizes[name] = inner + sum(1 for _ in function.walk())
+        return sizes[name]
+
+    for root in roots:
+        calls = [op for op in root.walk() if isinstance(op, tt.Call) and op.callee in functions]
+        total = sum(size(op.callee) for op in calls)
+        if total > MAX_OPS:
+            raise ResourceError(
+                f"inlining the functions that '{root.attributes['sym_name']}' calls gives {total:,} operations, "
+                f"more than {MAX_OPS:,}",
+                max(calls, key=lambda op: size(op.callee)).location,
+                "call helper functions fewer times, in a loop over range for instance",
+            )
 
 
 def _without_uncalled(module: Op, roots: set[str]) -> Op:

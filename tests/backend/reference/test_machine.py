@@ -118,7 +118,7 @@ def test_a_call_returns_for_all_programs_in_their_order():
 
 def test_calls_without_end_are_an_error():
     endless = 'tt.func @"f" (%0 : i32)i32 -> { %1 : i32 = tt.call %0 @"f"; tt.return %1; };'
-    with pytest.raises(KernelRuntimeError, match=r"nested too deeply \(64\)"):
+    with pytest.raises(KernelRuntimeError, match="nested too deeply"):
         outcome('%r : i32 = tt.call %pid @"f"; tt.store %at %r; tt.return;', endless)
 
 

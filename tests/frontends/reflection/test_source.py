@@ -235,17 +235,6 @@ def test_warnings_are_not_given_again(define):
     assert reflect(kernel).body.entry.ops[-1].NAME == "return"
 
 
-def test_nested_too_deeply(define):
-    kernel = define(f"def kernel(x):\n    return {' + '.join(['x'] * 300)}\n")
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(400)  # hypothesis raises it
-    try:
-        with pytest.raises(KernelSyntaxError, match="nested too deeply"):
-            reflect(kernel)
-    finally:
-        sys.setrecursionlimit(limit)
-
-
 def test_only_the_function_is_parsed(define):
     # The rest of the text is a syntax error by now, which nothing needs to know.
     kernel = define("def kernel(x):\n    return x\n")
