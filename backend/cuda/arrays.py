@@ -19,18 +19,7 @@ from ziggurat.backend.cuda import dlpack
 from ziggurat.backend.cuda.driver import STREAMS, device_count, own_stream, pointer_device
 from ziggurat.backend.launch.arrays import ELEMENTS, on_gpu
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, i1
-
-# Element types by the last word of their names, as NumPy, torch and JAX spell them.
-NAMES: dict[str, ScalarType] = {
-    **{f"int{bits}": SCALARS[f"i{bits}"] for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": SCALARS[f"u{bits}"] for bits in (8, 16, 32, 64)},
-    **{f"float{bits}": SCALARS[f"f{bits}"] for bits in (16, 32, 64)},
-    "bool": i1,
-    "bfloat16": bf16,
-    "float8_e4m3fn": f8e4m3,
-    "float8_e5m2": f8e5m2,
-}
+from ziggurat.codemodel.types import BY_NUMPY_NAME, ScalarType, find_scalar
 
 
 @attrs.frozen
@@ -102,7 +91,7 @@ def view(array: Any, name: str) -> View:
         return seen
     if reader is OWN:
         return View(array.pointer, array.element, array.device)
-    element = _element(array.dtype)
+    element = find_scalar(array.dtype)
     if element is None:
         raise _unknown(name, array.dtype)
     if reader is _CUPY:
@@ -145,7 +134,7 @@ def protocol_device(array: Any) -> int | None:
 
 def _unknown(name: str, dtype: Any) -> LaunchError:
     return LaunchError(
-        f"'{name}' is an array of {dtype}, which kernels do not have", hint=f"they have {', '.join(NAMES)}"
+        f"'{name}' is an array of {dtype}, which kernels do not have", hint=f"they have {', '.join(BY_NUMPY_NAME)}"
     )
 
 
@@ -153,18 +142,11 @@ def _has(array: Any, method: str) -> bool:
     return callable(getattr(array, method, None))
 
 
-def _element(dtype: Any) -> ScalarType | None:
-    if isinstance(dtype, np.dtype):
-        return ELEMENTS.get(dtype)  # pyright: ignore[reportUnknownArgumentType]
-    name = getattr(dtype, "__name__", None) or str(dtype)
-    return NAMES.get(name.rpartition(".")[2])
-
-
 def _by_protocol(array: Any) -> View | None:
     interface: dict[str, Any] | None = getattr(array, "__cuda_array_interface__", None)
     if interface is None:
         return dlpack.view(array)
-    element = _element(array.dtype) if hasattr(array, "dtype") else None
+    element = find_scalar(array.dtype) if hasattr(array, "dtype") else None
     if element is None:
         element = ELEMENTS.get(np.dtype(interface["typestr"]))
     # An array without elements has no address, and some say None for it.

@@ -10,7 +10,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.backend.launch.arrays import CUDA_KINDS
-from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, i1
+from ziggurat.codemodel.types import SCALARS, ScalarType
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.arrays import View
@@ -43,15 +43,7 @@ class _Versioned(ctypes.Structure):
 
 
 # DLDataTypeCode with the number of bits.
-_CODES: dict[tuple[int, int], ScalarType] = {
-    **{(0, bits): SCALARS[f"i{bits}"] for bits in (8, 16, 32, 64)},
-    **{(1, bits): SCALARS[f"u{bits}"] for bits in (8, 16, 32, 64)},
-    **{(2, bits): SCALARS[f"f{bits}"] for bits in (16, 32, 64)},
-    (4, 16): bf16,
-    (6, 8): i1,
-    (10, 8): f8e4m3,  # kDLFloat8_e4m3fn
-    (12, 8): f8e5m2,
-}
+_CODES: dict[tuple[int, int], ScalarType] = {(scalar.dlpack, 8 * scalar.bytes): scalar for scalar in SCALARS.values()}
 
 
 def view(array: Any) -> View | None:

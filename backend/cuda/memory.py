@@ -16,8 +16,6 @@ from ziggurat.backend.launch.arrays import ELEMENTS, on_gpu
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import ScalarType
 
-_NUMPY = {scalar: dtype for dtype, scalar in ELEMENTS.items()}
-
 
 class DeviceArray:
     """An array in the memory of a GPU, in row-major order without gaps. `numpy()` and `np.asarray(array)` copy it.
@@ -38,7 +36,7 @@ class DeviceArray:
         self.element = element
         # Equal ones are one object, which is quickest to compare.
         self.key = sys.intern(f"{element.name} on {device}{'' if pointer & 15 else ', aligned'}")
-        self.dtype: np.dtype[Any] = _NUMPY[element]
+        self.dtype: np.dtype[Any] = element.dtype
         self.device = device
         self.base = base
 

@@ -16,7 +16,6 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
-from ziggurat.backend.launch.arrays import ELEMENTS
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS
 
@@ -24,17 +23,11 @@ from ziggurat.codemodel.types import SCALARS
 # "Q"), and padding to 8 bytes. The machine is little-endian, so an integer that is written with 8 bytes is read
 # rightly with fewer.
 FIELDS: dict[str, str] = {
-    "i1": "?7x",
-    **dict.fromkeys(("i8", "i16", "i32", "i64"), "q"),
-    **dict.fromkeys(("u8", "u16", "u32", "u64"), "Q"),
-    "f16": "e6x",
-    "f32": "f4x",
-    "f64": "d",
-    **dict.fromkeys(("bf16", "f8e4m3", "f8e5m2"), "Q"),  # as their bits
-    POINTER: "P",
-    TENSOR_MAP: "128s",
+    **{scalar.name: "q" if scalar.is_int and scalar.signed else "Q" for scalar in SCALARS.values()},
+    **{"i1": "?7x", "f16": "e6x", "f32": "f4x", "f64": "d", POINTER: "P", TENSOR_MAP: "128s"},
 }
-_BITS = {str(scalar): dtype for dtype, scalar in ELEMENTS.items() if str(scalar) in ("bf16", "f8e4m3", "f8e5m2")}
+# The floats that struct does not know are written as their bits.
+AS_BITS = frozenset(scalar.name for scalar in SCALARS.values() if scalar.is_float and FIELDS[scalar.name] == "Q")
 
 
 @attrs.frozen
@@ -91,8 +84,8 @@ def fitted(kind: str, value: Any) -> Any:
 
     Raises `LaunchError` for an integer that the kind does not hold.
     """
-    if kind in _BITS:
-        bits = np.asarray(value).astype(_BITS[kind])
+    if kind in AS_BITS:
+        bits = np.asarray(value).astype(SCALARS[kind].dtype)
         return int(bits.view(f"u{bits.dtype.itemsize}"))
     scalar = SCALARS.get(kind)
     if scalar is None:

@@ -21,6 +21,7 @@ from itertools import chain, count
 
 from ziggurat.backend.cuda.arrays import OWN, Reader
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
+from ziggurat.backend.cuda.packing import AS_BITS
 from ziggurat.backend.cuda.specialize import INTEGERS, KernelParameter, Kind
 
 MARK = "_z_"
@@ -194,7 +195,7 @@ class Writer:
         if kind.type in INTEGERS:
             self.both(_WIDTH.format(name))
             self.expect(_WIDTH.format(name), f"{_WIDTH.format(name)} == {{0}}")
-        small = kind.field in ("bf16", "f8e4m3", "f8e5m2")
+        small = kind.field in AS_BITS
         self.move(name, f"_z_fitted({kind.field!r}, {name})" if small else name)
         (self.whole if kind.type in INTEGERS else self.identical).append(name)
         self.fields.append(kind.field)

@@ -17,18 +17,6 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.fragments import Tile as Tile
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle as box_and_swizzle
 
-_DATA_TYPES = {
-    **dict.fromkeys(("i1", "i8", "u8", "f8e4m3", "f8e5m2"), "UINT8"),
-    **dict.fromkeys(("i16", "u16"), "UINT16"),
-    "i32": "INT32",
-    "u32": "UINT32",
-    "i64": "INT64",
-    "u64": "UINT64",
-    "f16": "FLOAT16",
-    "bf16": "BFLOAT16",
-    "f32": "FLOAT32",
-    "f64": "FLOAT64",
-}
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 
@@ -52,7 +40,7 @@ def encode(descriptor: TensorDescriptor, box: tuple[int, ...], swizzle: int) -> 
     wide, narrow = driver.cuuint64_t, driver.cuuint32_t
     fill = "NAN_REQUEST_ZERO_FMA" if descriptor.padding == "nan" else "NONE"
     result = driver.cuTensorMapEncodeTiled(
-        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_DATA_TYPES[descriptor.element.name]}"),
+        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{descriptor.element.tensor_map}"),
         rank,
         descriptor.address,
         [wide(size) for size in reversed(descriptor.shape)],

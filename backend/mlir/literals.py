@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any
-
-import ml_dtypes
-import numpy as np
 
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.scalars import bits_of_number, rounded_number
 from ziggurat.codemodel.types import ScalarType
 
-# The type that holds a float of ours, and the integer of its size.
-_FLOATS: dict[str, tuple[Any, Any]] = {
-    "f16": (np.float16, np.uint16),
-    "bf16": (ml_dtypes.bfloat16, np.uint16),
-    "f32": (np.float32, np.uint32),
-    "f64": (np.float64, np.uint64),
-    "f8e4m3": (ml_dtypes.float8_e4m3fn, np.uint8),
-    "f8e5m2": (ml_dtypes.float8_e5m2, np.uint8),
-}
 _BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 
 
@@ -38,12 +27,9 @@ def number(value: object, scalar: ScalarType) -> str:
 
 
 def _float(value: float, scalar: ScalarType) -> str:
-    kind, bits = _FLOATS[scalar.name]
-    with np.errstate(all="ignore"):
-        rounded: Any = np.array(value, np.float64).astype(kind)
-    exact = float(rounded)
-    if not np.isfinite(exact):
-        return f"0x{int(rounded.view(bits)):0{scalar.bits // 4}X}"
+    exact = rounded_number(value, scalar)
+    if not math.isfinite(exact):
+        return f"0x{bits_of_number(value, scalar):0{scalar.bits // 4}X}"
     mantissa, mark, exponent = repr(exact).partition("e")
     if "." not in mantissa:  # MLIR reads 1e-05 as the integer 1 and an identifier.
         mantissa += ".0"

@@ -10,14 +10,12 @@ import functools
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, void
 
-_FLOATS = {"f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2"}
-
 
 @functools.cache
 def mlir_type(type_: Type) -> str:
     """The spelling of a type of one value. Raises `TargetError` for a type that Triton's MLIR lacks."""
     if isinstance(type_, ScalarType):
-        return _FLOATS.get(type_.name, type_.name) if type_.is_float else f"i{type_.bits}"
+        return type_.mlir
     if isinstance(type_, PtrType):
         return f"!tt.ptr<{mlir_type(type_.pointee)}>"
     if isinstance(type_, TensorType):

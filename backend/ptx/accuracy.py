@@ -178,8 +178,8 @@ def _dot_error(op: tt.Dot) -> float:
 
 def _digit(kind: Type) -> float:
     """The value of the last place of a float between 1 and 2."""
-    digits = {"f64": _F64, "f32": _F32, "f16": 2.0**-10, "bf16": 2.0**-7, "f8e4m3": 2.0**-3, "f8e5m2": 2.0**-2}
-    return digits[str(kind)]
+    assert isinstance(kind, ScalarType)
+    return kind.format.epsilon
 
 
 # Where values come from.

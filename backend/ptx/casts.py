@@ -90,12 +90,11 @@ def _narrow_fp8(emitter: Emitter, values: Sequence[str], target: ScalarType, rou
     """f32 as 8-bit floats, saturating; two at a time where the target does so."""
     if rounding is Rounding.ZERO or not has_fp8(emitter):
         return [small_floats.narrow(emitter, value, target, rounding) for value in values]
-    kind = "e5m2x2" if target == f8e5m2 else "e4m3x2"
     made: list[str] = []
     for at in range(0, len(values), 2):
         low, *rest = values[at : at + 2]
         high = rest[0] if rest else small_floats.ZERO
-        text = f"cvt.rn.satfinite.{kind}.f32 $0, $1, $2;"  # The first source is the upper half.
+        text = f"cvt.rn.satfinite.{target.ptx}x2.f32 $0, $1, $2;"  # The first source is the upper half.
         packed = emitter.asm("i16", text, "=h,f,f", ("float", high), ("float", low))
         made.append(emitter.emit(f"trunc i16 {packed} to i8"))
         if rest:

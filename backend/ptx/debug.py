@@ -17,9 +17,6 @@ from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of, f64,
 
 Argument = tuple[str, str]  # An LLVM type and a value of it.
 
-# So many digits that a number is read back as it was.
-_DIGITS = {"f64": 17, "f32": 9, "f16": 5, "bf16": 4, "f8e4m3": 3, "f8e5m2": 3}
-
 _BUFFER = 64  # Bytes for the arguments of a print: the program, an index along up to nine axes, a value.
 
 
@@ -64,7 +61,7 @@ def _shown(emitter: Emitter, value: str, type_: Type, hexadecimal: bool) -> tupl
         true, false = (text_constant(emitter, text) for text in ("True", "False"))
         return "%s", ("ptr", emitter.emit(f"select i1 {value}, ptr {true}, ptr {false}"))
     if element.is_float and not hexadecimal:
-        return f"%.{_DIGITS[element.name]}g", ("double", widen(emitter, [value], element, f64)[0])
+        return f"%.{element.format.digits}g", ("double", widen(emitter, [value], element, f64)[0])
     if element.is_float and not element.is_fp8:
         value = emitter.bits(value, element)
     wide = 64 if element.bits == 64 else 32

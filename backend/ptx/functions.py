@@ -14,6 +14,7 @@ from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.numbers import llvm_type, scalar_of, suffix
 from ziggurat.codemodel.dialects import math, tt
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.scalars import bits_of_number
 from ziggurat.codemodel.types import f64
 
 _NAMES: dict[type[Op], str] = {
@@ -101,7 +102,8 @@ def _whole(emitter: Emitter, op: math.FloatUnary) -> Emitted:
             return whole
         # An infinity, or a NaN, stays what it is: rounding to 8 bits would make it finite.
         magnitude = emitter.emit(f"and i8 {value}, 127")
-        special = emitter.emit(f"icmp uge i8 {magnitude}, {0x7C if scalar.name == 'f8e5m2' else 0x7F}")
+        largest = bits_of_number(scalar.format.largest, scalar)
+        special = emitter.emit(f"icmp ugt i8 {magnitude}, {largest}")
         return emitter.emit(f"select i1 {special}, i8 {value}, i8 {whole}")
 
     return emitter.each(op.result.type, op.operands, apply)

@@ -21,10 +21,6 @@ from ziggurat.codemodel.layout import combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
 
-_OPERAND = {
-    "f16": "f16", "bf16": "bf16", "f32": "tf32", "f64": "f64",
-    "f8e4m3": "e4m3", "f8e5m2": "e5m2", "i8": "s8", "u8": "u8",
-}  # fmt: skip
 _SUM = {"f32": ("f32", "float", "f"), "f64": ("f64", "double", "d"), "i32": ("s32", "i32", "r")}
 _LINES = 512  # About so many multiply-adds at most are written out before they become a loop.
 
@@ -57,7 +53,7 @@ def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
     places = registers_of(layout_of(c_type))
     sums = list(emitter.tensor(op.c))
     suffix, kind, constraint = _SUM[_scalar(c_type).name]
-    factor = _OPERAND[_scalar(a_type).name]
+    factor = _scalar(a_type).ptx
     unit = tiles.unit
     name = f"mma.sync.aligned.{unit.name}.row.col.{suffix}.{factor}.{factor}.{suffix}"
     # Of a batch matrix by matrix: the registers of its operands are free then.
@@ -176,7 +172,7 @@ def _wgmma_text(
     count = len(places)
     assert isinstance(op.b.type, SharedType)
     element = _scalar(op.b.type)
-    factor = _OPERAND[element.name]
+    factor = element.ptx
     in_shared = isinstance(op.a.type, SharedType)
     start_a, start_b = (2 * count, 2 * count + 1) if in_shared else (0, 2 * count)
     lines = ["{", ".reg .pred never, always;", ".reg .b64 da, db;", "setp.ne.b32 never, 0, 0;"]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import struct
 from typing import Any
 
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, element_of
-
-_FLOATS = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
+from ziggurat.codemodel.scalars import bits_of_number, rounded_number
+from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, Type, element_of, f32, f64
 
 
 def llvm_type(type_: Type) -> str:
@@ -19,42 +16,20 @@ def llvm_type(type_: Type) -> str:
     if isinstance(element, DescriptorType):
         return "ptr"
     assert isinstance(element, ScalarType), f"{type_} has no LLVM type"
-    return _FLOATS.get(element.name) or f"i{element.bits}"
+    return element.llvm
 
 
 def literal(value: Any, scalar: ScalarType) -> str:
     """A number as a constant of LLVM text, rounded to the type; floats by their bits."""
     if not scalar.is_float:
         return ("true" if value else "false") if scalar.bits == 1 else str(int(value))
-    number = float(value)
-    if scalar.name == "f64":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
-    if scalar.name == "f32":
-        # LLVM writes a float by the bits of the double that equals it.
-        return f"0x{struct.unpack('<Q', struct.pack('<d', _as_f32(number)))[0]:016X}"
-    if scalar.name == "f16":
-        return f"0xH{_bits(number, 'float16'):04X}"
-    if scalar.name == "bf16":
-        return f"0xR{_bits(number, 'bfloat16'):04X}"
-    return str(_bits(number, {"f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}[scalar.name]))
-
-
-def _as_f32(number: float) -> float:
-    if math.isnan(number) or math.isinf(number):
-        return number
-    try:
-        return struct.unpack("<f", struct.pack("<f", number))[0]
-    except OverflowError:
-        return math.copysign(math.inf, number)
-
-
-def _bits(number: float, dtype: str) -> int:
-    import ml_dtypes
-    import numpy as np
-
-    kind = np.dtype(np.float16) if dtype == "float16" else np.dtype(getattr(ml_dtypes, dtype))
-    with np.errstate(all="ignore"):
-        return int(np.array(number).astype(kind).view(f"u{kind.itemsize}"))
+    if scalar == f32:  # LLVM writes an f32 by the bits of the f64 that equals it.
+        return f"0x{bits_of_number(rounded_number(value, f32), f64):016X}"
+    bits = bits_of_number(value, scalar)
+    if scalar.is_fp8:
+        return str(bits)
+    prefix = {"f16": "0xH", "bf16": "0xR"}.get(scalar.name, "0x")
+    return f"{prefix}{bits:0{scalar.bits // 4}X}"
 
 
 def zero(type_: Type) -> str:
@@ -70,9 +45,12 @@ def scalar_of(type_: Type) -> ScalarType:
     return element
 
 
+_SUFFIXES = {scalar.llvm: scalar.name for scalar in SCALARS.values() if scalar.bits >= 16 and scalar.is_float}
+
+
 def suffix(kind: str) -> str:
     """How an intrinsic names a type."""
-    return {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(kind, kind)
+    return _SUFFIXES.get(kind, kind)
 
 
 def encoded(text: str) -> bytes:

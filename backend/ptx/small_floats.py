@@ -8,7 +8,8 @@ from __future__ import annotations
 from ziggurat.backend.ptx.emitter import Emitter
 from ziggurat.backend.ptx.routines import Routine, f32_bits
 from ziggurat.codemodel.dialects.arith import Rounding
-from ziggurat.codemodel.types import ScalarType, f8e5m2
+from ziggurat.codemodel.scalars import bits_of_number
+from ziggurat.codemodel.types import ScalarType
 
 ZERO = "0x0000000000000000"
 
@@ -44,7 +45,8 @@ def narrow(emitter: Emitter, value: str, target: ScalarType, rounding: Rounding)
 def _narrow(name: str, target: ScalarType, rounding: Rounding) -> Routine:
     """Above the smallest normal number, the bits are shifted into place and rounded as an integer, so that a carry
     moves on to the exponent; below it, the last place has a fixed weight."""
-    digits, bias, largest, nan = (2, 15, 0x7B, 0x7F) if target == f8e5m2 else (3, 7, 0x7E, 0x7F)
+    digits, bias, nan = target.format.mantissa_bits, target.format.bias, 0x7F
+    largest = bits_of_number(target.format.largest, target)
     shift = 23 - digits
     smallest = 127 - bias + 1  # The exponent field, in an f32, of the smallest normal number.
     r = Routine(name, "i8", ("float",))

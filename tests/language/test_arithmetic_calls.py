@@ -106,7 +106,7 @@ def compiles_to(op, element, x, y, dtypes):
             if op == "maximum":
                 less = (p > q) | ((p == q) & ~np.signbit(p))
             picked = np.where(np.isnan(p), q, np.where(np.isnan(q), p, np.where(less, p, q)))
-            return narrowed(picked, element, dtypes)
+            return picked.astype(dtypes[element])  # One of the operands, an infinity too: nothing is rounded.
         function = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[op]
         return narrowed(function(p, q), element, dtypes)
     if op in ("and_", "or_", "xor"):

@@ -149,8 +149,8 @@ def _power(call: Typing, n: Any) -> Type | None:
 
 
 def rounded(emit: Emitter, cls: type[Any], element: ScalarType, *values: Value) -> Value:
-    """An op on values of one type. That of 8-bit floats is computed in f32 and rounded."""
-    if not element.is_fp8:
+    """An op on values of one type. That of 8-bit floats is computed in f32 and rounded, unless it selects a value."""
+    if not element.is_fp8 or cls in (arith.MinNumF, arith.MaxNumF):
         return emit.add(cls(*values))
     return emit.cast(emit.add(cls(*(emit.cast(value, f32) for value in values))), element)
 
@@ -246,8 +246,8 @@ RULES = {
     "neg": Rule(_negative, _neg),
     "invert": Rule(_inverted, _invert),
     "clamp": Rule(arithmetic, _clamp),
-    # The 16-bit floats are not computed in f32: the result would be rounded twice.
-    "fma": Rule(_fused, elementwise(math.Fma)),
+    # Not in f32 for smaller floats: the result would be rounded twice.
+    "fma": Rule(_fused, exact(math.Fma)),
     "abs": Rule(_magnitude, _abs),
     "umulhi": Rule(_upper_half, exact(tt.MulHiUI)),
     "cdiv": Rule(_ceiling, body=LIBRARY["cdiv"]),

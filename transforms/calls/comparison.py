@@ -59,7 +59,7 @@ def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
             hint="zg.compare gives a condition",
         )
     if isinstance(condition, ConstantType) and isinstance(x, ConstantType) and isinstance(y, ConstantType):
-        return x if condition.value else y
+        return call.computed(condition, x, y) or (x if condition.value else y)
     if is_pointer(x) and is_pointer(y):
         element = element_of(x)
         assert isinstance(element, PtrType)

@@ -8,6 +8,7 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, i1, with_element
+from ziggurat.frontends.language.host import cast
 from ziggurat.transforms.calls.checks import numbers
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.promotion import is_number, is_pointer, require_fits, scalar_type
@@ -65,7 +66,8 @@ def _cast(emit: Emitter, result: Type, x: Operand, dtype: Any, rounding: Any = N
     if is_pointer(x.type):
         return emit.add(tt.PtrToInt(x.value))
     if isinstance(x.type, ConstantType):
-        return emit.constant(x.type.value, result)
+        known = cast(x.type.value, scalar_type(result), rounding, bitcast=False)
+        return emit.constant(known, result)
     mode = arith.Rounding.ZERO if rounding == "rtz" else arith.Rounding.NEAREST
     return emit.cast(x.value, scalar_type(result), mode)
 

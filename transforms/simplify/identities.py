@@ -129,7 +129,12 @@ def _zero(builder: Builder, type_: Type) -> OpResult:
 
 
 def _floats(op: arith.FloatBinary, lhs: Value, rhs: Value) -> Value | None:
-    """Only what holds for zeros of both signs, infinities and NaN as well: x + 0.0 is not x for x = -0.0."""
+    """Only what holds for zeros of both signs, infinities and NaN as well: x + 0.0 is not x for x = -0.0, nor is
+    x * 1.0 for an infinite x of a type that saturates."""
+    if isinstance(op, arith.MaximumF | arith.MinimumF | arith.MaxNumF | arith.MinNumF):
+        return lhs if lhs is rhs else None
+    if _saturates_infinities(lhs.type):
+        return None
     if isinstance(op, arith.AddF):
         return lhs if _is(rhs, -0.0) else rhs if _is(lhs, -0.0) else None
     if isinstance(op, arith.SubF):
@@ -138,9 +143,13 @@ def _floats(op: arith.FloatBinary, lhs: Value, rhs: Value) -> Value | None:
         return lhs if _is(rhs, 1.0) else rhs if _is(lhs, 1.0) else None
     if isinstance(op, arith.DivF):
         return lhs if _is(rhs, 1.0) else None
-    if isinstance(op, arith.MaximumF | arith.MinimumF | arith.MaxNumF | arith.MinNumF) and lhs is rhs:
-        return lhs
     return None
+
+
+def _saturates_infinities(type_: Type) -> bool:
+    """True of floats whose infinities become finite when a result is rounded: those of f8e5m2."""
+    scalar = element_of(type_)
+    return isinstance(scalar, ScalarType) and scalar.saturates and scalar.format.has_infinity
 
 
 def _select(condition: Value, then: Value, otherwise: Value) -> Value | None:
@@ -159,7 +168,7 @@ def _cast(op: arith.Cast, operand: Value) -> Value | None:
         return None
     exact = (
         (isinstance(op, arith.TruncI) and isinstance(inner, arith.ExtSI | arith.ExtUI))
-        or (isinstance(op, arith.TruncF) and isinstance(inner, arith.ExtF))
+        or (isinstance(op, arith.TruncF) and isinstance(inner, arith.ExtF) and not _saturates_infinities(op.type))
         or (isinstance(op, arith.Bitcast) and isinstance(inner, arith.Bitcast))
     )
     return inner.operand if exact else None

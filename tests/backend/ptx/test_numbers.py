@@ -61,9 +61,10 @@ def test_literals(value: float, scalar: ScalarType, text: str) -> None:
 
 
 @pytest.mark.parametrize(("scalar", "largest", "infinite"), [
-    (f32, 1e39, "0x7FF0000000000000"), (f16, 65520.0, "0xH7C00"), (bf16, 3.4e38, "0xR7F80"), (f8e5m2, 1e6, "124"),
+    (f32, 1e39, "0x7FF0000000000000"), (f16, 65520.0, "0xH7C00"), (bf16, 3.4e38, "0xR7F80"), (f8e5m2, 1e6, "123"),
+    (f8e4m3, 1e6, "126"),
 ])  # fmt: skip
-def test_what_is_too_large_is_infinite(scalar: ScalarType, largest: float, infinite: str) -> None:
+def test_what_is_too_large_is_infinite_or_saturates(scalar: ScalarType, largest: float, infinite: str) -> None:
     assert literal(largest, scalar) == literal(math.inf, scalar) == infinite
     assert literal(-math.inf, scalar) == literal(-largest, scalar) != infinite
 
