@@ -205,14 +205,14 @@ def cast(x: Any, dtype: Any, fp_downcast_rounding: Any, bitcast: Any) -> Any:
     value = _plain(x)
     if value is None or not isinstance(dtype, ScalarType) or bitcast:
         return NotImplemented
-    scalars = _scalars()
     if dtype.kind == "bool":
         return bool(value)
-    if dtype.kind == "int":
-        if isinstance(value, float):
-            return _result("cast", lambda array: scalars.float_to_int(array, dtype), value)
+    if dtype.kind == "int" and isinstance(value, int):
         low, _ = dtype.limits
         return (value - low) % (1 << dtype.bits) + low
+    scalars = _scalars()
+    if dtype.kind == "int":
+        return _result("cast", lambda array: scalars.float_to_int(array, dtype), value)
     if isinstance(value, float) and fp_downcast_rounding == "rtz" and dtype != f64:
         return _result("cast", lambda array: scalars.truncated(array, dtype), value)
     return scalars.rounded_number(value, dtype)

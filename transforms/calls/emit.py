@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +26,7 @@ from ziggurat.codemodel.types import (
     void,
     with_element,
 )
+from ziggurat.frontends.language.host import cast as cast_number
 from ziggurat.transforms.calls.lattice import components
 
 if TYPE_CHECKING:
@@ -47,14 +47,10 @@ class Operand:
 
 
 def number_as(value: Any, scalar: ScalarType) -> Any:
-    """A Python number as the attribute of an `arith.constant` of this scalar type. Integers wrap around."""
-    if scalar.is_float:
-        return float(value)
-    if scalar == i1:
-        return bool(value)
-    number = int(value) if not (isinstance(value, float) and not math.isfinite(value)) else 0
-    low, high = scalar.limits
-    return number if low <= number <= high else (number - low) % (1 << scalar.bits) + low
+    """A Python number as the attribute of an `arith.constant` of this scalar type: cast, as at run time."""
+    if isinstance(value, float) and scalar.is_float:
+        return value  # The constant rounds it.
+    return cast_number(value, scalar, None, bitcast=False)
 
 
 class Emitter:
