@@ -11,7 +11,7 @@ from ziggurat.compiler.compiled import binary_of
 from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import Signature as KernelSignature
 from ziggurat.kernels.arguments import check_options, constant_of, constexpr_names
-from ziggurat.transforms.simplify.known import with_known_values
+from ziggurat.transforms.kit.parameters import specialize
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
@@ -88,4 +88,4 @@ def model_of(kernel: Kernel, spec: Specialization) -> Op:
         else:
             types.append(constant_of(kernel, argument.name, argument.value))
     model = kernel.model_for(KernelSignature(tuple(types), tuple(divisibility)))
-    return with_known_values(model, next(reversed(model.functions())), known)
+    return specialize(model, known)

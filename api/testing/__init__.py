@@ -1,4 +1,4 @@
-"""Tests and measurements of kernels: `assert_close`, `do_bench`, `perf_report`.
+"""Tests and measurements of kernels: `assert_close`, `assert_same`, `do_bench`, `perf_report`.
 
 import ziggurat as zg
 
@@ -9,5 +9,6 @@ zg.testing.assert_close(out, 2 * x)
 from ziggurat.backend.cuda.testing import do_bench
 from ziggurat.testing.close import assert_close
 from ziggurat.testing.reports import Benchmark, Report, Table, perf_report
+from ziggurat.testing.same import assert_same
 
-__all__ = ["Benchmark", "Report", "Table", "assert_close", "do_bench", "perf_report"]
+__all__ = ["Benchmark", "Report", "Table", "assert_close", "assert_same", "do_bench", "perf_report"]

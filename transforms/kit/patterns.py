@@ -1,7 +1,7 @@
 """Patterns over operand trees: is a value computed in such a way, and from what?
 
     >>> from ziggurat.codemodel.dialects import arith
-    >>> from ziggurat.codemodel.patterns import anything, capture, constant, match, op_
+    >>> from ziggurat.transforms.kit.patterns import anything, capture, constant, match, op_
     >>> from ziggurat.codemodel.text.parser import parse
     >>> f = parse('''tt.func @"f" (%n : i32)i32 -> {
     ...     %0 : i32 = arith.constant @4;

@@ -6,11 +6,11 @@ import doctest
 
 import pytest
 
-from ziggurat.codemodel import patterns
 from ziggurat.codemodel.dialects import arith, py
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.patterns import Pattern, anything, capture, constant, either, match, op_
 from ziggurat.codemodel.text.parser import parse
+from ziggurat.transforms.kit import patterns
+from ziggurat.transforms.kit.patterns import Pattern, anything, capture, constant, either, match, op_
 
 MODEL = parse(
     """tt.func @"f" (%n : i32, %m : i32)void -> {

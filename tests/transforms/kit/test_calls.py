@@ -1,0 +1,42 @@
+"""Replacing calls in Triton and in Python models."""
+
+import numpy as np
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import arith, py
+from ziggurat.transforms import kit
+
+
+@zg.function
+def activation(x):
+    return zg.maximum(x, 0.0)
+
+
+@zg.kernel
+def apply(out, x):
+    at = zg.arange(0, 8)
+    zg.store(zg.add(out, at), activation(zg.load(zg.add(x, at))))
+
+
+def test_a_helper_function_is_replaced():
+    model = apply.triton(zg.ptr(zg.f32), zg.ptr(zg.f32))
+    squared = kit.replace_calls(
+        model, lambda name: name.startswith("activation"), lambda b, arguments: b.add(arith.MulF(*2 * arguments))
+    )
+    zg.verify(squared)
+    assert len(squared.functions()) == 1  # type: ignore[attr-defined]
+    x, out = np.arange(-4, 4, dtype=np.float32), np.zeros(8, np.float32)
+    zg.run(squared, 1, out, x)
+    assert np.array_equal(out, x * x)
+
+
+def test_a_call_of_the_language_is_replaced():
+    model = apply.model
+    changed = kit.replace_calls(model, "zg.load", lambda b, arguments: b.add(py.Invoke(arguments, "zg.other")))
+    names = [op.callee for op in changed.walk() if isinstance(op, py.Invoke)]
+    assert "zg.other" in names and "zg.load" not in names
+
+
+def test_a_call_that_is_not_there():
+    model = apply.triton(zg.ptr(zg.f32), zg.ptr(zg.f32))
+    assert kit.replace_calls(model, "nothing", lambda b, arguments: arguments[0]) is model

@@ -1,0 +1,39 @@
+"""Numbers of one element type as another."""
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.types import TensorType
+from ziggurat.transforms.kit import cast
+
+NUMBERS = [zg.i8, zg.u8, zg.i32, zg.u32, zg.i64, zg.f16, zg.bf16, zg.f32, zg.f64]
+
+
+@pytest.mark.parametrize("source", NUMBERS, ids=str)
+@pytest.mark.parametrize("target", NUMBERS, ids=str)
+def test_a_cast_keeps_small_numbers(source, target):
+    builder = Builder.root([zg.ptr(target), zg.ptr(source)])
+    into, start = builder.parameters
+    builder.add(tt.Store(into, cast(builder, builder.add(tt.Load(start)), target)))
+    builder.add(tt.Return([]))
+    model = tt.Func("k", builder.finish())
+    zg.verify(model)
+    out = np.zeros(1, target.dtype)
+    zg.run(model, 1, out, np.array([7], source.dtype))
+    assert out[0] == 7
+
+
+def test_a_tensor_keeps_its_shape():
+    builder = Builder.root([TensorType((4, 8), zg.f32)])
+    assert cast(builder, builder.parameters[0], zg.f16).type == TensorType((4, 8), zg.f16)
+    assert cast(builder, builder.parameters[0], zg.f32) is builder.parameters[0]
+
+
+def test_what_is_no_number():
+    builder = Builder.root([zg.ptr(zg.f32), zg.i1])
+    for value in builder.parameters:
+        with pytest.raises(zg.BuildError, match="cast takes numbers"):
+            cast(builder, value, zg.f32)

@@ -1,0 +1,109 @@
+"""Two kernels as one: what is checked, and that the values are the same."""
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import tt
+from ziggurat.transforms import kit
+
+B = 16
+
+
+@zg.kernel
+def scale(x, out, n, by):
+    at = zg.add(zg.program_id(0) * B, zg.arange(0, B))
+    mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+    zg.store(zg.add(out, at), zg.mul(zg.load(zg.add(x, at), mask), by), mask)
+
+
+@zg.kernel
+def shift(x, out, n, by):
+    at = zg.add(zg.program_id(0) * B, zg.arange(0, B))
+    mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+    zg.store(zg.add(out, at), zg.add(zg.load(zg.add(x, at), mask), by), mask)
+
+
+@zg.kernel
+def shift_next(x, out, n, by):
+    at = zg.add(zg.program_id(0) * B, zg.arange(0, B))
+    mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+    zg.store(zg.add(out, at), zg.add(zg.load(zg.add(zg.add(x, at), 1), mask), by), mask)
+
+
+@zg.kernel
+def shift_all(x, out, n, by):
+    at = zg.add(zg.program_id(0) * B, zg.arange(0, B))
+    zg.store(zg.add(out, at), zg.add(zg.load(zg.add(x, at)), by))
+
+
+@zg.kernel
+def shift_padded(x, out, n, by):
+    at = zg.add(zg.program_id(0) * B, zg.arange(0, B))
+    mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+    total = zg.sum(zg.load(zg.add(x, at), mask, 0.0), 0)
+    zg.store(zg.add(out, zg.program_id(0)), zg.add(total, by))
+
+
+def model_of(kernel):
+    return kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.f32)
+
+
+def counts(model):
+    return [sum(isinstance(op, kind) for op in model.walk()) for kind in (tt.Load, tt.Store)]
+
+
+def test_the_value_stays_in_registers():
+    fused = kit.fuse(model_of(scale), model_of(shift), through=(1, 0), same={2: 2})
+    zg.verify(fused)
+    function = kit.kernel_of(fused)
+    assert function.sym_name.startswith("scale_") and counts(fused) == [1, 1]
+    # x, n and by of scale; out and by of shift.
+    assert [str(p.type) for p in function.body.parameters] == ["ptr<f32>", "i32", "f32", "ptr<f32>", "f32"]
+    x = np.random.default_rng(1).normal(size=50).astype(np.float32)
+    between, expected, found = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    zg.run(model_of(scale), 4, x, between, 50, 3.0)
+    zg.run(model_of(shift), 4, between, expected, 50, 0.5)
+    zg.run(fused, 4, x, 50, 3.0, found, 0.5)
+    assert np.array_equal(found, expected)
+
+
+def test_what_lies_between_can_be_kept():
+    fused = kit.fuse(model_of(scale), model_of(shift), through=(1, 0), same={2: 2}, keep=True, name="both")
+    assert counts(fused) == [1, 2]
+    x = np.arange(20, dtype=np.float32)
+    between, found = np.zeros_like(x), np.zeros_like(x)
+    zg.run(fused, 2, x, between, 20, 2.0, found, 1.0)
+    assert np.array_equal(between, 2 * x) and np.array_equal(found, 2 * x + 1)
+
+
+def test_masked_elements_are_what_the_load_says():
+    fused = kit.fuse(model_of(scale), model_of(shift_padded), through=(1, 0), same={2: 2})
+    x = np.ones(20, np.float32)
+    out = np.zeros(2, np.float32)
+    zg.run(fused, 2, x, 20, 2.0, out, 0.0)
+    assert out.tolist() == [32.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    ("consumer", "same", "message"),
+    [
+        (shift_next, {2: 2}, "reads other offsets than are stored"),
+        (shift_all, {2: 2}, "reads under another mask than is stored"),
+        (shift, {}, "reads under another mask than is stored"),  # Nothing says that the two n are one.
+        (shift, {3: 2}, "there must be two such parameters of one type"),
+    ],
+)
+def test_what_does_not_match_is_refused(consumer, same, message):
+    with pytest.raises(zg.BuildError, match=message):
+        kit.fuse(model_of(scale), model_of(consumer), through=(1, 0), same=same)
+
+
+def test_one_kernel_after_another():
+    both = kit.joined(model_of(scale), model_of(shift), same={0: 1, 2: 2})
+    zg.verify(both)
+    assert counts(both) == [2, 2]
+    x = np.arange(20, dtype=np.float32)
+    between, found = np.zeros_like(x), np.zeros_like(x)
+    zg.run(both, 2, x, between, 20, 2.0, found, 1.0)
+    assert np.array_equal(found, 2 * x + 1)

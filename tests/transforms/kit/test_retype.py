@@ -1,0 +1,89 @@
+"""Other types in memory: models before and after, run on the same numbers."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.transforms import kit
+
+
+@zg.kernel
+def softmax(out, x, n, B: zg.constexpr):
+    row = zg.program_id(0)
+    cols = zg.arange(0, B)
+    mask = zg.compare(cols, n, zg.CompareKind.LESS_THAN)
+    v = zg.load(zg.add(x, zg.add(row * n, cols)), mask, float("-inf"))
+    e = zg.exp(zg.sub(v, zg.max(v, 0)))
+    zg.store(zg.add(out, zg.add(row * n, cols)), zg.div(e, zg.sum(e, 0)), mask)
+
+
+@zg.kernel
+def total(out, x, n):
+    acc = zg.zeros((16,), zg.f32)
+    at = zg.add(x, zg.arange(0, 16))
+    for _ in zg.range(0, n):
+        acc = zg.add(acc, zg.load(at))
+        at = zg.add(at, 16)
+    zg.atomic_add(out, zg.sum(acc, 0))
+
+
+def test_bf16_in_memory_computed_in_f32():
+    model = softmax.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 16)
+    narrow = kit.retype(model, {zg.f32: zg.bf16})
+    zg.verify(narrow)
+    assert [str(p.type) for p in kit.kernel_of(narrow).body.parameters] == ["ptr<bf16>", "ptr<bf16>", "i32"]
+    assert all(zg.bf16 != kit.element_of(op.result.type) for op in narrow.walk() if isinstance(op, arith.AddF))
+    x = np.random.default_rng(0).normal(size=(3, 11)).astype(ml_dtypes.bfloat16)
+    wide, given = np.zeros((3, 11), np.float32), np.zeros((3, 11), ml_dtypes.bfloat16)
+    zg.run(model, (3,), wide, x.astype(np.float32), 11)
+    zg.run(narrow, (3,), given, x, 11)
+    assert np.array_equal(given, wide.astype(ml_dtypes.bfloat16))  # rounded once, at the store
+
+
+def test_pointers_are_followed_through_loops_and_atomics_are_cast():
+    model = total.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32)
+    narrow = kit.retype(model, {zg.f32: zg.f16})
+    zg.verify(narrow)
+    x = np.arange(48, dtype=np.float16)
+    out = np.zeros(1, np.float16)
+    zg.run(narrow, (1,), out, x, 3)
+    assert out[0] == np.float16(x.astype(np.float32).sum())
+
+
+def test_chosen_parameters():
+    model = total.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32)
+    narrow = kit.retype(model, {zg.f32: zg.f16}, parameters=[1])
+    assert [str(p.type) for p in kit.kernel_of(narrow).body.parameters] == ["ptr<f32>", "ptr<f16>", "i32"]
+    zg.verify(narrow)
+
+
+def test_descriptors():
+    model = zg.parse(
+        """tt.func @"k" (%d : descriptor<x8, f32>, %i : i32)void -> {
+            %t : tensor<x8, f32> = tt.descriptor_load %d %i;
+            %s : tensor<x8, f32> = arith.addf %t %t;
+            tt.descriptor_store %d %s %i;
+            tt.return; };"""
+    )
+    narrow = kit.retype(model, {zg.f32: zg.bf16})
+    zg.verify(narrow)
+    loads = [op for op in narrow.walk() if isinstance(op, tt.DescriptorLoad)]
+    assert [str(op.result.type) for op in loads] == ["tensor<x8, bf16>"]
+
+
+def test_a_type_that_no_parameter_has_changes_nothing():
+    model = total.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32)
+    assert kit.retype(model, {zg.f64: zg.f32}) is model
+
+
+def test_old_and_new_pointers_that_meet_are_refused():
+    model = zg.parse(
+        """tt.func @"k" (%p : ptr<f32>, %q : ptr<f32>, %c : i1, %x : f32)void -> {
+            %r : ptr<f32> = arith.select %c %p %q;
+            tt.store %r %x;
+            tt.return; };"""
+    )
+    with pytest.raises(zg.BuildError, match=r"while rewriting arith.select"):
+        kit.retype(model, {zg.f32: zg.bf16}, parameters=[0])

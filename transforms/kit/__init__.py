@@ -1,0 +1,63 @@
+"""The transform kit: what transforms of kernels are made of.
+
+    from ziggurat.transforms import kit
+
+    narrow = kit.retype(model, {zg.f32: zg.bf16})         # other types in memory
+    one = kit.fuse(scale, shift, through=(1, 0))          # two kernels as one
+    print(kit.difference(model, narrow))
+
+Each function takes a model and returns another; docs/writing-a-transform.md has an example of each.
+"""
+
+from ziggurat.codemodel.passes import Snapshot, run_passes
+from ziggurat.codemodel.ssa import ssa
+from ziggurat.codemodel.transform import DROP, Rewriter, compose, rebuilt, transform, with_attributes
+from ziggurat.codemodel.types import element_of, shape_of, shaped, with_element
+from ziggurat.transforms.kit.calls import replace_calls
+from ziggurat.transforms.kit.casts import cast
+from ziggurat.transforms.kit.dataflow import derived, origins, parameter_number
+from ziggurat.transforms.kit.difference import difference
+from ziggurat.transforms.kit.fuse import fuse, joined
+from ziggurat.transforms.kit.parameters import kernel_of, specialize, unspecialize
+from ziggurat.transforms.kit.patterns import anything, capture, constant, either, match, op_
+from ziggurat.transforms.kit.retype import retype
+from ziggurat.transforms.simplify import SIMPLIFY, inline, inline_call, lower_structured, simplify
+
+__all__ = [
+    "DROP",
+    "SIMPLIFY",
+    "Rewriter",
+    "Snapshot",
+    "anything",
+    "capture",
+    "cast",
+    "compose",
+    "constant",
+    "derived",
+    "difference",
+    "either",
+    "element_of",
+    "fuse",
+    "inline",
+    "inline_call",
+    "joined",
+    "kernel_of",
+    "lower_structured",
+    "match",
+    "op_",
+    "origins",
+    "parameter_number",
+    "rebuilt",
+    "replace_calls",
+    "retype",
+    "run_passes",
+    "shape_of",
+    "shaped",
+    "simplify",
+    "specialize",
+    "ssa",
+    "transform",
+    "unspecialize",
+    "with_attributes",
+    "with_element",
+]

@@ -1,0 +1,36 @@
+"""Numbers of one element type as another."""
+
+from __future__ import annotations
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import ScalarType, element_of, f32, i1, with_element
+
+
+def cast(builder: Builder, value: Value, element: ScalarType) -> Value:
+    """A number or a tensor of numbers, with elements of another type; itself where it has that type.
+
+    Floats are rounded to nearest, ties to even; a float becomes the integer toward zero. Raises `BuildError` for
+    pointers and for i1.
+    """
+    source = element_of(value.type)
+    if source == element:
+        return value
+    if not isinstance(source, ScalarType) or i1 in (source, element):
+        raise BuildError(f"cast takes numbers, not {value.type} to {element}")
+    target = with_element(value.type, element)
+    if source.is_float and element.is_float:
+        if source.bits == element.bits:  # f16 and bf16 meet in f32, which holds both.
+            return cast(builder, cast(builder, value, f32), element)
+        return builder.add((arith.ExtF if source.bits < element.bits else arith.TruncF)(value, target))
+    if source.is_float:
+        return builder.add((arith.FPToSI if element.signed else arith.FPToUI)(value, target))
+    if element.is_float:
+        return builder.add((arith.SIToFP if source.signed else arith.UIToFP)(value, target))
+    if source.bits == element.bits:
+        return builder.add(arith.Bitcast(value, target))
+    if source.bits > element.bits:
+        return builder.add(arith.TruncI(value, target))
+    return builder.add((arith.ExtSI if source.signed else arith.ExtUI)(value, target))

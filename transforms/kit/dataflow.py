@@ -1,0 +1,152 @@
+"""Where values come from and where they go, through tuples, loops, branches, blocks and calls.
+
+    x = model.bodies[0].parameters[0]
+    derived(x)        # every value computed from x
+    origins(value)    # the parameters, constants and other values without operands that a value is computed from
+
+The answers hold for all paths: a value counts when some execution computes it from the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.traits import Returns, Symbol, SymbolTable
+from ziggurat.codemodel.types import TupleType, void
+
+Through = Callable[[Op], bool]
+_Node = tuple[Value, int]  # A component of a value; 0 of a value that is no Tuple.
+
+
+def derived(value: Value, through: Through = lambda op: True) -> tuple[Value, ...]:
+    """The values computed from `value`, itself first, in the order of the model.
+
+    `through` says which ops count: `lambda op: not isinstance(op, MemoryRead)` leaves out what is read from memory.
+    """
+    root = _root(value)
+    found = _reached(_nodes(value), _flow(root, through))
+    return tuple(v for v in dict.fromkeys((value, *_values(root))) if v is value or any(n in found for n in _nodes(v)))
+
+
+def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ...]:
+    """The values without origins of their own that `value` is computed from, in the order of the model.
+
+    These are the parameters of functions that nothing calls, and the results of ops without operands or for which
+    `through` does not hold.
+    """
+    root = _root(value)
+    sources: dict[_Node, list[_Node]] = {}
+    for source, targets in _flow(root, through).items():
+        for target in targets:
+            sources.setdefault(target, []).append(source)
+    ends = {node[0] for node in _reached(_nodes(value), sources) if node not in sources}
+    return tuple(v for v in _values(root) if v in ends)
+
+
+def _root(value: Value) -> Op:
+    if isinstance(value, OpResult):
+        return value.op.root()
+    block = value.block
+    assert block is not None and block.parent.parent is not None
+    return block.parent.parent.root()
+
+
+def _values(root: Op) -> Iterator[Value]:
+    for op in root.walk():
+        if op is not root and op.result.type != void:
+            yield op.result
+        for body in op.bodies:
+            for block in body.blocks:
+                yield from block.parameters
+
+
+def _nodes(value: Value) -> list[_Node]:
+    count = len(value.type.components) if isinstance(value.type, TupleType) else 1
+    return [(value, index) for index in range(count)]
+
+
+def _reached(start: Iterable[_Node], edges: dict[_Node, list[_Node]]) -> set[_Node]:
+    found: set[_Node] = set(start)
+    work = list(found)
+    while work:
+        for target in edges.get(work.pop(), ()):
+            if target not in found:
+                found.add(target)
+                work.append(target)
+    return found
+
+
+def _flow(root: Op, through: Through) -> dict[_Node, list[_Node]]:
+    """The nodes that each node flows into directly."""
+    edges: dict[_Node, list[_Node]] = {}
+
+    def joined(source: Value, target: Value) -> None:
+        for (_, index), node in zip(_nodes(source), _nodes(target), strict=False):
+            edges.setdefault((source, index), []).append(node)
+
+    functions = root.functions() if isinstance(root, SymbolTable) else {}
+    for op in root.walk():
+        for successor in op.successors:
+            for source, target in zip(successor.arguments, successor.block.parameters, strict=True):
+                joined(source, target)
+        if isinstance(op, Structured):
+            _structured_flow(op, edges)
+        elif isinstance(op, core.TupleLoad):
+            edges.setdefault((op.tuple, op.index), []).extend(_nodes(op.result))
+        elif isinstance(op, core.MakeTuple):
+            for index, component in enumerate(op.components):
+                for node in _nodes(component):
+                    edges.setdefault(node, []).append((op.result, index))
+        elif isinstance(op, tt.Call | core.FuncCall):
+            callee = functions.get(op.callee)
+            if callee is not None:
+                for source, target in zip(op.arguments, callee.bodies[0].parameters, strict=False):
+                    joined(source, target)
+                for returned in (inner for inner in callee.walk() if isinstance(inner, Returns)):
+                    _hand(returned.operands, op.result, edges)
+        elif not isinstance(op, Symbol) and through(op):
+            targets = _nodes(op.result) if op.result.type != void else []
+            for body in op.bodies:  # The body of a reduction takes the elements of the operands.
+                targets += [node for parameter in body.parameters for node in _nodes(parameter)]
+            for operand in op.operands:
+                for node in _nodes(operand):
+                    edges.setdefault(node, []).extend(targets)
+    return edges
+
+
+def _hand(values: tuple[Value, ...], result: Value, edges: dict[_Node, list[_Node]]) -> None:
+    """Let several values flow into a result that packs them."""
+    if len(values) == 1:
+        for (_, index), node in zip(_nodes(values[0]), _nodes(result), strict=False):
+            edges.setdefault((values[0], index), []).append(node)
+        return
+    for index, value in enumerate(values):
+        for node in _nodes(value):
+            edges.setdefault(node, []).append((result, index))
+
+
+def _structured_flow(op: Structured, edges: dict[_Node, list[_Node]]) -> None:
+    groups = [op.inits, *(terminator.handed for terminator in op.terminators())]
+    for values in groups:
+        if not values:
+            continue
+        for body in op.bodies:
+            for source, target in zip(values, op.entry_arguments(body), strict=False):
+                for (_, index), node in zip(_nodes(source), _nodes(target), strict=False):
+                    edges.setdefault((source, index), []).append(node)
+        _hand(values, op.result, edges)
+    for body in op.bodies:
+        for parameter in body.parameters[: op.LEADING]:
+            for control in op.controls:
+                edges.setdefault((control, 0), []).append((parameter, 0))
+
+
+def parameter_number(value: Value) -> int | None:
+    """The number of a function's parameter; None of any other value."""
+    if not isinstance(value, BlockParameter):
+        return None
+    block: Block = value.block
+    return value.index if isinstance(block.parent.parent, Symbol) and block is block.parent.entry else None

@@ -1,0 +1,176 @@
+"""Fusion of two kernels: a value stays in registers in place of going through memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.dominance import Dominance
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.text.writer import summary
+from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Symbol
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.transforms.kit.dataflow import derived
+from ziggurat.transforms.kit.parameters import kernel_of
+from ziggurat.transforms.simplify import cse, dce, fold, inline, inline_call
+
+
+def joined(first: Op, second: Op, same: Mapping[int, int], name: str | None = None) -> core.Module:
+    """A kernel that does what `first` does and then what `second` does, in one program.
+
+    `same` maps parameters of `second` to those of `first` that get the same argument. The parameters are those of
+    `first`, then the others of `second`. Helper functions are inlined. Raises `BuildError` when the types of two
+    parameters that are the same differ, or when a kernel returns early.
+    """
+    kernels = [kernel_of(inline(model)) for model in (first, second)]
+    before, after = (kernel.body.parameters for kernel in kernels)
+    for mine, theirs in same.items():
+        if not (0 <= mine < len(after) and 0 <= theirs < len(before)) or after[mine].type != before[theirs].type:
+            raise BuildError(
+                f"parameter {mine} of '{kernels[1].sym_name}' cannot be parameter {theirs} of '{kernels[0].sym_name}': "
+                "there must be two such parameters of one type"
+            )
+    own = [index for index in range(len(after)) if index not in same]
+    builder = Builder.root([*(p.type for p in before), *(after[index].type for index in own)])
+    parameters = builder.parameters
+    inline_call(builder, kernels[0], parameters[: len(before)], location=None)
+    further = dict(zip(own, parameters[len(before) :], strict=True))
+    arguments = [further[index] if index in further else parameters[same[index]] for index in range(len(after))]
+    inline_call(builder, kernels[1], arguments, location=None)
+    builder.add(tt.Return([]))
+    divisibility = _divisibility(kernels[0], kernels[1], same, own)
+    function = tt.Func(
+        name or f"{kernels[0].sym_name}_{kernels[1].sym_name}", builder.finish(), divisibility=divisibility
+    )
+    outside = Builder.root()
+    outside.add(function, kernels[0].location)
+    outside.add(core.Unreachable())
+    return core.Module(outside.finish())
+
+
+def fuse(
+    producer: Op,
+    consumer: Op,
+    through: tuple[int, int],
+    same: Mapping[int, int] | None = None,
+    *,
+    keep: bool = False,
+    name: str | None = None,
+) -> Op:
+    """One kernel for two: `consumer` uses the values that `producer` stores, in place of loading them.
+
+        kit.fuse(scale, shift, through=(1, 0), same={2: 2})
+
+    `through` is the number of the parameter that the producer stores to, and of the one that the consumer loads from.
+    `same` is that of `joined`. Each load must read exactly what a store before it has written: the same offsets under
+    the same mask. That is checked, after common subexpressions are merged. Both kernels are launched on one grid, and
+    other arrays must not overlap the one in between. With `keep`, the values are still stored, and the parameter stays.
+
+    Raises `BuildError`, with the place of the load, when offsets or masks do not match.
+    """
+    stored, loaded = through
+    model = cse(fold(joined(producer, consumer, {**(same or {}), loaded: stored}, name)))
+    kernel = kernel_of(model)
+    between = kernel.body.parameters[stored]
+    stores, loads = _accesses(between)
+    dominance = Dominance()
+    sources = {load.result: _source(load, stores, dominance) for load in loads}
+    gone = set() if keep else {store.result for store in stores}
+
+    def fused(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op.result in gone:
+            return DROP
+        store = sources.get(op.result)
+        if store is None:
+            return None
+        value = builder[store.value]
+        if isinstance(op, tt.Load) and op.other is not None and op.mask is not None:
+            return builder.add(arith.Select(builder[op.mask], value, builder[op.other]))
+        return value
+
+    model = dce(transform(model, fused, pass_name="fuse"))
+    return model if keep else _without_parameter(model, stored)
+
+
+def _accesses(between: BlockParameter) -> tuple[list[tt.Store], list[tt.Load]]:
+    """The stores and loads through a pointer parameter. Raises `BuildError` for any other use in memory."""
+    pointers = set(derived(between, lambda op: not isinstance(op, MemoryRead)))
+    stores: list[tt.Store] = []
+    loads: list[tt.Load] = []
+    for op in between.block.parent.walk():
+        if op.operands and op.operands[0] in pointers and isinstance(op, MemoryRead | MemoryWrite):
+            if isinstance(op, tt.Store):
+                stores.append(op)
+            elif isinstance(op, tt.Load):
+                loads.append(op)
+            else:
+                raise BuildError(f"cannot fuse through {op.NAME}: only tt.store and tt.load can be fused", op.location)
+    if not stores or not loads:
+        raise BuildError("cannot fuse: the producer must store to the parameter, and the consumer load from it")
+    return stores, loads
+
+
+def _source(load: tt.Load, stores: list[tt.Store], dominance: Dominance) -> tt.Store:
+    """The store whose value a load reads."""
+    matching = [store for store in stores if store.ptr is load.ptr]
+    if not matching:
+        raise BuildError(
+            f"cannot fuse: {summary(load)} reads other offsets than are stored: {_computed(load.ptr)} against "
+            f"{', '.join(_computed(store.ptr) for store in stores)}",
+            load.location,
+            hint="both kernels must compute the offsets alike, from parameters that `same` says are equal",
+        )
+    if len(matching) > 1:
+        raise BuildError(f"cannot fuse: {len(matching)} stores write what {summary(load)} reads", load.location)
+    store = matching[0]
+    if store.mask is not load.mask:
+        raise BuildError(
+            f"cannot fuse: {summary(load)} reads under another mask than is stored: {_computed(load.mask)} against "
+            f"{_computed(store.mask)}",
+            load.location,
+        )
+    if not dominance.op_dominates(store, load):
+        raise BuildError(f"cannot fuse: the store may not have happened before {summary(load)}", load.location)
+    return store
+
+
+def _computed(value: Value | None) -> str:
+    """How a value is computed, for messages."""
+    if value is None:
+        return "none"
+    return summary(value.op) if isinstance(value, OpResult) else repr(value)
+
+
+def _divisibility(first: tt.Func, second: tt.Func, same: Mapping[int, int], own: list[int]) -> tuple[int, ...]:
+    """What is known of the parameters of two joined kernels: of a shared one, what either knows."""
+    if not first.divisibility and not second.divisibility:
+        return ()
+    before = list(first.divisibility or (1,) * len(first.body.parameters))
+    after = second.divisibility or (1,) * len(second.body.parameters)
+    for mine, theirs in same.items():
+        before[theirs] = max(before[theirs], after[mine])
+    return (*before, *(after[index] for index in own))
+
+
+def _without_parameter(model: Op, number: int) -> Op:
+    """The model whose kernel lacks a parameter that nothing uses."""
+    kernel = kernel_of(model)
+
+    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op is not kernel:
+            return None
+        parameters = kernel.body.parameters
+        kept = [p for p in parameters if p.index != number]
+        inner = builder.inside([p.type for p in kept], kernel.body.yield_type, isolated=True)
+        for old, new in zip(kept, inner.parameters, strict=True):
+            inner[old] = new
+        inner.rewrite_blocks(kernel.body)
+        divisibility = tuple(d for index, d in enumerate(kernel.divisibility) if index != number)
+        return builder.add(tt.Func(kernel.sym_name, inner.finish(), divisibility=divisibility))
+
+    if parameters_used := kernel.body.parameters[number].uses:
+        raise BuildError(f"cannot fuse: {summary(parameters_used[0])} still uses parameter {number}")
+    assert isinstance(kernel, Symbol)
+    return transform(model, transformer)

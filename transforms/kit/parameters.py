@@ -1,0 +1,93 @@
+"""Parameters as constants, and constants as parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.op import Op, Value, require_model
+from ziggurat.codemodel.traits import SymbolTable
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import ScalarType
+from ziggurat.transforms.simplify.demand import reachable_roots
+
+
+def kernel_of(model: Op) -> tt.Func:
+    """The kernel of a Triton model: a lone `tt.func`, or the function of the module that no other calls."""
+    require_model(model, "kernel_of")
+    found = reachable_roots(model) if isinstance(model, SymbolTable) else [model]
+    if len(found) != 1 or not isinstance(found[0], tt.Func):
+        raise BuildError(f"a model with one kernel, a tt.func, is wanted; got {', '.join(op.NAME for op in found)}")
+    return found[0]
+
+
+def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
+    """The model whose kernel takes no argument for the numeric parameters numbered in `values`, but has these values.
+
+        tt.func @"k" (%0 : ptr<f32>, %1 : i32)…        tt.func @"k" (%0 : ptr<f32>)…
+                                                           %1 : i32 = arith.constant @16;
+
+    The constants have the types of the parameters. `simplify` computes what follows from them.
+    """
+    kernel = kernel_of(model)
+    for index in values:
+        types = [p.type for p in kernel.body.parameters]
+        if not 0 <= index < len(types) or not isinstance(types[index], ScalarType):
+            raise BuildError(f"'{kernel.sym_name}' has no numeric parameter {index}", kernel.location)
+
+    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        return _with_parameters(builder, op, values, ()) if op is kernel else None
+
+    return transform(model, transformer, pass_name="specialize") if values else model
+
+
+def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
+    """The model whose kernel takes, as a further last parameter, the number that the chosen constants are.
+
+        kit.unspecialize(model, lambda op: op.value == 16 and op.type == zg.i32)
+
+    All chosen constants of the kernel have one value and one scalar type. Raises `BuildError` when they differ, or when
+    there is none.
+    """
+    kernel = kernel_of(model)
+    constants = [op for op in kernel.walk() if isinstance(op, arith.ConstantOp) and chosen(op)]
+    kinds = {(repr(op.value), str(op.type)) for op in constants}
+    if len(kinds) != 1 or not isinstance(constants[0].type, ScalarType):
+        listed = ", ".join(f"{value} : {type_}" for value, type_ in sorted(kinds)) or "none"
+        raise BuildError(f"the chosen constants must be one number of a scalar type; got {listed}", kernel.location)
+    results = {op.result for op in constants}
+    made: list[Value] = []
+
+    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op is kernel:
+            return _with_parameters(builder, op, {}, (constants[0].type,), made)
+        return made[0] if op.result in results else None
+
+    return transform(model, transformer, pass_name="unspecialize")
+
+
+def _with_parameters(
+    builder: Rewriter,
+    kernel: tt.Func,
+    values: Mapping[int, int | float | bool],
+    added: tuple[ScalarType, ...],
+    made: list[Value] | None = None,
+) -> Value:
+    """The kernel without the parameters numbered in `values`, which are constants, and with further last ones."""
+    old = kernel.body.parameters
+    kept = [index for index in range(len(old)) if index not in values]
+    inner = builder.inside([*(old[index].type for index in kept), *added], kernel.body.yield_type, isolated=True)
+    for index, parameter in zip(kept, inner.parameters, strict=False):
+        inner[old[index]] = parameter
+    if made is not None:
+        made.extend(inner.parameters[len(kept) :])
+    inner.location = kernel.location
+    for index, value in values.items():
+        inner[old[index]] = inner.add(arith.ConstantOp(value, old[index].type))
+    inner.rewrite_blocks(kernel.body)
+    divisibility = kernel.divisibility
+    if divisibility:
+        divisibility = (*(divisibility[index] for index in kept), *(1 for _ in added))
+    body = inner.finish()
+    return builder.add(tt.Func(kernel.sym_name, body, divisibility=divisibility, noinline=kernel.noinline))

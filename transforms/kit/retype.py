@@ -1,0 +1,108 @@
+"""Other types in memory: the arrays of a kernel change their element type, its arithmetic does not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.op import Op, Value, require_model
+from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
+from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    element_of,
+    void,
+    with_element,
+)
+from ziggurat.transforms.kit.casts import cast
+from ziggurat.transforms.simplify import inline
+
+
+def retype(model: Op, types: Mapping[ScalarType, ScalarType], parameters: Collection[int] | None = None) -> Op:
+    """The model with other element types in memory, computing in the types it computes in.
+
+        narrow = kit.retype(kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32), {zg.f32: zg.bf16})
+
+    Pointers and descriptors to a type of `types` become those to the type it maps to. What is loaded is cast to the
+    old type right after the load, and what is stored or added to memory is cast to the new one right before. With
+    `parameters`, only the kernel's parameters of these numbers change, and helper functions are inlined.
+
+    Raises `BuildError` when a pointer of the old type meets one of the new: in a `select`, in a call of a function that
+    both are given to, or where one is made from an integer.
+    """
+    require_model(model, "retype")
+    if parameters is not None:
+        model = inline(model)
+        functions = [op for op in model.walk() if isinstance(op, tt.Func)]
+        if len(functions) != 1:
+            raise BuildError(f"to retype chosen parameters, a model must have one function; got {len(functions)}")
+    return transform(model, _Retyping(types, parameters), pass_name="retype")
+
+
+class _Retyping:
+    """The transformer."""
+
+    def __init__(self, types: Mapping[ScalarType, ScalarType], parameters: Collection[int] | None) -> None:
+        self.types = types
+        self.parameters = parameters
+
+    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, tt.Func):
+            return self.function(builder, op)
+        if isinstance(op, tt.Call) and self.parameters is None:
+            type_ = self.pointing(op.result.type)
+            return None if type_ == op.result.type else builder.copy(op, operands, type_)
+        if isinstance(op, MemoryRead | MemoryWrite):
+            return self.access(builder, op, operands)
+        return None
+
+    def function(self, builder: Rewriter, op: tt.Func) -> Outcome:
+        types = [
+            self.pointing(parameter.type) if self.parameters is None or index in self.parameters else parameter.type
+            for index, parameter in enumerate(op.body.parameters)
+        ]
+        if types == [parameter.type for parameter in op.body.parameters]:
+            return None
+        body = builder.rewrite_body(op.body, isolated=True, parameter_types=types)
+        return builder.add(rebuilt(op, (), [body]), op.location)
+
+    def access(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        """An access of memory whose pointer or descriptor has changed: cast what goes in and what comes out."""
+        before, after = _in_memory(op.operands[0].type), _in_memory(operands[0].type)
+        if before is None or after is None or before == after:
+            return None
+        given = [
+            cast(builder, value, after) if element_of(old.type) == before else value
+            for old, value in zip(op.operands, operands, strict=True)
+        ]
+        result = op.result.type
+        if result == void or element_of(result) != before:
+            return builder.copy(op, given)
+        return cast(builder, builder.copy(op, given, with_element(result, after)), before)
+
+    def pointing(self, type_: Type) -> Type:
+        """The type with its pointers and descriptors retyped."""
+        if isinstance(type_, PtrType):
+            return PtrType(self.types.get(type_.pointee, type_.pointee))
+        if isinstance(type_, DescriptorType):
+            return DescriptorType(type_.block, self.types.get(type_.element, type_.element), type_.padding)
+        if isinstance(type_, TensorType) and isinstance(type_.element, PtrType):
+            element = type_.element.pointee
+            return with_element(type_, PtrType(self.types.get(element, element)))
+        if isinstance(type_, TupleType):
+            return TupleType(tuple(map(self.pointing, type_.components)))
+        return type_
+
+
+def _in_memory(type_: Type) -> ScalarType | None:
+    """The element type in memory behind a pointer, a tensor of pointers, or a descriptor."""
+    if isinstance(type_, DescriptorType):
+        return type_.element
+    element = element_of(type_)
+    return element.pointee if isinstance(element, PtrType) else None
