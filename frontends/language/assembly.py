@@ -8,7 +8,7 @@ from ziggurat.frontends.language.signature import call
 __all__ = ["inline_asm_elementwise"]
 
 
-@call("Inline assembly")
+@call("Inline assembly", results="dtype")
 def inline_asm_elementwise(
     asm: ConstStr, constraints: ConstStr, args: Values, dtype: ConstDtypes, is_pure: ConstBool, pack: ConstInt
 ) -> Value:

@@ -10,7 +10,7 @@ __all__ = ["debug_barrier", "device_assert", "device_print", "static_assert", "s
 
 
 @call("Debugging", host=host.static_assert)
-def static_assert(cond: ConstAny, msg: ConstStr = "") -> Value:
+def static_assert(cond: ConstAny, msg: ConstStr = "") -> None:
     """Stop compiling, with a message, unless the condition holds.
 
     - `cond`: known at compile time.
@@ -22,7 +22,7 @@ def static_assert(cond: ConstAny, msg: ConstStr = "") -> Value:
 
 
 @call("Debugging", host=host.static_print)
-def static_print(*values: Value) -> Value:
+def static_print(*values: Value) -> None:
     """Print while the kernel is compiled.
 
     - `values`: constants; of other values, the type is printed.
@@ -32,7 +32,7 @@ def static_print(*values: Value) -> Value:
 
 
 @call("Debugging", host=host.device_print)
-def device_print(prefix: ConstStr, *args: Value, hex: ConstBool = False) -> Value:
+def device_print(prefix: ConstStr, *args: Value, hex: ConstBool = False) -> None:
     """Print while the kernel runs, each element with its program.
 
     - `prefix`: goes before each line.
@@ -44,7 +44,7 @@ def device_print(prefix: ConstStr, *args: Value, hex: ConstBool = False) -> Valu
 
 
 @call("Debugging", host=host.device_assert)
-def device_assert(cond: Value, msg: ConstStr = "") -> Value:
+def device_assert(cond: Value, msg: ConstStr = "") -> None:
     """Stop the program, with a message, where the condition is false; `assert cond, msg` is the same.
 
     - `cond`: i1, a scalar or a tensor.
@@ -55,7 +55,7 @@ def device_assert(cond: Value, msg: ConstStr = "") -> Value:
 
 
 @call("Debugging", host=host.debug_barrier)
-def debug_barrier() -> Value:
+def debug_barrier() -> None:
     """All threads of the program wait for each other here.
 
     The compiler does that by itself where it is needed, but for what the program itself has written to global memory:

@@ -49,7 +49,7 @@ def load_tensor_descriptor(desc: Value, offsets: Values) -> Value:
 
 
 @call("Tensor descriptors")
-def store_tensor_descriptor(desc: Value, offsets: Values, value: Value) -> Value:
+def store_tensor_descriptor(desc: Value, offsets: Values, value: Value) -> None:
     """Write a block: `desc.store(offsets, value)`.
 
     - `desc`: a descriptor.

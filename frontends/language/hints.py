@@ -46,7 +46,7 @@ def max_constancy(x: Value, values: ConstInts) -> Value:
 
 
 @call("Hints", host=host.assume)
-def assume(cond: Value) -> Value:
+def assume(cond: Value) -> None:
     """The condition holds; the compiler may rely on it.
 
     - `cond`: an i1 scalar.

@@ -35,7 +35,7 @@ def load(
 @call("Memory")
 def store(
     ptr: Value, value: Value, mask: Value = None, cache_modifier: ConstStr = "", eviction_policy: ConstStr = ""
-) -> Value:
+) -> None:
     """Write to where the pointers point.
 
     - `ptr`: a pointer or a tensor of pointers, of the full shape: it is not broadcast.

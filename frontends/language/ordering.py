@@ -35,7 +35,7 @@ def argsort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False
     """
 
 
-@call("Sorting and indexing")
+@call("Sorting and indexing", results="return_indices")
 def topk(
     x: Value,
     k: ConstInt,

@@ -11,7 +11,7 @@ from ziggurat.frontends.language.signature import call
 __all__ = ["philox", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x"]
 
 
-@call("Random numbers")
+@call("Random numbers", results=4)
 def philox(seed: Value, c0: Value, c1: Value, c2: Value, c3: Value, n_rounds: ConstInt = 10) -> Value:
     """Four random words for a counter of four words.
 
@@ -63,7 +63,7 @@ def randint(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """
 
 
-@call("Random numbers")
+@call("Random numbers", results=4)
 def rand4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """Four streams of uniform random floats for the price of one.
 
@@ -76,7 +76,7 @@ def rand4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """
 
 
-@call("Random numbers")
+@call("Random numbers", results=4)
 def randn4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """Four streams of normal random floats for the price of one.
 
@@ -89,7 +89,7 @@ def randn4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """
 
 
-@call("Random numbers")
+@call("Random numbers", results=4)
 def randint4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """Four streams of random words for the price of one.
 

@@ -29,7 +29,7 @@ def sum(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False, dt
     """
 
 
-@call("Reductions and scans")
+@call("Reductions and scans", results="return_indices")
 def max(
     x: Value,
     axis: ConstInt | None = None,
@@ -50,7 +50,7 @@ def max(
     """
 
 
-@call("Reductions and scans")
+@call("Reductions and scans", results="return_indices")
 def min(
     x: Value,
     axis: ConstInt | None = None,
@@ -167,7 +167,7 @@ def prod(
     """
 
 
-@call("Reductions and scans")
+@call("Reductions and scans", results="x")
 def reduce(x: Value, axis: ConstInt | None, combine_fn: ConstFunction, keep_dims: ConstBool = False) -> Value:
     """Combine the elements along an axis by a function of yours.
 
@@ -237,7 +237,7 @@ def cummin(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
     """
 
 
-@call("Reductions and scans")
+@call("Reductions and scans", results="x")
 def associative_scan(x: Value, axis: ConstInt, combine_fn: ConstFunction, reverse: ConstBool = False) -> Value:
     """Each element combined with all before it along an axis, by a function of yours.
 

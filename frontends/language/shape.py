@@ -112,7 +112,7 @@ def flip(x: Value, dim: ConstInt = -1) -> Value:
     """
 
 
-@call("Shape")
+@call("Shape", results=2)
 def split(x: Value) -> Value:
     """The two halves along a last axis of size 2; undoes `join`.
 

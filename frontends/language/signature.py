@@ -46,12 +46,25 @@ class Parameter:
 
 @attrs.frozen
 class Signature:
-    """A call of the language: `zg.<name>`."""
+    """A call of the language: `zg.<name>`.
+
+    `results` is the number of its results; or the parameter that decides: one that is true or a tuple gives a tuple.
+    """
 
     name: str
     group: str
     parameters: tuple[Parameter, ...]
     doc: str
+    results: int | str = 1
+
+    def result_count(self, bound: Mapping[str, Any]) -> int | None:
+        """The number of results that the call gives as a tuple for these arguments; None where it gives one value."""
+        if not isinstance(self.results, str):
+            return None if self.results == 1 else self.results
+        given = bound[self.results]
+        if isinstance(given, tuple | list):
+            return len(given)  # pyright: ignore[reportUnknownArgumentType]
+        return 2 if given is True else None
 
     def __str__(self) -> str:
         parts: list[str] = []
@@ -157,12 +170,13 @@ class Call(Generic[P, R]):
 
 
 def call(
-    group: str, *, host: Callable[..., Any] | None = None, written: bool = False
+    group: str, *, host: Callable[..., Any] | None = None, written: bool = False, results: int | str = 1
 ) -> Callable[[Callable[P, R]], Call[P, R]]:
     """Decorator that declares a call of the language in a group of the reference.
 
     `host` computes it for plain Python numbers, with all parameters by keyword; `NotImplemented` says that it can't.
     `written`: the declaration has a body, of other calls, which is the meaning of this one everywhere.
+    `results`: see `Signature`; a call that is annotated with `-> None` has none.
     """
 
     def declare(stub: Callable[P, R]) -> Call[P, R]:
@@ -178,7 +192,8 @@ def call(
             )
             for p in inspect.signature(stub).parameters.values()
         )
-        signature = Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""))
+        count = 0 if stub.__annotations__.get("return") == "None" else results
+        signature = Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""), count)
         if signature.name in SIGNATURES:
             raise ValueError(f"the call '{signature.name}' is declared twice")
         SIGNATURES[signature.name] = signature

@@ -97,9 +97,7 @@ class Trace:
         values = [self.value(argument) for argument in (*arguments, *keywords.values())]
         op = py.Invoke(values, f"zg.{signature.name}", keywords=tuple(keywords))
         made = self.record(op)
-        if signature.name in _WITHOUT_RESULT:
-            return None
-        return self.results(made, _result_count(signature.name, bound))
+        return None if signature.results == 0 else self.results(made, signature.result_count(bound))
 
     def call_function(self, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """See `Recorder`."""
@@ -244,36 +242,6 @@ def caller_location() -> Location | None:
     line, end_line, column, end_column = at
     first = line or frame.f_lineno
     return Location(code.co_filename, first, column or 0, end_line or first, end_column or 0)
-
-
-_WITHOUT_RESULT = frozenset(
-    [
-        "store",
-        "store_tensor_descriptor",
-        "assume",
-        "static_assert",
-        "static_print",
-        "device_assert",
-        "device_print",
-        "debug_barrier",
-    ]
-)
-
-
-def _result_count(name: str, bound: Mapping[str, Any]) -> int | None:
-    """How many results a call gives as a tuple; None where it gives one value."""
-    if name == "split":
-        return 2
-    if name in ("philox", "rand4x", "randn4x", "randint4x"):
-        return 4
-    if name in ("max", "min") and bound["return_indices"]:
-        return 2
-    several = bound[_SEVERAL[name]] if name in _SEVERAL else None
-    return len(several) if isinstance(several, tuple | list) else None  # pyright: ignore[reportUnknownArgumentType]
-
-
-# The parameters that take a tuple, of calls that give a tuple then.
-_SEVERAL = {"reduce": "x", "associative_scan": "x", "inline_asm_elementwise": "dtype"}
 
 
 def _returned_count(model: Op) -> int | None:

@@ -222,6 +222,29 @@ def test_wrong_arguments_are_errors_at_the_call(call: str, golden: Any):
     golden(f"accepted/{call}", "\n".join(shown))
 
 
+# By the parameter that decides how many results a call gives: an argument, and their number then.
+SEVERAL = {"return_indices": ("True", 2), "x": ("(t,)", 1), "dtype": ("(zg.i32,)", 1)}
+
+
+@pytest.mark.parametrize("call", sorted(SIGNATURES.keys() - {"range", "static_range"}))
+def test_the_signature_tells_how_many_results_a_call_gives(call: str):
+    """Tracing makes a tuple of as many without knowing any type."""
+    results, arguments = SIGNATURES[call].results, right(call)
+    count = None if results == 1 else results
+    if isinstance(results, str):
+        given, count = SEVERAL[results]
+        written = statement(call, arguments | {results: given})
+        assert accepted([f"{'_, ' * count} = {written}"])
+        assert SIGNATURES[call].result_count({results: True if given == "True" else (0,)}) == count
+        count = None
+    if count == 0:
+        assert not accepted([f"zg.device_print('', {statement(call, arguments)})"])
+    elif count is None:
+        assert not accepted([f"_, _ = {statement(call, arguments)}"])
+    else:
+        assert accepted([f"{'_, ' * count} = {statement(call, arguments)}"])
+
+
 @settings(max_examples=60)
 @given(st.data())
 def test_any_arguments_at_all(data: st.DataObject):
