@@ -37,6 +37,9 @@ from ziggurat.transforms.calls.promotion import (
 )
 from ziggurat.transforms.calls.wording import CHOSEN_FUNCTION, describe, is_function, show
 
+# The calls that combine conditions element by element, by Python's operator.
+_LOGICAL = {"and": "and_(a, b)", "or": "or_(a, b)", "not": "invert(x)"}
+
 
 @handles(core.ConstantOp)
 def constant_op(walk: FunctionAttributor, op: core.ConstantOp) -> Type:
@@ -147,11 +150,11 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
 def truth(walk: FunctionAttributor, type_: Type, what: str, value: Value) -> None:
     """Check that a value can be a condition. An error is at the place of the value."""
     if isinstance(type_, TensorType):
-        raise KernelTypeError(
-            f"the condition of '{what}' is a tensor, {type_}",
-            walk.place_of(value),
-            "a condition is a scalar; use zg.where to choose element by element, or reduce it first (zg.max)",
-        )
+        call = _LOGICAL.get(what)
+        hint = "use zg.where to choose element by element, or reduce it to a scalar first (zg.any, zg.all)"
+        if call is not None:
+            hint = f"use zg.{call} to combine conditions element by element, or reduce them first (zg.any, zg.all)"
+        raise KernelTypeError(f"the condition of '{what}' must be a scalar; got {type_}", walk.place_of(value), hint)
     if not is_number(type_):
         hint = "pointers are never null here; compare integers" if isinstance(type_, PtrType) else None
         raise KernelTypeError(

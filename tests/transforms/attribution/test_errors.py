@@ -140,12 +140,16 @@ def test_a_tensor_is_no_condition(statement: str, error_of: Callable[..., Ziggur
     error = error_of(suite(f"t = zg.arange(0, 4)\n{statement}"), "conditions.py")
     column = statement.rindex(f" {marked}") + 1 if f" {marked}" in statement and "or n" not in statement else 4
     column = {"if t: pass": 3, "while t: pass": 6, "u = 1 if t else 2": 9}.get(statement, column)
+    hint = "use zg.where to choose element by element, or reduce it to a scalar first (zg.any, zg.all)"
+    if what in ("and", "or"):
+        call = f"zg.{what}_(a, b)"
+        hint = f"use {call} to combine conditions element by element, or reduce them first (zg.any, zg.all)"
     assert str(error) == (
-        f"the condition of '{what}' is a tensor, tensor<x4, i32>\n"
+        f"the condition of '{what}' must be a scalar; got tensor<x4, i32>\n"
         f"  at conditions.py:4:{column + 5}\n"
         f"        {statement}\n"
         f"        {' ' * column}^\n"
-        "  hint: a condition is a scalar; use zg.where to choose element by element, or reduce it first (zg.max)"
+        f"  hint: {hint}"
     )
 
 

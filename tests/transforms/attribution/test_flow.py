@@ -198,7 +198,7 @@ def test_values_that_are_chosen(function, types, expected):
 def test_values_that_cannot_be_chosen():
     with pytest.raises(KernelTypeError, match="the two values of 'if … else' differ: i32 and ptr<f32>"):
         result_of(chosen, i32, P, i1)
-    with pytest.raises(KernelTypeError, match="the condition of 'if' is a tensor"):
+    with pytest.raises(KernelTypeError, match="the condition of 'if' must be a scalar"):
         result_of(chosen, i32, i32, TensorType((4,), i1))
     with pytest.raises(KernelTypeError, match="the condition of 'and' must be a number; got ptr<f32>"):
         result_of(both, P, i32, i32)
