@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
     ScalarType,
+    TupleType,
     Type,
     constexpr_type,
     find_scalar,
@@ -85,25 +86,53 @@ class Signature:
 def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Signature:
     """The signature that types and values, in the order of the parameters or by name, stand for.
 
-    A constexpr parameter takes its value; another takes a type, or a value that is then compiled in. Raises
-    `LaunchError` that names the parameter.
+    A constexpr parameter takes its value; another takes a type, a tuple with types in it, or a value that is then
+    compiled in. Raises `LaunchError` that names the parameter.
     """
     bound = bind(function, arguments, keywords)
     constexprs = constexpr_names(function)
-    types: list[Type] = []
     divisibility: list[int] = []
-    for name, given in bound.items():
+
+    def type_of(name: str, given: Any) -> Type:
         if isinstance(given, Divisible):
-            types.append(given.type)
             divisibility.append(given.by)
-        elif name not in constexprs and (type_ := _type_of(given)) is not None:
-            types.append(_run_time(function, name, type_))
+            return given.type
+        if name in constexprs:
+            return constant_of(function, name, given)
+        if isinstance(given, (tuple, list)) and any(isinstance(one, Type | Divisible) for one in leaves(given)):
+            return TupleType(tuple(type_of(part, one) for part, one in parts_of(name, given)))
+        if (type_ := _type_of(given)) is not None:
             divisibility.append(1)
+            return _run_time(function, name, type_)
+        if isinstance(given, str):
+            _no_name_of_a_type(function, name, given)
+        return constant_of(function, name, given)
+
+    types = tuple(type_of(name, given) for name, given in bound.items())
+    return Signature(types, tuple(divisibility))
+
+
+def parts_of(name: str, given: Sequence[Any]) -> list[tuple[str, Any]]:
+    """The components of a tuple argument, with names for messages."""
+    return [(f"{name}[{index}]", one) for index, one in enumerate(given)]
+
+
+def is_tuple_of_arguments(given: Any) -> bool:
+    """Whether an argument of a launch is a tuple, or a list of arrays. A list of numbers is meant to be an array."""
+    from ziggurat.backend.launch.arrays import is_array
+
+    return isinstance(given, tuple) or (
+        isinstance(given, list) and any(map(is_array, leaves(cast("list[Any]", given))))
+    )
+
+
+def leaves(values: Iterable[Any]) -> Iterator[Any]:
+    """Arguments, with the components of tuples and lists in their places."""
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from leaves(cast("Sequence[Any]", value))
         else:
-            if isinstance(given, str) and name not in constexprs:
-                _no_name_of_a_type(function, name, given)
-            types.append(constant_of(function, name, given))
-    return Signature(tuple(types), tuple(divisibility))
+            yield value
 
 
 def _type_of(given: Any) -> Type | None:

@@ -14,12 +14,22 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, SHARED_OPTIONS, CompileOptions
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, i1
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, i1
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.compiler.pipeline import compile_model, triton_model
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.reflection import reader
-from ziggurat.kernels.arguments import Signature, bind, check_options, constant_of, constexpr_names, signature_of
+from ziggurat.kernels.arguments import (
+    Signature,
+    bind,
+    check_options,
+    constant_of,
+    constexpr_names,
+    is_tuple_of_arguments,
+    leaves,
+    parts_of,
+    signature_of,
+)
 from ziggurat.transforms.attribution import Attribution, attribute, link
 
 if TYPE_CHECKING:
@@ -84,7 +94,7 @@ class Kernel(Function):
         given |= {name: bound[name] for name in constexpr_names(self).intersection(SHARED_OPTIONS)}
         signature = signature_of(self, (), bound)
         compiled = compile_model(self.model_for(signature), CompileOptions.of(given), self.model, name=self.name)
-        passed = [n for n, type_ in zip(names, signature.types, strict=True) if not isinstance(type_, ConstantType)]
+        passed = [n for name, type_ in zip(names, signature.types, strict=True) for n in _run_time_names(name, type_)]
         named = tuple(attrs.evolve(a, name=n) for a, n in zip(compiled.arguments, passed, strict=True))
         return attrs.evolve(compiled, name=self.name, arguments=named)
 
@@ -134,7 +144,7 @@ class Kernel(Function):
         """Run the kernel where its arrays are: on a GPU, or here by the reference interpreter."""
         from ziggurat.backend.launch.arrays import on_gpu
 
-        if any(map(on_gpu, arguments)) or any(map(on_gpu, keywords.values())):
+        if any(map(on_gpu, leaves((*arguments, *keywords.values())))):
             self.dispatcher.at(grid)(*arguments, **keywords)
             return
         options = {name: keywords.pop(name) for name in [*keywords] if name not in self.signature.parameters}
@@ -161,31 +171,30 @@ class Kernel(Function):
         from ziggurat.backend.launch.descriptors import TensorDescriptor
 
         constexprs = constexpr_names(self)
-        types: list[Type] = []
         divisibility: list[int] = []
         names: list[str] = []
         values: list[Any] = []
-        for name, given in bound.items():
+
+        def type_of(name: str, given: Any, specialize: bool) -> Type:
             if name in constexprs or given is None:  # None is compiled in: an argument that is left out.
-                types.append(constant_of(self, name, given))
-                continue
-            value: Any
+                return constant_of(self, name, given)
+            if is_tuple_of_arguments(given):
+                return TupleType(tuple(type_of(part, one, specialize) for part, one in parts_of(name, given)))
             type_: Type
             if isinstance(given, TensorDescriptor):
                 value, type_, number = given, given.type, given.row_bytes
             elif is_array(given):
                 value = as_array(given, name)
-                type_ = PtrType(ELEMENTS[value.dtype])
-                number = address(value)
+                type_, number = PtrType(ELEMENTS[value.dtype]), address(value)
             else:
-                scalar = self._number(name, given, number_type)
-                value, type_ = given, scalar
-                number = int(given) if scalar.is_int else 1
-            known = name not in self.do_not_specialize and number % 16 == 0
-            types.append(type_)
-            divisibility.append(16 if known and type_ != i1 else 1)
+                value, type_ = given, self._number(name, given, number_type)
+                number = int(given) if type_.is_int else 1
+            divisibility.append(16 if specialize and number % 16 == 0 and type_ != i1 else 1)
             names.append(name)
             values.append(value)
+            return type_
+
+        types = [type_of(name, given, name not in self.do_not_specialize) for name, given in bound.items()]
         return Signature(tuple(types), tuple(divisibility)), names, values
 
     def _number(self, name: str, given: Any, number_type: Callable[[Any], ScalarType | None]) -> ScalarType:
@@ -223,6 +232,13 @@ class Kernel(Function):
         except (OSError, TypeError):
             source = repr(self)
         return side_by_side({"source": source, "Python model": self.model})
+
+
+def _run_time_names(name: str, type_: Type) -> list[str]:
+    """The names of the run-time arguments that a parameter of this type takes."""
+    if isinstance(type_, TupleType):
+        return [n for part, component in parts_of(name, type_.components) for n in _run_time_names(part, component)]
+    return [] if isinstance(type_, ConstantType) else [name]
 
 
 @overload

@@ -16,6 +16,7 @@ from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.codemodel.gpu.options import checked_option
 from ziggurat.codemodel.types import PtrType
 from ziggurat.compiler.compiled import Argument, Compiled, binary_of
+from ziggurat.kernels.arguments import leaves
 from ziggurat.launches.checked import Checked
 
 
@@ -30,6 +31,7 @@ class Executable(Checked):
     def launch(self, grid: Any, /, *arguments: Any, stream: Any = None, check: bool = False) -> None:
         """See `Compiled.__getitem__`."""
         check = checked_option("check", check)
+        arguments = tuple(leaves(arguments))
         names = self.check(arguments)
         devices: dict[int, str] = {}
         for name, given in zip(names, arguments, strict=True):

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
+from ziggurat.backend.launch.grids import Meta
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import Type
+from ziggurat.codemodel.types import TupleType, Type
 from ziggurat.compiler.compiled import binary_of
 from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import Signature as KernelSignature
-from ziggurat.kernels.arguments import check_options, constant_of, constexpr_names
+from ziggurat.kernels.arguments import check_options, constant_of, constexpr_names, is_tuple_of_arguments, leaves
 from ziggurat.transforms.kit.parameters import specialize
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.launch import Dispatcher, OnHost
-    from ziggurat.backend.cuda.specialize import Specialization
+    from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
     from ziggurat.kernels.kernel import Kernel
 
 
 def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
-    """What launches a kernel: on the GPU where its arrays are there, by `on_host` where they are not."""
+    """The dispatcher of a kernel, which launches on the GPU of the arrays, or by `on_host` for arrays in memory."""
     from ziggurat.backend.cuda.launch import Dispatcher
     from ziggurat.backend.cuda.specialize import MISSING, KernelParameter
+
+    spread: dict[Any, Dispatcher] = {}
+
+    def with_tuples(grid: Any, bound: dict[str, Any], options: dict[str, Any]) -> None:
+        """Launch with tuples among the arguments, by a dispatcher whose parameters are their components."""
+        shape = tuple(_shape(value) if is_tuple_of_arguments(value) else None for value in bound.values())
+        if shape not in spread:
+            spread[shape] = _spread(kernel, on_host, dispatcher.parameters, shape)
+        sizes = grid(Meta(kernel.name, bound)) if callable(grid) else grid
+        flat = leaves(v if one is not None else (_Whole(v),) for v, one in zip(bound.values(), shape, strict=True))
+        values = [value.value if isinstance(value, _Whole) else value for value in flat]
+        spread[shape].at(sizes)(*values, **options)
 
     constexprs = constexpr_names(kernel)
     # A constexpr parameter that is named as an option is that option: see `built`.
@@ -37,18 +53,70 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
         )
         for name, parameter in kernel.signature.parameters.items()
     ]
-    return Dispatcher(
+    dispatcher = Dispatcher(
         kernel.name,
         parameters,
         lambda spec: built(kernel, spec),
         on_host,
         kernel.model.location,
         lambda options: check_options(kernel, options),
+        with_tuples,
+    )
+    return dispatcher
+
+
+@attrs.frozen
+class _Whole:
+    """An argument that is no tuple of arguments, among others that are."""
+
+    value: Any
+
+
+def _shape(value: Any) -> Any:
+    """How tuples are nested in a value, with None for what is no tuple."""
+    return tuple(map(_shape, value)) if isinstance(value, (tuple, list)) else None
+
+
+def _spread(kernel: Kernel, on_host: OnHost, parameters: Sequence[KernelParameter], shape: Sequence[Any]) -> Dispatcher:
+    """The dispatcher for launches whose tuples have this shape: a parameter for each component."""
+    from ziggurat.backend.cuda.launch import Dispatcher
+    from ziggurat.backend.cuda.specialize import KernelParameter
+
+    flat: list[KernelParameter] = []
+    for parameter, one in zip(parameters, shape, strict=True):
+        names = [parameter.name] if one is None else [f"{parameter.name}_{n}" for n, _ in enumerate(leaves(one))]
+        for name in names:
+            while any(name == other.name for other in (*parameters, *flat)) and one is not None:
+                name += "_"
+            flat.append(KernelParameter(name, parameter.constexpr, parameter.specialize, parameter.default))
+
+    def run_on_host(grid: Any, named: dict[str, Any], options: dict[str, Any]) -> None:
+        values = iter(named.values())
+        whole = {p.name: _regrouped(one, values) for p, one in zip(parameters, shape, strict=True)}
+        on_host(grid, whole, options)
+
+    return Dispatcher(
+        kernel.name,
+        flat,
+        lambda spec: built(kernel, spec, shape),
+        run_on_host,
+        kernel.model.location,
+        lambda options: check_options(kernel, options),
     )
 
 
-def built(kernel: Kernel, spec: Specialization) -> Binary:
-    """The kernel compiled for the arguments and options of a launch, or as the cache on disk has it."""
+def _regrouped(shape: Any, values: Iterator[Any]) -> Any:
+    """The next values, nested as `shape` says."""
+    return next(values) if shape is None else tuple(_regrouped(one, values) for one in shape)
+
+
+def _packed(types: Any) -> Type:
+    return TupleType(tuple(map(_packed, types))) if isinstance(types, tuple) else types
+
+
+def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Binary:
+    """The kernel compiled for the arguments and options of a launch, or as the cache on disk has it. `shape` says which
+    of its parameters take tuples."""
     from ziggurat.backend.cuda.cache import Cache
     from ziggurat.backend.cuda.keys import key
     from ziggurat.backend.cuda.places import placed_as
@@ -58,7 +126,7 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
     shared = constexpr_names(kernel).intersection(SHARED_OPTIONS)
     given |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in shared}
     options = CompileOptions.of({**given, "target": spec.target})
-    model = model_of(kernel, spec)
+    model = model_of(kernel, spec, shape)
     cache = Cache()
     digest = key(model, options)
     binary = cache.get(digest)
@@ -69,8 +137,8 @@ def built(kernel: Kernel, spec: Specialization) -> Binary:
     return placed_as(model, binary)
 
 
-def model_of(kernel: Kernel, spec: Specialization) -> Op:
-    """The Triton model that is compiled for the arguments of a launch."""
+def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:
+    """The Triton model that is compiled for the arguments of a launch; `shape` is as of `built`."""
     from ziggurat.backend.cuda.specialize import RunTime
 
     types: list[Type] = []
@@ -87,5 +155,8 @@ def model_of(kernel: Kernel, spec: Specialization) -> Op:
             divisibility.append(1)
         else:
             types.append(constant_of(kernel, argument.name, argument.value))
+    if shape:
+        flat = iter(types)
+        types = [_packed(_regrouped(one, flat)) for one in shape]
     model = kernel.model_for(KernelSignature(tuple(types), tuple(divisibility)))
     return specialize(model, known)

@@ -19,7 +19,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import SCALARS, PtrType, ScalarType
 from ziggurat.compiler.compiled import Argument, Compiled
-from ziggurat.kernels.arguments import constexpr_names, divisible
+from ziggurat.kernels.arguments import constexpr_names, divisible, leaves
 from ziggurat.launches.checked import Checked
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Simulation(Checked):
         model: Op = compiled.stages["gpu"]
         assert isinstance(model, gpu.Module)
         sizes = gpu_sizes(grid, self.title)
+        arguments = tuple(leaves(arguments))
         names = self.check(arguments)
         given = [_on_host(value, name) for value, name in zip(arguments, names, strict=True)]
         parts = in_parts(kernel_of(model), given)

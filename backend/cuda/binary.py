@@ -39,7 +39,7 @@ class Parameter:
         if self.kind not in KINDS:
             raise ValueError(f"the kind of a parameter must be one of {', '.join(KINDS)}; got {self.kind!r}")
         numbers = (*self.box, self.swizzle, 0 if self.argument is None else self.argument)
-        if not all(type(number) is int and number >= 0 for number in numbers) or type(self.part) is not str:
+        if not all(type(number) is int for number in numbers) or type(self.part) is not str:
             raise ValueError("box, swizzle and argument of a parameter must be numbers, and its part a string")
 
 

@@ -34,7 +34,7 @@ from ziggurat.backend.cuda.specialize import (
 )
 from ziggurat.backend.cuda.tensormap import TensorDescriptor
 from ziggurat.backend.launch.grids import Meta, gpu_sizes
-from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError, shown
 from ziggurat.codemodel.location import Location
 
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], "int | tuple[int, ...]"]
@@ -55,7 +55,7 @@ def stream_object(stream: Any) -> Any:
             return STREAMS[address]
     protocol: Any = getattr(stream, "__cuda_stream__", None)
     if protocol is None:
-        raise LaunchError(f"a stream is an address or a stream of torch or CuPy, not {stream!r}")
+        raise LaunchError(f"stream must be an address, or a stream of torch or CuPy; got {shown(stream)}")
     version_and_address: Any = protocol() if callable(protocol) else protocol
     return STREAMS[int(version_and_address[1])]
 
@@ -95,11 +95,11 @@ class Dispatcher:
         dispatcher = Dispatcher("add", parameters, build)
         dispatcher.at(grid)(x, y, out, n, BLOCK=1024, num_warps=4)
 
-    `build` compiles for a `Specialization`; the options of a launch (all keywords that are no parameters, but
-    `stream` and `check`) are in it. `on_host(grid, arguments by name, options)` runs the kernel when its arrays are
-    not on a GPU. `location` is where the kernel stands in its source, for errors, and `demand_options` raises the error
-    of options that are none. `check=True` waits for each launch, so that a fault is reported as the kernel's that made
-    it.
+    `build` compiles for a `Specialization`, which has the options of the launch: all keywords that are no parameters,
+    except `stream` and `check`. `on_host(grid, arguments by name, options)` runs the kernel on arrays in memory, and
+    `with_tuples`, called alike, launches with tuples among the arguments. `location` is the kernel's place in its
+    source, for errors. `demand_options` raises the error of unknown options. `check=True` waits for each launch, so
+    that a fault is reported as this kernel's.
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class Dispatcher:
         on_host: OnHost | None = None,
         location: Location | None = None,
         demand_options: Callable[[dict[str, Any]], None] = lambda options: None,
+        with_tuples: OnHost | None = None,
     ) -> None:
         self.name = name
         self.location = location
@@ -117,6 +118,7 @@ class Dispatcher:
         self._build = build
         self._on_host = on_host
         self._demand_options = demand_options
+        self._with_tuples = with_tuples
         self._routes: dict[tuple[Kind, ...], Route] = {}
         self._binaries: dict[Specialization, Binary] = {}
         self._loaded: dict[tuple[Specialization, int], Loaded] = {}
@@ -187,6 +189,13 @@ class Dispatcher:
         """Launch with any arguments: find or make their route, find or make their kernel. `tried` is the route that
         does not know them."""
         values = self._complete(values, more)
+        if self._with_tuples is not None and any(
+            isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)
+        ):
+            named = {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
+            given = options if stream is None else {**options, "stream": stream}
+            self._with_tuples(x if y is None else (x, y, z), named, given)
+            return
         stream = options.pop("stream", stream)
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
         if any(kind.way == "host" for kind in kinds):
@@ -250,7 +259,8 @@ class Dispatcher:
         if missing:
             raise LaunchError(f"'{self.name}' needs {', '.join(map(repr, missing))}")
         # A list that is compiled in is as good as a tuple, and a key can hold that.
-        return tuple(tuple(value) if type(value) is list else value for value in values)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        given: Any = zip(values, self.parameters, strict=True)
+        return tuple(tuple(value) if type(value) is list and p.constexpr else value for value, p in given)
 
     def _run_on_host(
         self, grid: Any, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]

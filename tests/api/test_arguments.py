@@ -160,3 +160,57 @@ def test_any_number_of_arguments_is_refused_with_its_place():
         with pytest.raises(zg.ZigguratError, match="any number of arguments") as caught:
             launched()
         assert caught.value.location is not None
+
+
+# Tuples of arrays.
+
+
+@zg.kernel
+def total(x_ptrs, scale, out_ptr, B: zg.constexpr):
+    at = zg.arange(0, B)
+    first, (second, third) = x_ptrs
+    x = zg.add(zg.load(zg.add(first, at)), zg.load(zg.add(second, at)))
+    if third is not None:
+        x = zg.add(x, zg.load(zg.add(third, at)))
+    zg.store(zg.add(out_ptr, at), zg.mul(x, scale[1]))
+
+
+def test_tuples_of_arrays_and_numbers():
+    x = np.arange(8, dtype=np.float32)
+    out = np.zeros_like(x)
+    total[(1,)]((x, (x, x)), (1, 2.0), out, 8)
+    np.testing.assert_array_equal(out, 6 * x)
+    total[(1,)]([x, (x, None)], (1, 2.0), out, 8)
+    np.testing.assert_array_equal(out, 4 * x)
+
+
+def test_tuples_of_types():
+    pointer = zg.divisible(F32)
+    model = total.triton((pointer, (pointer, F32)), (1, f32), F32, 8)
+    (func,) = model.functions().values()
+    assert [str(p.type) for p in func.body.parameters] == ["ptr<f32>"] * 3 + ["f32", "ptr<f32>"]
+    assert func.divisibility == (16, 16, 1, 1, 1)
+    compiled = total.compile((pointer, (pointer, F32)), (1, f32), F32, 8)
+    assert [a.name for a in compiled.arguments] == ["x_ptrs[0]", "x_ptrs[1][0]", "x_ptrs[1][1]", "scale[1]", "out_ptr"]
+    x = np.arange(8, dtype=np.float32)
+    out = np.zeros_like(x)
+    compiled.simulate[(1,)]((x, (x, x)), 2.0, out)
+    np.testing.assert_array_equal(out, 6 * x)
+
+
+def test_a_list_of_numbers_is_no_argument():
+    with pytest.raises(zg.LaunchError, match="'scale' of 'total' takes an array or a number, got list"):
+        total[(1,)]((np.zeros(8, np.float32),) * 2, [1, 2.0], np.zeros(8, np.float32), 8)
+
+
+def test_tuples_of_arrays_on_a_gpu(fake):
+    fake.parameters = 5
+    x, out = zg.empty(8, np.float32), zg.empty(8, np.float32)
+    for scale in (2.0, 3.0):
+        total[(1,)]((x, (x, x)), (1, scale), out, 8)
+    assert len(fake.launches) == 2
+    pointers = [int.from_bytes(value[:8], "little") for value in fake.launches[-1]["values"]]
+    assert pointers[:3] == [x.pointer] * 3 and pointers[-1] == out.pointer
+    fake.parameters = 4
+    total[lambda meta: (len(meta["x_ptrs"]),)]((x, (x, None)), (1, 2.0), out, 8)
+    assert fake.launches[-1]["grid"] == (2, 1, 1)

@@ -217,7 +217,7 @@ def test_streams(fake):
         kernel.at((1,))(array())
     assert [launch["stream"][1] for launch in fake.launches] == [77, 78, 79, 80, 81]
     assert len(kernel.specs) == 1
-    with pytest.raises(LaunchError, match="a stream is an address"):
+    with pytest.raises(LaunchError, match="stream must be an address"):
         kernel.at((1,))(array(), stream="x")
 
 
