@@ -114,7 +114,7 @@ ignores the options of `zg.range` |
 | `assert c, "message"` | `zg.device_assert`, or at compile time for a constant |
 | `f(…)` | of a `@zg.function`: positional, keyword and default arguments; a tuple for several results. `f` may be \
 a parameter, a variable or an item of a tuple that holds a function known at compile time |
-| `range min max abs len int float bool isinstance print` | the builtins that may be used |
+| `range min max abs len int float bool isinstance` | the other builtins that may be used |
 | docstrings, `pass` | nothing |
 
 A variable that is assigned on one path only is not known after it. Global names are looked up when the function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -19,6 +20,8 @@ from ziggurat.frontends.reflection.source import Source, find_source, read_lines
 from ziggurat.frontends.reflection.statements import Statements
 from ziggurat.frontends.reflection.unsupported import unsupported
 
+_NOT_PLAIN = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
 
 def function(fn: Callable[..., Any]) -> Function:
     """Decorator: a helper that kernels may call, with positional, keyword and default arguments.
@@ -32,9 +35,12 @@ def reader(fn: Callable[..., Any]) -> Callable[[Function], Op]:
     """Read the source of `fn` now, and return the function that makes its Python code model when that is needed.
 
     So a file that is edited while the program runs does not change its kernels. Names are resolved when the model is
-    made. Raises `KernelSyntaxError` when `fn` is not a function defined by `def`.
+    made. Raises `KernelSyntaxError` when `fn` is not a plain function defined by `def`, with a name for each parameter.
     """
     lines = read_lines(fn)
+    plain = cast(types.FunctionType, fn)
+    if plain.__code__.co_flags & _NOT_PLAIN:
+        _parameters(find_source(plain, lines))
 
     def model(made: Function) -> Op:
         func, made.callees, made.uses = _model(made.fn, lines)

@@ -81,7 +81,7 @@ FORMS: dict[str, tuple[str, str]] = {
     "type parameter": ("a function with type parameters", "leave them out: types are found from the arguments"),
     "literal": ("a literal of this kind", "write a number, a string, True, False, None, or a tuple of these"),
     "expression": ("an expression whose value is not used", "assign it to a variable, or remove it"),
-    "launch": ("launching a kernel from a kernel", "call a @zg.function instead, or launch from Python"),
+    "launch": ("kernel[grid](…)", "launch kernels from Python; a kernel can call a @zg.function"),
     "range": ("a range outside of the head of a for loop", "write it as in: for i in range(n)"),
 }
 

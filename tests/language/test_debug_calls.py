@@ -142,3 +142,25 @@ def test_the_timer_goes_on_and_there_is_one_multiprocessor(kernel, launch):
     step = np.zeros(1, np.int64)
     clock[(1,)](step)
     assert step[0] < 0
+
+
+def test_print_is_device_print(kernel, capsys):
+    printing = kernel("""
+    def printing(n):
+        print("n is", n, 2)
+        print(n)
+        print("done")
+    """)
+    same = kernel("""
+    def same(n):
+        zg.device_print("n is", n, 2)
+        zg.device_print("", n)
+        zg.device_print("done")
+    """)
+    printing[2](7)
+    printed = capsys.readouterr().out
+    same[2](7)
+    assert printed == capsys.readouterr().out and "n is" in printed
+    for wrong in ("print(n, 'n')", "print(n, zg.f32)", "print((n, n))"):
+        with pytest.raises(zg.KernelTypeError, match=r"print\(\) must take a string first"):
+            kernel(f"def wrong(n):\n    {wrong}\n").triton(zg.i32)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, cast
 
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -27,7 +28,7 @@ from ziggurat.transforms.calls import arithmetic
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.programs import range_of
-from ziggurat.transforms.calls.promotion import constant, is_number, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 from ziggurat.transforms.calls.wording import describe, show
 
@@ -109,7 +110,25 @@ def _isinstance(_: Typing, x: Type, cls: Type) -> Type:
 
 
 def _print(_: Typing, *values: Type) -> Type:
-    raise KernelTypeError("print() is not for kernels", hint="zg.device_print or zg.static_print")
+    for index, value in enumerate(values):
+        if not is_number(value) and not is_pointer(value) and (index > 0 or not _is_text(value)):
+            raise KernelTypeError(
+                f"print() must take a string first, if any, and then numbers and pointers; got {describe(value)}",
+                hint="zg.static_print prints constants while the kernel is compiled",
+            )
+    return NONE
+
+
+def _printed(emit: Emitter, result: Type, *values: Operand) -> Built:
+    """`print("x:", x)` is `zg.device_print("x:", x)`."""
+    prefix = ""
+    if values and isinstance(first := values[0].type, ConstantType) and isinstance(first.value, str):
+        prefix, values = first.value, values[1:]
+    return emit.add(tt.Print([emit.runtime(value) for value in values], prefix))
+
+
+def _is_text(type_: Type) -> bool:
+    return isinstance(type_, ConstantType) and isinstance(type_.value, str)
 
 
 BUILTINS: dict[str, Rule] = {
@@ -122,7 +141,7 @@ BUILTINS: dict[str, Rule] = {
     "float": _conversion(float, "float", f32),
     "bool": _conversion(bool, "bool", i1),
     "isinstance": Rule(_isinstance),
-    "print": Rule(_print),
+    "print": Rule(_print, _printed),
 }
 
 

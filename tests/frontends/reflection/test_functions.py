@@ -163,3 +163,23 @@ def test_speed():
 
     # About 0.5 ms by itself; other work on the machine is allowed for.
     assert min(once() for _ in range(50)) < 0.002
+
+
+@pytest.mark.parametrize(
+    ("parameters", "summary"),
+    [
+        ("x, **opts", "a kernel cannot use a parameter that takes any number of arguments"),
+        ("*xs", "a kernel cannot use a parameter that takes any number of arguments"),
+    ],
+)
+def test_wrong_parameters_are_errors_at_the_decorator(define, parameters, summary):
+    fn = define(f"def kernel({parameters}):\n    pass\n")
+    for decorator in (zg.kernel, zg.function):
+        with pytest.raises(KernelSyntaxError) as caught:
+            decorator(fn)
+        assert caught.value.summary == summary and caught.value.location.line == 1
+
+
+def test_an_async_function_is_an_error_at_the_decorator(define):
+    with pytest.raises(KernelSyntaxError, match="'kernel' is an async function"):
+        zg.kernel(define("async def kernel(x):\n    pass\n"))

@@ -126,5 +126,5 @@ def test_every_message_is_tested():
         "a template string",
         "a function with type parameters",
         "a parameter that takes any number of arguments",
-        "launching a kernel from a kernel",
+        "kernel[grid](…)",
     }

@@ -104,7 +104,7 @@ ERRORS = {
     "min(n)": ("min() takes two scalars or more", "zg.min reduces a tensor"),
     "max(t, 1)": ("max() takes scalars; got tensor<x16, i32>", "use zg.maximum"),
     "abs(t)": ("abs() takes scalars; got tensor<x16, i32>", "use zg.abs"),
-    "print(n)": ("print() is not for kernels", "zg.device_print or zg.static_print"),
+    "print(n, 'n')": ("print() must take a string first, if any, and then numbers", "zg.static_print prints constants"),
     "t.sum()": ("tensor<x16, i32> has no method 'sum'", "call zg.sum(…) instead"),
     "t.frobnicate()": ("tensor<x16, i32> has no method 'frobnicate'", None),
     "[n, 1].append(2)": ("the tuple (i32, 1) has no method 'append'", "tuples and lists in a kernel do not change"),
