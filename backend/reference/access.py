@@ -14,17 +14,14 @@ from ziggurat.backend.reference.sharing import READ, WRITE
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import (
     Array,
-    Descriptor,
     element_dtype,
     marked,
     marks_of,
     over,
     plain,
     undefined,
-    undefined_element,
 )
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of
@@ -114,7 +111,7 @@ def store_elements(machine: Machine, addresses: Array, values: Array, mask: Arra
 @triton.of(tt.Load)
 def _load(machine: Machine, op: tt.Load, operands: Operands) -> Array:
     mask = operands[1] if op.mask is not None else None
-    fallback = operands[2] if op.other is not None else undefined_element(pointee(op.ptr), machine.strict)
+    fallback = operands[2] if op.other is not None else 0
     dtype = element_dtype(op.result.type)
     return load_elements(machine, operands[0], mask, fallback, machine.access("reads", op, dtype))
 
@@ -160,66 +157,64 @@ def _marks_of_store(meaning: Meaning, machine: Machine, op: tt.Store, operands: 
 
 
 @triton.of(tt.MakeTensorDescriptor)
-def _descriptor(machine: Machine, op: tt.MakeTensorDescriptor, operands: Operands) -> Descriptor:
-    rank = len(op.shape)
-    nan = op.padding is Padding.NAN
-    return Descriptor(operands[0], tuple(operands[1 : 1 + rank]), tuple(operands[1 + rank :]), nan)
+def _descriptor(machine: Machine, op: Op, operands: Operands) -> Operands:
+    return operands
 
 
-def _block(descriptor: Descriptor, offsets: Operands, type_: DescriptorType) -> tuple[Array, Array]:
-    """The addresses of the elements of a block, and which of them are inside of the tensor."""
+def _block(descriptor: Operands, offsets: Operands, type_: DescriptorType) -> tuple[Array, Array]:
+    """The pointers to the elements of a block, and which of the elements are inside of the tensor."""
+    base, *rest = descriptor
     rank = len(type_.block)
-    addresses: Array = over(descriptor.base, rank)
+    pointers: Array = over(base, rank)
     inside: Array = np.ones((1,) * (rank + 1), np.bool_)
     for axis, (size, offset) in enumerate(zip(type_.block, offsets, strict=True)):
         steps = np.arange(size, dtype=np.int64).reshape(-1, *(1,) * (rank - 1 - axis))
         index = over(offset, rank).astype(np.int64) + steps
-        inside = inside & (index >= 0) & (index < over(descriptor.shape[axis], rank))
-        addresses = addresses + index * over(descriptor.strides[axis], rank) * type_.element.bytes
-    return addresses, inside
+        inside = inside & (index >= 0) & (index < over(rest[axis], rank))
+        pointers = pointers + index * over(rest[rank + axis], rank) * type_.element.bytes
+    return pointers, inside
+
+
+def _descriptor_type(op: tt.DescriptorLoad | tt.DescriptorStore) -> DescriptorType:
+    assert isinstance(op.descriptor.type, DescriptorType)
+    return op.descriptor.type
 
 
 @triton.of(tt.DescriptorLoad)
 def _descriptor_load(machine: Machine, op: tt.DescriptorLoad, operands: Operands) -> Array:
-    descriptor: Descriptor = operands[0]
-    type_ = op.descriptor.type
-    assert isinstance(type_, DescriptorType)
-    addresses, inside = _block(descriptor, operands[1:], type_)
+    type_ = _descriptor_type(op)
+    pointers, inside = _block(operands[0], operands[1:], type_)
     dtype = element_dtype(type_.element)
-    padding = dtype.type(np.nan if descriptor.nan and type_.element.is_float else 0)
-    return load_elements(machine, addresses, inside, padding, machine.access("reads", op, dtype))
+    padding = dtype.type(np.nan if type_.padding == "nan" else 0)
+    return load_elements(machine, pointers, inside, padding, machine.access("reads", op, dtype))
 
 
 @triton.of(tt.DescriptorStore)
 def _descriptor_store(machine: Machine, op: tt.DescriptorStore, operands: Operands) -> None:
-    descriptor: Descriptor = operands[0]
-    type_ = op.descriptor.type
-    assert isinstance(type_, DescriptorType)
-    addresses, inside = _block(descriptor, operands[2:], type_)
+    type_ = _descriptor_type(op)
+    pointers, inside = _block(operands[0], operands[2:], type_)
     values = full(op.value, operands[1])
-    store_elements(machine, addresses, values, inside, machine.access("writes", op, element_dtype(type_.element)))
+    store_elements(machine, pointers, values, inside, machine.access("writes", op, element_dtype(type_.element)))
 
 
 @marks.of(tt.MakeTensorDescriptor)
-def _marks_of_descriptor(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Descriptor:
-    return meaning(machine, op, tuple(machine.known(op, value, "makes a descriptor with") for value in operands))
+def _marks_of_descriptor(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Operands:
+    return operands
 
 
 @marks.of(tt.DescriptorLoad)
 def _marks_of_descriptor_load(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Array:
-    offsets = (machine.known(op, value, "reads at") for value in operands[1:])
-    return meaning(machine, op, (operands[0], *offsets))
+    return meaning(machine, op, tuple(machine.known(op, value, "reads at") for value in operands))
 
 
 @marks.of(tt.DescriptorStore)
 def _marks_of_descriptor_store(meaning: Meaning, machine: Machine, op: tt.DescriptorStore, operands: Operands) -> None:
-    type_ = op.descriptor.type
-    assert isinstance(type_, DescriptorType)
-    offsets = tuple(machine.known(op, value, "writes at") for value in operands[2:])
-    _, inside = _block(operands[0], offsets, type_)
-    meaning(machine, op, (operands[0], machine.known(op, operands[1], "stores", inside), *offsets))
+    descriptor, value, *offsets = operands
+    descriptor, *offsets = (machine.known(op, operand, "writes at") for operand in (descriptor, *offsets))
+    _, inside = _block(descriptor, tuple(offsets), _descriptor_type(op))
+    meaning(machine, op, (descriptor, machine.known(op, value, "stores", inside), *offsets))
 
 
 @triton.of(tt.Poison)
 def _poison(machine: Machine, op: tt.Poison, operands: Operands) -> Any:
-    return undefined(op.type, machine.strict)
+    return undefined(op.type)

@@ -17,7 +17,7 @@ from ziggurat.backend.reference.marks import explained, marks
 from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Target
 from ziggurat.backend.reference.sharing import WRITE
-from ziggurat.backend.reference.values import Array, element_dtype, marked, undefined_element
+from ziggurat.backend.reference.values import Array, element_dtype, marked
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.interpret import Meaning
@@ -127,7 +127,7 @@ def _atomic(machine: Machine, op: tt.AtomicRMW, operands: Operands) -> Array:
     dtype = element_dtype(scalar)
     addresses, values, *rest = _spread(machine, op, list(operands))
     mask = rest[0] if rest and not rest[0].all() else None
-    result = np.full(addresses.shape, undefined_element(scalar, machine.strict), dtype)
+    result = np.zeros(addresses.shape, dtype)
     commutes = op.kind not in _ORDERED and not op.result.uses
     access = machine.access("updates", op, dtype)
     for target in machine.memory.locate(addresses, mask, access):

@@ -14,7 +14,7 @@ from ziggurat.backend.reference.marks import Sources, marks, undefined_error
 from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Access, Memory
 from ziggurat.backend.reference.sharing import Conflict, Sharing
-from ziggurat.backend.reference.values import Array, Marked
+from ziggurat.backend.reference.values import Array, Marked, is_tuple
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Returned, Step, Yielded
@@ -111,6 +111,8 @@ class Machine(Interpreter):
 
         `use` is a verb with its object, for the message: "stores".
         """
+        if is_tuple(value):
+            return tuple(self.known(op, part, use) for part in value)
         if not isinstance(value, Marked):
             return value
         found = value.marks if mask is None else np.where(mask, value.marks, 0)

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.reference.values import Array, Marked, element_dtype, marked, marks_of, over, plain
+from ziggurat.backend.reference.values import (
+    Array,
+    Marked,
+    element_dtype,
+    is_tuple,
+    marked,
+    marks_of,
+    over,
+    plain,
+)
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
@@ -152,7 +161,7 @@ def _shaped(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> A
     if joined(operands) is None:
         return result
     found = meaning(machine, op, tuple(map(marks_of, operands)))
-    return tuple(map(marked, result, found)) if isinstance(result, tuple) else marked(result, found)  # pyright: ignore[reportUnknownArgumentType]
+    return tuple(map(marked, result, found)) if is_tuple(result) else marked(result, found)
 
 
 @marks.of(
@@ -180,6 +189,6 @@ def _poison(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> A
 
 
 def _all_marked(value: Any, mark: int) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_all_marked(part, mark) for part in value)  # pyright: ignore[reportUnknownVariableType]
-    return Marked(value, np.full((1,) * value.ndim, mark, np.int32)) if isinstance(value, np.ndarray) else value
+    if is_tuple(value):
+        return tuple(_all_marked(part, mark) for part in value)
+    return Marked(value, np.full((1,) * value.ndim, mark, np.int32))

@@ -20,7 +20,7 @@ from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.marks import joined, marks
 from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.tensors import full
-from ziggurat.backend.reference.values import Array, marked, marks_of, plain
+from ziggurat.backend.reference.values import Array, is_tuple, marked, marks_of, plain
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.interpret import Meaning
@@ -182,4 +182,4 @@ def _marks_of_combining(meaning: Meaning, machine: Machine, op: tt.Combining, op
         combine = _combiner(machine, op, with_marks=True)
         found = (_reduced if reduces else _scanned)(columns, combine)[len(operands) :]
     found = _result(op, found)
-    return packed(list(map(marked, result if isinstance(result, tuple) else (result,), found)))
+    return packed(list(map(marked, result if is_tuple(result) else (result,), found)))

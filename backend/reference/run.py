@@ -23,7 +23,7 @@ from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Argument, Memory
 from ziggurat.backend.reference.sharing import Conflict, Sharing
-from ziggurat.backend.reference.values import Array, Descriptor, is_array
+from ziggurat.backend.reference.values import POINTER, Array, descriptor, is_array
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
 from ziggurat.codemodel.op import Op
@@ -60,8 +60,7 @@ def run(
     `loop_limit` iterations.
 
     In `strict` mode a program must not depend on undefined elements (`marks`), must not read what it has written with
-    no barrier between (`sharing`), and its hints and assumptions must hold. An undefined element is NaN or a large
-    number.
+    no barrier between (`sharing`), and its hints and assumptions must hold.
 
     Raises `LaunchError` when grid or arguments do not fit, `MemoryAccessError` for an access outside of the arrays,
     `KernelRuntimeError` for any other failure of a program; these with the location of the op. The programs before the
@@ -169,11 +168,11 @@ def _arguments(kernel: Op, given: Sequence[object], names: Sequence[str] | None)
         type_ = parameter.type
         if isinstance(type_, PtrType):
             arrays.append(Argument(index, name, _array(value, type_, name)))
-            values.append(np.full(1, arrays[-1].pointer, np.int64))
+            values.append(np.full(1, arrays[-1].pointer, POINTER))
         elif isinstance(type_, DescriptorType):
             described, array = _described(value, type_, name)
             arrays.append(Argument(index, name, array))
-            values.append(Descriptor.of(arrays[-1].pointer, described.shape, described.strides, type_))
+            values.append(descriptor(arrays[-1].pointer, described.shape, described.strides))
         elif isinstance(type_, ScalarType):
             values.append(_number(value, type_, name))
         else:

@@ -1,8 +1,9 @@
-"""What the values of a Triton model are while it runs: NumPy arrays with a leading axis for the programs of a batch.
+"""Values of a Triton model at run time: NumPy arrays with a leading axis for the programs of a batch.
 
-A scalar is an array of shape (P,), a tensor of shape S one of shape (P, *S). Any axis may have size 1 instead where the
-value is the same along it, so a splat or a broadcast costs nothing and what is the same for all programs is held once;
-`expand` gives an inner axis its size where that matters. Pointers are addresses in int64. A Tuple is a Python tuple.
+A scalar is an array of shape (P,), a tensor of shape S an array of shape (P, *S). An axis has size 1 instead if the
+value is the same along it: a splat or a broadcast costs nothing, and a value that is the same for all programs is held
+once. `expand` gives the inner axes their sizes. A pointer is an int64: see `memory.py`. A Tuple is a Python tuple, and
+so is a descriptor: the pointer, the size of each axis, and its stride in elements.
 """
 
 from __future__ import annotations
@@ -13,40 +14,15 @@ from typing import Any, TypeGuard
 import attrs
 import numpy as np
 
-from ziggurat.codemodel.types import (
-    DescriptorType,
-    PtrType,
-    ScalarType,
-    TensorType,
-    TupleType,
-    Type,
-)
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-ADDRESS = np.dtype(np.int64)
-
-
-@attrs.frozen(eq=False)
-class Descriptor:
-    """A value of a descriptor type: base addresses, and for each axis the sizes and the strides in elements."""
-
-    base: Array
-    shape: tuple[Array, ...]
-    strides: tuple[Array, ...]
-    nan: bool
-
-    @classmethod
-    def of(cls, base: int, shape: Sequence[int], strides: Sequence[int], type_: DescriptorType) -> Descriptor:
-        """The descriptor of this type that all programs have."""
-        sizes = tuple(np.full(1, size, np.int32) for size in shape)
-        steps = tuple(np.full(1, stride, np.int64) for stride in strides)
-        return cls(np.full(1, base, ADDRESS), sizes, steps, type_.padding == "nan")
+POINTER = np.dtype(np.int64)
 
 
 @attrs.frozen(eq=False)
 class Marked:
-    """An array with marks on its elements: `marks` broadcasts to the array, and is 0 where there is no mark."""
+    """An array with marks on its elements: `marks` broadcasts to the array, and is 0 for an element without a mark."""
 
     array: Array
     marks: Array
@@ -63,26 +39,31 @@ def marks_of(value: Any) -> Array:
 
 
 def marked(array: Any, marks: Array | None) -> Any:
-    """An array with marks, where there are any."""
+    """An array with marks, or the array alone if there are none."""
     return Marked(array, marks) if marks is not None and marks.any() else array
 
 
 def is_array(value: object) -> TypeGuard[Array]:
-    """True for a NumPy array."""
+    """Whether a value is a NumPy array."""
     return isinstance(value, np.ndarray)
 
 
+def is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
+    """Whether a value is a tuple, of any values."""
+    return isinstance(value, tuple)
+
+
 def element_dtype(type_: Type) -> np.dtype[Any]:
-    """The dtype that holds a scalar, a pointer, or the elements of a tensor of them."""
+    """The dtype of the array for a scalar, a pointer, or a tensor of them."""
     element = type_.element if isinstance(type_, TensorType) else type_
     if isinstance(element, PtrType):
-        return ADDRESS
+        return POINTER
     assert isinstance(element, ScalarType), f"{type_} has no elements"
     return element.dtype
 
 
 def expand(array: Array, shape: Sequence[int]) -> Array:
-    """A view in which every inner axis has its size; the leading one is left as it is."""
+    """A view with all inner axes at their sizes; the leading axis stays as it is."""
     return np.broadcast_to(array, (array.shape[0], *shape))
 
 
@@ -92,44 +73,35 @@ def over(array: Array, rank: int) -> Array:
 
 
 def uniform(array: Array) -> bool:
-    """True when a scalar is the same for all programs."""
+    """Whether a scalar is the same for all programs."""
     return array.shape[0] == 1 or bool((array == array[0]).all())
 
 
 def transformed(value: Any, function: Callable[[Array], Array]) -> Any:
-    """The value with a function applied to each array that it consists of."""
+    """A value with a function applied to each of its arrays."""
     if is_array(value):
         return function(value)
-    if isinstance(value, tuple):
-        return tuple(transformed(part, function) for part in value)  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, Descriptor):
-        shape = tuple(function(size) for size in value.shape)
-        return Descriptor(function(value.base), shape, tuple(map(function, value.strides)), value.nan)
+    if is_tuple(value):
+        return tuple(transformed(part, function) for part in value)
     if isinstance(value, Marked):
         return Marked(function(value.array), function(value.marks))
     return value
 
 
 def chosen(value: Any, index: Array) -> Any:
-    """The value for some of the programs, given by their places."""
+    """A value for the programs at some places."""
     return transformed(value, lambda array: array if array.shape[0] == 1 else array[index])
 
 
 def merged(count: int, parts: Sequence[tuple[Array, Any]]) -> Any:
-    """The value for `count` programs, put together from parts: the places of some programs, and their value."""
+    """A value for `count` programs, from parts: the places of some programs, and their value."""
     first = parts[0][1]
     if len(parts) == 1 and len(parts[0][0]) == count:
         return first
-    if isinstance(first, tuple):
-        size = len(first)  # pyright: ignore[reportUnknownArgumentType]
-        return tuple(merged(count, [(places, value[i]) for places, value in parts]) for i in range(size))
-    if isinstance(first, Descriptor):
-        fields = [(places, (v.base, v.shape, v.strides)) for places, v in parts]
-        base, shape, strides = merged(count, fields)
-        return Descriptor(base, shape, strides, first.nan)
+    if is_tuple(first):
+        return tuple(merged(count, [(places, value[i]) for places, value in parts]) for i in range(len(first)))
     if any(isinstance(value, Marked) for _, value in parts):
-        array, marks = merged(count, [(places, (plain(value), marks_of(value))) for places, value in parts])
-        return marked(array, marks)
+        return marked(*merged(count, [(places, (plain(value), marks_of(value))) for places, value in parts]))
     if not is_array(first):
         return first
     inner = np.broadcast_shapes(*(value.shape[1:] for _, value in parts))
@@ -140,43 +112,30 @@ def merged(count: int, parts: Sequence[tuple[Array, Any]]) -> Any:
 
 
 def same_value(first: Any, second: Any) -> bool:
-    """True when two values of one type are equal in every bit."""
+    """Whether two values of one type are equal in every bit."""
     if first is second:
         return True
-    if isinstance(first, tuple):
-        return all(map(same_value, first, second))  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(first, Descriptor):
-        return same_value((first.base, first.shape, first.strides), (second.base, second.shape, second.strides))
+    if is_tuple(first):
+        return all(map(same_value, first, second))
     if isinstance(first, Marked) or isinstance(second, Marked):
         return same_value((plain(first), marks_of(first)), (plain(second), marks_of(second)))
     if is_array(first):
-        shape = np.broadcast_shapes(first.shape, second.shape)
-        wide = [np.ascontiguousarray(np.broadcast_to(a, shape)) for a in (first, second)]
+        wide = [np.ascontiguousarray(array) for array in np.broadcast_arrays(first, second)]
         return wide[0].tobytes() == wide[1].tobytes()
     return first == second
 
 
-def undefined(type_: Type, strict: bool) -> Any:
-    """A value that is not defined: zeros; in strict mode NaN, or numbers so large that using them shows."""
+def undefined(type_: Type) -> Any:
+    """An undefined value: zeros."""
     if isinstance(type_, TupleType):
-        return tuple(undefined(component, strict) for component in type_.components)
+        return tuple(map(undefined, type_.components))
     if isinstance(type_, DescriptorType):
-        rank = len(type_.block)
-        return Descriptor.of(0, (0,) * rank, (0,) * rank, type_)
+        return descriptor(0, (0,) * len(type_.block), (0,) * len(type_.block))
     rank = type_.rank if isinstance(type_, TensorType) else 0
-    element = type_.element if isinstance(type_, TensorType) else type_
-    return np.full((1,) * (rank + 1), undefined_element(element, strict), element_dtype(element))
+    return np.zeros((1,) * (rank + 1), element_dtype(type_))
 
 
-def undefined_element(element: Type, strict: bool) -> Any:
-    """What stands for one element that is not defined."""
-    dtype = element_dtype(element)
-    if not strict or isinstance(element, PtrType):
-        return np.zeros((), dtype)[()]
-    assert isinstance(element, ScalarType)
-    if element.is_float:
-        return dtype.type(np.nan)
-    # A large number, and odd: the sum of 2ⁿ of them is not 0, as it would be of the lowest.
-    pattern = 0xAAAA_AAAA_AAAA_AAAB & ((1 << element.bits) - 1)
-    low, high = element.limits
-    return pattern if pattern <= high else pattern - high + low - 1
+def descriptor(pointer: int, shape: Sequence[int], strides: Sequence[int]) -> tuple[Array, ...]:
+    """A descriptor that is the same for all programs."""
+    sizes = (np.full(1, size, np.int32) for size in shape)
+    return (np.full(1, pointer, POINTER), *sizes, *(np.full(1, stride, np.int64) for stride in strides))
