@@ -11,6 +11,7 @@ from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.types import SCALARS, ScalarType, f32, find_scalar, i1, i32, i64, u64
 
 ELEMENTS: dict[np.dtype[Any], ScalarType] = {scalar.dtype: scalar for scalar in SCALARS.values()}
+_PYTHON_NUMBERS = (np.dtype(np.int64), np.dtype(np.float64))  # NumPy's types of Python's numbers.
 
 
 def is_array(thing: object) -> bool:
@@ -93,14 +94,16 @@ def on_gpu(thing: Any) -> bool:
 def number_type(value: Any) -> ScalarType | None:
     """The type of a number given to a launch: the first of i32, i64, u64 that holds a Python int; f32 for a float.
 
-    NumPy's default types, int64 and float64, are those numbers of Python: `np.prod(shape)` gives one. Its other types
-    are taken as they are. None for anything but a number. Raises `LaunchError` for an int beyond 64 bits.
+    NumPy's default types, int64 and float64, count as Python numbers: `np.prod(shape)` returns one. A number of another
+    NumPy type has that type. None for anything but a number. Raises `LaunchError` for an int beyond 64 bits.
     """
     if isinstance(value, (bool, np.bool_)):
         return i1
-    if isinstance(value, np.generic) and not isinstance(value, (np.int64, np.float64)):
-        return ELEMENTS.get(cast("np.generic[Any]", value).dtype)
-    if isinstance(value, (int, np.int64)):
+    if isinstance(value, np.generic):
+        dtype = cast("np.generic[Any]", value).dtype
+        if dtype not in _PYTHON_NUMBERS:
+            return ELEMENTS.get(dtype)
+    if isinstance(value, int | np.integer):
         for scalar in (i32, i64, u64):
             low, high = scalar.limits
             if low <= value <= high:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ziggurat.codemodel.errors import LaunchError, shown
 
@@ -18,11 +18,10 @@ def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
 
     Raises `LaunchError` for anything else.
     """
-    listed = (isinstance(grid, Sequence) and not isinstance(grid, str | bytes)) or getattr(
-        grid, "ndim", 0
-    ) == 1  # An array is no `Sequence`.
+    listed = getattr(grid, "ndim", 0) == 1 or (isinstance(grid, Sequence) and not isinstance(grid, str | bytes))
+    given = cast("Sequence[Any]", grid) if listed else [cast(Any, grid)]
     try:
-        sizes = tuple(_size(size) for size in (grid if listed else (grid,)))
+        sizes = tuple(map(_size, given))
     except TypeError:
         sizes = ()
     if not 1 <= len(sizes) <= 3 or any(not 0 <= size <= MAX_SIZE for size in sizes):

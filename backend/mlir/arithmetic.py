@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ziggurat.backend.mlir.casts import addresses, cast, convert_float, scalar_type
-from ziggurat.backend.mlir.emitter import Emitter, Names, emits
+from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
 from ziggurat.backend.mlir.types import mlir_type
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
@@ -60,16 +60,16 @@ def tanh(e: Emitter, op: math.Tanh) -> Names:
 
 def extern(e: Emitter, symbol: str, name: str, source: str, target: str) -> str:
     """A call of a function of NVIDIA's libdevice, from a type to a type."""
-    attributes = {"libname": '""', "libpath": '""', "pure": "true", "symbol": f'"{symbol}"'}
+    attributes: Attributes = {"libname": '""', "libpath": '""', "pure": "true", "symbol": f'"{symbol}"'}
     return e.value(f"tt.extern_elementwise {name}", f" : ({source}) -> {target}", attributes)
 
 
-_BITS = {math.CtPop: "popc", math.CtLz: "clz", math.BitReverse: "brev"}
+_BITS: dict[type[Op], str] = {math.CtPop: "popc", math.CtLz: "clz", math.BitReverse: "brev"}
 
 
 @emits(math.CtPop, math.CtLz, math.BitReverse)
 def bits(e: Emitter, op: math.IntUnary) -> Names:
-    """Triton has no code for MLIR's ops; libdevice has the functions, for 32 and 64 bits, that count in 32."""
+    """A call of libdevice, as Triton cannot compile MLIR's ops. It takes 32 or 64 bits, and gives a count in 32."""
     type_ = op.result.type
     width = scalar_type(type_).bits
     wide = with_element(type_, i64 if width == 64 else i32)

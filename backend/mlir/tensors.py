@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ziggurat.backend.mlir.arithmetic import compare
 from ziggurat.backend.mlir.casts import cast, scalar_type
@@ -70,8 +71,8 @@ def plain(e: Emitter, op: Op) -> Names:
     types, names = _PLAIN[type(op)]
     attributes: Attributes = {}
     for name in names:
-        value = op.attributes[name]
-        attributes[name] = _numbers(value) if isinstance(value, tuple) else f"{value} : i32"
+        value: Any = op.attributes[name]
+        attributes[name] = _numbers(value) if name == "order" else f"{value} : i32"
     return e.plain(op, types, attributes)
 
 

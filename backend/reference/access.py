@@ -1,4 +1,4 @@
-"""What pointers, loads, stores and descriptors mean in the memory of a launch."""
+"""Pointers, loads, stores and descriptors in the memory of a launch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Operands = tuple[Any, ...]
 
 
 def pointee(value: Value) -> ScalarType:
-    """What a pointer, or each of a tensor of pointers, points to."""
+    """The type that a pointer, or each of a tensor of pointers, points to."""
     element = element_of(value.type)
     assert isinstance(element, PtrType)
     return element.pointee
@@ -55,8 +55,8 @@ def _address(machine: Machine, op: tt.PtrToInt, operands: Operands) -> Array:
 
 
 def fetch(target: Target, dtype: np.dtype[Any], lanes_only: bool) -> Array:
-    """The elements of a target; with `lanes_only` those of its lanes, one after the other."""
-    # A byte of memory that holds an i1 may be any number.
+    """The elements of a target; with `lanes_only`, the elements of its lanes in one row."""
+    # Any byte other than 0 is a true i1.
     view = target.region.view(np.dtype(np.uint8) if dtype == np.bool_ else dtype)
     index = target.index[target.lanes] if lanes_only and target.lanes is not None else target.index
     found = view.take(index) if len(view) else np.zeros(index.shape, view.dtype)
@@ -64,7 +64,7 @@ def fetch(target: Target, dtype: np.dtype[Any], lanes_only: bool) -> Array:
 
 
 def load_elements(machine: Machine, addresses: Array, mask: Array | None, fallback: Any, access: Access) -> Array:
-    """Read memory; where the mask is false the element is that of `fallback`, an array or a number."""
+    """Read memory. Elements that the mask leaves out are those of `fallback`, an array or a number."""
     dtype = access.dtype
     if mask is not None:
         if mask.all():
@@ -93,7 +93,7 @@ def load_elements(machine: Machine, addresses: Array, mask: Array | None, fallba
 
 
 def store_elements(machine: Machine, addresses: Array, values: Array, mask: Array | None, access: Access) -> None:
-    """Write memory where the mask is true, in the order of the programs and of their elements."""
+    """Write memory within the mask, in the order of the programs and of their elements."""
     if mask is not None and mask.all():
         mask = None
     shape = np.broadcast_shapes(addresses.shape, values.shape, () if mask is None else mask.shape)
@@ -129,13 +129,13 @@ def _marks_of_load(meaning: Meaning, machine: Machine, op: tt.Load, operands: Op
     address = machine.known(op, operands[0], "reads at", mask)
     with explained(machine, operands[0], mask):
         result = meaning(machine, op, (address, mask, *map(plain, operands[2:])) if op.mask is not None else (address,))
-    if op.other is not None:
+    if mask is not None and op.other is not None:
         return marked(result, np.where(mask, 0, marks_of(operands[2])))
     return marked(result, left_out(machine, op, address, mask, "the mask of this load", "and there is no other="))
 
 
 def left_out(machine: Machine, op: Op, pointers: Array, mask: Array | None, what: str, why: str) -> Array | None:
-    """In strict mode the marks of elements that the mask of an access leaves undefined."""
+    """The marks, in strict mode, of elements that the mask of an access leaves undefined."""
     if mask is None or not machine.strict or mask.all():
         return None
     argument = machine.memory.argument_of(int(pointers.flat[0]))
@@ -162,7 +162,7 @@ def _descriptor(machine: Machine, op: Op, operands: Operands) -> Operands:
 
 
 def _block(descriptor: Operands, offsets: Operands, type_: DescriptorType) -> tuple[Array, Array]:
-    """The pointers to the elements of a block, and which of the elements are inside of the tensor."""
+    """The pointers to the elements of a block, and whether each element is inside of the tensor."""
     base, *rest = descriptor
     rank = len(type_.block)
     pointers: Array = over(base, rank)

@@ -1,4 +1,4 @@
-"""The elementwise ops on the interpreter's arrays; `codemodel/scalars.py` computes them."""
+"""Elementwise ops on the interpreter's arrays, computed by `codemodel/scalars.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, elem
 
 
 def scalar_type(type_: Type) -> ScalarType:
-    """The scalar type of a number, or of the numbers of a tensor."""
+    """The scalar type of a number, or of the elements of a tensor of numbers."""
     element = element_of(type_)
     assert isinstance(element, ScalarType)
     return element

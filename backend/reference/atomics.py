@@ -1,7 +1,7 @@
-"""What atomic accesses mean: programs, and the elements of each, take their turns in order.
+"""Atomic accesses, in the order of the programs and of the elements of each.
 
-Elements that meet at one address are taken in rounds, so that in each round all addresses differ; sums of integers and
-exchanges, of which many meet at one counter, are done at once.
+Accesses to one address are done in rounds: the addresses of a round differ. Sums of integers and exchanges, which often
+go to one counter, are done at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UPDATES: dict[AtomicKind, Callable[[Array, Array], Array]] = {
     AtomicKind.AND: np.bitwise_and, AtomicKind.OR: np.bitwise_or, AtomicKind.XOR: np.bitwise_xor,
     AtomicKind.XCHG: lambda old, new: new,
 }  # fmt: skip
-_ORDERED = (AtomicKind.FADD, AtomicKind.XCHG)  # Those that do not commute: a sum of floats depends on its order.
+_ORDERED = (AtomicKind.FADD, AtomicKind.XCHG)  # They do not commute: a sum of floats depends on the order.
 
 
 def _update(kind: AtomicKind, old: Array, value: Array, scalar: ScalarType) -> Array:
@@ -44,8 +44,8 @@ def _update(kind: AtomicKind, old: Array, value: Array, scalar: ScalarType) -> A
     return _UPDATES[kind](old, value)
 
 
-class _Turns:
-    """Indices in the order of their turns, grouped by address."""
+class _ByAddress:
+    """The places of accesses, sorted by address. The accesses to one address stay in order."""
 
     def __init__(self, index: Array) -> None:
         self.order = np.argsort(index, kind="stable")
@@ -54,53 +54,53 @@ class _Turns:
         self.sizes = np.diff(np.r_[self.starts, len(index)])
 
     def rounds(self) -> list[Array]:
-        """Lists of places in the indices: first of all that come first at their address, then the second ones, …"""
+        """The places of the first access to each address, then those of the second, and so on."""
         rank = np.arange(len(self.order)) - np.repeat(self.starts, self.sizes)
         by_rank = np.argsort(rank, kind="stable")
         borders = np.cumsum(np.bincount(rank))[:-1]
         return np.split(self.order[by_rank], borders)
 
 
-def _sum_at_once(view: Array, index: Array, values: Array, turns: _Turns) -> tuple[Array, Array]:
-    """Integer sums: what each turn finds and leaves, wrapping around."""
-    sorted_values = values[turns.order]
+def _sum_at_once(view: Array, index: Array, values: Array, sorted_: _ByAddress) -> tuple[Array, Array]:
+    """Sums of integers: the old and the new element of each access."""
+    sorted_values = values[sorted_.order]
     after = np.cumsum(sorted_values, dtype=view.dtype)
-    before_group = np.repeat((after - sorted_values)[turns.starts], turns.sizes)
-    base = view[index[turns.order]]
+    before_group = np.repeat((after - sorted_values)[sorted_.starts], sorted_.sizes)
+    base = view[index[sorted_.order]]
     old, new = np.empty_like(values), np.empty_like(values)
-    new[turns.order] = base + (after - before_group)
-    old[turns.order] = base + (after - sorted_values - before_group)
+    new[sorted_.order] = base + (after - before_group)
+    old[sorted_.order] = base + (after - sorted_values - before_group)
     return old, new
 
 
-def _exchange_at_once(view: Array, index: Array, values: Array, turns: _Turns) -> tuple[Array, Array]:
-    """Exchanges: each turn finds what the one before left."""
-    sorted_values = values[turns.order]
+def _exchange_at_once(view: Array, index: Array, values: Array, sorted_: _ByAddress) -> tuple[Array, Array]:
+    """Exchanges: the old and the new element of each access."""
+    sorted_values = values[sorted_.order]
     found = np.concatenate([sorted_values[:1], sorted_values[:-1]])
-    found[turns.starts] = view[index[turns.order[turns.starts]]]
+    found[sorted_.starts] = view[index[sorted_.order[sorted_.starts]]]
     old = np.empty_like(values)
-    old[turns.order] = found
+    old[sorted_.order] = found
     return old, values
 
 
-def _take_turns(
+def _update_in_order(
     machine: Machine, view: Array, index: Array, values: Array, kind: AtomicKind, scalar: ScalarType
 ) -> Array:
-    """Update the elements at these indices one after the other. Gives what each turn found."""
-    turns = _Turns(index)
-    if len(turns.starts) == len(index):
+    """Update the elements at these indices one after the other. Returns the old element of each access."""
+    sorted_ = _ByAddress(index)
+    if len(sorted_.starts) == len(index):
         old = view[index]
         new = _update(kind, old, values, scalar)
     elif kind is AtomicKind.XCHG:
-        old, new = _exchange_at_once(view, index, values, turns)
+        old, new = _exchange_at_once(view, index, values, sorted_)
     elif kind is AtomicKind.ADD and view.dtype != np.bool_:
-        old, new = _sum_at_once(view, index, values, turns)
+        old, new = _sum_at_once(view, index, values, sorted_)
     else:
         old, new = np.empty_like(values), np.empty_like(values)
         state = view[index]
         first = np.arange(len(index))
-        first[turns.order] = np.repeat(turns.order[turns.starts], turns.sizes)
-        for places in turns.rounds():
+        first[sorted_.order] = np.repeat(sorted_.order[sorted_.starts], sorted_.sizes)
+        for places in sorted_.rounds():
             holder = first[places]
             old[places] = state[holder]
             new[places] = state[holder] = _update(kind, old[places], values[places], scalar)
@@ -110,7 +110,7 @@ def _take_turns(
 
 
 def _spread(machine: Machine, op: Op, arrays: list[Array]) -> list[Array]:
-    """The operands at full size: every program and every element takes its turn."""
+    """The operands at full size: one access for each program and element."""
     shape = (len(machine.frame), *shape_of(op.operands[0].type))
     return [np.broadcast_to(array, shape) for array in arrays]
 
@@ -133,7 +133,7 @@ def _atomic(machine: Machine, op: tt.AtomicRMW, operands: Operands) -> Array:
     for target in machine.memory.locate(addresses, mask, access):
         machine.sharing.touch(target, access, op.kind.value if commutes else WRITE)
         index, given = _lanes(target, values)
-        old = _take_turns(machine, target.region.view(dtype), index, given, op.kind, scalar)
+        old = _update_in_order(machine, target.region.view(dtype), index, given, op.kind, scalar)
         if target.lanes is None:
             result = old.reshape(addresses.shape)
         else:
@@ -153,7 +153,7 @@ def _compare_and_swap(machine: Machine, op: tt.AtomicCAS, operands: Operands) ->
         _, compare = _lanes(target, expected)
         view = target.region.view(dtype)
         found = np.empty_like(new)
-        for places in _Turns(index).rounds():
+        for places in _ByAddress(index).rounds():
             old = view[index[places]]
             swap = places[bits_of(old) == bits_of(compare[places])]
             found[places] = old

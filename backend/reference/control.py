@@ -1,4 +1,4 @@
-"""What control flow means for programs that run together: scf, cf, calls, and the core ops that move values about."""
+"""Control flow of programs that run together: scf, cf, calls, tuples."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Parts = list[tuple[Frame, tuple[Any, ...]]]
 
 
 def packed(values: Sequence[Any]) -> Any:
-    """Several values as one, as `scf.packed` does it for their types."""
+    """Several values as one, as `scf.packed` packs their types."""
     if not values:
         return None
     return values[0] if len(values) == 1 else tuple(values)
 
 
 def _rejoin(machine: Machine, parts: Parts) -> Any:
-    """Go on with the programs of all parts. Gives their values, packed."""
+    """Continue with the programs of all parts. Returns their values, packed."""
     if not parts:
         return AllLeft()
     machine.frame, values = machine.frame.merge(parts)
     return packed(values)
 
 
-# Moving values.
+# Tuples.
 
 
 @triton.of(core.MakeTuple)
@@ -54,7 +54,7 @@ def _tuple_with(machine: Machine, op: core.TupleWith, operands: Operands) -> Any
     return (*operands[0][: op.index], operands[1], *operands[0][op.index + 1 :])
 
 
-# Leaving.
+# Terminators.
 
 
 @triton.of(core.Return, tt.Return)
@@ -69,7 +69,7 @@ def _yield(machine: Machine, op: Op, operands: Operands) -> Exit:
 
 @triton.of(core.Unreachable)
 def _unreachable(machine: Machine, op: Op, operands: Operands) -> Exit:
-    raise KernelRuntimeError(f"{machine.program(0)} got to a place that is marked unreachable")
+    raise KernelRuntimeError(f"{machine.program(0)} reached code that is marked unreachable")
 
 
 @triton.of(cf.Br, core.Branch)
@@ -89,7 +89,7 @@ def _cond_branch(machine: Machine, op: cf.CondBr | core.CondBranch, operands: Op
 def _call(machine: Machine, op: tt.Call, operands: Operands) -> Any:
     function = machine.functions.get(op.callee)
     if function is None:
-        raise KernelNameError(f"the module has no function '{op.callee}'")
+        raise KernelNameError(f"a call must name a function of the module; got '{op.callee}'")
     return packed(machine.call(function.bodies[0], operands))
 
 
@@ -125,7 +125,7 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
     count = max(len(start), len(stop), len(step))
     starts, stops, steps = (v * count if len(v) == 1 else v for v in (start, stop, step))
     if 0 in steps:
-        raise KernelRuntimeError(f"{machine.program(steps.index(0))}: the step of the loop is zero")
+        raise KernelRuntimeError(f"{machine.program(steps.index(0))}: the step of a loop must not be zero")
     dtype = element_dtype(op.start.type)
     if count == 1:
         active: Frame | None = frame
@@ -135,7 +135,7 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
                 return AllLeft()
             active = frame if len(survivors) == len(frame) else frame.part(frame.places(survivors))
         return _rejoin(machine, [(active, carried)])
-    # In Python's integers: a difference of two i64 may not fit into one.
+    # Python's integers: the difference of two i64 may overflow.
     trips = [max(0, -((a - b) // c)) for a, b, c in zip(starts, stops, steps, strict=True)]
     parts: Parts = []
     active, rounds, round_ = frame, np.array([min(trip, 1 << 62) for trip in trips]), 0

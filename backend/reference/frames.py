@@ -1,7 +1,7 @@
-"""Which programs of the batch are running, and what values they have.
+"""Frames: the programs of a batch that run together, and their values.
 
-Where control diverges, a frame is split: the child has some of the programs, and takes the values of the parent for
-these programs when they are first asked for.
+A frame is split where control diverges. The child has some of the programs, and takes a value of its parent for these
+programs at the first lookup.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Frame:
     """Programs that run together, and the values declared since the frame was made.
 
     `keys` are distinct ascending numbers, one for each running program; `programs` are the linear ids of the programs.
-    The two differ only where each element of a tensor runs on its own, in the body of a reduction.
+    The two differ only in the body of a reduction, where each element of a tensor runs as a program of its own.
     """
 
     __slots__ = ("_index", "_parent", "_values", "keys", "programs")
@@ -37,7 +37,7 @@ class Frame:
         return len(self.keys)
 
     def lookup(self, value: Value) -> Any:
-        """What a value is for these programs."""
+        """The value of these programs."""
         found = self._values.get(value, _ABSENT)
         if found is not _ABSENT:
             return found
@@ -53,7 +53,7 @@ class Frame:
         self._values[value] = held
 
     def bind_some(self, value: Value, places: Array, held: Any) -> None:
-        """Give a value to the programs at these places, the others keeping what they have."""
+        """Give a value to the programs at these places; the other programs keep theirs."""
         old = self._values.get(value, _ABSENT)
         if len(places) == len(self) or old is _ABSENT:
             parts = [(places, held)]
@@ -62,18 +62,18 @@ class Frame:
         self._values[value] = merged(len(self), parts)
 
     def release(self, value: Value) -> None:
-        """Forget a value, here and where it was declared."""
+        """Drop a value from this frame and its parents."""
         frame: Frame | None = self
         while frame is not None:
             frame._values.pop(value, None)
             frame = frame._parent
 
     def child(self) -> Frame:
-        """A frame of the same programs, which sees the values of this one."""
+        """A frame of the same programs, with the values of this frame."""
         return Frame(self.keys, self.programs, self)
 
     def isolated(self) -> Frame:
-        """A frame of the same programs without values: that of a called function."""
+        """A frame of the same programs without values, for a called function."""
         return Frame(self.keys, self.programs)
 
     def part(self, places: Array) -> Frame:
@@ -83,18 +83,18 @@ class Frame:
         return Frame(self.keys[places], self.programs[places], self, places)
 
     def elements(self, count: int) -> Frame:
-        """A child in which each of `count` elements of each program runs like a program."""
+        """A child with a program for each of `count` elements of each program."""
         index = np.repeat(np.arange(len(self)), count)
         return Frame(np.arange(len(index)), self.programs[index], self, index)
 
     def places(self, other: Frame) -> Array:
-        """Where in this frame the programs of `other` are, all of which are here."""
+        """The places in this frame of the programs of `other`, a part of it."""
         if other.keys is self.keys:
             return np.arange(len(self))
         return np.searchsorted(self.keys, other.keys)
 
     def merge(self, parts: Sequence[tuple[Frame, Any]]) -> tuple[Frame, Any]:
-        """Programs of this frame brought together again: a frame of all those in the parts, and their value."""
+        """Parts of this frame as one again: a frame of all their programs, and their value."""
         if len(parts) == 1:
             frame, value = parts[0]
             return (self if len(frame) == len(self) else self.part(self.places(frame))), value

@@ -1,4 +1,4 @@
-"""What a kernel says to its host, and what it says of its values: prints, assertions, assumptions and hints."""
+"""Prints, assertions, assumptions, hints and barriers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _print(machine: Machine, op: tt.Print, operands: Operands) -> None:
 
 
 def _require(machine: Machine, condition: Array, message: str) -> None:
-    """Raise `KernelRuntimeError` for the first element that does not hold."""
+    """Raise `KernelRuntimeError` for the first element whose condition is false."""
     if condition.all():
         return
     place, *rest = np.argwhere(~condition)[0]
@@ -72,7 +72,7 @@ def _marks_of_assertion(meaning: Meaning, machine: Machine, op: Op, operands: Op
 
 @triton.of(tt.Barrier)
 def _barrier(machine: Machine, op: tt.Barrier, operands: Operands) -> None:
-    """Each op is done for all elements of a program before the next one: only strict mode cares for barriers."""
+    """Programs need no barrier here, as each op finishes before the next. Strict mode checks for missing ones."""
     machine.sharing.barrier(machine.frame.programs)
 
 
@@ -88,15 +88,15 @@ def _multiple_of(machine: Machine, op: tt.MultipleOf, operands: Operands) -> Arr
         array = full(op.value, operands[0])
         array = array.astype(np.int64) if array.dtype.kind in "iu" else widened(array)
         for axis, number in enumerate(op.values):
-            # Only the first element of each run need be divisible, and the first of an axis is always one.
+            # The first element of each run must be divisible. The first of an axis begins a run.
             first = array.take(0, axis=axis + 1) if array.ndim > 1 else array
             rest = np.fmod(first, number)
-            _require(machine, rest == 0, f"a value is not a multiple of {number}, as the kernel says")
+            _require(machine, rest == 0, f"a value is not a multiple of {number}, as zg.multiple_of says")
     return operands[0]
 
 
 def _runs(machine: Machine, op: tt.Hint, array: Array, step: int, what: str) -> None:
-    """Check that along each axis the elements come in runs that go up by `step`."""
+    """Check that the elements along each axis are in runs that increase by `step`."""
     whole = full(op.value, array)
     for axis, length in enumerate(op.values):
         if whole.ndim == 1 or length <= 1:
@@ -124,6 +124,6 @@ def _max_constancy(machine: Machine, op: tt.MaxConstancy, operands: Operands) ->
 
 
 def _size(op: tt.Hint) -> int:
-    """By how much consecutive values differ: pointers by the size of what they point to."""
+    """The difference between consecutive values: for pointers, the size of an element."""
     element = element_of(op.value.type)
     return element.pointee.bytes if isinstance(element, PtrType) else 1

@@ -1,4 +1,4 @@
-"""Runs the Triton model for many programs at once: where they diverge they part, where they meet they are merged."""
+"""Runs a Triton model for many programs at once. Programs that diverge run apart until control meets again."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Returned, Step, Yielded
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 
-_MAX_CALLS = 500  # Calls in calls: enough for long chains of helpers, and ends a recursion.
+_MAX_CALLS = 500  # Calls in progress: enough for long chains of helper functions, and an end for a recursion.
 
 
 class AllLeft(Exit):
-    """No program remains in this frame: all have returned from the function."""
+    """All programs of the frame have returned from the function."""
 
 
 @attrs.frozen
 class Fork(Exit):
-    """Programs go to one block or to another, as the condition says for each."""
+    """The programs branch to one of two blocks each."""
 
     condition: Array
     then: Successor
@@ -37,7 +37,7 @@ class Fork(Exit):
 
 
 class Activation:
-    """A call in progress. `returned` has the frames of the programs that have returned, with their values."""
+    """A call in progress. `returned` holds the frames of programs that have returned, and their values."""
 
     __slots__ = ("returned",)
 
@@ -46,7 +46,7 @@ class Activation:
 
 
 class _WithMarks(OpTable[Meaning]):
-    """The meanings of ops, of which each sees to the marks of the elements too."""
+    """The meanings of ops, extended to marks on the elements."""
 
     def __getitem__(self, op: Op) -> Meaning:
         return functools.partial(marks[op], triton[op])
@@ -55,8 +55,9 @@ class _WithMarks(OpTable[Meaning]):
 class Machine(Interpreter):
     """An interpreter whose values are those of all running programs.
 
-    `frame` has the programs that run now; the meaning of an op may leave a narrower one there. `limit` bounds the
-    rounds of a loop that does not count. `strict` fills what is not defined with poison and checks hints.
+    `frame` holds the programs that run now; the meaning of an op may replace it by a part of it. `limit` is the number
+    of iterations that a `while` loop may have. `strict` marks undefined elements and checks hints; `overflows` marks
+    integers that overflow.
     """
 
     def __init__(
@@ -93,23 +94,23 @@ class Machine(Interpreter):
         self.frame.release(value)
 
     def access(self, verb: str, op: Op, dtype: np.dtype[Any]) -> Access:
-        """An access by an op."""
+        """An access of the running programs."""
         return Access(op, verb, dtype, self.frame.programs)
 
     def program(self, place: int) -> str:
-        """The name in messages of the program at a place of the frame."""
+        """The name of the program at a place of the frame, for messages."""
         return self.memory.program(int(self.frame.programs[place]))
 
     def stuck(self, message: str) -> None:
-        """A loop does not end: an error, unless its programs run together and may wait for each other."""
+        """Raise `KernelRuntimeError` for a loop without end; `Conflict` if it may wait for a program of the batch."""
         if self.sharing.together:
             raise Conflict
         raise KernelRuntimeError(f"{self.program(0)}: {message}")
 
     def known(self, op: Op, value: Any, use: str, mask: Array | None = None) -> Any:
-        """A value without its marks. Raises `KernelRuntimeError` if an element that `mask` keeps is undefined.
+        """A value without its marks. Raises `KernelRuntimeError` if an element within the mask is undefined.
 
-        `use` is a verb with its object, for the message: "stores".
+        `use` is a verb for the message: "stores".
         """
         if is_tuple(value):
             return tuple(self.known(op, part, use) for part in value)
@@ -132,9 +133,9 @@ class Machine(Interpreter):
     # Bodies and calls.
 
     def run_in(self, body: Body, arguments: Sequence[Any], frame: Frame) -> tuple[Frame | None, tuple[Any, ...]]:
-        """Run a body for the programs of `frame`. Gives those that came to its end, and what they yield there.
+        """Run a body for the programs of `frame`. Returns the programs that reach its end, and the values they yield.
 
-        The frame is None where all have returned from the function.
+        The frame is None if all programs have returned from the function.
         """
         outer = self.frame
         try:
@@ -144,14 +145,14 @@ class Machine(Interpreter):
                 if isinstance(outcome, AllLeft):
                     return None, ()
                 if not isinstance(outcome, Yielded):
-                    raise InternalError(f"a body is left by {outcome!r}")
+                    raise InternalError(f"a body ends with {outcome!r}")
                 return self.frame, outcome.values
             return self._run_blocks(body, arguments, frame)
         finally:
             self.frame = outer
 
     def _run_blocks(self, body: Body, arguments: Sequence[Any], frame: Frame) -> tuple[Frame | None, tuple[Any, ...]]:
-        """Run a body of several blocks: always the first of those that programs wait at, so that they meet."""
+        """Run a body of several blocks. The first block with waiting programs runs next, so programs meet again."""
         home = frame.child()
         shared = self._shared_values(body)
         waiting: dict[Block, list[tuple[Array, tuple[Any, ...]]]] = {
@@ -196,7 +197,7 @@ class Machine(Interpreter):
         return frame.merge(done) if done else (None, ())
 
     def _shared_values(self, body: Body) -> dict[Block, list[Value]]:
-        """For each block the values declared there that other blocks use."""
+        """For each block, the values declared there that other blocks use."""
         found = self._shared.get(body)
         if found is None:
             found = {block: list[Value]() for block in body.blocks}
@@ -214,7 +215,7 @@ class Machine(Interpreter):
         return found
 
     def call(self, body: Body, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Call a function for the programs of the frame. All of them return."""
+        """Call a function for the programs of the frame. All programs return."""
         outer = self._activation
         self._activation = activation = Activation()
         frame = self.frame.isolated()

@@ -22,6 +22,7 @@ from ziggurat.backend.reference.values import (
     Array,
     Marked,
     element_dtype,
+    is_array,
     is_tuple,
     marked,
     marks_of,
@@ -114,7 +115,7 @@ def joined(operands: Operands) -> Array | None:
 def elementwise(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
     """Rule of ops that work element by element."""
     result = meaning(machine, op, tuple(map(plain, operands)))
-    if not isinstance(result, np.ndarray):
+    if not is_array(result):
         return result
     found = joined(operands)
     if machine.overflows and type(op) in _EXACT and result.dtype.kind in "iu" and result.dtype.itemsize < 8:

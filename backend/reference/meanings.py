@@ -1,4 +1,4 @@
-"""The table of what the ops of the Triton model mean in NumPy; the other files of this package fill it."""
+"""The table of the meanings of Triton ops in NumPy. The other files of this package fill it."""
 
 from __future__ import annotations
 

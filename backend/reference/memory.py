@@ -119,7 +119,7 @@ class Region:
         return view
 
     def missing(self, offsets: Array, size: int) -> Array:
-        """True for each offset from the base at which one of `size` bytes is in no element of an argument."""
+        """For each offset from the base, whether one of `size` bytes there is in no element of an argument."""
         missing = np.zeros(offsets.shape, np.bool_)
         for part in range(0, size, self.unit):
             held = np.zeros(offsets.shape, np.bool_)
@@ -134,7 +134,7 @@ class Region:
         return missing
 
     def may_write(self, argument: Argument | None) -> bool:
-        """True when pointers to the argument may write; pointers of no known argument where any may."""
+        """Whether pointers to the argument may write; for None, whether pointers to any argument may."""
         arguments = self.arguments if argument is None else (argument,)
         return any(one.array.flags.writeable for one in arguments)
 

@@ -1,9 +1,8 @@
-"""What `tt.reduce` and `tt.scan` mean: any combining body, run on whole arrays.
+"""Reductions and scans with any combining body, run on whole arrays.
 
-A reduction combines neighbours, then neighbours of these, and so on: the order of the elements is kept, and the result
-does not depend on how programs are batched. A scan combines each element with the one 1, 2, 4 … before it. Where the
-order of combining makes no difference, NumPy's own reductions are used; and for sums and products of f32 and f64 a scan
-goes from one element to the next.
+A reduction combines neighbours, then neighbours of the results, and so on: the order of the elements is kept, and the
+result does not depend on the batch. A scan combines each element with the one 1, 2, 4, … before it. NumPy's own
+reductions are used if the order makes no difference. A scan of sums or products of f32 or f64 is sequential.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _SUMS: dict[type[Op], np.ufunc] = {arith.AddF: np.add, arith.MulF: np.multiply}
 
 
 def single_op(machine: Machine, body: Body) -> Op | None:
-    """The op that a combining body applies to its two parameters, itself or through a call; None if it is no such."""
+    """The one op of a combining body, on its two parameters, or of a function it calls; None for any other body."""
     while True:
         ops = body.entry.ops
         if len(body.blocks) != 1 or len(ops) != 2 or len(body.parameters) != 2:
@@ -66,7 +65,7 @@ def single_op(machine: Machine, body: Body) -> Op | None:
 
 
 def _combiner(machine: Machine, op: tt.Combining, *, with_marks: bool = False) -> Combine:
-    """The combining body as a function of arrays of equal shapes. `with_marks`, those of the marks follow."""
+    """The combining body as a function of arrays of equal shapes; `with_marks`, of arrays followed by their marks."""
     single = single_op(machine, op.combine)
     if isinstance(single, arith.FloatBinary) and not with_marks:
         scalar = scalar_type(single.result.type)
@@ -79,7 +78,7 @@ def _combiner(machine: Machine, op: tt.Combining, *, with_marks: bool = False) -
         frame = machine.frame
         elements = frames.get(count)
         if elements is None:
-            # A value that is the same for all programs is combined once: for the first of them.
+            # Elements that are the same for all programs are combined for the first program only.
             running = frame if shape[0] == len(frame) else frame.part(np.zeros(1, np.int64))
             elements = frames[count] = running.elements(count)
         arguments: list[Any] = [x.reshape(-1) for x in (*a, *b)]
@@ -147,7 +146,7 @@ def _reduce(machine: Machine, op: tt.Reduce, operands: Operands) -> Any:
     function = _EXTREMES.get(type(single)) if single is not None else None
     if function is not None and columns[0].dtype.itemsize >= 4:
         result = function.reduce(columns[0], axis=-1)
-        if (result != 0).all():  # Which zero it is depends on the order: then the tree decides.
+        if (result != 0).all():  # The sign of a zero depends on the order, which is the tree's.
             return result
     return packed(_result(op, _reduced(columns, _combiner(machine, op))))
 
@@ -168,7 +167,7 @@ def _scan(machine: Machine, op: tt.Scan, operands: Operands) -> Any:
 
 @marks.of(tt.Reduce, tt.Scan)
 def _marks_of_combining(meaning: Meaning, machine: Machine, op: tt.Combining, operands: Operands) -> Any:
-    """An undefined element reaches all that it is combined with, unless the combining body drops it."""
+    """A result depends on the undefined elements it is combined from, unless the combining body drops them."""
     result = meaning(machine, op, tuple(map(plain, operands)))
     if joined(operands) is None:
         return result

@@ -131,4 +131,4 @@ def _units(target: Target, access: Access) -> tuple[Array, Array]:
     elif size > unit:
         index = index[..., np.newaxis] * (size // unit) + np.arange(size // unit)
         programs = programs[..., np.newaxis]
-    return np.broadcast_arrays(index, programs)
+    return index, np.broadcast_to(programs, index.shape)

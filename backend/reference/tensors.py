@@ -1,4 +1,4 @@
-"""What making, shaping and multiplying tensors means in NumPy. Inner axes may have size 1: see `values.py`."""
+"""Making, shaping and multiplying tensors with NumPy. Inner axes may have size 1: see `values.py`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _last_time = 0
 
 @triton.of(tt.GlobalTimer)
 def _globaltimer(machine: Machine, op: tt.GlobalTimer, operands: Operands) -> Array:
-    """The host's clock; later at each call, also where that stands still in between."""
+    """The host's clock, at least 1 ns later at each call."""
     global _last_time
     _last_time = max(_last_time + 1, time.perf_counter_ns())
     return np.full(1, _last_time, np.int64)
@@ -75,7 +75,7 @@ def _expand_dims(machine: Machine, op: tt.ExpandDims, operands: Operands) -> Arr
 
 
 def full(value: Value, array: Array) -> Array:
-    """The array of a tensor value with all its inner axes at their sizes."""
+    """The array of a tensor with all inner axes at their sizes."""
     return expand(array, shape_of(value.type))
 
 
@@ -119,7 +119,7 @@ def _gather(machine: Machine, op: tt.Gather, operands: Operands) -> Array:
         place = np.argwhere(wrong)[0]
         found = int(index[tuple(place)])
         raise KernelRuntimeError(
-            f"{machine.program(int(place[0]))} gathers at index {found} along an axis of size {size}"
+            f"{machine.program(int(place[0]))} gathers at index {found}; it must be from 0 to {size - 1}"
         )
     count = max(source.shape[0], index.shape[0])
     source, index = (np.broadcast_to(array, (count, *array.shape[1:])) for array in (source, index))
@@ -160,7 +160,7 @@ def _dot(machine: Machine, op: tt.Dot, operands: Operands) -> Array:
     a, b, c = (full(value, array) for value, array in zip((op.a, op.b, op.c), operands, strict=True))
     source, target = scalar_type(op.a.type), scalar_type(op.c.type)
     if not source.is_float:
-        # In f64 the sum of products of 8-bit integers is exact, and the matrix product fast.
+        # A sum of products of 8-bit integers is exact in f64, and NumPy multiplies matrices of f64 fast.
         product = _product(a.astype(np.float64), b.astype(np.float64))
         return product.astype(np.int64).astype(target.dtype) + c
     a, b = widened(a), widened(b)
@@ -187,7 +187,7 @@ def _marks_of_dot(meaning: Meaning, machine: Machine, op: tt.Dot, operands: Oper
 
 
 def _product(a: Array, b: Array) -> Array:
-    # Contiguous copies, so that the order of summation does not depend on how the operands came about.
+    # Contiguous copies: NumPy's order of summation depends on the strides.
     return np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
 
 

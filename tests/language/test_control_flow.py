@@ -123,7 +123,7 @@ def test_a_step_of_zero(kernel):
         for i in range(0, 4, n):
             pass
     """)
-    with pytest.raises(zg.KernelRuntimeError, match="the step of the loop is zero"):
+    with pytest.raises(zg.KernelRuntimeError, match="the step of a loop must not be zero"):
         stuck[(1,)](0)
 
 

@@ -124,7 +124,7 @@ def test_for_of_a_narrow_index_and_of_a_wide_one():
 
 def test_a_step_of_zero():
     body = FOR.replace("%START", "%0").replace("%STOP", "%3").replace("%STEP", "%u")
-    with pytest.raises(KernelRuntimeError, match=r"program \(2, 0, 0\): the step of the loop is zero"):
+    with pytest.raises(KernelRuntimeError, match=r"program \(2, 0, 0\): the step of a loop must not be zero"):
         outcome(scalar_kernel(body), [1, 2, 0, 1])
 
 
