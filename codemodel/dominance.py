@@ -163,33 +163,6 @@ class DominatorTree(_Tree):
         return {block: tuple(frontier) for block, frontier in found.items()}
 
 
-class PostDominatorTree(_Tree):
-    """The post-dominators of the blocks of a body. `parent` maps a block to its immediate post-dominator.
-
-    It is None where only leaving the body post-dominates, and for blocks from which no exit is reached (endless loops).
-    """
-
-    def __init__(self, body: Body) -> None:
-        blocks, successors = _graph(body)
-        exit_ = len(blocks)
-        reverse: list[list[int]] = [[] for _ in range(exit_ + 1)]
-        for node, following in enumerate(successors):
-            for other in following:
-                reverse[other].append(node)
-            if not following:
-                reverse[exit_].append(node)
-        parents = immediate_dominators(reverse, exit_)[:exit_]
-        roots = [node for node, parent in enumerate(parents) if parent == exit_]
-        super().__init__(blocks, [None if parent == exit_ else parent for parent in parents], roots)
-
-    def post_dominates(self, a: Block, b: Block) -> bool:
-        """True when every path from b out of the body passes a. A block post-dominates itself.
-
-        A block from which no exit is reached is post-dominated by itself only.
-        """
-        return self.above(a, b)
-
-
 def _graph(body: Body) -> tuple[tuple[Block, ...], list[list[int]]]:
     numbers = {block: index for index, block in enumerate(body.blocks)}
     # A successor in another body is an error that the verifier reports; it is no edge here.

@@ -13,20 +13,20 @@ declarations. The result of several is a Tuple, taken apart by `tuple.load`s rig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Final, NamedTuple
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS
-from ziggurat.codemodel.dialects import core, scf
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dominance import DominatorTree
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
-from ziggurat.codemodel.traits import Isolated
+from ziggurat.codemodel.structured import Structured, packed
+from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Isolated, Loop, Returns
 from ziggurat.codemodel.transform import rebuilt
 from ziggurat.codemodel.types import Type, VarType
-from ziggurat.codemodel.variables import EXTENSIBLE, VariableLiveness, handed_on, promotable, set_by, stored_in
 
 Undefined = Callable[[Builder, Type], Value]
 
@@ -161,7 +161,7 @@ class _Writer:
             if isinstance(op, core.Var | core.VarLoad | core.VarStore) and self._access(op, state):
                 continue
             operands = [self.values[value] for value in op.operands]
-            if isinstance(op, EXTENSIBLE):
+            if isinstance(op, Structured):
                 self._structured(op, operands, builder, state, after[op.result])
             else:
                 bodies = [self.body(body, builder, state, isolated=isinstance(op, Isolated)) for body in op.bodies]
@@ -173,12 +173,12 @@ class _Writer:
         self, block: Block, live: dict[Block, frozenset[Value]], at_exit: frozenset[Value]
     ) -> dict[Value, frozenset[Value]]:
         """The variables live after each op of the block that may have to hand some on, by the result of the op."""
-        if not any(isinstance(op, EXTENSIBLE) for op in block.ops):
+        if not any(isinstance(op, Structured) for op in block.ops):
             return {}
         found: dict[Value, frozenset[Value]] = {}
         now = self.liveness.live_out(block, live, at_exit)
         for op in reversed(block.ops):
-            if isinstance(op, EXTENSIBLE):
+            if isinstance(op, Structured):
                 found[op.result] = now
             flow = self.liveness.of_op(op)
             now = flow.reads | (now - flow.sets)
@@ -210,7 +210,7 @@ class _Writer:
         gains: dict[Block, tuple[Value, ...]],
     ) -> None:
         operands = [self.values[value] for value in op.operands]
-        if joined is not None and isinstance(op, scf.Yield | scf.Condition):
+        if joined is not None and isinstance(op, BodyTerminator) and not isinstance(op, Returns | core.Unreachable):
             operands += [state.get(variable) or joined.missing(variable) for variable in joined.variables]
         missing = self._once(builder, op.location)
         successors = [
@@ -227,7 +227,7 @@ class _Writer:
 
     def _structured(
         self,
-        op: scf.For | scf.While | scf.If,
+        op: Structured,
         operands: list[Value],
         builder: Builder,
         state: _State,
@@ -237,8 +237,7 @@ class _Writer:
         exits = self.liveness.at_exits(op, after)
         seen = exits[0].union(*exits)
         variables = tuple(variable for variable in stored_in(op, self.variables) if variable in seen)
-        old = handed_on(op)
-        if old is None or not variables:
+        if not variables or not op.terminators():
             bodies = [
                 self.body(body, builder, state, at_exit=live) for body, live in zip(op.bodies, exits, strict=True)
             ]
@@ -246,8 +245,9 @@ class _Writer:
             return
 
         missing = self._once(builder, op.location)
+        old = op.value_types
         types = [*old, *(self.type_of(variable) for variable in variables)]
-        loop = not isinstance(op, scf.If)
+        loop = isinstance(op, Loop)
         if loop:
             operands = [*operands, *(state.get(variable) or missing(variable) for variable in variables)]
         joined = _Joined(variables, missing)
@@ -259,11 +259,11 @@ class _Writer:
                 at_exit=live,
                 joined=joined,
                 parameters=loop,
-                yield_type=scf.packed(types),
+                yield_type=packed(types),
             )
             for body, live in zip(op.bodies, exits, strict=True)
         ]
-        result = builder.add(rebuilt(op, operands, bodies, (), scf.packed(types)))
+        result = builder.add(rebuilt(op, operands, bodies, (), packed(types)))
         self._unpack(op, result, len(old), variables, builder, state)
 
     def _unpack(
@@ -313,3 +313,170 @@ class _Writer:
         type_ = self.variables[variable].type
         assert isinstance(type_, VarType)
         return type_.value
+
+
+# The variables of a model: which can become values, and where a load can still see what they hold.
+
+
+def promotable(root: Op) -> dict[Value, core.Var]:
+    """The variables that can become values, in the order of their declarations."""
+    found: dict[Value, core.Var] = {}
+    dropped: set[Value] = set()
+    for op in root.walk():
+        if isinstance(op, core.Var):
+            if op.initial is None or _fits(op.type, op.initial):
+                found[op.result] = op
+            uses: Sequence[Value] = op.operands
+        elif isinstance(op, core.VarLoad):
+            continue
+        elif isinstance(op, core.VarStore):
+            if not (_fits(op.var.type, op.value) and _reachable(op.var, op)):
+                dropped.add(op.var)
+            uses = (op.value,)
+        else:
+            uses = op.all_operands()
+        dropped.update(value for value in uses if isinstance(value.type, VarType))
+    for value in dropped:
+        found.pop(value, None)
+    return found
+
+
+def _fits(type_: Type, value: Value) -> bool:
+    return isinstance(type_, VarType) and type_.value == value.type
+
+
+def _reachable(variable: Value, store: Op) -> bool:
+    """True when all ops between the store and the body of the variable can hand the value on."""
+    home = variable.block
+    here = store
+    while here.parent is not None and home is not None:
+        if here.parent.parent is home.parent:
+            return True
+        around = here.parent_op
+        if not isinstance(around, Structured):
+            return False
+        here = around
+    return False
+
+
+class Flow(NamedTuple):
+    """How liveness passes an op or a body backwards: live before are `reads`, and what is live after but not set."""
+
+    reads: frozenset[Value]
+    sets: frozenset[Value]
+
+
+NOTHING: Final = Flow(frozenset(), frozenset())
+
+
+class VariableLiveness:
+    """The variables that a load can still see, at the places where that decides something.
+
+    Bodies are summed up from the inside out, each as a `Flow`; then the sets are handed down from the outside in.
+    """
+
+    def __init__(self, variables: Iterable[Value]) -> None:
+        self.variables = frozenset(variables)
+        self._bodies: dict[Body, Flow] = {}
+
+    def of_op(self, op: Op) -> Flow:
+        """The flow through an op with all its bodies."""
+        if isinstance(op, core.VarLoad):
+            return Flow(frozenset((op.var,)), frozenset()) if op.var in self.variables else NOTHING
+        if isinstance(op, core.VarStore):
+            return Flow(frozenset(), frozenset((op.var,))) if op.var in self.variables else NOTHING
+        if isinstance(op, core.Var):
+            return Flow(frozenset(), frozenset((op.result,)))
+        if not op.bodies or isinstance(op, Isolated):
+            return NOTHING
+        if isinstance(op, Structured):
+            reads, _ = self._through(op, frozenset())
+            passed, _ = self._through(op, self.variables)
+            return Flow(reads, self.variables - passed)
+        # Any other body may be skipped and may be repeated.
+        return Flow(frozenset[Value]().union(*(self.of_body(body).reads for body in op.bodies)), frozenset())
+
+    def _through(
+        self, op: Structured, after: frozenset[Value]
+    ) -> tuple[frozenset[Value], dict[Body, frozenset[Value]]]:
+        """The variables live before a structured op, and at the end of each body, by those live after it."""
+        ends: dict[Body, frozenset[Value]] = dict.fromkeys(op.bodies, frozenset())
+
+        def before(following: Sequence[Body | None]) -> frozenset[Value]:
+            found: set[Value] = set()
+            for body in following:
+                if body is None:
+                    found |= after
+                else:
+                    flow = self.of_body(body)
+                    found |= flow.reads | (ends[body] - flow.sets)
+            return frozenset(found)
+
+        changed = True
+        while changed:
+            found = {body: before(op.following(body)) for body in op.bodies}
+            changed, ends = found != ends, found
+        return before(op.following(None)), ends
+
+    def of_body(self, body: Body) -> Flow:
+        """The flow from the end of a body, where it is left for its op, to its start."""
+        flow = self._bodies.get(body)
+        if flow is None:
+            reads = self.live_in(body, frozenset())[body.entry]
+            flow = Flow(reads, self.variables - self.live_in(body, self.variables)[body.entry])
+            self._bodies[body] = flow
+        return flow
+
+    def live_in(self, body: Body, at_exit: frozenset[Value]) -> dict[Block, frozenset[Value]]:
+        """The variables live at the start of each block, where those of `at_exit` are live when the body is left."""
+        live: dict[Block, frozenset[Value]] = dict.fromkeys(body.blocks, frozenset())
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(body.blocks):
+                now = self.live_out(block, live, at_exit)
+                for op in reversed(block.ops):
+                    flow = self.of_op(op)
+                    if flow is not NOTHING:
+                        now = flow.reads | (now - flow.sets)
+                changed = changed or now != live[block]
+                live[block] = now
+            changed = changed and len(body.blocks) > 1
+        return live
+
+    @staticmethod
+    def live_out(block: Block, live: dict[Block, frozenset[Value]], at_exit: frozenset[Value]) -> frozenset[Value]:
+        """The variables live at the end of a block, from those live at the start of its successors."""
+        terminator = block.terminator
+        if isinstance(terminator, BlockTerminator):
+            return frozenset[Value]().union(*(live[target] for target in block.successors))
+        return frozenset() if isinstance(terminator, Returns | core.Unreachable) else at_exit
+
+    def at_exits(self, op: Op, after: frozenset[Value]) -> list[frozenset[Value]]:
+        """The variables live at the end of each body of an op, where those of `after` are live after the op."""
+        if isinstance(op, Structured):
+            ends = self._through(op, after)[1]
+            return [ends[body] for body in op.bodies]
+        # Of a body of another op no store gets out.
+        return [frozenset[Value]()] * len(op.bodies)
+
+
+def set_by(op: Op, variables: Container[Value]) -> tuple[Value, ...]:
+    """Those of the variables that the op changes, itself or in its bodies."""
+    if isinstance(op, Structured):
+        return stored_in(op, variables)
+    if isinstance(op, core.VarStore):
+        return (op.var,) if op.var in variables else ()
+    return (op.result,) if op.result in variables else ()
+
+
+def stored_in(op: Op, variables: Container[Value]) -> tuple[Value, ...]:
+    """Those of the variables that are declared outside of the op and stored to inside, by their first stores."""
+    own: set[Value] = set()
+    found: dict[Value, None] = {}
+    for inner in op.walk():
+        if isinstance(inner, core.Var):
+            own.add(inner.result)
+        elif isinstance(inner, core.VarStore) and inner.var in variables and inner.var not in own:
+            found[inner.var] = None
+    return tuple(found)

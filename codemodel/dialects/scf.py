@@ -12,13 +12,9 @@ from ziggurat.codemodel.traits import BodyTerminator, Loop, MayReturn
 from ziggurat.codemodel.types import ScalarType, Type, i1
 
 
-def terminator_types(body: Body) -> list[tuple[Type, ...]]:
-    """The operand types of each terminator by which the body is left with values."""
-    return [
-        tuple(value.type for value in block.terminator.operands)
-        for block in body.blocks
-        if isinstance(block.terminator, (Yield, Condition))
-    ]
+def _handed(op: Structured, *bodies: Body) -> list[list[Type]]:
+    """The types of the values that each terminator of the bodies hands on."""
+    return [[value.type for value in terminator.handed] for terminator in op.terminators(*bodies)]
 
 
 def _same(found: Sequence[Type], expected: Sequence[Type], what: str) -> None:
@@ -91,7 +87,7 @@ class For(Structured, Loop, MayReturn):
             [index, *carried],
             "the body of scf.for takes the index and the carried",
         )
-        for types in terminator_types(self.body):
+        for types in _handed(self):
             _same(types, carried, "scf.for yields its carried values")
 
 
@@ -113,17 +109,15 @@ class If(Structured, MayReturn):
 
     def check(self) -> None:
         require(self.condition.type == i1, f"scf.if takes an i1, not {self.condition.type}")
-        counts: set[int] = set()
-        for part in (self.then, self.otherwise):
-            require(not part.parameters, "the bodies of scf.if take no parameters")
-            for types in terminator_types(part):
-                counts.add(len(types))
-                require(
-                    packed(types) == self.then.yield_type,
-                    f"the bodies of scf.if yield {self.then.yield_type}; one yields {packed(types)}",
-                )
+        require(not any(part.parameters for part in self.bodies), "the bodies of scf.if take no parameters")
+        handed = _handed(self)
+        for types in handed:
+            require(
+                packed(types) == self.then.yield_type,
+                f"the bodies of scf.if yield {self.then.yield_type}; one yields {packed(types)}",
+            )
         # Two values and one Tuple of two pack to the same type.
-        require(len(counts) < 2, "the bodies of scf.if yield different numbers of values")
+        require(len(set(map(len, handed))) < 2, "the bodies of scf.if yield different numbers of values")
 
 
 @operation("scf.while")
@@ -147,7 +141,7 @@ class While(Structured, Loop, MayReturn):
         carried = [value.type for value in self.initial]
         for part in (self.before, self.after):
             _same([p.type for p in part.parameters], carried, "the bodies of scf.while take the carried values")
-        for types in terminator_types(self.before):
-            _same(types[1:], carried, "scf.condition hands on the carried values")
-        for types in terminator_types(self.after):
+        for types in _handed(self, self.before):
+            _same(types, carried, "scf.condition hands on the carried values")
+        for types in _handed(self, self.after):
             _same(types, carried, "scf.while yields its carried values")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ziggurat.codemodel import dominance
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import cf, core, tt
-from ziggurat.codemodel.dominance import Dominance, DominatorTree, PostDominatorTree, immediate_dominators
+from ziggurat.codemodel.dominance import Dominance, DominatorTree, immediate_dominators
 from ziggurat.codemodel.op import Body, Successor
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import i1
@@ -92,23 +92,6 @@ def test_frontiers_are_those_of_the_definition(graph: list[list[int]]):
         assert list(tree.frontier(a)) == expected
     everything = set(body.blocks)
     assert tree.iterated_frontier(body.blocks) == {b for a in everything for b in tree.frontier(a)}
-
-
-@given(graphs())
-def test_post_dominators_are_those_of_the_definition(graph: list[list[int]]):
-    body = body_of(graph)
-    flow, tree = graph_of(body), PostDominatorTree(body)
-    exits = [index for index, following in flow.items() if not following]
-    for b in body.blocks:
-        leaves = any(reaches(flow, b.index, end) for end in exits)
-        above = {b.index}
-        if leaves:
-            above |= {
-                a.index for a in body.blocks if not any(reaches(flow, b.index, end, without=a.index) for end in exits)
-            }
-        assert {a.index for a in body.blocks if tree.post_dominates(a, b)} == above
-        parent = tree.parent[b]
-        assert parent is None or parent.index in above - {b.index}
 
 
 @given(graphs())

@@ -277,7 +277,7 @@ class Evaluator:
                 self.op(op)
             last = block.terminator
             operands = [self.values[value] for value in last.operands]
-            if isinstance(last, tt.Return):
+            if isinstance(last, core.Return):
                 raise Left
             if not last.successors:
                 return operands
@@ -358,13 +358,13 @@ class Generator:
             self.statements(builder, list(builder.entry.parameters), list(variables), 0)
             if block_count == 1 or self.rng.random() < 0.2:
                 builder.add(tt.Print([self.load(builder, v) for v in variables if self.rng.random() < 0.6], ""))
-                builder.add(tt.Return([]))
+                builder.add(core.Return([]))
             elif self.rng.random() < 0.4:
                 builder.add(cf.Br(Successor(self.rng.choice(blocks[1:]))))
             else:
                 targets = [Successor(self.rng.choice(blocks[1:])) for _ in range(2)]
                 builder.add(cf.CondBr(self.condition(builder, list(builder.entry.parameters), variables), *targets))
-        return tt.Func("f", builder.finish())
+        return core.Func("f", builder.finish())
 
     def variable(self, builder: Builder, values: list[Value]) -> Value:
         self.count += 1
@@ -428,7 +428,7 @@ class Generator:
             if part == 0 or self.rng.random() < 0.5:
                 self.statements(inner, scope, mine, depth + 1)
             if part == 1 and self.may_return and self.rng.random() < 0.1:
-                inner.add(tt.Return([]))
+                inner.add(core.Return([]))
             else:
                 inner.add(scf.Yield([self.expression(inner, scope, mine) for _ in range(count)]))
             bodies.append(inner.finish())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.dialects import core, scf
+from ziggurat.codemodel.ssa import VariableLiveness, promotable, set_by, stored_in
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.codemodel.variables import VariableLiveness, handed_on, promotable, set_by, stored_in
 
 
 def function(body: str):
@@ -55,7 +55,7 @@ def test_what_loops_and_ifs_give():
         "%l : i32 = scf.for %n %n %n %n (%i : i32, %c : i32)i32 -> { scf.yield %c; };"
     )
     branch, loop, _ = model.bodies[0].entry.ops
-    assert [str(t) for t in handed_on(branch)] == ["i32"] and [str(t) for t in handed_on(loop)] == ["i32"]
+    assert [str(t) for t in branch.value_types] == ["i32"] and [str(t) for t in loop.value_types] == ["i32"]
 
 
 def test_liveness_through_an_if():
