@@ -147,44 +147,19 @@ class Layout:
     @property
     def free(self) -> tuple[int, int, int]:
         """Masks of the register, lane and warp bits that only tell copies apart."""
-        return _zeros(self.registers), _zeros(self.lanes), _zeros(self.warps)
+        return _free(self)
 
     def inverse(self, numel: int) -> tuple[tuple[int, int, int], ...]:
         """For each bit of the element's number, the (register, lane, warp) to xor together to find it, copies aside.
 
         Raises `ValueError` where the layout does not cover `numel` elements.
         """
-        if not self.covers(numel):
-            raise ValueError(f"{self} does not cover {numel} elements")
-        counts = (len(self.registers), len(self.lanes))
-        # (combination of element bits, the inputs that give it), echelon by leading bit.
-        rows: list[tuple[int, int]] = []
-        for position, basis in enumerate(self.bases):
-            if basis:
-                rows.append((basis, 1 << position))
-        solved: dict[int, tuple[int, int]] = {}
-        for basis, inputs in rows:
-            for lead in sorted(solved, reverse=True):
-                if basis >> lead & 1:
-                    basis ^= solved[lead][0]
-                    inputs ^= solved[lead][1]
-            lead = bits_of(1 << (basis.bit_length() - 1))
-            for other in list(solved):
-                if solved[other][0] >> lead & 1:
-                    solved[other] = (solved[other][0] ^ basis, solved[other][1] ^ inputs)
-            solved[lead] = (basis, inputs)
-        found: list[tuple[int, int, int]] = []
-        for bit in range(bits_of(numel)):
-            inputs = solved[bit][1]
-            register = inputs & ((1 << counts[0]) - 1)
-            lane = inputs >> counts[0] & ((1 << counts[1]) - 1)
-            found.append((register, lane, inputs >> (counts[0] + counts[1])))
-        return tuple(found)
+        return _inverse(self, numel)
 
     def locate(self, element: int, numel: int) -> tuple[int, int, int]:
         """A (register, lane, warp) that holds the element."""
         register = lane = warp = 0
-        for bit, (in_register, in_lane, in_warp) in enumerate(self.inverse(numel)):
+        for bit, (in_register, in_lane, in_warp) in enumerate(_inverse(self, numel)):
             if element >> bit & 1:
                 register, lane, warp = register ^ in_register, lane ^ in_lane, warp ^ in_warp
         return register, lane, warp
@@ -257,21 +232,32 @@ class Layout:
     def _tables(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], list[list[tuple[int, int, int]]]]]:
         """For each index of all axes but two, the places of the elements by row and column."""
         rows, columns = (1, 1, *shape)[-2:]
-        inverse = self.inverse(math.prod(shape))
-
-        def place(element: int) -> tuple[int, int, int]:
-            found = (0, 0, 0)
-            for bit, (register, lane, warp) in enumerate(inverse):
-                if element >> bit & 1:
-                    found = found[0] ^ register, found[1] ^ lane, found[2] ^ warp
-            return found
-
+        numel = math.prod(shape)
         for number, index in enumerate(itertools.product(*map(range, shape[:-2]))):
             first = number * rows * columns
-            yield index, [[place(first + i * columns + j) for j in range(columns)] for i in range(rows)]
+            yield index, [[self.locate(first + i * columns + j, numel) for j in range(columns)] for i in range(rows)]
 
     def __str__(self) -> str:
         return " | ".join(" ".join(map(str, bases)) for bases in (self.registers, self.lanes, self.warps))
+
+
+@lru_cache(maxsize=4096)
+def _free(layout: Layout) -> tuple[int, int, int]:
+    return _zeros(layout.registers), _zeros(layout.lanes), _zeros(layout.warps)
+
+
+@lru_cache(maxsize=4096)
+def _inverse(layout: Layout, numel: int) -> tuple[tuple[int, int, int], ...]:
+    if not layout.covers(numel):
+        raise ValueError(f"{layout} does not cover {numel} elements")
+    positions = [position for position, basis in enumerate(layout.bases) if basis]
+    registers, lanes = len(layout.registers), len(layout.lanes)
+    found: list[tuple[int, int, int]] = []
+    for mask in inverted([basis for basis in layout.bases if basis]):
+        inputs = sum(1 << position for at, position in enumerate(positions) if mask >> at & 1)
+        thread = inputs >> registers
+        found.append((inputs & ((1 << registers) - 1), thread & ((1 << lanes) - 1), thread >> lanes))
+    return tuple(found)
 
 
 @lru_cache(maxsize=1024)
@@ -282,29 +268,20 @@ def moved(source: Layout, target: Layout, numel: int) -> tuple[int, ...] | None:
     """
     if source == target:
         return tuple(range(source.num_registers))
-    inverse = source.inverse(numel)
-
-    def place(element: int) -> tuple[int, int, int]:
-        register = lane = warp = 0
-        for bit, (r, ln, w) in enumerate(inverse):
-            if element >> bit & 1:
-                register, lane, warp = register ^ r, lane ^ ln, warp ^ w
-        return register, lane, warp
-
     _, free_lanes, free_warps = source.free
     # A bit of the thread's number must lead to the same thread, or to one that holds a copy; what it moves in the
     # registers would differ from thread to thread.
     for bit, basis in enumerate(target.lanes):
-        register, lane, warp = place(basis)
+        register, lane, warp = source.locate(basis, numel)
         if register or lane & ~free_lanes != (1 << bit) & ~free_lanes or warp & ~free_warps:
             return None
     for bit, basis in enumerate(target.warps):
-        register, lane, warp = place(basis)
+        register, lane, warp = source.locate(basis, numel)
         if register or lane & ~free_lanes or warp & ~free_warps != (1 << bit) & ~free_warps:
             return None
     result: list[int] = []
     for number in range(target.num_registers):
-        register, lane, warp = place(target.element(number))
+        register, lane, warp = source.locate(target.element(number), numel)
         if lane & ~free_lanes or warp & ~free_warps:
             return None
         result.append(register)

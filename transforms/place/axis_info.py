@@ -1,6 +1,6 @@
-"""Analysis of integers and pointers along each axis: runs of neighbours, of equal values, and what divides them.
+"""The analysis of integers and pointers along each axis: runs of neighbours and of equal values, and divisors.
 
-Of a kernel whose pointer and whose number of elements are divisible by 16:
+For a kernel whose pointer and whose number of elements are divisible by 16:
 
     %2 : tensor<x64, i32> = tt.make_range @start=0 @end=64;      runs of 64, which begin at 0
     %3 : tensor<x64, i32> = tt.splat %1;                         64 equal ones, divisible by 16
@@ -8,8 +8,8 @@ Of a kernel whose pointer and whose number of elements are divisible by 16:
     %5 : tensor<x64, i1> = arith.cmpi %4 %3 @slt;                16 equal ones each
     %6 : tensor<x64, ptr<f32>> = tt.addptr %0 %4;                runs of 64, which begin at a multiple of 16 bytes
 
-It begins with what the function says of its parameters, ranges, constants and hints, follows arithmetic by the rules of
-`axis_rules.py`, and goes around loops until nothing changes.
+The analysis begins with the parameters' divisibility, ranges, constants and hints, follows arithmetic by the rules of
+`axis_rules`, and goes around loops until nothing changes.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from ziggurat.transforms.place.components import (
     groups_of,
     propagate,
 )
+from ziggurat.transforms.place.queries import constant_of
 
 __all__ = ["AxisInfo", "analyse", "unknown_component"]
 
 
 def unknown_component(component: Component) -> AxisInfo:
-    """What holds of any value of the component's type."""
+    """The facts about any value of the component's type."""
     return unknown(_type_of(component))
 
 
 def analyse(func: tt.Func) -> dict[Component, AxisInfo]:
-    """What is known of each component (a value, or a component of a Tuple) of a function; see `AxisInfo`.
+    """The facts about each component of a function; see `AxisInfo`.
 
-    A `tt.assume` directly in the function's first block counts everywhere: of `x % c == 0` and `x >= c`.
+    A `tt.assume` directly in the function's first block counts everywhere, if it is `x % c == 0` or `x >= c`.
     """
     return _Analysis(func).run()
 
@@ -93,7 +94,7 @@ class _Analysis:
             self._set((parameter, 0), known(parameter.type, (), (aligned,)))
 
     def _join(self, group: Group) -> None:
-        """What holds of all sources that are known so far; less than before, or the same."""
+        """Note the facts that hold for all sources known so far: fewer than before, or the same."""
         infos = [self.found[source] for _, source in group.sources if source in self.found]
         if not infos:
             return
@@ -123,12 +124,12 @@ class _Analysis:
             self._set(components[0], infer(op, known_infos))
 
     def _info(self, value: Value) -> AxisInfo | None:
-        """What is known of an operand; None while that is open. Of what has no numbers, nothing."""
+        """The facts about an operand; None while they are open. A Tuple has none."""
         component = component_of(value) if len(component_types(value.type)) == 1 else None
         return unknown(value.type) if component is None else self.found.get(component)
 
     def _index(self, op: scf.For) -> None:
-        """The index begins at the start and takes steps."""
+        """Note the facts about the index of a loop, which begins at the start and takes steps."""
         start, stop, step = (self._info(value) for value in (op.start, op.stop, op.step))
         if start is None or stop is None or step is None:
             return
@@ -151,17 +152,17 @@ class _Analysis:
                     self._learn(value.op)
         if not isinstance(op, arith.CmpI) or not isinstance(op.lhs.type, ScalarType):
             return
-        bound = _constant(op.rhs)
-        if bound is None:
+        bound = constant_of(op.rhs)
+        if not isinstance(bound, int):
             return
         if op.predicate in (IntPredicate.SGE, IntPredicate.SGT) and bound >= 0:
             self._believe(op.lhs, known(op.lhs.type, nonnegative=True))
         elif op.predicate is IntPredicate.EQ and bound == 0 and isinstance(op.lhs, OpResult):
             rest = op.lhs.op
-            if isinstance(rest, arith.RemSI | arith.RemUI) and (divisor := _constant(rest.rhs)):
+            number = constant_of(rest.operands[-1]) if rest.operands else None
+            if isinstance(number, int) and isinstance(rest, arith.RemSI | arith.RemUI | arith.AndI) and number:
+                divisor = number + isinstance(rest, arith.AndI)
                 self._believe(rest.lhs, known(rest.lhs.type, (), (power(divisor),)))
-            elif isinstance(rest, arith.AndI) and (mask := _constant(rest.rhs)):
-                self._believe(rest.lhs, known(rest.lhs.type, (), (power(mask + 1),)))
 
     def _believe(self, value: Value, info: AxisInfo) -> None:
         component = component_of(value)
@@ -170,14 +171,8 @@ class _Analysis:
 
 
 def _both(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
-    """What holds of a scalar of which both hold."""
+    """The facts about a scalar for which both hold."""
     divisor = max(first.everywhere, second.everywhere)
     nonnegative = first.nonnegative or second.nonnegative
     constant = first.constant if first.constant is not None else second.constant
     return attrs.evolve(known(type_, (), (divisor,), (), constant, nonnegative))
-
-
-def _constant(value: Value) -> int | None:
-    if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) and isinstance(value.op.value, int):
-        return int(value.op.value)
-    return None

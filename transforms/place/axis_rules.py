@@ -1,4 +1,4 @@
-"""What is known of the result of an op, from what is known of its operands: one rule for each kind of op."""
+"""The rules of the axis analysis: facts about the result of an op, from facts about its operands."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ import attrs
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as math_dialect
 from ziggurat.codemodel.dialects.arith import IntPredicate
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, shape_of
 from ziggurat.transforms.place.inference import is_elementwise
 
-LIMIT = 1 << 40  # What divides zero.
+LIMIT = 1 << 40  # The largest divisor that is counted; that of zero.
 
 
 @attrs.frozen
 class AxisInfo:
-    """What is known of a tensor of integers or pointers; each tuple has a number, a power of two, for each axis.
+    """Facts about a tensor of integers or pointers. Each tuple has a number, a power of two, for each axis.
 
-    * `contiguity`: along the axis, the tensor consists of aligned runs, so long, of consecutive numbers (of pointers:
-      to neighbours). A run may wrap around at the end of an integer type, but no part of it does that is as long, and
-      as aligned, as `divisibility` says its beginning is.
-    * `divisibility`: what divides the first number of each of these runs (of pointers: the address, in bytes).
-    * `constancy`: along the axis, the tensor consists of aligned runs, so long, of equal values.
-    * `constant`: the value of every element, where known.
-    * `nonnegative`: no element is negative. This takes for granted that a sum or product of such numbers does not wrap
-      around, and that a divisor is positive. Of a signed number that a kernel is called with it is not known.
+    * `contiguity`: along the axis, the tensor consists of aligned runs of this length of consecutive numbers (for
+      pointers: of pointers to neighbours). A run may wrap around at the end of an integer type, but no part of it does
+      that is as long, and as aligned, as `divisibility` says of its beginning.
+    * `divisibility`: a divisor of the first number of each of these runs (for pointers: of the address, in bytes).
+    * `constancy`: along the axis, the tensor consists of aligned runs of this length of equal values.
+    * `constant`: the value of every element, if known.
+    * `nonnegative`: no element is negative. This assumes that a sum or product of such numbers does not wrap around,
+      and that a divisor is positive. It is not known of a signed argument of a kernel.
 
-    `unit` is the distance of neighbours: 1, and of pointers the bytes of an element. A scalar has one axis of size 1.
+    `unit` is the distance of neighbours: 1, or for pointers the bytes of an element. A scalar has one axis of size 1.
     """
 
     contiguity: tuple[int, ...]
@@ -42,17 +43,17 @@ class AxisInfo:
     unit: int = 1
 
     def divides(self, axis: int, run: int) -> int:
-        """What divides the first of each aligned run of this length along the axis."""
+        """A divisor of the first number of each aligned run of this length along the axis."""
         known = self.divisibility[axis]
         return known if run >= self.contiguity[axis] else min(known, run * self.unit)
 
     @property
     def everywhere(self) -> int:
-        """What divides every element."""
+        """A divisor of every element."""
         return max(self.divides(axis, 1) for axis in range(len(self.divisibility)))
 
     def aligned(self, axis: int) -> int:
-        """How long the runs of consecutive numbers are that begin at a multiple of their length."""
+        """The length of the runs of consecutive numbers that begin at a multiple of their length."""
         return min(self.contiguity[axis], max(1, self.divisibility[axis] // self.unit))
 
 
@@ -62,13 +63,13 @@ def power(number: int) -> int:
 
 
 def unit_of(type_: Type) -> int:
-    """The distance of neighbours of such a type."""
+    """The distance of neighbours of a type."""
     element = element_of(type_)
     return element.pointee.bytes if isinstance(element, PtrType) else 1
 
 
 def unknown(type_: Type) -> AxisInfo:
-    """What holds of any value of a type: pointers are aligned as what they point to."""
+    """The facts about any value of a type: pointers are aligned as the type that they point to."""
     return known(type_)
 
 
@@ -80,7 +81,7 @@ def known(
     constant: int | None = None,
     nonnegative: bool = False,
 ) -> AxisInfo:
-    """An info of a value of this type; what is not given is 1."""
+    """Facts about a value of this type; a number that is not given is 1."""
     shape = shape_of(type_) or (1,)
     unit = unit_of(type_)
     ones = (1,) * len(shape)
@@ -89,16 +90,15 @@ def known(
     element = element_of(type_)
     nonnegative |= isinstance(element, ScalarType) and not element.signed
     if constant is not None:
-        # One number is everywhere.
         divisibility, same, nonnegative = (power(constant),) * len(shape), tuple(shape), constant >= 0
     base = AxisInfo(runs, tuple(max(unit, min(d, LIMIT)) for d in divisibility or ones), same)
     base = attrs.evolve(base, constant=constant, nonnegative=nonnegative, unit=unit)
-    # What divides every element divides the first of any runs.
+    # A divisor of every element divides the first of any run.
     return attrs.evolve(base, divisibility=tuple(max(d, base.everywhere) for d in base.divisibility))
 
 
 def meet(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
-    """What holds of a value that is one or the other."""
+    """The facts about a value that is one or the other."""
     runs = list(map(min, first.contiguity, second.contiguity))
     divided = [min(first.divides(a, run), second.divides(a, run)) for a, run in enumerate(runs)]
     same = list(map(min, first.constancy, second.constancy))
@@ -107,20 +107,12 @@ def meet(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
 
 
 Rule = Callable[[Any, Sequence[AxisInfo]], AxisInfo]
-RULES: dict[type[Op], Rule] = {}
-
-
-def _rule(*classes: type[Op]) -> Callable[[Rule], Rule]:
-    def register(rule: Rule) -> Rule:
-        for cls in classes:
-            RULES[cls] = rule
-        return rule
-
-    return register
+RULES: OpTable[Rule] = OpTable("axis rule")
+_rule = RULES.of
 
 
 def infer(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    """What is known of the result of an op that gives one value."""
+    """The facts about the result of an op that gives one value."""
     rule = RULES.get(type(op))
     if rule is not None:
         return rule(op, operands)
@@ -139,7 +131,7 @@ def _constancy(op: Op, operands: Sequence[AxisInfo]) -> list[int]:
     return same
 
 
-# What tensors begin with.
+# Tensors from scalars.
 
 
 @_rule(arith.ConstantOp)
@@ -167,7 +159,7 @@ def _splat(op: tt.Splat, operands: Sequence[AxisInfo]) -> AxisInfo:
     return known(op.type, (), [info.everywhere] * len(shape), shape, info.constant, info.nonnegative)
 
 
-# What moves elements.
+# Moves of elements.
 
 
 @_rule(tt.Broadcast)
@@ -181,40 +173,21 @@ def _broadcast(op: tt.Broadcast, operands: Sequence[AxisInfo]) -> AxisInfo:
 @_rule(tt.ExpandDims)
 def _expand_dims(op: tt.ExpandDims, operands: Sequence[AxisInfo]) -> AxisInfo:
     (info,) = operands
-
-    def put(numbers: Sequence[int], new: int) -> list[int]:
-        return [*numbers[: op.axis], new, *numbers[op.axis :]]
-
-    return known(
-        op.result.type,
-        put(info.contiguity, 1),
-        put(info.divisibility, info.everywhere),
-        put(info.constancy, 1),
-        info.constant,
-        info.nonnegative,
-    )
+    lists = ((info.contiguity, 1), (info.divisibility, info.everywhere), (info.constancy, 1))
+    lists = [[*numbers[: op.axis], new, *numbers[op.axis :]] for numbers, new in lists]
+    return known(op.result.type, *lists, info.constant, info.nonnegative)
 
 
 @_rule(tt.Trans)
 def _trans(op: tt.Trans, operands: Sequence[AxisInfo]) -> AxisInfo:
     (info,) = operands
-
-    def permuted(numbers: Sequence[int]) -> list[int]:
-        return [numbers[axis] for axis in op.order]
-
-    return known(
-        op.result.type,
-        permuted(info.contiguity),
-        permuted(info.divisibility),
-        permuted(info.constancy),
-        info.constant,
-        info.nonnegative,
-    )
+    lists = [[numbers[a] for a in op.order] for numbers in (info.contiguity, info.divisibility, info.constancy)]
+    return known(op.result.type, *lists, info.constant, info.nonnegative)
 
 
 @_rule(tt.Reshape)
 def _reshape(op: tt.Reshape, operands: Sequence[AxisInfo]) -> AxisInfo:
-    """An axis keeps what is known of it where as many elements come after it as before, as far as it goes."""
+    """An axis keeps its facts, up to its new size, if as many elements as before come after it."""
     (info,) = operands
     if op.allow_reorder:
         return known(op.type, divisibility=[info.everywhere] * len(shape_of(op.type)), nonnegative=info.nonnegative)
@@ -236,7 +209,7 @@ def _reshape(op: tt.Reshape, operands: Sequence[AxisInfo]) -> AxisInfo:
 
 
 def _sum(op: Op, x: AxisInfo, y: AxisInfo, *, minus: bool = False, nonnegative: bool = False) -> AxisInfo:
-    """A run of one moved by a constant of the other. Offsets of pointers are counted in the pointers' unit."""
+    """A run of one operand moved by a constant of the other. Offsets of pointers count in the pointers' unit."""
     runs: list[int] = []
     divided: list[int] = []
     for axis in range(len(x.contiguity)):
@@ -279,19 +252,14 @@ def _shl(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
 
 
 def _scaled(op: Op, operands: Sequence[AxisInfo], divisor: int, nonnegative: bool) -> AxisInfo:
-    """What has no runs left, but a known divisor of every element."""
+    """A result without runs, but with a known divisor of every element."""
     rank = len(shape_of(op.result.type) or (1,))
     return known(op.result.type, (), [divisor] * rank, _constancy(op, operands), nonnegative=nonnegative)
 
 
 def _blocks(x: AxisInfo, y: AxisInfo, axis: int) -> int:
-    """How long the aligned runs of consecutive x are that pass no multiple of y, which is the same in them."""
+    """The length of the aligned runs of consecutive x that pass no multiple of y, which is constant in them."""
     return min(x.aligned(axis), y.constancy[axis], y.everywhere)
-
-
-def _has_sign(op: Op, x: AxisInfo) -> bool:
-    """Whether an element may be negative, so that rounding toward zero breaks runs."""
-    return not x.nonnegative
 
 
 @_rule(arith.DivSI, arith.DivUI)
@@ -300,7 +268,8 @@ def _div(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
     if y.constant == 1:
         return x
     same = _constancy(op, operands)
-    if not _has_sign(op, x):
+    # A quotient of negative numbers is rounded toward zero, which breaks runs.
+    if x.nonnegative:
         same = [max(k, _blocks(x, y, axis)) for axis, k in enumerate(same)]
     divisor = max(1, x.everywhere // y.constant) if y.constant is not None and y.constant == power(y.constant) else 1
     return known(op.result.type, (), [divisor] * len(same), same, nonnegative=x.nonnegative)
@@ -312,7 +281,7 @@ def _rem(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
     runs: list[int] = []
     divided: list[int] = []
     for axis in range(len(x.contiguity)):
-        run = 1 if _has_sign(op, x) else _blocks(x, y, axis)
+        run = _blocks(x, y, axis) if x.nonnegative else 1
         runs.append(run)
         divided.append(min(x.divides(axis, run), y.everywhere))
     return known(op.result.type, runs, divided, _constancy(op, operands), nonnegative=x.nonnegative)
@@ -320,7 +289,7 @@ def _rem(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
 
 @_rule(arith.ShrSI, arith.ShrUI)
 def _shr(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    """A division that rounds down, so that the sign is of no matter."""
+    """A division that rounds down, so that the sign does not matter."""
     x, y = operands
     if y.constant is None or not 0 <= y.constant < 64:
         return known(op.result.type, constancy=_constancy(op, operands), nonnegative=x.nonnegative)
@@ -334,7 +303,7 @@ def _shr(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
 
 @_rule(arith.AndI)
 def _and(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    """With a mask of low bits a remainder, with one of high bits a rounding down."""
+    """A remainder with a mask of low bits, a rounding down with one of high bits."""
     x, y = operands if operands[0].constant is None else tuple(reversed(operands))
     divisor = max(x.everywhere, y.everywhere)
     same = [max(k, _blocks(x, y, axis)) for axis, k in enumerate(_constancy(op, operands))]
@@ -351,7 +320,7 @@ def _and(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
 
 @_rule(arith.OrI, arith.XOrI)
 def _or(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    """Low bits of a run stay when the other has none of them."""
+    """The low bits of a run stay if the other operand has none of them."""
     runs: list[int] = []
     divided: list[int] = []
     for axis in range(len(operands[0].contiguity)):
@@ -381,7 +350,7 @@ _ABOVE = (IntPredicate.SGT, IntPredicate.SLE, IntPredicate.UGT, IntPredicate.ULE
 
 @_rule(arith.CmpI)
 def _cmpi(op: arith.CmpI, operands: Sequence[AxisInfo]) -> AxisInfo:
-    """Consecutive numbers that do not pass a multiple of what they are compared with are all below it, or none is."""
+    """Consecutive numbers that pass no multiple of the bound are all below it, or none of them is."""
     x, y = operands
     same = _constancy(op, operands)
     if x.unit == y.unit == 1:
@@ -429,36 +398,13 @@ def _address(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
 # Hints.
 
 
-@_rule(tt.MultipleOf)
-def _multiple_of(op: tt.MultipleOf, operands: Sequence[AxisInfo]) -> AxisInfo:
+@_rule(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
+def _hint(op: tt.MultipleOf | tt.MaxContiguous | tt.MaxConstancy, operands: Sequence[AxisInfo]) -> AxisInfo:
     (info,) = operands
-    return _hinted(op, info, divisibility=[max(d, power(v)) for d, v in zip(info.divisibility, op.values, strict=True)])
 
+    def raised(kind: type[Op], numbers: Sequence[int]) -> list[int]:
+        return [max(n, power(v)) if isinstance(op, kind) else n for n, v in zip(numbers, op.values, strict=True)]
 
-@_rule(tt.MaxContiguous)
-def _max_contiguous(op: tt.MaxContiguous, operands: Sequence[AxisInfo]) -> AxisInfo:
-    (info,) = operands
-    return _hinted(op, info, contiguity=[max(c, power(v)) for c, v in zip(info.contiguity, op.values, strict=True)])
-
-
-@_rule(tt.MaxConstancy)
-def _max_constancy(op: tt.MaxConstancy, operands: Sequence[AxisInfo]) -> AxisInfo:
-    (info,) = operands
-    return _hinted(op, info, constancy=[max(k, power(v)) for k, v in zip(info.constancy, op.values, strict=True)])
-
-
-def _hinted(
-    op: tt.Hint,
-    info: AxisInfo,
-    contiguity: Sequence[int] = (),
-    divisibility: Sequence[int] = (),
-    constancy: Sequence[int] = (),
-) -> AxisInfo:
-    return known(
-        op.result.type,
-        contiguity or info.contiguity,
-        divisibility or info.divisibility,
-        constancy or info.constancy,
-        info.constant,
-        info.nonnegative,
-    )
+    runs, divided = raised(tt.MaxContiguous, info.contiguity), raised(tt.MultipleOf, info.divisibility)
+    same = raised(tt.MaxConstancy, info.constancy)
+    return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)

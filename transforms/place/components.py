@@ -12,16 +12,17 @@ from heapq import heappop, heappush
 
 import attrs
 
-from ziggurat.codemodel.dialects import core, scf
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.types import TensorType, TupleType, Type, void
 
 Component = tuple[Value, int]
 
 
 def component_of(value: Value) -> Component:
-    """The component of a value that is not a Tuple, through the ops that put Tuples together and take them apart."""
+    """The component that a value which is no Tuple stands for, through the ops that make Tuples and load from them."""
     while isinstance(value, OpResult) and isinstance(value.op, core.TupleLoad):
         load = value.op
         whole = load.tuple
@@ -34,32 +35,28 @@ def component_of(value: Value) -> Component:
 
 
 def component_types(type_: Type) -> tuple[Type, ...]:
-    """The types of the components of a value."""
+    """The types of the components of a value of this type."""
     if type_ == void:
         return ()
     return type_.components if isinstance(type_, TupleType) else (type_,)
 
 
 def components_of(value: Value) -> tuple[Component, ...]:
-    """The components that an op gives, or a parameter is."""
+    """The components of the result of an op, or of a parameter."""
     return tuple((value, index) for index in range(len(component_types(value.type))))
 
 
 def tensor_type(component: Component) -> TensorType | None:
-    """The type of a component that is a tensor; None of others."""
+    """The type of a component that is a tensor; None for others."""
     value, index = component
-    types = component_types(value.type)
-    type_ = types[index]
+    type_ = component_types(value.type)[index]
     return type_ if isinstance(type_, TensorType) else None
 
 
 def tensor_operands(op: Op) -> list[tuple[int, Component, TensorType]]:
     """The operands of an op that are tensors: position, component and type."""
-    found: list[tuple[int, Component, TensorType]] = []
-    for position, value in enumerate(op.operands):
-        if isinstance(value.type, TensorType):
-            found.append((position, component_of(value), value.type))
-    return found
+    operands = enumerate(op.operands)
+    return [(at, component_of(value), value.type) for at, value in operands if isinstance(value.type, TensorType)]
 
 
 @attrs.frozen(eq=False)
@@ -74,7 +71,7 @@ def groups_of(func: Op) -> dict[Component, Group]:
     """The group of each component that has one, scalars included."""
     found: dict[Component, Group] = {}
     for op in func.walk():
-        for group in _groups(op):
+        for group in _structured_groups(op) if isinstance(op, Structured) else ():
             for member in group.members:
                 found[member] = group
         for body in op.bodies:
@@ -115,34 +112,23 @@ def propagate(items: Sequence[Op | Group], visit: Callable[[Op | Group], Iterabl
             work, later = later, work
 
 
-def endings(body: Body, kind: type[Op]) -> list[Op]:
-    """The terminators of this kind by which a body is left."""
-    return [block.terminator for block in body.blocks if isinstance(block.terminator, kind)]
-
-
-def _groups(op: Op) -> Iterator[Group]:
-    if isinstance(op, scf.For):
-        for index, initial in enumerate(op.initial):
-            inner = [(end, component_of(end.operands[index])) for end in endings(op.body, scf.Yield)]
-            members = ((op.body.parameters[index + 1], 0), (op.result, index))
-            yield Group(members, (*inner, (op, component_of(initial))))
-    elif isinstance(op, scf.While):
-        for index, initial in enumerate(op.initial):
-            inner = [(end, component_of(end.operands[index])) for end in endings(op.after, scf.Yield)]
-            inner += [(end, component_of(end.operands[index + 1])) for end in endings(op.before, scf.Condition)]
-            members = ((op.before.parameters[index], 0), (op.after.parameters[index], 0), (op.result, index))
-            yield Group(members, (*inner, (op, component_of(initial))))
-    elif isinstance(op, scf.If):
-        ends = [*endings(op.then, scf.Yield), *endings(op.otherwise, scf.Yield)]
-        for index in range(len(component_types(op.result.type))):
-            yield Group(((op.result, index),), tuple((end, component_of(end.operands[index])) for end in ends))
+def _structured_groups(op: Structured) -> Iterator[Group]:
+    """The group of each value that a loop or a branch carries; what comes from inside of a loop comes first."""
+    # The last body of a loop leads back.
+    ends = [end for body in (reversed(op.bodies) if op.inits else op.bodies) for end in op.terminators(body)]
+    for index in range(len(components_of(op.result))):
+        arguments = [(op.entry_arguments(body)[index], 0) for body in op.bodies if op.inits]
+        sources: list[tuple[Op, Component]] = [(end, component_of(end.handed[index])) for end in ends]
+        sources += [(op, component_of(value)) for value in op.inits[index : index + 1]]
+        yield Group((*arguments, (op.result, index)), tuple(sources))
 
 
 def _block_groups(body: Body) -> Iterator[Group]:
+    """The group of each parameter of a block; what comes from a loop comes first."""
     for block in body.blocks[1:]:
         for index, parameter in enumerate(block.parameters):
             sources: list[tuple[Op, Component]] = []
-            for other in reversed(body.blocks):  # So that what comes from a loop comes first.
+            for other in reversed(body.blocks):
                 end = other.terminator
                 sources += [(end, component_of(s.arguments[index])) for s in end.successors if s.block is block]
             yield Group(((parameter, 0),), tuple(sources))

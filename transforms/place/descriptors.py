@@ -1,4 +1,4 @@
-"""Tensor descriptors as pointers: what a target without a copy engine does, and what the engine cannot do.
+"""Tensor descriptors as pointers: for targets without TMA, and for accesses that TMA does not do.
 
     %5 : descriptor<x64, x64, f16> =               (the base, the sizes and the strides themselves)
         tt.make_tensor_descriptor %0 %1 %2 %3 %4;
@@ -6,13 +6,13 @@
         tt.descriptor_load %5 %6 %7;               …                                       + Σ range · stride
                                                    %31 : tensor<x64, x64, f16> = tt.load %28 %30 %29;
 
-Scalars are added before ranges, so that what changes in a loop is one pointer. An element is inside where its index is
-below the size as unsigned numbers: then it is neither negative nor too large, whatever the sum of i32 did.
+Scalars are added before ranges, so that only one pointer changes in a loop. An element is inside if its index is below
+the size as an unsigned number: then it is neither negative nor too large, even if the i32 sum wrapped around.
 
-A descriptor that a kernel takes becomes its base, sizes and strides, but for the last stride, which is 1, and the
-tensor map for the accesses that the copy engine does (`tma.py`), which stay as they are. One that a loop, a branch or a
-block carries becomes its parts as well. Of a parameter it is known that its base and strides are multiples of 16 bytes;
-where the rows are too (`zg.divisible`; a launch sees for itself), 16 bytes of a row are inside together, or outside.
+A descriptor parameter of a kernel becomes its base, sizes and strides, but for the last stride, which is 1; and the
+tensor map for the accesses that TMA does (`tma`), which stay as they are. A descriptor that a loop, a branch or a block
+carries becomes its parts as well. The base and the strides of a parameter are known to be multiples of 16 bytes. If the
+rows are too (`zg.divisible`; a launch checks it), 16 bytes of a row are inside together, or outside.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     DescriptorType,
@@ -37,15 +38,16 @@ from ziggurat.codemodel.types import (
     i64,
     u32,
 )
+from ziggurat.transforms.place.queries import constant_of
 from ziggurat.transforms.simplify import dce
 
 
 def lower_descriptors(module: core.Module, kept: Container[Value] = (), disjoint: tuple[int, ...] = ()) -> core.Module:
     """The prepared module with pointers instead of descriptors, but for the accesses whose results are `kept`.
 
-    Those go through descriptors that are the kernel's own parameters. Each of these becomes the tensor map, if an
-    access is kept, and the base, sizes and strides, if one is not; `parts` of the function says which parameter is
-    what. Raises `InternalError` where descriptors of unlike padding meet.
+    Those go through descriptors that are parameters of the kernel. Each of these becomes the tensor map, if an access
+    is kept, and the base, sizes and strides, if one is not; `parts` of the function says which parameter is what.
+    `disjoint` becomes an attribute of the function. Raises `InternalError` where descriptors of unlike padding meet.
     """
     if not any(isinstance(value.type, DescriptorType) for op in module.walk() for value in _values(op)):
         return module
@@ -68,13 +70,13 @@ def _expanded(type_: Type) -> list[Type]:
 
 
 def _maker(value: Value) -> tt.MakeTensorDescriptor:
-    """The op that puts a descriptor of the new model together: every one there comes from such an op."""
+    """The op that makes a descriptor of the new model."""
     assert isinstance(value, OpResult) and isinstance(value.op, tt.MakeTensorDescriptor)
     return value.op
 
 
 def _parts(values: Sequence[Value]) -> list[Value]:
-    """The values, each descriptor as its parts."""
+    """The values, with each descriptor replaced by its parts."""
     found: list[Value] = []
     for value in values:
         found += _maker(value).operands if isinstance(value.type, DescriptorType) else [value]
@@ -110,29 +112,27 @@ def _agree(op: Op, first: Sequence[Padding], second: Sequence[Padding]) -> None:
 
 
 class _Lowering:
-    """The transformer, and the paddings of the descriptors that each loop or block takes."""
+    """The transformer; it keeps the paddings of the descriptors that each loop or block takes."""
 
     def __init__(self, kept: Container[Value], disjoint: tuple[int, ...]) -> None:
         self.kept = kept
         self.disjoint = disjoint
         self.maps: dict[Value, Value] = {}  # The tensor map of a parameter, for the accesses that are kept.
-        self.carried: list[list[Padding]] = []  # Of the loops around, from the outside.
+        self.carried: list[list[Padding]] = []  # For each op with bodies around, from the outside.
         self.blocks: dict[object, list[Padding]] = {}
 
     def rewrite(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         match op:
             case tt.Func():
                 return self._function(builder, op)
-            case scf.For() | scf.While() if _has_descriptor(op.initial):
-                return self._loop(builder, op, operands)
-            case scf.If() if any(isinstance(t, DescriptorType) for t in _yielded(op.then)):
-                return self._branch(builder, op, operands)
-            case scf.Yield() | scf.Condition() if any(isinstance(v.type, DescriptorType) for v in operands):
+            case Structured() if any(isinstance(type_, DescriptorType) for type_ in op.value_types):
+                return self._structured(builder, op, operands)
+            case scf.Yield() | scf.Condition() if _has_descriptor(op.handed):
                 if self.carried:
-                    values = operands[isinstance(op, scf.Condition) :]
-                    _agree(op, self.carried[-1] or _paddings(values), _paddings(values))
-                    self.carried[-1] = _paddings(values)
-                return builder.add(type(op).SPEC.make(_parts(operands), (), {}, (), op.result.type))
+                    paddings = _paddings(operands[len(operands) - len(op.handed) :])
+                    _agree(op, self.carried[-1] or paddings, paddings)
+                    self.carried[-1] = paddings
+                return builder.add(op.SPEC.make(_parts(operands), (), {}, (), op.result.type))
             case cf.Br() | cf.CondBr() if any(_has_descriptor(s.arguments) for s in op.successors):
                 return self._jump(builder, op, operands)
             case core.TupleLoad() if isinstance(made := operands[0], OpResult) and isinstance(made.op, core.MakeTuple):
@@ -165,15 +165,15 @@ class _Lowering:
                 divisibility.append(1)
                 parts.append(f"{number}.map")
             if not all(through_map):
-                # The host has seen to it: the base and all strides but the last are multiples of 16 bytes. What divides
-                # the bytes of a row, where that is known, is a matter of the last size.
+                # The host has checked that the base and all strides but the last are multiples of 16 bytes. A known
+                # divisor of the bytes of a row is one of the last size.
                 rank, size = len(type_.block), type_.element.bytes
                 row, even = max(1, divisor // size), max(1, 16 // size)
                 types += _expanded(type_)[:-1]
                 divisibility += [16, *[1] * (rank - 1), row, *[even] * (rank - 1)]
                 parts += [f"{number}.base", *(f"{number}.shape{axis}" for axis in range(rank))]
                 parts += [f"{number}.stride{axis}" for axis in range(rank - 1)]
-        inner = Rewriter.over(Builder.root(types, old.yield_type), builder.transformers, builder.pass_name)
+        inner = builder.inside(types, old.yield_type, isolated=True)
         inner.location = op.location
         given = dict(zip(parts, inner.parameters, strict=True))
         for number, parameter in enumerate(old.parameters):
@@ -202,8 +202,8 @@ class _Lowering:
         return builder.add(made, op.location)
 
     def _all_blocks(self, inner: Rewriter, old: Body) -> None:
-        """The blocks of a body whose first parameters are mapped; in reverse postorder a block's padding is known
-        before it, from a jump."""
+        """The blocks of a body whose first parameters are mapped. In reverse postorder, a jump comes before its block,
+        and says the padding."""
         for block in old.blocks[1:]:
             types = [part for parameter in block.parameters for part in _expanded(parameter.type)]
             inner.mapping.blocks[block] = inner.new_block(types)
@@ -226,72 +226,43 @@ class _Lowering:
             return builder.add(cf.Br(successors[0]))
         return builder.add(cf.CondBr(operands[0], successors[0], successors[1]))
 
-    def _inside(
-        self, builder: Rewriter, body: Body, given: Sequence[Type], taken: Sequence[Padding], yields: Type
-    ) -> tuple[Body, list[Padding]]:
-        """A structured body that takes and yields descriptors in parts; and the paddings of what it yields."""
-        types = [part for type_ in given for part in _expanded(type_)]
-        inner = Rewriter.over(builder.nested(types, yields), builder.transformers, builder.pass_name, builder.caller)
-        inner.mapping.parent = builder.mapping
-        joined = _joined(inner, given, inner.parameters, taken)
-        inner.mapping.values.update(zip(body.parameters, joined, strict=True))
-        self.carried.append([])
-        inner.rewrite_ops(body.entry.ops)
-        return inner.finish(), self.carried.pop()
-
-    def _loop(self, builder: Rewriter, op: scf.For | scf.While, operands: tuple[Value, ...]) -> Outcome:
-        types = [value.type for value in op.initial]
-        initial = operands[len(operands) - len(types) :]
-        paddings = _paddings(initial)
-        parts = _parts(initial)
-        packed = scf.packed([value.type for value in parts])
-        if isinstance(op, scf.For):
-            index = op.body.parameters[0].type
-            body, yielded = self._inside(builder, op.body, [index, *types], [Padding.ZERO, *paddings], packed)
-            _agree(op, yielded or paddings, paddings)
-            given = [*operands[:3], *parts]
-            bodies = [body]
-        else:
-            before, first = self._inside(builder, op.before, types, paddings, packed)
-            after, second = self._inside(builder, op.after, types, paddings, packed)
-            _agree(op, first or paddings, paddings)
-            _agree(op, second or paddings, paddings)
-            given, bodies = parts, [before, after]
-        made = type(op).SPEC.make(given, (), dict(op.attributes), bodies, packed)
-        return _unpacked(builder, builder.add(made), types, paddings)
-
-    def _branch(self, builder: Rewriter, op: scf.If, operands: tuple[Value, ...]) -> Outcome:
-        types = _yielded(op.then)
+    def _structured(self, builder: Rewriter, op: Structured, operands: tuple[Value, ...]) -> Outcome:
+        """A loop or a branch that takes and yields descriptors in parts. Of several results, a Tuple is put together
+        again, which uses then look through."""
+        types, controls = op.value_types, operands[: len(op.controls)]
+        initial = operands[len(controls) :]
+        parts, taken = _parts(initial), _paddings(initial)
         packed = scf.packed([part for type_ in types for part in _expanded(type_)])
-        then, paddings = self._inside(builder, op.then, [], [], packed)
-        otherwise, others = self._inside(builder, op.otherwise, [], [], packed)
-        _agree(op, paddings, others)
-        return _unpacked(builder, builder.add(scf.If(operands[0], then, otherwise)), types, paddings)
+        paddings: list[Padding] = taken
+        bodies: list[Body] = []
+        for body in op.bodies:
+            own = body.parameters[: len(body.parameters) - len(op.entry_arguments(body))]
+            given = [parameter.type for parameter in body.parameters]
+            inner = builder.inside([part for type_ in given for part in _expanded(type_)], packed)
+            joined = _joined(inner, given, inner.parameters, [*(Padding.ZERO for _ in own), *taken])
+            inner.mapping.values.update(zip(body.parameters, joined, strict=True))
+            self.carried.append([])
+            inner.rewrite_ops(body.entry.ops)
+            bodies.append(inner.finish())
+            yielded = self.carried.pop() or paddings
+            _agree(op, yielded, paddings or yielded)
+            paddings = yielded
+        result = builder.add(op.SPEC.make((*controls, *parts), (), dict(op.attributes), bodies, packed))
+        count = sum(len(_expanded(type_)) for type_ in types)
+        components = [builder.add(core.TupleLoad(result, at)) for at in range(count)] if count > 1 else [result]
+        values = _joined(builder, types, components, paddings)
+        return values[0] if len(values) == 1 else builder.add(core.MakeTuple(values))
 
 
 def _has_descriptor(values: Sequence[Value]) -> bool:
     return any(isinstance(value.type, DescriptorType) for value in values)
 
 
-def _yielded(body: Body) -> list[Type]:
-    return [value.type for value in body.entry.ops[-1].operands]
-
-
-def _unpacked(builder: Rewriter, result: Value, types: Sequence[Type], paddings: Sequence[Padding]) -> Value:
-    """What a loop or a branch gives, put together from parts; several as a tuple, which is then looked through."""
-    count = sum(len(_expanded(type_)) for type_ in types)
-    parts: list[Value] = (
-        [builder.add(core.TupleLoad(result, index)) for index in range(count)] if count > 1 else [result]
-    )
-    joined = _joined(builder, types, parts, paddings)
-    return joined[0] if len(joined) == 1 else builder.add(core.MakeTuple(joined))
-
-
 # The accesses.
 
 
 def _spread(builder: Builder, value: Value, axis: int, block: tuple[int, ...]) -> Value:
-    """A tensor of one axis, put along an axis of the block."""
+    """A tensor of one axis, broadcast along the other axes of the block."""
     type_ = value.type
     assert isinstance(type_, TensorType)
     for at in range(len(block)):
@@ -301,12 +272,8 @@ def _spread(builder: Builder, value: Value, axis: int, block: tuple[int, ...]) -
     return value if value.type == wide else builder.add(tt.Broadcast(value, wide))
 
 
-def _is_one(value: Value) -> bool:
-    return isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) and value.op.value == 1
-
-
 def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[Value]) -> tuple[Value, Value]:
-    """The pointers to the elements of a block, and which of them are inside of the tensor."""
+    """The pointers to the elements of a block, and the mask of those that are inside of the tensor."""
     type_ = made.type
     assert isinstance(type_, DescriptorType)
     block = type_.block
@@ -316,12 +283,12 @@ def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[
     for axis, (size, offset) in enumerate(zip(block, offsets, strict=True)):
         stride = made.strides[axis]
         start: Value = builder.add(arith.ExtSI(offset, i64))
-        if not _is_one(stride):
+        if constant_of(stride) != 1:
             start = builder.add(arith.MulI(start, stride))
         base = builder.add(tt.AddPtr(base, start))
         numbers = builder.add(tt.MakeRange(0, size))
         step: Value = builder.add(arith.ExtSI(numbers, TensorType((size,), i64)))
-        if not _is_one(stride):
+        if constant_of(stride) != 1:
             step = builder.add(arith.MulI(step, builder.add(tt.Splat(stride, TensorType((size,), i64)))))
         step = _spread(builder, step, axis, block)
         steps = step if steps is None else builder.add(arith.AddI(steps, step))

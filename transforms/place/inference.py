@@ -1,4 +1,4 @@
-"""How layouts follow from each other through an op: of the operands from that of the result, and the other way."""
+"""The inference of layouts through an op: of its operands from that of its result, and the other way round."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of
+from ziggurat.codemodel.layout import Layout, bits_of
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.components import tensor_operands
 
-# What has no tensor operands: it can be computed in any layout.
+# Ops without tensor operands: they can be computed in any layout.
 _ROOTS = (tt.MakeRange, tt.Splat, tt.Poison, arith.ConstantOp)
 _SHAPING = (tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans)
 _EACH = (tt.AddPtr, tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MulHiUI, tt.PreciseDivF, tt.PreciseSqrt, tt.Hint)
@@ -21,30 +21,29 @@ _WIDENING = (arith.ExtF, arith.ExtSI, arith.ExtUI)
 
 
 def is_root(op: Op) -> bool:
-    """True of ops that give a tensor from scalars."""
+    """Whether an op gives a tensor from scalars."""
     return isinstance(op, _ROOTS)
 
 
 def is_elementwise(op: Op) -> bool:
-    """True of pure ops that give one tensor, each element from the elements at the same place."""
+    """Whether an op is pure and gives one tensor, each element from the elements at the same place."""
     if isinstance(op, _EACH):
         return True
     return isinstance(op, Pure) and op.NAME.startswith(("arith.", "math.")) and not isinstance(op, arith.ConstantOp)
 
 
 def is_computable(op: Op) -> bool:
-    """True of ops that give a tensor in any layout when they get their operands in the layouts that `operand_layouts`
-    says."""
+    """Whether an op gives a tensor in any layout if its operands have the layouts that `operand_layouts` says."""
     return isinstance(op, (*_ROOTS, *_SHAPING)) or is_elementwise(op)
 
 
 def is_shaping(op: Op) -> bool:
-    """True of ops that only say anew where elements are, and repeat them: free in each thread."""
+    """Whether an op only renumbers elements, or repeats them, which is free in each thread."""
     return isinstance(op, _SHAPING)
 
 
 def is_widening(op: Op) -> bool:
-    """True of casts to a wider type: what is converted is better converted before."""
+    """Whether an op casts to a wider type: a layout is better converted before it."""
     return isinstance(op, _WIDENING)
 
 
@@ -68,7 +67,7 @@ def operand_layouts(op: Op, layout: Layout) -> list[tuple[int, Layout]]:
 
 
 def narrowed(layout: Layout, wide: Sequence[int], narrow: Sequence[int]) -> Layout:
-    """The layout of a tensor that is broadcast to one of shape `wide` in `layout`, without copies in one thread."""
+    """The layout, without copies in one thread, of a tensor that is broadcast to one of shape `wide` in `layout`."""
     shape = list(wide)
     for axis, size in enumerate(narrow):
         if size != shape[axis]:
@@ -83,7 +82,7 @@ def without_copies(layout: Layout) -> Layout:
 
 
 def widened(layout: Layout, narrow: Sequence[int], wide: Sequence[int]) -> Layout:
-    """A layout of a broadcast tensor whose narrow form has this one: lanes and warps with copies take the new axes."""
+    """A layout of a broadcast tensor, from that of its narrow form: lanes and warps with copies take the new axes."""
     free: list[int] = []
     for axis in reversed(range(len(wide))):
         if narrow[axis] != wide[axis]:
@@ -107,22 +106,15 @@ def widened(layout: Layout, narrow: Sequence[int], wide: Sequence[int]) -> Layou
 
 
 def within_threads(source: Layout, target: Layout, numel: int) -> bool:
-    """Whether each thread has in the source layout what it is to have in the target layout: converting is free."""
-    inverse = source.inverse(numel)
+    """Whether the source layout has in each thread what the target layout has there: then converting is free."""
     _, free_lanes, free_warps = source.free
 
     def thread(element: int) -> tuple[int, int, int]:
-        register = lane = warp = 0
-        for bit, (r, ln, w) in enumerate(inverse):
-            if element >> bit & 1:
-                register, lane, warp = register ^ r, lane ^ ln, warp ^ w
+        register, lane, warp = source.locate(element, numel)
         return register, lane & ~free_lanes, warp & ~free_warps
 
-    assert len(target.lanes) == LANE_BITS
-    for bit, basis in enumerate(target.lanes):
-        if thread(basis) != (0, 1 << bit & ~free_lanes, 0):
-            return False
-    for bit, basis in enumerate(target.warps):
-        if thread(basis) != (0, 0, 1 << bit & ~free_warps):
-            return False
+    lanes = [(0, 1 << bit & ~free_lanes, 0) for bit in range(len(target.lanes))]
+    warps = [(0, 0, 1 << bit & ~free_warps) for bit in range(len(target.warps))]
+    if [thread(basis) for basis in (*target.lanes, *target.warps)] != [*lanes, *warps]:
+        return False
     return all(thread(basis)[1:] == (0, 0) for basis in target.registers)

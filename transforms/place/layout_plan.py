@@ -1,13 +1,14 @@
-"""The plan of a layout assignment: which tensor is wanted in which layouts, and where it is computed in them."""
+"""The plan of a layout assignment: the layouts in which each tensor is used, and those in which it is computed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.traits import BlockTerminator
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.accesses import Accesses
 from ziggurat.transforms.place.axis_info import analyse
@@ -21,11 +22,11 @@ from ziggurat.transforms.place.inference import (
 )
 from ziggurat.transforms.place.primary_layouts import Anchor, PrimaryLayouts, flexible_components
 
-_HANDING_ON = (scf.For, scf.While, scf.If, scf.Yield, scf.Condition, BlockTerminator)
+_PASSING_ON = (Structured, BodyTerminator, BlockTerminator)
 
 
 class LayoutPlan:
-    """What is to be computed in which layouts."""
+    """The layouts in which the components of a function are used and computed."""
 
     def __init__(self, func: tt.Func, num_warps: int, anchor: Anchor) -> None:
         self.accesses = Accesses.of(func, analyse(func), num_warps)
@@ -44,59 +45,61 @@ class LayoutPlan:
                 for position, layout in self.reads(op):
                     self._want(op, operands[position], layout)
         for group in dict.fromkeys(self.groups.values()):
-            home = self.primary.of(group.members[0])
-            if home is not None:
+            primary = self.primary.of(group.members[0])
+            if primary is not None:
                 for op, source in group.sources:
-                    self._want(op, source, home)
+                    self._want(op, source, primary)
         while work:
             self._follow(*work.pop())
 
-    # What the rebuilding asks.
+    # Answers for the rebuilding.
 
     def is_lazy(self, op: Op) -> bool:
-        """Whether the op is computed in the layouts in which its result is wanted, not in its home."""
+        """Whether the op is computed in the layouts in which its result is wanted, not in a primary one."""
         component = (op.result, 0)
         return (component in self.flexible and component not in self.groups) or self._is_transparent(op)
 
     def reads(self, op: Op, layout: Layout | None = None) -> list[tuple[int, Layout]]:
-        """The layouts of the tensor operands of an op; of a lazy one, for its result in `layout`."""
+        """The layouts of the tensor operands of an op; for a lazy one, if its result is in `layout`."""
         if layout is None:
-            if isinstance(op, _HANDING_ON):
-                return []  # The tensors are those of groups.
-            home = self.primary.of((op.result, 0))
-            return operand_layouts(op, home) if is_elementwise(op) and home is not None else self.primary.reads(op)
+            if isinstance(op, _PASSING_ON):
+                return []  # Groups say the layouts.
+            primary = self.primary.of((op.result, 0))
+            return (
+                operand_layouts(op, primary) if is_elementwise(op) and primary is not None else self.primary.reads(op)
+            )
         if isinstance(op, tt.Load):
             return [(position, layout) for position, _, _ in tensor_operands(op)]
         operands = operand_layouts(op, layout)
         if isinstance(op, tt.Broadcast):
-            # What is there already in the same threads, though in other registers, will do.
+            # The primary layout will do if it has the elements in the same threads, in whichever registers.
             component = component_of(op.value)
-            home, type_ = self.primary.of(component), tensor_type(component)
-            if home is not None and type_ is not None and within_threads(home, operands[0][1], type_.numel):
-                return [(0, home)]
+            primary, type_ = self.primary.of(component), tensor_type(component)
+            if primary is not None and type_ is not None and within_threads(primary, operands[0][1], type_.numel):
+                return [(0, primary)]
         return operands
 
     def wanted(self, component: Component) -> list[Layout]:
-        """The layouts in which a component is used, in the order in which that was found."""
+        """The layouts in which a component is used, in the order in which they were found."""
         return list(self._wanted.get(component, ()))
 
     def carried(self, component: Component) -> list[Layout | None]:
-        """The layouts in which control flow hands on a component of a group: [None] of a scalar."""
+        """The layouts in which control flow carries a component of a group: [None] for a scalar."""
         group = self.groups[component]
         if tensor_type(component) is None:
             return [None]
-        home = self.primary.of(group.members[0])
-        return [home] if home is not None else list(self._carried.get(group, ()))
+        primary = self.primary.of(group.members[0])
+        return [primary] if primary is not None else list(self._carried.get(group, ()))
 
     def is_late(self, component: Component, layout: Layout) -> bool:
-        """Whether a component in a layout comes from a conversion, so that it is made only where it is needed."""
+        """Whether a component in a layout comes from a conversion, and so is made only where it is needed."""
         key = (component, layout)
         found = self._late.get(key)
         if found is None:
             found = self._late[key] = self._is_late(component, layout)
         return found
 
-    # Finding out.
+    # The search.
 
     def _is_transparent(self, op: Op) -> bool:
         return is_shaping(op) or (is_widening(op) and isinstance(op.result.type, TensorType))

@@ -1,23 +1,24 @@
-"""Rebuilding a kernel with layouts: tensors in the layouts that a plan says, conversions just before their use."""
+"""The rebuilding of a kernel with layouts: tensors in the layouts of a plan, conversions just before their use."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
+from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
-from ziggurat.codemodel.traits import Terminator
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.traits import BodyTerminator, Terminator
 from ziggurat.codemodel.transform import rebuilt
 from ziggurat.codemodel.types import TensorType, TupleType, Type, void
 from ziggurat.transforms.place.components import Component, component_of, component_types, components_of, tensor_type
 from ziggurat.transforms.place.inference import is_shaping
 from ziggurat.transforms.place.layout_plan import LayoutPlan
 
-# What is handed on under one name: the position among the values, and the layout (None of a scalar).
+# A value that control flow carries: its position among the values, and its layout (None for a scalar).
 Entry = tuple[int, Layout | None]
 
 
@@ -44,7 +45,7 @@ class _Rebuilding:
     # Values.
 
     def get(self, value: Value, layout: Layout | None) -> Value:
-        """The new value for an old one in a layout; of scalars, without."""
+        """The new value for an old one, in a layout; None for scalars."""
         component = component_of(value)
         found = self.made.get(component, {}).get(layout)
         if found is None:
@@ -53,12 +54,12 @@ class _Rebuilding:
         return found
 
     def define(self, olds: Sequence[Value], entries: Sequence[Entry], news: Sequence[Value]) -> None:
-        """Note what parameters stand for."""
+        """Note which old values the new ones stand for."""
         for (position, layout), new in zip(entries, news, strict=True):
             self.made.setdefault((olds[position], 0), {})[layout] = new
 
     def ensure(self, builder: Builder, component: Component, layout: Layout) -> Value:
-        """A component in a layout that comes from a conversion, made here where it is not yet."""
+        """A component in a layout that comes from a conversion; made here unless it exists."""
         known = self.made.setdefault(component, {})
         found = known.get(layout)
         if found is not None:
@@ -69,13 +70,13 @@ class _Rebuilding:
                 self.ensure(builder, component_of(value.op.operands[position]), wanted)
             self._compute(builder, value.op, layout)
             return known[layout]
-        home = self.plan.primary.of(component)
-        if home is None or home not in known:
+        primary = self.plan.primary.of(component)
+        if primary is None or primary not in known:
             raise InternalError(f"{value!r} is converted, but was not made", "")
         type_ = tensor_type(component)
         assert type_ is not None
         location = value.op.location if isinstance(value, OpResult) else None
-        converted = gpu.ConvertLayout(known[home], TensorType(type_.shape, type_.element, layout))
+        converted = gpu.ConvertLayout(known[primary], TensorType(type_.shape, type_.element, layout))
         known[layout] = builder.add(converted, location)
         return known[layout]
 
@@ -95,7 +96,7 @@ class _Rebuilding:
                 self.op(builder, op)
 
     def _expanded(self, values: Sequence[Value]) -> list[Entry]:
-        """The entries of parameters of which each is in a group."""
+        """The entries of parameters, each of which is in a group."""
         return [(i, layout) for i, value in enumerate(values) for layout in self.plan.carried((value, 0))]
 
     @staticmethod
@@ -105,7 +106,7 @@ class _Rebuilding:
     # Ops.
 
     def op(self, builder: Builder, op: Op) -> None:
-        """Rebuild one op, after the conversions that it needs."""
+        """Rebuild one op, and before it the conversions that it needs."""
         if isinstance(op, core.TupleLoad | core.MakeTuple):
             return  # `component_of` looks through them.
         if self.plan.is_lazy(op):
@@ -118,18 +119,18 @@ class _Rebuilding:
                 self.ensure(builder, component, layout)
         if isinstance(op, Terminator):
             self._leave(builder, op)
-        elif isinstance(op, scf.For | scf.While | scf.If):
+        elif isinstance(op, Structured):
             self._structured(builder, op)
         else:
             self._plain(builder, op)
 
     def _needs(self, op: Op) -> list[tuple[Component, Layout]]:
-        """What an op and all ops inside of it take."""
+        """What an op and all ops inside of it read, with the layouts."""
         if not op.bodies:
             return self.plan.needs.get(op.result, [])
         found: dict[tuple[Component, Layout], None] = {}
         for inner in op.walk():
-            # What is defined inside is converted inside.
+            # A component that is defined inside is converted inside.
             found.update(dict.fromkeys(n for n in self.plan.needs.get(inner.result, ()) if not _inside(n[0], op)))
         return list(found)
 
@@ -146,9 +147,9 @@ class _Rebuilding:
         self.made.setdefault((op.result, 0), {})[layout] = self._in_runs(builder, op, builder.add(made, op.location))
 
     def _in_runs(self, builder: Builder, op: Op, value: Value) -> Value:
-        """A comparison with what is known of its runs of equal results: a thread then computes one for all of a run.
+        """A comparison, with a hint on its runs of equal results: a thread then computes one for all of a run.
 
-        Not of masks of accesses alone, which look at the first of their neighbours.
+        Masks of accesses get no hint: an access looks at the mask of the first of its neighbours.
         """
         if not isinstance(op, arith.CmpI) or not isinstance(value.type, TensorType) or _only_masks(op.result):
             return value
@@ -165,13 +166,13 @@ class _Rebuilding:
         return op.SPEC.make(operands, (), attributes, (), type_)
 
     def _plain(self, builder: Builder, op: Op) -> None:
-        """An op that gives its results at home."""
+        """An op that gives its results in their primary layouts."""
         wanted = dict(self.plan.reads(op))
         operands = [self.get(value, wanted.get(position)) for position, value in enumerate(op.operands)]
         components = components_of(op.result)
-        homes = [self.plan.primary.of(component) for component in components]
+        layouts = [self.plan.primary.of(component) for component in components]
         types = component_types(op.result.type)
-        given = [with_layout(type_, home) for type_, home in zip(types, homes, strict=True)]
+        given = [with_layout(type_, layout) for type_, layout in zip(types, layouts, strict=True)]
         type_ = void if not given else given[0] if len(given) == 1 else TupleType(tuple(given))
         if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW) and isinstance(op.ptr.type, TensorType):
             made = self._sized(op, operands, type_, wanted[0])
@@ -179,7 +180,7 @@ class _Rebuilding:
             bodies = [self._copied(builder, body) for body in op.bodies]
             made = rebuilt(op, operands, bodies, (), type_)
         result = self._in_runs(builder, op, builder.add(made, op.location))
-        self._results(builder, op, [(i, home) for i, home in enumerate(homes)], result)
+        self._results(builder, op, list(enumerate(layouts)), result)
 
     def _copied(self, builder: Builder, body: Body) -> Body:
         """A body of scalars."""
@@ -189,12 +190,12 @@ class _Rebuilding:
         return inner.finish()
 
     def _results(self, builder: Builder, op: Op, entries: Sequence[Entry], result: Value) -> None:
-        """Note what an op gives, taking a Tuple apart where a component is used."""
+        """Note the results of an op; load those components of a Tuple that are used."""
         if len(entries) == 1:
             position, layout = entries[0]
             self.made.setdefault((op.result, position), {})[layout] = result
             return
-        # One value that is handed on in several layouts became a Tuple; nothing takes that apart in the old model.
+        # One value that is carried in several layouts became a Tuple; the old model has no loads from that.
         loaded = {user.index for user in op.result.uses if isinstance(user, core.TupleLoad)}
         used = loaded if isinstance(op.result.type, TupleType) else {0}
         for index, (position, layout) in enumerate(entries):
@@ -204,33 +205,25 @@ class _Rebuilding:
 
     # Control flow.
 
-    def _structured(self, builder: Builder, op: scf.For | scf.While | scf.If) -> None:
-        entries = [
-            (position, layout)
-            for position in range(len(component_types(op.result.type)))
-            for layout in self.plan.carried((op.result, position))
-        ]
-        if isinstance(op, scf.If):
-            before: list[Value] = [self.get(op.condition, None)]
-            yields = [with_layout(component_types(op.result.type)[i], layout) for i, layout in entries]
-            shift, parameters = 0, []
-        else:
-            before = [self.get(value, None) for value in op.operands[: len(op.operands) - len(op.initial)]]
-            before += [self.get(op.initial[position], layout) for position, layout in entries]
-            yields = self._types(op.initial, entries)
-            shift = len(op.operands) - len(op.initial) > 0  # The index of a for comes first.
-            parameters = [(0, None)] if shift else []
-            parameters += [(position + shift, layout) for position, layout in entries]
+    def _structured(self, builder: Builder, op: Structured) -> None:
+        """A loop or a branch, which carries each component in all layouts in which it is used."""
+        types = component_types(op.result.type)
+        entries = [(at, layout) for at in range(len(types)) for layout in self.plan.carried((op.result, at))]
+        packed = scf.packed([with_layout(types[at], layout) for at, layout in entries])
+        given = [self.get(value, None) for value in op.controls]
+        given += [self.get(op.inits[at], layout) for at, layout in entries if op.inits]
         bodies: list[Body] = []
         for body in op.bodies:
-            inner = builder.nested(self._types(body.parameters, parameters), scf.packed(yields))
+            leading = len(body.parameters) - len(op.entry_arguments(body))
+            parameters: list[Entry] = [(at, None) for at in range(leading)]
+            parameters += [(at + leading, layout) for at, layout in entries if op.inits]
+            inner = builder.nested(self._types(body.parameters, parameters), packed)
             self.define(body.parameters, parameters, inner.parameters)
             self._entries[body] = entries
             self.blocks(inner, body)
             bodies.append(inner.finish())
-        made = op.SPEC.make(before, (), dict(op.attributes), bodies, scf.packed(yields))
-        result = builder.add(made, op.location)
-        self._results(builder, op, entries, result)
+        made = op.SPEC.make(given, (), dict(op.attributes), bodies, packed)
+        self._results(builder, op, entries, builder.add(made, op.location))
 
     def _leave(self, builder: Builder, op: Op) -> None:
         """A terminator. What the blocks that follow need of this one is converted before it."""
@@ -242,29 +235,26 @@ class _Rebuilding:
                 for layout in self.plan.wanted(component):
                     if self.plan.is_late(component, layout):
                         self.ensure(builder, component, layout)
-        if isinstance(op, scf.Yield | scf.Condition):
-            first = len(op.operands) - len(op.values)
-            given = [self.get(value, None) for value in op.operands[:first]]
-            given += [self.get(op.values[position], layout) for position, layout in self._entries[block.parent]]
-            made: Op = op.SPEC.make(given, (), {}, (), void)
-        elif isinstance(op, cf.Br | cf.CondBr):
+        if isinstance(op, BodyTerminator) and block.parent in self._entries:
+            given = [self.get(value, None) for value in op.operands[: len(op.operands) - len(op.handed)]]
+            given += [self.get(op.handed[at], layout) for at, layout in self._entries[block.parent]]
+            made = op.SPEC.make(given, (), {}, (), void)
+        else:
             successors: list[Successor] = []
             for old in op.successors:
                 target, entries = self._new_blocks[old.block]
-                successors.append(Successor(target, [self.get(old.arguments[p], layout) for p, layout in entries]))
+                successors.append(Successor(target, [self.get(old.arguments[at], layout) for at, layout in entries]))
             made = rebuilt(op, [self.get(value, None) for value in op.operands], (), successors)
-        else:
-            made = rebuilt(op, [self.get(value, None) for value in op.operands], ())
         builder.add(made, op.location)
 
 
 def with_layout(type_: Type, layout: Layout | None) -> Type:
-    """The type with this layout, where it is a tensor."""
+    """The type with this layout, if it is a tensor."""
     return TensorType(type_.shape, type_.element, layout) if isinstance(type_, TensorType) else type_
 
 
 def _only_masks(value: Value) -> bool:
-    """Whether a condition decides nothing but whether elements are accessed."""
+    """Whether a condition is used only as the mask of accesses."""
     return all(
         isinstance(user, tt.Load | tt.Store | tt.AtomicRMW)
         or ((is_shaping(user) or isinstance(user, arith.AndI)) and _only_masks(user.result))

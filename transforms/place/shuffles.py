@@ -86,19 +86,10 @@ class Exchange:
 @lru_cache(maxsize=1024)
 def exchange(source: Layout, target: Layout, numel: int) -> Exchange | None:
     """How to convert between layouts by shuffles; None where elements go to other warps."""
-    inverse = source.inverse(numel)
     _, free_lanes, free_warps = source.free
-
-    def place(element: int) -> tuple[int, int, int]:
-        register = lane = warp = 0
-        for bit, (r, ln, w) in enumerate(inverse):
-            if element >> bit & 1:
-                register, lane, warp = register ^ r, lane ^ ln, warp ^ w
-        return register, lane, warp
-
-    registers = [place(basis) for basis in target.registers if basis]
-    lanes = [place(basis) for basis in target.lanes]
-    warps = [place(basis) for basis in target.warps]
+    registers = [source.locate(basis, numel) for basis in target.registers if basis]
+    lanes = [source.locate(basis, numel) for basis in target.lanes]
+    warps = [source.locate(basis, numel) for basis in target.warps]
     if any(warp for _, _, warp in (*registers, *lanes)):
         return None
     if any(warp != 1 << bit & ~free_warps for bit, (_, _, warp) in enumerate(warps)):

@@ -180,9 +180,9 @@ def _memory(addresses: Any) -> Any:
     return (np.asarray(addresses) * 2654435761 % 1009) / 8.0
 
 
-def placed(kernel: Any, types: Sequence[Any], num_warps: int = 4, **options: Any) -> gpu.Module:
+def placed(kernel: Any, types: Sequence[Any], num_warps: int = 4, **given: Any) -> gpu.Module:
     """The GPU model of a kernel; it verifies, and is read back from its text."""
-    module = assign(prepare(kernel.triton(*types)), CompileOptions(num_warps=num_warps, **options))
+    module = assign(prepare(kernel.triton(*types)), CompileOptions(num_warps=num_warps), **given)
     verify(module)
     assert zg.parse(str(module)) == module
     return module
