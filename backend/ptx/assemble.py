@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import attrs
 
-from ziggurat.backend.ptx import (  # They fill the table.
-    atomics,
-    casts,
-    control,
-    conversions,
-    crossing,
-    debug,
-    elementwise,
-    functions,
-    inline_asm,
-    matrix,
-    memory,
-    remainders,
-    roles,
-    shared,
-    tensors,
-    tma,
-)
+from ziggurat.backend.ptx import control, roles
 from ziggurat.backend.ptx.emitter import Emitter, emitted_type, kernel_of, symbol_of
 from ziggurat.backend.ptx.register_limit import is_register_limited
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
@@ -35,24 +19,14 @@ from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.types import DescriptorType, PtrType
 
-PARTS = (
-    atomics,
-    casts,
-    control,
-    conversions,
-    crossing,
-    debug,
-    elementwise,
-    functions,
-    inline_asm,
-    matrix,
-    memory,
-    remainders,
-    roles,
-    shared,
-    tensors,
-    tma,
-)
+# The modules that register emitters.
+PARTS = tuple(
+    import_module(f"ziggurat.backend.ptx.{name}")
+    for name in (
+        "atomics", "casts", "control", "conversions", "crossing", "debug", "elementwise", "functions", "inline_asm",
+        "matrix", "memory", "remainders", "roles", "shared", "tensors", "tma",
+    )
+)  # fmt: skip
 
 
 @attrs.frozen
@@ -115,9 +89,7 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
 
 def _llvm() -> Any:
     """llvmlite's binding, which has no types; imported here, so that nothing else waits for it."""
-    import importlib
-
-    return importlib.import_module("llvmlite.binding")
+    return import_module("llvmlite.binding")
 
 
 @lru_cache(maxsize=8)

@@ -17,6 +17,7 @@ from ziggurat.backend.ptx.lines import LineInfo
 from ziggurat.backend.ptx.numbers import escaped, llvm_type
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -30,19 +31,8 @@ Emission = Callable[["Emitter", Any], Emitted]
 # What makes one register of a result from those of one to three operands.
 Make = Callable[[str], str] | Callable[[str, str], str] | Callable[[str, str, str], str]
 
-EMITTERS: dict[type[Op], Emission] = {}
-
-
-def emits(*classes: type[Op]) -> Callable[[Emission], Emission]:
-    """Decorator: the function emits ops of these classes."""
-
-    def register(function: Emission) -> Emission:
-        for cls in classes:
-            assert cls not in EMITTERS, f"{cls.NAME} has an emitter"
-            EMITTERS[cls] = function
-        return function
-
-    return register
+EMITTERS: OpTable[Emission] = OpTable("PTX emitter")
+emits = EMITTERS.of
 
 
 class Emitter:
@@ -319,10 +309,7 @@ class Emitter:
         outer = self._place
         for op in ops:
             self._place = self.places.suffix(op.location) if self.places is not None else ""
-            function = EMITTERS.get(type(op))
-            if function is None:
-                raise InternalError(f"nothing is registered to emit {op.NAME}", str(op.root()))
-            made = function(self, op)
+            made = EMITTERS[op](self, op)
             if made is not None:
                 self.values[op.result] = made
         self._place = outer

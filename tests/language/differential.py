@@ -1,7 +1,7 @@
 """A launch repeated on another machine, a GPU or a simulated one, and compared with what the interpreter gave.
 
 The arrays lie there as they do here: whole, with all memory that a view is of, as well aligned, and with guards around
-them. Integers and data movement have to give the same bits; what may be off, and how far, is `backend/ptx/accuracy.py`.
+them. Integers and data movement have to give the same bits; `tests/support/accuracy.py` has the bounds of the rest.
 Where there is a seed, tensors go through random layouts on the way (`tests/support/random_layouts.py`).
 """
 
@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import pytest
+from accuracy import Bound, bounds
 from random_layouts import scatter
 
 import ziggurat as zg
 from ziggurat.backend.cuda.isolated import Image, Isolated
-from ziggurat.backend.ptx.accuracy import Bound, bounds
 from ziggurat.backend.ptx.assemble import optimized
 from ziggurat.backend.ptx.sass import assembled
 from ziggurat.backend.simulator.shared import SimulationError

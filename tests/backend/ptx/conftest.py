@@ -108,7 +108,7 @@ def emitted_routine(
     for index, parameter in enumerate(func.body.parameters):
         emitter.values[parameter] = f"%a{index}"
     made = func.body.entry.ops[0]
-    value = EMITTERS[type(made)](emitter, made)
+    value = EMITTERS[made](emitter, made)
     routine = Routine("emitted", llvm_type(made.result.type), [llvm_type(p.type) for p in func.body.parameters])
     routine.lines = emitter.lines
     return run_on_host(

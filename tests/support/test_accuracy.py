@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+from accuracy import Bound, bounds
 
 import ziggurat as zg
-from ziggurat.backend.ptx.accuracy import Bound, bounds
 
 POINTER = zg.ptr(zg.f32)
 
