@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ziggurat.backend.ptx.routines import Real, Routine, f64, two_over_pi
+from ziggurat.backend.ptx.accurate import (
+    exponential,
+    in_base_2,
+    logarithm,
+    mantissa_and_exponent,
+    power_of_two,
+    reduced,
+)
+from ziggurat.backend.ptx.routines import Number, Routine, two_over_pi
 
 # (sin x / x - 1) / x² and (cos x - 1 + x²/2) / x⁴, of x², for |x| < π/4.
 _SIN = (-0.16666655242443085, 0.008332154713571072, -0.0001951407321030274)
@@ -53,91 +61,68 @@ _NAN = float("nan")
 # sin and cos.
 
 
-def _reduced_near(r: Real, x: str) -> tuple[str, str]:
+def _reduced_near(r: Routine, x: Number) -> tuple[Number, ...]:
     """The angle less its nearest multiple of π/2, and which multiple that is (Cody and Waite)."""
     whole, quadrant = r.nearest(x, _TWO_OVER_PI)
-    minus = r.negative(whole)
+    minus = -whole
     rest = x
     for part in _PI_2:
         rest = r.fma(minus, part, rest)
     return rest, quadrant
 
 
-def _reduced_far(r: Real, x: str) -> tuple[str, str]:
+def _reduced_far(r: Routine, x: Number) -> tuple[Number, ...]:
     """The same for a large angle (Payne and Hanek): the digits of x · 2/π around the point, by integers.
 
-    x is m · 2^e. Of the digits of 2/π those are left out that make multiples of 4, and those after 96 more.
+    x is m · 2^e. The digits of 2/π that make multiples of 4 are left out, and those after 96 more.
     """
     digits = two_over_pi(32 * (_TABLE_WORDS - 1))
     words = [0, *(digits >> 32 * (_TABLE_WORDS - 2 - at) & 0xFFFFFFFF for at in range(_TABLE_WORDS - 1))]
-    table = r.constant("zg.two.over.pi.f32", "i32", words)
-    bits = r.to_bits(x)
-    exponent = r.emit(f"lshr i32 {bits}, 23")
-    exponent = r.emit(f"and i32 {exponent}, 255")
-    mantissa = r.emit(f"and i32 {bits}, {0x7FFFFF}")
-    mantissa = r.emit(f"or i32 {mantissa}, {0x800000}")
-    position = r.emit(f"sub i32 {exponent}, 120")
-    first = r.emit(f"lshr i32 {position}, 5")
-    shift = r.emit(f"and i32 {position}, 31")
-    loaded: list[str] = []
-    for at in range(4):
-        index = r.emit(f"add i32 {first}, {at}")
-        place = r.emit(f"getelementptr i32, ptr addrspace(4) {table}, i32 {index}")
-        loaded.append(r.emit(f"load i32, ptr addrspace(4) {place}"))
-    factor = r.emit(f"zext i32 {mantissa} to i64")
-    carry = "0"
-    parts: list[str] = []
+    bits = x.bits()
+    exponent = bits >> 23 & 255
+    mantissa = bits & 0x7FFFFF | 0x800000
+    position = exponent - 120
+    first = position >> 5
+    shift = position & 31
+    load = r.table("zg.two.over.pi.f32", "i32", words, first)
+    loaded = [load(at) for at in range(4)]
+    factor = mantissa.to("zext", "i64")
+    carry: Number | int = 0
+    parts: list[Number] = []
     for at in (2, 1, 0):
-        word = r.call("i32", "llvm.fshl.i32", ("i32", loaded[at]), ("i32", loaded[at + 1]), ("i32", shift))
-        product = r.emit(f"zext i32 {word} to i64")
-        product = r.emit(f"mul i64 {product}, {factor}")
-        product = r.emit(f"add i64 {product}, {carry}")
-        carry = r.emit(f"lshr i64 {product}, 32")
+        word = r.call("llvm.fshl", loaded[at], loaded[at + 1], shift)
+        product = word.to("zext", "i64") * factor + carry
+        carry = product >> 32
         parts.append(product)
-    low = r.emit(f"and i64 {parts[1]}, {0xFFFFFFFF}")
-    high = r.emit(f"shl i64 {parts[2]}, 32")
-    turns = r.emit(f"or i64 {high}, {low}")  # In units of 2^-62 quadrants, modulo 4.
-    fraction = r.emit(f"shl i64 {turns}, 2")  # A signed number: half a quadrant and more belongs to the next one.
-    quadrant = r.emit(f"lshr i64 {turns}, 62")
-    up = r.emit(f"lshr i64 {fraction}, 63")
-    quadrant = r.emit(f"add i64 {quadrant}, {up}")
-    quadrant = r.emit(f"trunc i64 {quadrant} to i32")
-    rest = r.emit(f"sitofp i64 {fraction} to double")
-    rest = r.emit(f"fmul double {rest}, {f64(8.515303950216386e-20)}")  # π/2 · 2^-64
-    rest = r.emit(f"fptrunc double {rest} to float")
-    negative = r.emit(f"icmp slt i32 {bits}, 0")
-    rest = r.select(negative, r.negative(rest), rest)
-    quadrant = r.select(negative, r.emit(f"sub i32 0, {quadrant}"), quadrant, "i32")
-    infinite = r.compare("oeq", r.magnitude(x), _INFINITY)
-    return r.select(infinite, _NAN, rest), quadrant
+    low = parts[1] & 0xFFFFFFFF
+    turns = (parts[2] << 32) | low  # In units of 2^-62 quadrants, modulo 4.
+    fraction = turns << 2  # A signed number: half a quadrant and more belongs to the next one.
+    quadrant = turns >> 62
+    up = fraction >> 63
+    quadrant = (quadrant + up).to("trunc", "i32")
+    wide = fraction.to("sitofp", "double") * 8.515303950216386e-20  # π/2 · 2^-64
+    rest = wide.to("fptrunc", "float")
+    negative = bits.test("slt", 0)
+    rest = negative.select(-rest, rest)
+    quadrant = negative.select(-quadrant, quadrant)
+    infinite = abs(x).test("oeq", _INFINITY)
+    return infinite.select(_NAN, rest), quadrant
 
 
 def _sine(name: str, shift: int) -> Routine:
     """sin(x + shift · π/2)."""
-    r = Real(name, "float")
-    x = "%a0"
-    far = r.compare("oge", r.magnitude(x), _FAR)
-    near_label, far_label, after = (r.fresh("block") for _ in range(3))
-    r.line(f"br i1 {far}, label %{far_label}, label %{near_label}")
-    ends: list[tuple[tuple[str, str], str]] = []
-    for label, reduce in ((near_label, _reduced_near), (far_label, _reduced_far)):
-        r.start(label)
-        ends.append((reduce(r, x), label))
-        r.line(f"br label %{after}")
-    r.start(after)
-    rest = r.emit("phi float " + ", ".join(f"[ {values[0]}, %{label} ]" for values, label in ends))
-    quadrant = r.emit("phi i32 " + ", ".join(f"[ {values[1]}, %{label} ]" for values, label in ends))
+    r = Routine(name, "float", ["float"])
+    x = r.argument()
+    rest, quadrant = reduced(r, x, _FAR, _reduced_near, _reduced_far)
     if shift:
-        quadrant = r.emit(f"add i32 {quadrant}, {shift}")
-    square = r.mul(rest, rest)
-    sine = r.fma(r.mul(rest, square), r.poly(square, _SIN), rest)
-    cosine = r.fma(r.mul(square, square), r.poly(square, _COS), r.fma(square, -0.5, 1.0))
-    odd = r.emit(f"trunc i32 {quadrant} to i1")
-    result = r.select(odd, cosine, sine)
-    sign = r.emit(f"and i32 {quadrant}, 2")
-    sign = r.emit(f"shl i32 {sign}, 30")
-    result = r.from_bits(r.emit(f"xor i32 {r.to_bits(result)}, {sign}"))
-    return r.done(result if shift else r.select(r.compare("oeq", x, 0.0), x, result))
+        quadrant = quadrant + shift
+    square = rest * rest
+    sine = r.fma(rest * square, r.poly(square, _SIN), rest)
+    cosine = r.fma(square * square, r.poly(square, _COS), r.fma(square, -0.5, 1.0))
+    result = quadrant.to("trunc", "i1").select(cosine, sine)
+    sign = (quadrant & 2) << 30
+    result = (result.bits() ^ sign).to("bitcast", "float")
+    return r.done(result if shift else x.test("oeq", 0.0).select(x, result))
 
 
 def _sin() -> Routine:
@@ -153,75 +138,51 @@ def _cos() -> Routine:
 
 def _tanh() -> Routine:
     """Near 0 a polynomial; elsewhere 1 - 2 / (e^2x + 1)."""
-    r = Real("zg.tanh.f32", "float")
-    size = r.magnitude("%a0")
-    square = r.mul(size, size)
-    small = r.fma(r.mul(size, square), r.poly(square, _TANH), size)
-    bounded = r.select(r.compare("ogt", size, 10.0), 10.0, size)
-    power = r.call("float", "llvm.exp2.f32", ("float", r.mul(bounded, 2.885390081777927)))
-    inverse = r.emit(f"fdiv afn float {r.number(1.0)}, {r.add(power, 1.0)}")
+    r = Routine("zg.tanh.f32", "float", ["float"])
+    size = abs(r.argument())
+    square = size * size
+    small = r.fma(size * square, r.poly(square, _TANH), size)
+    bounded = size.test("ogt", 10.0).select(10.0, size)
+    power = r.call("llvm.exp2", bounded * 2.885390081777927)
+    inverse = r.emit("float", f"fdiv afn float {size.like(1.0)}, {power + 1.0}")
     large = r.fma(inverse, -2.0, 1.0)
-    result = r.select(r.compare("olt", size, 0.55), small, large)
-    return r.done(r.signed_as(result, "%a0"))
+    return r.done(size.test("olt", 0.55).select(small, large).signed_as(r.argument()))
 
 
 def _erf() -> Routine:
     """Near 0 a polynomial; elsewhere 1 - 2^p with a polynomial p."""
-    r = Real("zg.erf.f32", "float")
-    size = r.magnitude("%a0")
-    small = r.fma(size, r.poly(r.mul(size, size), _ERF), size)
-    bounded = r.select(r.compare("ogt", size, 3.95), 3.95, size)
-    power = r.call("float", "llvm.exp2.f32", ("float", r.poly(bounded, _ERFC)))
-    result = r.select(r.compare("olt", size, 1.0), small, r.sub(1.0, power))
-    return r.done(r.signed_as(result, "%a0"))
+    r = Routine("zg.erf.f32", "float", ["float"])
+    size = abs(r.argument())
+    small = r.fma(size, r.poly(size * size, _ERF), size)
+    bounded = size.test("ogt", 3.95).select(3.95, size)
+    power = r.call("llvm.exp2", r.poly(bounded, _ERFC))
+    near = size.test("olt", 1.0)
+    return r.done(near.select(small, 1.0 - power).signed_as(r.argument()))
 
 
 # Powers and logarithms, for `exact_math`.
 
 
 def _exp() -> Routine:
-    r = Real("zg.exp.f32", "float")
-    x = r.clamp("%a0", -105.0, 90.0)
-    whole, exponent = r.nearest(x, _LOG2_E[0])
-    minus = r.negative(whole)
-    rest = r.fma(minus, _LN_2[1], r.fma(minus, _LN_2[0], x))
-    grown = r.fma(r.mul(rest, rest), r.poly(rest, _EXP), rest)
-    return r.done(r.scaled(r.add(grown, 1.0), exponent))
+    r = Routine("zg.exp.f32", "float", ["float"])
+    return r.done(exponential(r, r.argument().clamp(-105.0, 90.0), _LOG2_E[0], _LN_2, _EXP))
 
 
 def _exp2() -> Routine:
-    r = Real("zg.exp2.f32", "float")
-    x = r.clamp("%a0", -151.0, 129.0)
-    whole, exponent = r.nearest(x)
-    rest = r.sub(x, whole)
-    return r.done(r.scaled(r.fma(rest, r.poly(rest, _EXP2), 1.0), exponent))
+    r = Routine("zg.exp2.f32", "float", ["float"])
+    return r.done(power_of_two(r, r.argument().clamp(-151.0, 129.0), _EXP2))
 
 
 def _logarithm(name: str, base_2: bool) -> Routine:
     """x is m · 2^e with m between 2/3 and 4/3."""
-    r = Real(name, "float")
-    tiny = r.compare("olt", "%a0", 1.1754943508222875e-38)
-    x = r.select(tiny, r.mul("%a0", 8388608.0), "%a0")
-    bits = r.to_bits(x)
-    two_thirds = 0x3F2AAAAB
-    field = r.emit(f"sub i32 {bits}, {two_thirds}")
-    field = r.emit(f"and i32 {field}, {-0x800000}")
-    fraction = r.sub(r.from_bits(r.emit(f"sub i32 {bits}, {field}")), 1.0)
-    exponent = r.emit(f"ashr i32 {field}, 23")
-    exponent = r.emit(f"add i32 {exponent}, {r.select(tiny, -23, 0, 'i32')}")
-    number = r.emit(f"sitofp i32 {exponent} to float")
-    square = r.mul(fraction, fraction)
+    r = Routine(name, "float", ["float"])
+    fraction, exponent = mantissa_and_exponent(r, r.argument(), 0x3F2AAAAB)
+    number = exponent.to("sitofp", "float")
+    square = fraction * fraction
     tail = r.fma(r.poly(fraction, _LOG), fraction, -0.5)
     natural = r.fma(square, tail, fraction)
-    if base_2:
-        scaled = r.mul(natural, _LOG2_E[0])
-        lost = r.fma(natural, _LOG2_E[0], r.negative(scaled))
-        result = r.add(number, r.add(scaled, r.fma(natural, _LOG2_E[1], lost)))
-    else:
-        result = r.fma(number, _LN_2[0], natural)
-    result = r.select(r.compare("oeq", "%a0", _INFINITY), _INFINITY, result)
-    result = r.select(r.compare("ult", "%a0", 0.0), _NAN, result)
-    return r.done(r.select(r.compare("oeq", "%a0", 0.0), -_INFINITY, result))
+    result = in_base_2(r, number, natural, _LOG2_E) if base_2 else r.fma(number, _LN_2[0], natural)
+    return r.done(logarithm(r.argument(), result))
 
 
 def _log() -> Routine:

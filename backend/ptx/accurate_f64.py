@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ziggurat.backend.ptx.routines import Real, Routine, two_over_pi
+from ziggurat.backend.ptx.accurate import (
+    exponential,
+    in_base_2,
+    logarithm,
+    mantissa_and_exponent,
+    power_of_two,
+    reduced,
+)
+from ziggurat.backend.ptx.routines import Number, Routine, two_over_pi
 
 # (sin x / x - 1) / x² and (cos x - 1 + x²/2) / x⁴, of x², for |x| < π/4.
 _SIN = (
@@ -74,56 +82,36 @@ _NAN = float("nan")
 # Powers and logarithms.
 
 
-def _exponential(r: Real, x: str) -> str:
+def _exponential(r: Routine, x: Number) -> Number:
     """e^x of a number between -746 and 710."""
-    whole, exponent = r.nearest(x, _LOG2_E[0])
-    minus = r.negative(whole)
-    rest = r.fma(minus, _LN_2[1], r.fma(minus, _LN_2[0], x))
-    grown = r.fma(r.mul(rest, rest), r.poly(rest, _EXP), rest)
-    return r.scaled(r.add(grown, 1.0), exponent)
+    return exponential(r, x, _LOG2_E[0], _LN_2, _EXP)
 
 
 def _exp() -> Routine:
-    r = Real("zg.exp.f64", "double")
-    return r.done(_exponential(r, r.clamp("%a0", -746.0, 710.0)))
+    r = Routine("zg.exp.f64", "double", ["double"])
+    return r.done(_exponential(r, r.argument().clamp(-746.0, 710.0)))
 
 
 def _exp2() -> Routine:
-    r = Real("zg.exp2.f64", "double")
-    x = r.clamp("%a0", -1076.0, 1025.0)
-    whole, exponent = r.nearest(x)
-    rest = r.sub(x, whole)
-    return r.done(r.scaled(r.fma(rest, r.poly(rest, _EXP2), 1.0), exponent))
+    r = Routine("zg.exp2.f64", "double", ["double"])
+    return r.done(power_of_two(r, r.argument().clamp(-1076.0, 1025.0), _EXP2))
 
 
 def _logarithm(name: str, base_2: bool) -> Routine:
     """x is m · 2^e with m between √½ and √2; log m by s = f / (2 + f), where f is m - 1."""
-    r = Real(name, "double")
-    tiny = r.compare("olt", "%a0", 2.2250738585072014e-308)
-    x = r.select(tiny, r.mul("%a0", 2.0**54), "%a0")
-    bits = r.to_bits(x)
-    field = r.emit(f"sub i64 {bits}, {0x3FE6A09E667F3BCD}")
-    field = r.emit(f"and i64 {field}, {-(1 << 52)}")
-    fraction = r.sub(r.from_bits(r.emit(f"sub i64 {bits}, {field}")), 1.0)
-    exponent = r.emit(f"ashr i64 {field}, 52")
-    exponent = r.emit(f"trunc i64 {exponent} to i32")
-    exponent = r.emit(f"add i32 {exponent}, {r.select(tiny, -54, 0, 'i32')}")
-    number = r.emit(f"sitofp i32 {exponent} to double")
-    s = r.div(fraction, r.add(fraction, 2.0))
-    square = r.mul(s, s)
-    half_square = r.mul(r.mul(fraction, fraction), 0.5)
+    r = Routine(name, "double", ["double"])
+    fraction, exponent = mantissa_and_exponent(r, r.argument(), 0x3FE6A09E667F3BCD)
+    number = exponent.to("sitofp", "double")
+    s = fraction / (fraction + 2.0)
+    square = s * s
+    half_square = fraction * fraction * 0.5
     inner = r.fma(square, r.poly(square, _LOG), half_square)
     if base_2:
-        natural = r.sub(fraction, r.fma(r.negative(s), inner, half_square))
-        scaled = r.mul(natural, _LOG2_E[0])
-        lost = r.fma(natural, _LOG2_E[0], r.negative(scaled))
-        result = r.add(number, r.add(scaled, r.fma(natural, _LOG2_E[1], lost)))
+        result = in_base_2(r, number, fraction - r.fma(-s, inner, half_square), _LOG2_E)
     else:
-        low = r.fma(s, inner, r.mul(number, _LN_2[1]))
-        result = r.sub(r.mul(number, _LN_2[0]), r.sub(r.sub(half_square, low), fraction))
-    result = r.select(r.compare("oeq", "%a0", _INFINITY), _INFINITY, result)
-    result = r.select(r.compare("ult", "%a0", 0.0), _NAN, result)
-    return r.done(r.select(r.compare("oeq", "%a0", 0.0), -_INFINITY, result))
+        low = r.fma(s, inner, number * _LN_2[1])
+        result = number * _LN_2[0] - (half_square - low - fraction)
+    return r.done(logarithm(r.argument(), result))
 
 
 def _log() -> Routine:
@@ -137,124 +125,90 @@ def _log2() -> Routine:
 # sin and cos.
 
 
-def _reduced_near(r: Real, x: str) -> tuple[str, str, str]:
+def _reduced_near(r: Routine, x: Number) -> tuple[Number, ...]:
     """The angle less its nearest multiple of π/2, as a sum of two floats, and which multiple that is."""
     whole, quadrant = r.nearest(x, _TWO_OVER_PI)
-    minus = r.negative(whole)
+    minus = -whole
     first = r.fma(minus, _PI_2[0], x)  # Exact.
     # Less the second part, with what both roundings lose (Knuth's sum of two).
-    second = r.mul(minus, _PI_2[1])
-    lost = r.fma(minus, _PI_2[1], r.negative(second))
-    high = r.add(first, second)
-    moved = r.sub(high, first)
-    error = r.add(r.sub(first, r.sub(high, moved)), r.sub(second, moved))
-    low = r.fma(minus, _PI_2[2], r.add(error, lost))
-    return high, low, r.emit(f"trunc i64 {quadrant} to i32")
+    second = minus * _PI_2[1]
+    lost = r.fma(minus, _PI_2[1], -second)
+    high = first + second
+    moved = high - first
+    error = (first - (high - moved)) + (second - moved)
+    low = r.fma(minus, _PI_2[2], error + lost)
+    return high, low, quadrant.to("trunc", "i32")
 
 
-def _reduced_far(r: Real, x: str) -> tuple[str, str, str]:
+def _reduced_far(r: Routine, x: Number) -> tuple[Number, ...]:
     """The same for a large angle: the digits of x · 2/π around the point, by integers (Payne and Hanek)."""
     digits = two_over_pi(64 * (_TABLE_WORDS - 1))
     words = [0, *(digits >> 64 * (_TABLE_WORDS - 2 - at) & (1 << 64) - 1 for at in range(_TABLE_WORDS - 1))]
-    table = r.constant("zg.two.over.pi.f64", "i64", words)
-    bits = r.to_bits(x)
-    exponent = r.emit(f"lshr i64 {bits}, 52")
-    exponent = r.emit(f"and i64 {exponent}, 2047")
-    mantissa = r.emit(f"and i64 {bits}, {(1 << 52) - 1}")
-    mantissa = r.emit(f"or i64 {mantissa}, {1 << 52}")
-    position = r.emit(f"sub i64 {exponent}, 1013")
-    first = r.emit(f"lshr i64 {position}, 6")
-    first = r.call("i64", "llvm.umin.i64", ("i64", first), ("i64", str(_TABLE_WORDS - 4)))
-    shift = r.emit(f"and i64 {position}, 63")
-    loaded: list[str] = []
-    for at in range(4):
-        index = r.emit(f"add i64 {first}, {at}")
-        place = r.emit(f"getelementptr i64, ptr addrspace(4) {table}, i64 {index}")
-        loaded.append(r.emit(f"load i64, ptr addrspace(4) {place}"))
-    factor = r.emit(f"zext i64 {mantissa} to i128")
-    carry = "0"
-    parts: list[str] = []
+    bits = x.bits()
+    exponent = bits >> 52 & 2047
+    mantissa = bits & (1 << 52) - 1 | 1 << 52
+    position = exponent - 1013
+    first = r.call("llvm.umin", position >> 6, bits.like(_TABLE_WORDS - 4))
+    shift = position & 63
+    load = r.table("zg.two.over.pi.f64", "i64", words, first)
+    loaded = [load(at) for at in range(4)]
+    factor = mantissa.to("zext", "i128")
+    carry: Number | int = 0
+    parts: list[Number] = []
     for at in (2, 1, 0):
-        word = r.call("i64", "llvm.fshl.i64", ("i64", loaded[at]), ("i64", loaded[at + 1]), ("i64", shift))
-        product = r.emit(f"zext i64 {word} to i128")
-        product = r.emit(f"mul i128 {product}, {factor}")
-        product = r.emit(f"add i128 {product}, {carry}")
-        carry = r.emit(f"lshr i128 {product}, 64")
-        parts.append(r.emit(f"trunc i128 {product} to i64"))
-    middle = r.emit(f"zext i64 {parts[1]} to i128")
-    turns = r.emit(f"zext i64 {parts[2]} to i128")
-    turns = r.emit(f"shl i128 {turns}, 64")
-    turns = r.emit(f"or i128 {turns}, {middle}")  # In units of 2^-126 quadrants, modulo 4.
-    fraction = r.emit(f"shl i128 {turns}, 2")  # A signed number: half a quadrant and more belongs to the next one.
-    quadrant = r.emit(f"lshr i64 {parts[2]}, 62")
-    up = r.emit(f"lshr i128 {fraction}, 127")
-    up = r.emit(f"trunc i128 {up} to i64")
-    quadrant = r.emit(f"add i64 {quadrant}, {up}")
-    quadrant = r.emit(f"trunc i64 {quadrant} to i32")
+        word = r.call("llvm.fshl", loaded[at], loaded[at + 1], shift)
+        product = word.to("zext", "i128") * factor + carry
+        carry = product >> 64
+        parts.append(product.to("trunc", "i64"))
+    middle = parts[1].to("zext", "i128")
+    turns = parts[2].to("zext", "i128") << 64 | middle  # In units of 2^-126 quadrants, modulo 4.
+    fraction = turns << 2  # A signed number: half a quadrant and more belongs to the next one.
+    quadrant = parts[2] >> 62
+    up = (fraction >> 127).to("trunc", "i64")
+    quadrant = (quadrant + up).to("trunc", "i32")
     high, low = _as_two_floats(r, fraction)
-    negative = r.emit(f"icmp slt i64 {bits}, 0")
-    quadrant = r.select(negative, r.emit(f"sub i32 0, {quadrant}"), quadrant, "i32")
-    high = r.select(r.compare("oeq", r.magnitude(x), _INFINITY), _NAN, high)
-    return r.select(negative, r.negative(high), high), r.select(negative, r.negative(low), low), quadrant
+    negative = bits.test("slt", 0)
+    quadrant = negative.select(-quadrant, quadrant)
+    high = abs(x).test("oeq", _INFINITY).select(_NAN, high)
+    return negative.select(-high, high), negative.select(-low, low), quadrant
 
 
-def _as_two_floats(r: Real, fraction: str) -> tuple[str, str]:
+def _as_two_floats(r: Routine, fraction: Number) -> tuple[Number, Number]:
     """A signed i128 times π/2 · 2^-128, as a sum of two floats: its first 53 digits, and the next 53."""
-    below = r.emit(f"icmp slt i128 {fraction}, 0")
-    size = r.call("i128", "llvm.abs.i128", ("i128", fraction), ("i1", "false"))
-    zeros = r.call("i128", "llvm.ctlz.i128", ("i128", size), ("i1", "false"))
-    zeros = r.emit(f"and i128 {zeros}, 127")
-    aligned = r.emit(f"shl i128 {size}, {zeros}")
-    top = r.emit(f"lshr i128 {aligned}, 75")
-    top = r.emit(f"trunc i128 {top} to i64")
-    next_ = r.emit(f"lshr i128 {aligned}, 22")
-    next_ = r.emit(f"trunc i128 {next_} to i64")
-    next_ = r.emit(f"and i64 {next_}, {(1 << 53) - 1}")
-    zeros = r.emit(f"trunc i128 {zeros} to i64")
-    unit = r.power_of_two(r.emit(f"sub i64 -53, {zeros}"))
-    high = r.mul(r.emit(f"uitofp i64 {top} to double"), unit)
-    low = r.mul(r.mul(r.emit(f"uitofp i64 {next_} to double"), 2.0**-53), unit)
-    product = r.mul(high, _PI_2[0])
-    rest = r.fma(high, _PI_2[0], r.negative(product))
+    below = fraction.test("slt", 0)
+    size = r.call("llvm.abs", fraction, False)
+    zeros = r.call("llvm.ctlz", size, False) & 127
+    aligned = size << zeros
+    top = (aligned >> 75).to("trunc", "i64")
+    following = (aligned >> 22).to("trunc", "i64") & (1 << 53) - 1
+    unit = r.power_of_two(-53 - zeros.to("trunc", "i64"))
+    high = top.to("uitofp", "double") * unit
+    low = following.to("uitofp", "double") * 2.0**-53 * unit
+    product = high * _PI_2[0]
+    rest = r.fma(high, _PI_2[0], -product)
     rest = r.fma(low, _PI_2[0], r.fma(high, _PI_2[1], rest))
-    return r.select(below, r.negative(product), product), r.select(below, r.negative(rest), rest)
+    return below.select(-product, product), below.select(-rest, rest)
 
 
 def _sine(name: str, shift: int) -> Routine:
     """sin(x + shift · π/2)."""
-    r = Real(name, "double")
-    x = "%a0"
-    far = r.compare("oge", r.magnitude(x), _FAR)
-    near_label, far_label, after = (r.fresh("block") for _ in range(3))
-    r.line(f"br i1 {far}, label %{far_label}, label %{near_label}")
-    ends: list[tuple[tuple[str, str, str], str]] = []
-    for label, reduce in ((near_label, _reduced_near), (far_label, _reduced_far)):
-        r.start(label)
-        ends.append((reduce(r, x), label))
-        r.line(f"br label %{after}")
-    r.start(after)
-    kinds = ("double", "double", "i32")
-    rest, low, quadrant = (
-        r.emit(f"phi {kind} " + ", ".join(f"[ {values[index]}, %{label} ]" for values, label in ends))
-        for index, kind in enumerate(kinds)
-    )
+    r = Routine(name, "double", ["double"])
+    x = r.argument()
+    rest, low, quadrant = reduced(r, x, _FAR, _reduced_near, _reduced_far)
     if shift:
-        quadrant = r.emit(f"add i32 {quadrant}, {shift}")
-    square = r.mul(rest, rest)
-    half = r.mul(square, 0.5)
-    correction = r.fma(r.negative(half), low, low)
-    sine = r.add(rest, r.fma(r.mul(rest, square), r.poly(square, _SIN), correction))
-    whole = r.sub(1.0, half)
-    lost = r.sub(r.sub(1.0, whole), half)
-    tail = r.fma(r.mul(square, square), r.poly(square, _COS), r.fma(r.negative(rest), low, lost))
-    cosine = r.add(whole, tail)
-    odd = r.emit(f"trunc i32 {quadrant} to i1")
-    result = r.select(odd, cosine, sine)
-    sign = r.emit(f"and i32 {quadrant}, 2")
-    sign = r.emit(f"zext i32 {sign} to i64")
-    sign = r.emit(f"shl i64 {sign}, 62")
-    result = r.from_bits(r.emit(f"xor i64 {r.to_bits(result)}, {sign}"))
-    return r.done(result if shift else r.select(r.compare("oeq", x, 0.0), x, result), inline=False)
+        quadrant = quadrant + shift
+    square = rest * rest
+    half = square * 0.5
+    correction = r.fma(-half, low, low)
+    sine = rest + r.fma(rest * square, r.poly(square, _SIN), correction)
+    whole = 1.0 - half
+    lost = 1.0 - whole - half
+    tail = r.fma(square * square, r.poly(square, _COS), r.fma(-rest, low, lost))
+    cosine = whole + tail
+    result = quadrant.to("trunc", "i1").select(cosine, sine)
+    sign = (quadrant & 2).to("zext", "i64") << 62
+    result = (result.bits() ^ sign).to("bitcast", "double")
+    return r.done(result if shift else x.test("oeq", 0.0).select(x, result), inline=False)
 
 
 def _sin() -> Routine:
@@ -270,41 +224,43 @@ def _cos() -> Routine:
 
 def _tanh() -> Routine:
     """Near 0 a polynomial; elsewhere 1 - 2 / (e^2x + 1)."""
-    r = Real("zg.tanh.f64", "double")
-    size = r.magnitude("%a0")
+    r = Routine("zg.tanh.f64", "double", ["double"])
+    size = abs(r.argument())
 
-    def small() -> str:
-        square = r.mul(size, size)
-        return r.fma(r.mul(size, square), r.poly(square, _TANH), size)
+    def small() -> Number:
+        square = size * size
+        return r.fma(size * square, r.poly(square, _TANH), size)
 
-    def large() -> str:
-        bounded = r.select(r.compare("ogt", size, 20.0), 20.0, size)
-        power = _exponential(r, r.add(bounded, bounded))
-        return r.sub(1.0, r.div(2.0, r.add(power, 1.0)))
+    def large() -> Number:
+        bounded = size.test("ogt", 20.0).select(20.0, size)
+        power = _exponential(r, bounded + bounded)
+        return 1.0 - 2.0 / (power + 1.0)
 
-    return r.done(r.signed_as(r.branch(r.compare("olt", size, 0.55), small, large), "%a0"), inline=False)
+    made = r.branch(size.test("olt", 0.55), small, large)
+    return r.done(made.signed_as(r.argument()), inline=False)
 
 
 def _erf() -> Routine:
     """Near 0 a polynomial; elsewhere 1 - e^p with a polynomial p."""
-    r = Real("zg.erf.f64", "double")
-    size = r.magnitude("%a0")
+    r = Routine("zg.erf.f64", "double", ["double"])
+    size = abs(r.argument())
 
-    def small() -> str:
-        return r.fma(size, r.poly(r.mul(size, size), _ERF), size)
+    def small() -> Number:
+        return r.fma(size, r.poly(size * size, _ERF), size)
 
-    def middle() -> str:
-        return r.poly(r.sub(size, 1.5), _ERFC_MIDDLE)
+    def middle() -> Number:
+        return r.poly(size - 1.5, _ERFC_MIDDLE)
 
-    def far() -> str:
-        bounded = r.select(r.compare("ogt", size, 5.95), 5.95, size)
-        return r.poly(r.sub(bounded, 4.0), _ERFC_FAR)
+    def far() -> Number:
+        bounded = size.test("ogt", 5.95).select(5.95, size)
+        return r.poly(bounded - 4.0, _ERFC_FAR)
 
-    def large() -> str:
-        exponent = r.branch(r.compare("olt", size, 2.2), middle, far)
-        return r.sub(1.0, _exponential(r, exponent))
+    def large() -> Number:
+        exponent = r.branch(size.test("olt", 2.2), middle, far)
+        return 1.0 - _exponential(r, exponent)
 
-    return r.done(r.signed_as(r.branch(r.compare("olt", size, 0.84), small, large), "%a0"), inline=False)
+    made = r.branch(size.test("olt", 0.84), small, large)
+    return r.done(made.signed_as(r.argument()), inline=False)
 
 
 ROUTINES: dict[str, Callable[[], Routine]] = {

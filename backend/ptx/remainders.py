@@ -5,7 +5,7 @@ from __future__ import annotations
 from ziggurat.backend.ptx.elementwise import in_f32
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.numbers import llvm_type, scalar_of, suffix
-from ziggurat.backend.ptx.routines import Real, Routine
+from ziggurat.backend.ptx.routines import Number, Routine
 from ziggurat.codemodel.dialects import arith
 
 
@@ -14,62 +14,58 @@ def remainder(kind: str) -> Routine:
 
     With x = m · 2^e and y = n · 2^f as integers, m · 2^(e - f) modulo n, as many digits at a time as fit in 64 bits.
     """
-    r = Real(f"zg.fmod.{suffix(kind)}", kind, 2)
-    bits, digits, largest = (32, 23, 0xFF) if kind == "float" else (64, 52, 0x7FF)
+    r = Routine(f"zg.fmod.{suffix(kind)}", kind, [kind, kind])
+    digits, largest = (23, 0xFF) if kind == "float" else (52, 0x7FF)
+    bits = digits + largest.bit_length() + 1
     whole = f"i{bits}"
     chunk, infinity = 63 - digits, largest << digits
+    sign = r.argument()
 
-    def parts(value: str) -> tuple[str, str, str]:
+    def parts(value: Number) -> tuple[Number, Number, Number]:
         """The magnitude's bits, the mantissa with its leading digit as an i64, and the exponent."""
-        magnitude = r.emit(f"and {whole} {r.to_bits(value)}, {(1 << bits - 1) - 1}")
-        field = r.emit(f"lshr {whole} {magnitude}, {digits}")
-        normal = r.emit(f"icmp ne {whole} {field}, 0")
-        mantissa = r.emit(f"and {whole} {magnitude}, {(1 << digits) - 1}")
-        lead = r.select(normal, 1 << digits, 0, whole)
-        mantissa = r.emit(f"or {whole} {mantissa}, {lead}")
-        exponent = r.select(normal, field, 1, whole)
-        if bits == 32:
-            mantissa = r.emit(f"zext i32 {mantissa} to i64")
-        return magnitude, mantissa, exponent
+        magnitude = value.bits() & (1 << bits - 1) - 1
+        field = magnitude >> digits
+        normal = field.test("ne", 0)
+        mantissa = magnitude & (1 << digits) - 1
+        mantissa = mantissa | normal.select(1 << digits, 0, whole)
+        exponent = normal.select(field, 1)
+        return magnitude, mantissa.to("zext", "i64") if bits == 32 else mantissa, exponent
 
-    x, m, e = parts("%a0")
-    y, n, f = parts("%a1")
-    finite = r.emit(f"icmp ult {whole} {x}, {infinity}")
-    known = r.emit(f"icmp ule {whole} {y}, {infinity}")
-    nonzero = r.emit(f"icmp ne {whole} {y}, 0")
-    defined = r.emit(f"and i1 {finite}, {known}")
-    defined = r.emit(f"and i1 {defined}, {nonzero}")
-    larger = r.emit(f"icmp uge {whole} {x}, {y}")
-    divides = r.emit(f"and i1 {defined}, {larger}")
+    x, m, e = parts(sign)
+    y, n, f = parts(r.argument(1))
+    finite = x.test("ult", infinity)
+    known = y.test("ule", infinity)
+    nonzero = y.test("ne", 0)
+    defined = finite & known & nonzero
+    larger = x.test("uge", y)
+    divides = defined & larger
 
-    def divided() -> str:
+    def divided() -> Number:
         head, body, after = (r.fresh("block") for _ in range(3))
-        rest = r.emit(f"urem i64 {m}, {n}")
-        left = r.emit(f"sub {whole} {e}, {f}")
+        rest = m % n
+        left = e - f
         before = r.label
         names = [f"%{r.fresh()}" for _ in range(4)]
+        kept, more = Number(r, "i64", names[0]), Number(r, whole, names[1])
         r.line(f"br label %{head}")
         r.start(head)
-        r.line(f"{names[0]} = phi i64 [ {rest}, %{before} ], [ {names[2]}, %{body} ]")
-        r.line(f"{names[1]} = phi {whole} [ {left}, %{before} ], [ {names[3]}, %{body} ]")
-        more = r.emit(f"icmp sgt {whole} {names[1]}, 0")
-        r.line(f"br i1 {more}, label %{body}, label %{after}")
+        r.line(f"{kept} = phi i64 [ {rest}, %{before} ], [ {names[2]}, %{body} ]")
+        r.line(f"{more} = phi {whole} [ {left}, %{before} ], [ {names[3]}, %{body} ]")
+        r.line(f"br i1 {more.test('sgt', 0)}, label %{body}, label %{after}")
         r.start(body)
-        step = r.call(whole, f"llvm.smin.{whole}", (whole, names[1]), (whole, str(chunk)))
-        amount = step if bits == 64 else r.emit(f"zext i32 {step} to i64")
-        moved = r.emit(f"shl i64 {names[0]}, {amount}")
+        step = r.call("llvm.smin", more, more.like(chunk))
+        moved = kept << (step if bits == 64 else step.to("zext", "i64"))
         r.line(f"{names[2]} = urem i64 {moved}, {n}")
-        r.line(f"{names[3]} = sub {whole} {names[1]}, {step}")
+        r.line(f"{names[3]} = sub {whole} {more}, {step}")
         r.line(f"br label %{head}")
         r.start(after)
-        number = r.emit(f"uitofp i64 {names[0]} to {kind}")
-        exponent = r.emit(f"sub {whole} {f}, {largest // 2 + digits}")
-        return r.scaled(number, exponent)
+        number = kept.to("uitofp", kind)
+        return r.scaled(number, f - (largest // 2 + digits))
 
-    def undivided() -> str:
-        return r.select(defined, r.magnitude("%a0"), float("nan"))
+    def undivided() -> Number:
+        return defined.select(abs(sign), float("nan"))
 
-    return r.done(r.signed_as(r.branch(divides, divided, undivided), "%a0"), inline=False)
+    return r.done(r.branch(divides, divided, undivided).signed_as(sign), inline=False)
 
 
 @emits(arith.RemF)

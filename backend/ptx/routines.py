@@ -9,20 +9,112 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from ziggurat.backend.ptx.numbers import literal, suffix
+from ziggurat.codemodel.types import bf16, f16, f32, f64
 
-def f32_bits(bits: int) -> str:
-    """The f32 with these bits, as LLVM writes it: by the bits of the equal f64."""
-    return f64(struct.unpack("<f", struct.pack("<I", bits))[0])
-
-
-def f64(number: float) -> str:
-    """An f64 as LLVM writes it."""
-    return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+_FLOATS = {scalar.llvm: scalar for scalar in (f16, bf16, f32, f64)}
 
 
-def f32(number: float) -> str:
-    """The f32 nearest to a number, as LLVM writes it."""
-    return f64(struct.unpack("<f", struct.pack("<f", number))[0])
+class Number:
+    """A value of a routine, an SSA value or a constant, with the operators of its LLVM type.
+
+    `>>`, `/` and `%` of integers are those of numbers without a sign. Python's numbers may be operands.
+    """
+
+    def __init__(self, routine: Routine, kind: str, name: str) -> None:
+        self.routine = routine
+        self.kind = kind
+        self.name = name
+
+    def __str__(self) -> str:
+        return self.name
+
+    def like(self, value: Number | float) -> Number:
+        """A value of this number's type: itself, or a constant."""
+        if isinstance(value, Number):
+            return value
+        scalar = _FLOATS.get(self.kind)
+        return Number(self.routine, self.kind, str(value) if scalar is None else literal(value, scalar))
+
+    def _operation(self, opcode: str, other: Number | float, swapped: bool = False) -> Number:
+        a, b = (self.like(other), self) if swapped else (self, self.like(other))
+        prefix = "f" if self.kind in _FLOATS else "u" if opcode in ("div", "rem") else ""
+        return self.routine.emit(self.kind, f"{prefix}{opcode} {self.kind} {a}, {b}")
+
+    def __add__(self, other: Number | float) -> Number:
+        return self._operation("add", other)
+
+    def __sub__(self, other: Number | float) -> Number:
+        return self._operation("sub", other)
+
+    def __rsub__(self, other: float) -> Number:
+        return self._operation("sub", other, swapped=True)
+
+    def __mul__(self, other: Number | float) -> Number:
+        return self._operation("mul", other)
+
+    def __truediv__(self, other: Number | float) -> Number:
+        return self._operation("div", other)
+
+    def __rtruediv__(self, other: float) -> Number:
+        return self._operation("div", other, swapped=True)
+
+    def __mod__(self, other: Number | float) -> Number:
+        return self._operation("rem", other)
+
+    def __and__(self, other: Number | int) -> Number:
+        return self._operation("and", other)
+
+    def __or__(self, other: Number | int) -> Number:
+        return self._operation("or", other)
+
+    def __xor__(self, other: Number | int) -> Number:
+        return self._operation("xor", other)
+
+    def __lshift__(self, other: Number | int) -> Number:
+        return self._operation("shl", other)
+
+    def __rshift__(self, other: Number | int) -> Number:
+        return self._operation("lshr", other)
+
+    def ashr(self, by: int) -> Number:
+        """A signed integer shifted to the right."""
+        return self._operation("ashr", by)
+
+    def __neg__(self) -> Number:
+        return self.routine.emit(self.kind, f"fneg {self.kind} {self}") if self.kind in _FLOATS else 0 - self
+
+    def __abs__(self) -> Number:
+        return self.routine.call("llvm.fabs", self)
+
+    def test(self, predicate: str, other: Number | float) -> Number:
+        """A comparison, by the predicate of icmp or fcmp."""
+        opcode = "fcmp" if self.kind in _FLOATS else "icmp"
+        return self.routine.emit("i1", f"{opcode} {predicate} {self.kind} {self}, {self.like(other)}")
+
+    def select(self, then: Number | float, otherwise: Number | float, kind: str = "") -> Number:
+        """One of two values, by an i1. Two Python numbers are of the type `kind`."""
+        of = next((x for x in (then, otherwise) if isinstance(x, Number)), Number(self.routine, kind, ""))
+        return self.routine.emit(
+            of.kind, f"select i1 {self}, {of.kind} {of.like(then)}, {of.kind} {of.like(otherwise)}"
+        )
+
+    def to(self, opcode: str, kind: str) -> Number:
+        """The value cast to another type."""
+        return self.routine.emit(kind, f"{opcode} {self.kind} {self} to {kind}")
+
+    def bits(self) -> Number:
+        """The bits of a float as an integer."""
+        return self.to("bitcast", f"i{_FLOATS[self.kind].bits}")
+
+    def signed_as(self, sign: Number) -> Number:
+        """The magnitude of a float with the sign of another one."""
+        return self.routine.call("llvm.copysign", self, sign)
+
+    def clamp(self, low: float, high: float) -> Number:
+        """A float brought between the bounds; NaN stays."""
+        x = self.test("olt", low).select(low, self)
+        return x.test("ogt", high).select(high, x)
 
 
 class Routine:
@@ -39,6 +131,10 @@ class Routine:
         self.label = "entry"
         self._count = 0
 
+    def argument(self, index: int = 0) -> Number:
+        """An argument."""
+        return Number(self, self.parameters[index], f"%a{index}")
+
     def fresh(self, hint: str = "t") -> str:
         """A fresh name, without its sigil."""
         self._count += 1
@@ -48,154 +144,95 @@ class Routine:
         """Append an instruction that gives nothing."""
         self.lines.append(f"  {text}")
 
-    def emit(self, text: str) -> str:
-        """Append an instruction; the name of its value."""
+    def emit(self, kind: str, text: str) -> Number:
+        """Append an instruction that gives a value of this type."""
         name = f"%{self.fresh()}"
         self.lines.append(f"  {name} = {text}")
-        return name
+        return Number(self, kind, name)
 
     def start(self, label: str) -> None:
         """Begin a block."""
         self.lines.append(f"{label}:")
         self.label = label
 
-    def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
-        """Call an intrinsic, declaring it."""
-        self.declared[f"declare {result} @{function}({', '.join(kind for kind, _ in arguments)})"] = None
-        return self.emit(f"call {result} @{function}({', '.join(f'{kind} {value}' for kind, value in arguments)})")
+    def call(self, function: str, *arguments: Number | bool) -> Number:
+        """Call an intrinsic whose result has the type of its first argument, declaring it. A bool is an i1."""
+        given = [a if isinstance(a, Number) else Number(self, "i1", str(a).lower()) for a in arguments]
+        kind = given[0].kind
+        name = f"{function}.{suffix(kind)}"
+        self.declared[f"declare {kind} @{name}({', '.join(a.kind for a in given)})"] = None
+        return self.emit(kind, f"call {kind} @{name}({', '.join(f'{a.kind} {a}' for a in given)})")
 
-    def constant(self, name: str, kind: str, values: Sequence[int]) -> str:
-        """A table of the module, in constant memory; its name."""
+    def table(self, name: str, kind: str, values: Sequence[int], index: Number) -> Callable[[int], Number]:
+        """A table of the module in constant memory: a function of constant offsets from an index."""
         items = ", ".join(f"{kind} {value}" for value in values)
         self.variables[name] = f"@{name} = internal addrspace(4) constant [{len(values)} x {kind}] [{items}]"
-        return f"@{name}"
 
-    def done(self, value: str, inline: bool = True) -> Routine:
-        """End with the result. With `inline` LLVM puts it where it is called if it sees fit; long ones that are slow
-        anyway are better called, or a tensor with many elements in each thread takes long to compile."""
+        def load(offset: int) -> Number:
+            at = index + offset
+            place = self.emit("ptr", f"getelementptr {kind}, ptr addrspace(4) @{name}, {at.kind} {at}")
+            return self.emit(kind, f"load {kind}, ptr addrspace(4) {place}")
+
+        return load
+
+    def fma(self, a: Number, b: Number | float, c: Number | float) -> Number:
+        """a · b + c, rounded once."""
+        return self.call("llvm.fma", a, a.like(b), a.like(c))
+
+    def poly(self, x: Number, coefficients: Sequence[float]) -> Number:
+        """The polynomial with these coefficients, from the lowest, by Horner's rule."""
+        result = x.like(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            result = self.fma(result, x, coefficient)
+        return result
+
+    def nearest(self, x: Number, factor: float = 1.0) -> tuple[Number, Number]:
+        """The whole number nearest to factor · x, as a float and as an integer, if it is less than 2^22 or 2^31.
+
+        Adding a large number lets the sum be rounded there; so NaN stays NaN, and no conversion can be undefined.
+        """
+        anchor = 1.5 * 2.0 ** (23 if x.kind == "float" else 52)
+        base = struct.unpack("<I", struct.pack("<f", anchor))[0]
+        if x.kind == "double":
+            base = struct.unpack("<Q", struct.pack("<d", anchor))[0]
+        shifted = self.fma(x, factor, anchor)
+        integer = shifted.bits() - base
+        return shifted - anchor, integer
+
+    def power_of_two(self, exponent: Number) -> Number:
+        """2**exponent as a float of the exponent's width, for the exponents of normal numbers."""
+        digits, bias, kind = (23, 127, "float") if exponent.kind == "i32" else (52, 1023, "double")
+        return (exponent + bias << digits).to("bitcast", kind)
+
+    def scaled(self, x: Number, exponent: Number) -> Number:
+        """x · 2**exponent, also where that is subnormal: in two steps, of which only the second can round."""
+        half = exponent.ashr(1)
+        rest = exponent - half
+        return x * self.power_of_two(half) * self.power_of_two(rest)
+
+    def branch(self, condition: Number, then: Callable[[], Number], otherwise: Callable[[], Number]) -> Number:
+        """One of two values, of which only the wanted one is computed."""
+        labels = [self.fresh("block") for _ in range(3)]
+        self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
+        pairs: list[str] = []
+        kind = ""
+        for label, make in zip(labels, (then, otherwise), strict=False):
+            self.start(label)
+            value = make()
+            kind = value.kind
+            pairs.append(f"[ {value}, %{self.label} ]")
+            self.line(f"br label %{labels[2]}")
+        self.start(labels[2])
+        return self.emit(kind, f"phi {kind} {', '.join(pairs)}")
+
+    def done(self, value: Number, inline: bool = True) -> Routine:
+        """End with the result. With `inline` LLVM may inline the routine. Long and slow ones are better called: for a
+        tensor with many elements a thread, the copies would take long to compile."""
         self.line(f"ret {self.result} {value}")
         given = ", ".join(f"{kind} %a{index}" for index, kind in enumerate(self.parameters))
         head = f"define internal {self.result} @{self.name}({given}) nounwind {'' if inline else 'noinline '}{{"
         self.text = "\n".join([head, "entry:", *self.lines, "}"])
         return self
-
-
-class Real(Routine):
-    """A routine over floats of one kind, "float" or "double": numbers may be given as Python's."""
-
-    def __init__(self, name: str, kind: str, parameters: int = 1) -> None:
-        super().__init__(name, kind, [kind] * parameters)
-        self.kind = kind
-        self.suffix = "f32" if kind == "float" else "f64"
-        self.bits_kind = "i32" if kind == "float" else "i64"
-
-    def number(self, value: str | float) -> str:
-        """A value as it is, or a number as a constant."""
-        return value if isinstance(value, str) else f32(value) if self.kind == "float" else f64(value)
-
-    def _binary(self, name: str, a: str | float, b: str | float) -> str:
-        return self.emit(f"{name} {self.kind} {self.number(a)}, {self.number(b)}")
-
-    def add(self, a: str | float, b: str | float) -> str:
-        """a + b."""
-        return self._binary("fadd", a, b)
-
-    def sub(self, a: str | float, b: str | float) -> str:
-        """a - b."""
-        return self._binary("fsub", a, b)
-
-    def mul(self, a: str | float, b: str | float) -> str:
-        """a · b."""
-        return self._binary("fmul", a, b)
-
-    def div(self, a: str | float, b: str | float) -> str:
-        """a / b, as IEEE 754 has it."""
-        return self._binary("fdiv", a, b)
-
-    def fma(self, a: str | float, b: str | float, c: str | float) -> str:
-        """a · b + c, rounded once."""
-        given = [(self.kind, self.number(value)) for value in (a, b, c)]
-        return self.call(self.kind, f"llvm.fma.{self.suffix}", *given)
-
-    def poly(self, x: str, coefficients: Sequence[float]) -> str:
-        """The polynomial with these coefficients, from the lowest, by Horner's rule."""
-        result: str | float = coefficients[-1]
-        for coefficient in reversed(coefficients[:-1]):
-            result = self.fma(result, x, coefficient)
-        return self.number(result)
-
-    def magnitude(self, x: str) -> str:
-        """|x|."""
-        return self.call(self.kind, f"llvm.fabs.{self.suffix}", (self.kind, x))
-
-    def negative(self, x: str) -> str:
-        """-x."""
-        return self.emit(f"fneg {self.kind} {x}")
-
-    def signed_as(self, x: str, sign: str) -> str:
-        """x with the sign of another number."""
-        return self.call(self.kind, f"llvm.copysign.{self.suffix}", (self.kind, x), (self.kind, sign))
-
-    def compare(self, predicate: str, a: str, b: str | float) -> str:
-        """A comparison of floats."""
-        return self.emit(f"fcmp {predicate} {self.kind} {a}, {self.number(b)}")
-
-    def select(self, condition: str, a: str | float, b: str | float, kind: str | None = None) -> str:
-        """a where the condition holds, else b."""
-        kind = kind or self.kind
-        first, second = (self.number(x) if kind == self.kind else str(x) for x in (a, b))
-        return self.emit(f"select i1 {condition}, {kind} {first}, {kind} {second}")
-
-    def clamp(self, x: str, low: float, high: float) -> str:
-        """x brought between the bounds; NaN stays."""
-        x = self.select(self.compare("olt", x, low), low, x)
-        return self.select(self.compare("ogt", x, high), high, x)
-
-    def to_bits(self, x: str) -> str:
-        """The bits of a float."""
-        return self.emit(f"bitcast {self.kind} {x} to {self.bits_kind}")
-
-    def from_bits(self, bits: str) -> str:
-        """The float with these bits."""
-        return self.emit(f"bitcast {self.bits_kind} {bits} to {self.kind}")
-
-    def nearest(self, x: str, factor: float = 1.0) -> tuple[str, str]:
-        """The whole number nearest to factor · x, as a float and as an integer, if it is less than 2^22 or 2^31.
-
-        Adding a large number lets the sum be rounded there; so NaN stays NaN, and no conversion can be undefined.
-        """
-        anchor = 1.5 * 2.0 ** (23 if self.kind == "float" else 52)
-        shifted = self.fma(x, factor, anchor)
-        base = struct.unpack("<I", struct.pack("<f", anchor))[0]
-        if self.kind == "double":
-            base = struct.unpack("<Q", struct.pack("<d", anchor))[0]
-        integer = self.emit(f"sub {self.bits_kind} {self.to_bits(shifted)}, {base}")
-        return self.sub(shifted, anchor), integer
-
-    def power_of_two(self, exponent: str) -> str:
-        """2**exponent, for an integer exponent of a normal number."""
-        digits, bias = (23, 127) if self.kind == "float" else (52, 1023)
-        field = self.emit(f"add {self.bits_kind} {exponent}, {bias}")
-        return self.from_bits(self.emit(f"shl {self.bits_kind} {field}, {digits}"))
-
-    def scaled(self, x: str, exponent: str) -> str:
-        """x · 2**exponent, also where that is subnormal: in two steps, of which only the second can round."""
-        half = self.emit(f"ashr {self.bits_kind} {exponent}, 1")
-        rest = self.emit(f"sub {self.bits_kind} {exponent}, {half}")
-        return self.mul(self.mul(x, self.power_of_two(half)), self.power_of_two(rest))
-
-    def branch(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
-        """One of two values, of which only the wanted one is computed."""
-        labels = [self.fresh("block") for _ in range(3)]
-        self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
-        pairs: list[str] = []
-        for label, make in zip(labels, (then, otherwise), strict=False):
-            self.start(label)
-            value = make()
-            pairs.append(f"[ {value}, %{self.label} ]")
-            self.line(f"br label %{labels[2]}")
-        self.start(labels[2])
-        return self.emit(f"phi {self.kind} {', '.join(pairs)}")
 
 
 @lru_cache(maxsize=1)
