@@ -42,7 +42,8 @@ class Compiled:
 
     A CTA has `num_warps` warps, producer warps included, and `shared` bytes of shared memory. `parameters` has the
     types of the PTX kernel's parameters. `parts` names the argument, or the part of an argument, that each parameter
-    takes, as `tt.func` does; it is empty where the parameters are the arguments. `arguments` are those of a launch.
+    takes, as `tt.func` does; it is empty where the parameters are the arguments. `arguments` are those of a launch;
+    `disjoint` is as of `tt.func`.
 
         compiled[grid](x, y, n)
 
@@ -58,6 +59,7 @@ class Compiled:
     parts: tuple[str, ...] = ()
     arguments: tuple[Argument, ...] = ()
     name: str = ""
+    disjoint: tuple[int, ...] = ()
     options: CompileOptions = DEFAULT_OPTIONS
 
     def __repr__(self) -> str:
@@ -146,7 +148,7 @@ def binary_of(compiled: Compiled, name: str) -> Binary:
     places = source_map(compiled.stages["triton"], compiled.ptx) if "triton" in compiled.stages else []
     return Binary(
         compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, name,
-        {"places": places} if places else {},
+        {"places": places} if places else {}, compiled.disjoint,
     )  # fmt: skip
 
 

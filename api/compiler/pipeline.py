@@ -165,6 +165,7 @@ def _compiled(
         stages,
         function.parts,
         _arguments(model, function),
+        disjoint=function.disjoint,
         options=options,
     )
 

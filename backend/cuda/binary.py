@@ -16,6 +16,7 @@ KINDS: Final = (*SCALARS, POINTER, TENSOR_MAP)
 # Fields of the head of a binary in bytes.
 _TYPES: Final[dict[str, type]] = {
     "symbol": str, "ptx": bool, "num_warps": int, "shared": int, "target": str, "name": str, "metadata": dict,
+    "disjoint": list,
 }  # fmt: skip
 
 
@@ -60,6 +61,12 @@ class Binary:
     target: str
     name: str = ""
     metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False)
+    disjoint: tuple[int, ...] = ()
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of run-time arguments whose memory must be disjoint: the first is stored to, the second loaded from."""
+        return tuple(zip(self.disjoint[::2], self.disjoint[1::2], strict=True))
 
     @property
     def threads(self) -> int:
@@ -83,6 +90,7 @@ class Binary:
             "target": self.target,
             "name": self.name,
             "metadata": dict(self.metadata),
+            "disjoint": self.disjoint,
         }
         return json.dumps(head).encode() + b"\n" + code
 
@@ -105,6 +113,7 @@ class Binary:
                 target=head["target"],
                 name=head["name"],
                 metadata=head["metadata"],
+                disjoint=tuple(map(int, head["disjoint"])),
             )
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"these bytes are not a compiled kernel: {error}") from None

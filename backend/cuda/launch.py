@@ -28,11 +28,13 @@ from ziggurat.backend.cuda.specialize import (
     MISSING,
     KernelParameter,
     Kind,
+    RunTime,
     Specialization,
     described,
     kind_of,
 )
 from ziggurat.backend.cuda.tensormap import TensorDescriptor
+from ziggurat.backend.launch.descriptors import check_disjoint
 from ziggurat.backend.launch.grids import Meta, gpu_sizes
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, shown
 from ziggurat.codemodel.location import Location
@@ -226,6 +228,9 @@ class Dispatcher:
             sizes = self._sizes(x, values) if y is None else (x, y, z)
             with self._located():
                 loaded = self._load(spec, int(context))
+                if loaded.binary.disjoint:
+                    passed = {a.name: v for a, v in zip(spec.arguments, values, strict=True) if isinstance(a, RunTime)}
+                    check_disjoint(loaded.binary.pairs, [*passed.values()], [*passed], self.name)
                 found = route.learn(values, options, loaded, spec)
                 on = STREAMS[route.stream(device)] if stream is None else stream_object(stream)
                 start(loaded, sizes, route.slot(found, values), on, check)
@@ -354,6 +359,8 @@ class Launcher:
         used = {p if q.argument is None else q.argument for p, q in enumerate(self.binary.parameters)}
         if len(arguments) != len(used):
             raise self._count(arguments)
+        names = [f"argument {number}" for number in range(len(arguments))]
+        check_disjoint(self.binary.pairs, arguments, names, self.binary.title)
         packing = Packing.of(kinds)
         slot = Slot.make(packing.size, packing.offsets)
         packing.write(slot.buffer, values)

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.backend.ptx.lines import files_of
+from ziggurat.backend.ptx.lines import directive_name, files_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 
@@ -78,7 +78,7 @@ def _as_place(entry: Entry) -> Place:
 def _chain(location: Location | None) -> Iterator[Place]:
     """The places of a location, from the op outwards, as PTX counts: columns from 1."""
     while location is not None:
-        yield location.file, location.line, min(location.column + 1, 0xFFFF)
+        yield directive_name(location.file), location.line, min(location.column + 1, 0xFFFF)
         location = location.caller
 
 

@@ -119,7 +119,10 @@ class Route:
             return [slot.buffer, slot.pointers, *self._nothing]
 
         binary = loaded.binary
-        self._classes[loose] = (loaded.function, binary.threads, binary.shared, [fresh()], fresh, tiles)
+        entry = (loaded.function, binary.threads, binary.shared, [fresh()], fresh, tiles)
+        if binary.disjoint:  # Each launch is checked, so that none takes the hot path.
+            return (), *entry
+        self._classes[loose] = entry
         found = self._found(exact, loose, options, values)
         assert found is not None
         return found

@@ -44,8 +44,7 @@ class LineInfo:
         return self._nodes.setdefault(text, len(self._nodes))
 
     def _file(self, path: str) -> int:
-        # ptxas reads no escaped quotes or ends of lines in `.file`.
-        folder, name = os.path.split(re.sub(r'["\r\n]', "'", path))
+        folder, name = os.path.split(directive_name(path))
         return self._node(f"!DIFile(filename: {_quoted(name)}, directory: {_quoted(folder)})")
 
     def _subprogram(self, file: int, name: str, symbol: str, line: int) -> int:
@@ -113,6 +112,11 @@ def refused_at(ptx: str, said: str) -> Location | None:
     if int(file) not in files or line == "0":
         return None
     return Location(files[int(file)], int(line), max(0, int(column) - 1))
+
+
+def directive_name(path: str) -> str:
+    """The name of a file in `.file`: ptxas reads no escaped quotes or ends of lines there."""
+    return re.sub(r'["\r\n]', "'", path)
 
 
 def files_of(ptx: str) -> dict[int, str]:

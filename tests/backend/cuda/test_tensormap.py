@@ -14,6 +14,7 @@ from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.backend.cuda.tensormap import TensorDescriptor, box_and_swizzle
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64, i32
+from ziggurat.compiler.compiled import binary_of
 from ziggurat.launches.gpu import dispatcher_of
 
 
@@ -192,3 +193,28 @@ def sized(fake, binary):
 def written(parameter, descriptor):
     value = descriptor.part(parameter.part, (parameter.box, parameter.swizzle))
     return value if isinstance(value, bytes) else value.to_bytes(4 if parameter.kind == "i32" else 8, "little")
+
+
+@zg.kernel
+def powers(a, c, w, n):
+    for _ in range(0, n):
+        c.store((0, 0), zg.cast(zg.dot(a.load((0, 0)), w.load((0, 0))), zg.f16))
+
+
+def test_descriptors_of_one_array_that_must_be_disjoint(fake):
+    """A loop loads through `a` ahead of its stores through `c`."""
+    tile = zg.descriptor((64, 64), zg.f16)
+    compiled = powers.compile(*[zg.divisible(tile)] * 3, zg.i32)
+    binary = binary_of(compiled, "powers")
+    assert (1, 0) in binary.pairs and Binary.from_bytes(binary.to_bytes()) == binary
+    one, two, w = (TensorDescriptor(array(64, 64, pointer=0x10000 * at), (64, 64)) for at in (1, 1, 2))
+    fake.parameters = len(binary.parameters)
+    with pytest.raises(LaunchError, match="must not share memory"):
+        compiled[(1,)](one, two, w, 3)
+    kernel = dispatcher_of(powers, lambda *_: None)
+    other = TensorDescriptor(array(64, 64, pointer=0x30000), (64, 64))
+    for _ in range(3):
+        kernel.at((1,))(one, other, w, 3)
+        with pytest.raises(LaunchError, match="'c' and 'a' of 'powers' must not share memory"):
+            kernel.at((1,))(one, two, w, 3)
+    assert len(fake.launches) == 3
