@@ -278,7 +278,7 @@ def _capture(body: Body, inside: set[Value], found: dict[Value, None]) -> None:
 
 
 class Op:
-    """Base of all ops. Declare one with `@operation(name)`; see `declare.py` and docs/adding-an-op.md.
+    """Base of all ops. Declare one with `@operation(name)`; see `declare.py` and docs/adding-a-call.md.
 
     The declared fields read by their names (`op.mask`). The generic view is `operands`, `successors`, `attributes`,
     `bodies` and `result`.

@@ -117,7 +117,7 @@ def test_how_documents_are_read():
 
 def test_the_documents_that_show_code_are_found():
     found = {shown(file) for file in FILES if runs_python(file)}
-    assert {"README.md", "docs/adding-an-op.md", "docs/writing-a-transform.md", "docs/errors.md"} <= found
+    assert {"README.md", "docs/adding-a-call.md", "docs/writing-a-transform.md", "docs/errors.md"} <= found
 
 
 def modules_with_examples() -> list[str]:

@@ -51,12 +51,15 @@ class FloatPredicate(enum.Enum):
     OGE = "oge"
 
 
+_NOUNS = {"any": "numbers", "int": "integers", "float": "floats"}
+
+
 def scalar_of(op: Op, value: Value, kind: str) -> ScalarType:
     """The scalar type of a number or of a tensor of numbers. Kind is int (with i1), float or any."""
     scalar = element_of(value.type)
     if isinstance(scalar, ScalarType) and (kind == "any" or scalar.is_float == (kind == "float")):
         return scalar
-    raise BuildError(f"{op.NAME} takes {'numbers' if kind == 'any' else kind + 's'}, not {value.type}")
+    raise BuildError(f"{op.NAME} takes {_NOUNS[kind]}; got {value.type}")
 
 
 def tensor_of(op: Op, value: Value) -> TensorType:

@@ -303,6 +303,6 @@ def test_types_are_checked_when_the_op_is_made():
     x, y = b.parameters
     with refused("arith.addi takes operands of one type, not i32 and f32"):
         arith.AddI(x, y)
-    with refused("arith.addf takes floats, not i32"):
+    with refused("arith.addf takes floats; got i32"):
         arith.AddF(x, x)
     assert py.Add(x, y).result.type is pyobject

@@ -18,7 +18,7 @@ from ziggurat.transforms.calls.promotion import constant
 from ziggurat.transforms.calls.wording import show
 
 # The name of an op at the start of its messages.
-_OP_NAME = re.compile(r"^tt\.\w+")
+_OP_NAME = re.compile(r"^[a-z_]+\.\w+")
 
 
 @attrs.frozen
