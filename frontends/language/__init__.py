@@ -4,7 +4,7 @@ The names of the calls are the user's: `zg.load` is `load` here. Several of them
 """
 
 # Each module lists in __all__ what users get; the tables below are for the package itself.
-# ruff: noqa: F401, F403
+# ruff: noqa: F403
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ziggurat.frontends.language.conversion import *
 from ziggurat.frontends.language.creation import *
 from ziggurat.frontends.language.debug import *
 from ziggurat.frontends.language.descriptors import *
-from ziggurat.frontends.language.descriptors import METHODS
+from ziggurat.frontends.language.descriptors import METHODS as METHODS
 from ziggurat.frontends.language.function import Function, constexpr
 from ziggurat.frontends.language.hints import *
 from ziggurat.frontends.language.linear_algebra import *
@@ -48,15 +48,13 @@ from ziggurat.frontends.language.programs import *
 from ziggurat.frontends.language.random import *
 from ziggurat.frontends.language.reductions import *
 from ziggurat.frontends.language.shape import *
-from ziggurat.frontends.language.signature import (
-    CALLS,
-    SIGNATURES,
-    Call,
-    Parameter,
-    Recorder,
-    Signature,
-    active_recorder,
-)
+from ziggurat.frontends.language.signature import CALLS as CALLS
+from ziggurat.frontends.language.signature import SIGNATURES as SIGNATURES
+from ziggurat.frontends.language.signature import Call as Call
+from ziggurat.frontends.language.signature import Parameter as Parameter
+from ziggurat.frontends.language.signature import Recorder as Recorder
+from ziggurat.frontends.language.signature import Signature as Signature
+from ziggurat.frontends.language.signature import active_recorder as active_recorder
 
 __all__ = ["Function", "constexpr"]
 __all__ += arithmetic.__all__

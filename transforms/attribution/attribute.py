@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import ziggurat.transforms.attribution.calls
-import ziggurat.transforms.attribution.expressions
-import ziggurat.transforms.attribution.flow  # noqa: F401 (each registers its handlers)
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import (
     KernelErrors,
@@ -24,6 +21,11 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, Type
 from ziggurat.frontends.language import Function
+
+# Each of these modules registers its handlers.
+from ziggurat.transforms.attribution import calls as calls
+from ziggurat.transforms.attribution import expressions as expressions
+from ziggurat.transforms.attribution import flow as flow
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.walk import FunctionAttributor
 from ziggurat.transforms.calls.function_name import FunctionName, functions_in, symbol_part

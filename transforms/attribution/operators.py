@@ -16,6 +16,24 @@ from ziggurat.transforms.calls.promotion import constant
 from ziggurat.transforms.calls.wording import describe, show
 
 _PYTHON: Any = operator  # The stubs of `operator` leave types unknown.
+
+
+def _inverted(x: Any) -> Any:
+    return not x if isinstance(x, bool) else ~x
+
+
+def _contains(item: Any, items: Any) -> bool:
+    return item in items
+
+
+def _negated(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    return lambda a, b: not test(a, b)
+
+
+def _identical(a: Any, b: Any) -> bool:
+    return constant(a) == constant(b)
+
+
 MAX_BITS = 64
 MAX_TEXT = 1 << 16
 
@@ -51,13 +69,13 @@ OPERATORS: dict[type[Op], Operator] = {
     py.Shl: Operator("<<", _PYTHON.lshift, "shl"),
     py.Shr: Operator(">>", _PYTHON.rshift, "shr"),
     py.Neg: Operator("-", _PYTHON.neg, "neg"),
-    py.Invert: Operator("~", lambda x: not x if isinstance(x, bool) else ~x, "invert"),
+    py.Invert: Operator("~", _inverted, "invert"),
     py.Not: Operator("not", _PYTHON.not_, "invert"),
     py.Pos: Operator("+", _PYTHON.pos),
-    py.Is: Operator("is", lambda a, b: constant(a) == constant(b)),
-    py.IsNot: Operator("is not", lambda a, b: constant(a) != constant(b)),
-    py.In: Operator("in", lambda item, items: item in items),
-    py.NotIn: Operator("not in", lambda item, items: item not in items),
+    py.Is: Operator("is", _identical),
+    py.IsNot: Operator("is not", _negated(_identical)),
+    py.In: Operator("in", _contains),
+    py.NotIn: Operator("not in", _negated(_contains)),
     **COMPARISONS,
 }
 

@@ -24,7 +24,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language.host import OPS
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.calls.checks import integers, numbers
-from ziggurat.transforms.calls.emit import Builds, Emitter, Operand
+from ziggurat.transforms.calls.emit import Builds, Emitter, Operand, as_given
 from ziggurat.transforms.calls.promotion import common_shape, constant, is_number, is_pointer, promoted, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 from ziggurat.transforms.calls.wording import describe, show
@@ -172,7 +172,11 @@ def elementwise(floats: type[Any] | None, signed: type[Any] | None = None, unsig
 
 def exact(cls: type[Any]) -> Builds:
     """An op of operands that are brought to the result's type, which is never computed in another."""
-    return lambda emit, result, *operands: emit.add(cls(*(emit.convert(operand, result) for operand in operands)))
+
+    def build(emit: Emitter, result: Type, *operands: Operand) -> Value:
+        return emit.add(cls(*(emit.convert(operand, result) for operand in operands)))
+
+    return build
 
 
 def _offset(emit: Emitter, result: Type, pointer: Operand, offset: Operand, negative: bool = False) -> Value:
@@ -228,9 +232,13 @@ def _abs(emit: Emitter, result: Type, x: Operand) -> Value:
     return emit.add(math.AbsI(x.value)) if element.signed else x.value
 
 
-def _counted(cls: type[math.IntUnary]) -> Builds:
+def _counted(cls: type[math.BitUnary]) -> Builds:
     """A count of bits, which is given as an i32."""
-    return lambda emit, result, x: emit.cast(emit.add(cls(x.value)), i32)
+
+    def build(emit: Emitter, result: Type, x: Operand) -> Value:
+        return emit.cast(emit.add(cls(x.value)), i32)
+
+    return build
 
 
 _ELEMENTWISE = {
@@ -254,5 +262,5 @@ RULES = {
     "next_power_of_2": Rule(_power),
     "popc": Rule(_count, _counted(math.CtPop)),
     "clz": Rule(_count, _counted(math.CtLz)),
-    "brev": Rule(_bits, lambda emit, result, x: emit.add(math.BitReverse(x.value))),
+    "brev": Rule(_bits, as_given(math.BitReverse)),
 }

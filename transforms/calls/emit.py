@@ -226,6 +226,16 @@ class Emitter:
         return [self.convert(operand, type_)]
 
 
+def as_given(cls: type[Any]) -> Builds:
+    """The building half of a call that is an op of its arguments as they are."""
+
+    def build(emit: Emitter, result: Type, *arguments: Any) -> Built:
+        given = (argument.value if isinstance(argument, Operand) else argument for argument in arguments)
+        return emit.unpack(emit.add(cls(*given)), result)
+
+    return build
+
+
 def split_operand(operand: Operand) -> list[Operand]:
     """The components of a tuple operand, constant or not."""
     types = components(operand.type)

@@ -280,12 +280,12 @@ def _descriptor(call: Typing, descriptor: Type, offsets: Type) -> list[Type]:
 
 def _block_read(call: Typing, descriptor: Type, offsets: Type) -> Type:
     operands = _descriptor(call, descriptor, offsets)
-    return call.asked(lambda d, *at: tt.DescriptorLoad(d, at), *operands)
+    return call.asked(lambda values: tt.DescriptorLoad(values[0], values[1:]), *operands)
 
 
 def _block_written(call: Typing, descriptor: Type, offsets: Type, value: Type) -> Type:
     operands = _descriptor(call, descriptor, offsets)
-    call.asked(lambda v, d, *at: tt.DescriptorStore(d, v, at), tensor(call, value), *operands)
+    call.asked(lambda values: tt.DescriptorStore(values[1], values[0], values[2:]), tensor(call, value), *operands)
     return NONE
 
 

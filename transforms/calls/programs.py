@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from ziggurat.codemodel.dialects import tt
@@ -11,7 +12,7 @@ from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, ScalarType, TupleType, Type, i32, i64, shape_of, shaped
 from ziggurat.transforms.calls.assembly import MAX_PACK, check_assembly
 from ziggurat.transforms.calls.checks import condition, is_power_of_two
-from ziggurat.transforms.calls.emit import Built, Emitter, Operand, packed_type, split_operand
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand, as_given, packed_type, split_operand
 from ziggurat.transforms.calls.lattice import RangeType, components
 from ziggurat.transforms.calls.promotion import NONE, common_shape, constant, is_number, is_pointer, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
@@ -80,11 +81,11 @@ def _hinted(call: Typing, x: Type, values: Any) -> Type:
     return x
 
 
-def _hint(cls: type[tt.Hint]) -> Rule:
-    def build(emit: Emitter, result: Type, x: Operand, values: Any) -> Value:
-        return emit.add(cls(x.value, (values,) if isinstance(values, int) else tuple(values)))
+_HINTS = {"multiple_of": tt.MultipleOf, "max_contiguous": tt.MaxContiguous, "max_constancy": tt.MaxConstancy}
 
-    return Rule(_hinted, build)
+
+def _hint(cls: type[tt.Hint], emit: Emitter, result: Type, x: Operand, values: Any) -> Value:
+    return emit.add(cls(x.value, (values,) if isinstance(values, int) else tuple(values)))
 
 
 def _assumed(call: Typing, x: Type) -> Type:
@@ -174,21 +175,28 @@ def _assemble(
     return emit.unpack(made, result)
 
 
+def _fixed(type_: Type) -> Callable[[Typing], Type]:
+    """The type of a call without arguments."""
+
+    def type_of(_: Typing) -> Type:
+        return type_
+
+    return type_of
+
+
 RULES = {
-    "program_id": Rule(_grid, lambda emit, result, along: emit.add(tt.GetProgramId(along))),
-    "num_programs": Rule(_grid, lambda emit, result, along: emit.add(tt.GetNumPrograms(along))),
-    "smid": Rule(lambda call: i32, lambda emit, result: emit.add(tt.SmId())),
-    "globaltimer": Rule(lambda call: i64, lambda emit, result: emit.add(tt.GlobalTimer())),
+    "program_id": Rule(_grid, as_given(tt.GetProgramId)),
+    "num_programs": Rule(_grid, as_given(tt.GetNumPrograms)),
+    "smid": Rule(_fixed(i32), as_given(tt.SmId)),
+    "globaltimer": Rule(_fixed(i64), as_given(tt.GlobalTimer)),
     "range": Rule(_range),
     "static_range": Rule(_static_range),
-    "multiple_of": _hint(tt.MultipleOf),
-    "max_contiguous": _hint(tt.MaxContiguous),
-    "max_constancy": _hint(tt.MaxConstancy),
+    **{name: Rule(_hinted, partial(_hint, cls)) for name, cls in _HINTS.items()},
     "assume": Rule(_assumed, _assume),
     "static_assert": Rule(_asserted),
     "static_print": Rule(_printed),
     "device_print": Rule(_printing, _print),
     "device_assert": Rule(_checked, _check),
-    "debug_barrier": Rule(lambda call: NONE, lambda emit, result: emit.add(tt.Barrier())),
+    "debug_barrier": Rule(_fixed(NONE), as_given(tt.Barrier)),
     "inline_asm_elementwise": Rule(_assembled, _assemble),
 }

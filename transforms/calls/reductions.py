@@ -7,6 +7,7 @@ As in the article's proof of concept, a reduction is a call of a function of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ziggurat.codemodel.builder import Builder
@@ -14,6 +15,7 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import (
+    PtrType,
     ScalarType,
     TensorType,
     TupleType,
@@ -160,38 +162,46 @@ def _running_extreme(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
 # Ops.
 
 
-def _function(emit: Emitter, symbol: str, values: list[Value], result: Type, make: Callable[..., Op]) -> list[Value]:
+def _function(
+    emit: Emitter,
+    symbol: str,
+    values: list[Value],
+    result: Type,
+    make: Callable[[Sequence[Value], Body], Op],
+    scan: bool,
+) -> list[Value]:
     """Call the function of the model that combines these tensors; `make` gives its op, of the tensors and a body."""
     callee = emit.functions.callee()
     tensors = [value.type for value in values]
     types = [element_of(type_) for type_ in tensors]
 
-    def combine(builder: Builder, returns: type[tt.ReduceReturn | tt.ScanReturn]) -> Body:
+    def combine(builder: Builder) -> Body:
         """A call of the function that combines two elements."""
         inner = Emitter(builder.nested([*types, *types], packed_type(TupleType(tuple(types)))))
         made = inner.call(callee.symbol, list(inner.builder.parameters), callee.result)
         wanted = types[0] if len(types) == 1 else TupleType(tuple(types))
-        inner.add(returns(inner.repack(Operand(callee.result, made), wanted)))
+        combined = inner.repack(Operand(callee.result, made), wanted)
+        inner.add(tt.ScanReturn(combined) if scan else tt.ReduceReturn(combined))
         return inner.builder.finish()
 
     def build(builder: Builder, parameters: Sequence[Value]) -> list[Value]:
         within = Emitter(builder)
-        made = within.unpack(within.add(make(parameters, lambda returns: combine(builder, returns))), result)
+        made = within.unpack(within.add(make(parameters, combine(builder))), result)
         return within.repack(Operand(result, made), result)
 
     symbol = emit.functions.helper(symbol, callee.symbol, tensors, result, build)
     made: Any = emit.call(symbol, values, result)
-    return list(made) if isinstance(made, tuple) else [made]
+    return list(made) if isinstance(made, tuple) else [made]  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _reduce(emit: Emitter, name: str, values: list[Value], at: int) -> list[Value]:
     """Reduce tensors together along an axis."""
     sizes = shape_of(values[0].type)
     rest = (*sizes[:at], *sizes[at + 1 :])
-    parts = tuple(shaped(rest, element_of(value.type)) for value in values)  # pyright: ignore[reportArgumentType]
+    parts = tuple(shaped(rest, element) for element in map(_element, values))
     result: Type = parts[0] if len(parts) == 1 else TupleType(parts)
     symbol = "_".join([f"reduce_{name}", *(str(value.type) for value in values), str(at), symbol_part(result)])
-    return _function(emit, symbol, values, result, lambda x, combine: tt.Reduce(x, at, combine(tt.ReduceReturn)))
+    return _function(emit, symbol, values, result, lambda x, body: tt.Reduce(x, at, body), False)
 
 
 def _scan(emit: Emitter, name: str, values: list[Value], along: int, reverse: bool) -> list[Value]:
@@ -201,9 +211,13 @@ def _scan(emit: Emitter, name: str, values: list[Value], along: int, reverse: bo
     result: Type = tensors[0] if len(tensors) == 1 else TupleType(tuple(tensors))
     direction = ["reverse"] if reverse else []
     symbol = "_".join([f"scan_{name}", *map(str, tensors), str(at), *direction, symbol_part(result)])
-    return _function(
-        emit, symbol, values, result, lambda x, combine: tt.Scan(x, at, combine(tt.ScanReturn), reverse=reverse)
-    )
+    return _function(emit, symbol, values, result, lambda x, body: tt.Scan(x, at, body, reverse=reverse), True)
+
+
+def _element(value: Value) -> ScalarType | PtrType:
+    element = element_of(value.type)
+    assert isinstance(element, ScalarType | PtrType)
+    return element
 
 
 def _flat(emit: Emitter, value: Value) -> Value:
@@ -238,36 +252,29 @@ def _find(emit: Emitter, name: str, x: Operand, along: Any, tie_left: bool, keep
     return [emit.spread(v, (1,) * rank) for v in made] if keep and along is None else made
 
 
-def _accumulate(name: str) -> Builds:
-    def build(emit: Emitter, result: Type, x: Operand, along: Any, keep: bool, dtype: Any) -> Value:
-        element = scalar_type(result)
-        value = emit.cast(x.value, computing(element))
-        return emit.cast(_along(emit, name, [value], along, keep)[0], element)
-
-    return build
+def _accumulate(name: str, emit: Emitter, result: Type, x: Operand, along: Any, keep: bool, dtype: Any) -> Value:
+    element = scalar_type(result)
+    return emit.cast(_along(emit, name, [emit.cast(x.value, computing(element))], along, keep)[0], element)
 
 
-def _combine(name: str) -> Builds:
-    return lambda emit, result, x, along, keep: _along(emit, name, [x.value], along, keep)[0]
+def _combine(name: str, emit: Emitter, result: Type, x: Operand, along: Any, keep: bool) -> Value:
+    return _along(emit, name, [x.value], along, keep)[0]
 
 
-def _decide(name: str) -> Builds:
-    return lambda emit, result, x, along, keep: _along(emit, name, [emit.nonzero(x.value)], along, keep)[0]
+def _decide(name: str, emit: Emitter, result: Type, x: Operand, along: Any, keep: bool) -> Value:
+    return _along(emit, name, [emit.nonzero(x.value)], along, keep)[0]
 
 
-def _best(name: str) -> Builds:
-    def build(
-        emit: Emitter, result: Type, x: Operand, along: Any, with_index: bool, tie_left: bool, keep: bool
-    ) -> Built:
-        if with_index:
-            return tuple(_find(emit, name, x, along, tie_left, keep))
-        return _along(emit, name, [x.value], along, keep)[0]
-
-    return build
+def _best(
+    name: str, emit: Emitter, result: Type, x: Operand, along: Any, with_index: bool, tie_left: bool, keep: bool
+) -> Built:
+    if with_index:
+        return tuple(_find(emit, name, x, along, tie_left, keep))
+    return _along(emit, name, [x.value], along, keep)[0]
 
 
-def _best_index(name: str) -> Builds:
-    return lambda emit, result, x, along, tie_left, keep: _find(emit, name, x, along, tie_left, keep)[1]
+def _best_index(name: str, emit: Emitter, result: Type, x: Operand, along: Any, tie_left: bool, keep: bool) -> Value:
+    return _find(emit, name, x, along, tie_left, keep)[1]
 
 
 def _values(x: Operand) -> list[Value]:
@@ -284,23 +291,24 @@ def _scan_by(emit: Emitter, result: Type, x: Operand, along: Any, function: Any,
     return tuple(made) if isinstance(x.value, tuple) else made[0]
 
 
-def _run(name: str) -> Builds:
-    def build(emit: Emitter, result: Type, x: Operand, along: Any, reverse: bool) -> Value:
-        element = scalar_type(result)
-        value = emit.cast(x.value, computing(element) if name in ("sum", "prod") else element)
-        return emit.cast(_scan(emit, name, [value], along, reverse)[0], element)
-
-    return build
+def _run(name: str, emit: Emitter, result: Type, x: Operand, along: Any, reverse: bool) -> Value:
+    element = scalar_type(result)
+    value = emit.cast(x.value, computing(element) if name in ("sum", "prod") else element)
+    return emit.cast(_scan(emit, name, [value], along, reverse)[0], element)
 
 
+# By the type rule and the building half: the calls of the family.
+_FAMILIES: list[tuple[Callable[..., Type], Builds, tuple[str, ...]]] = [
+    (_accumulated, _accumulate, ("sum", "prod")),
+    (_bitwise, _combine, ("xor_sum", "reduce_or")),
+    (_decided, _decide, ("any", "all")),
+    (_extreme, _best, ("max", "min")),
+    (_index, _best_index, ("argmax", "argmin")),
+]
 RULES = {
-    **{name: Rule(_accumulated, _accumulate(name)) for name in ("sum", "prod")},
-    **{name: Rule(_bitwise, _combine(name)) for name in ("xor_sum", "reduce_or")},
-    **{name: Rule(_decided, _decide(name)) for name in ("any", "all")},
-    **{name: Rule(_extreme, _best(name)) for name in ("max", "min")},
-    **{name: Rule(_index, _best_index(name)) for name in ("argmax", "argmin")},
+    **{name: Rule(type_of, partial(build, name)) for type_of, build, names in _FAMILIES for name in names},
     "reduce": Rule(_reduced_by, _reduce_by),
     "associative_scan": Rule(_scanned_by, _scan_by),
-    **{f"cum{name}": Rule(_running_total, _run(name)) for name in ("sum", "prod")},
-    **{f"cum{name}": Rule(_running_extreme, _run(name)) for name in ("max", "min")},
+    **{f"cum{name}": Rule(_running_total, partial(_run, name)) for name in ("sum", "prod")},
+    **{f"cum{name}": Rule(_running_extreme, partial(_run, name)) for name in ("max", "min")},
 }

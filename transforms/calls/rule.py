@@ -9,7 +9,7 @@ import attrs
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, KernelValueError, ZigguratError
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, Type
 from ziggurat.frontends.language import CALLS, Function
 from ziggurat.transforms.calls.emit import Built
@@ -60,15 +60,15 @@ class Typing:
 
     def asked(
         self,
-        op: Callable[..., Op],
+        make: Callable[[Sequence[Value]], Op],
         *operands: Type,
         hint: str | None = None,
         error: type[ZigguratError] = KernelTypeError,
     ) -> Type:
-        """The type that an op gives for operands of these types. Its objection to them is an error of the call."""
+        """The type of the op that `make` gives for operands of these types. Its objection is an error of the call."""
         builder = Builder.root(operands)
         try:
-            return builder.add(op(*builder.parameters)).type
+            return builder.add(make(builder.parameters)).type
         except BuildError as objection:
             raise error(_OP_NAME.sub(str(self), objection.summary), hint=hint) from None
 

@@ -23,7 +23,7 @@ from ziggurat.codemodel.types import (
     shaped,
 )
 from ziggurat.transforms.calls.checks import axis, is_power_of_two, scalar_dtype, shape, tensor
-from ziggurat.transforms.calls.emit import Built, Emitter, Operand
+from ziggurat.transforms.calls.emit import Emitter, Operand, as_given
 from ziggurat.transforms.calls.ordering import indices
 from ziggurat.transforms.calls.promotion import (
     broadcast_shapes,
@@ -168,7 +168,7 @@ def _permuted(call: Typing, x: Type, dims: Sequence[Any]) -> Type:
         order = _swap(source.rank)
     if not all(type(one) is int for one in order):
         raise KernelValueError(f"{call}: {show(order)} is not a permutation of the {source.rank} axes")
-    return call.asked(lambda x: tt.Trans(x, order), source, error=KernelValueError)
+    return call.asked(lambda values: tt.Trans(values[0], order), source, error=KernelValueError)
 
 
 def _permute(emit: Emitter, result: Type, x: Operand, dims: Any) -> Value:
@@ -227,7 +227,7 @@ def _cat(emit: Emitter, result: Type, a: Operand, b: Operand) -> Value:
 def _concatenated(call: Typing, a: Type, b: Type) -> Type:
     x, y = tensor(call, a), tensor(call, b)
     element = x.element if x.element == y.element else promote(x, y)
-    found = call.asked(tt.Cat, TensorType(x.shape, element), TensorType(y.shape, element))
+    found = call.asked(lambda halves: tt.Cat(*halves), TensorType(x.shape, element), TensorType(y.shape, element))
     shape(call, shape_of(found))
     return found
 
@@ -235,7 +235,7 @@ def _concatenated(call: Typing, a: Type, b: Type) -> Type:
 def _gathered(call: Typing, source: Type, index: Type, along: int) -> Type:
     x, i = tensor(call, source), tensor(call, index)
     at = axis(call, along, x.rank)
-    return call.asked(lambda x, i: tt.Gather(x, i, at), x, i)
+    return call.asked(lambda values: tt.Gather(*values, axis=at), x, i)
 
 
 def _gather(emit: Emitter, result: Type, source: Operand, index: Operand, along: int) -> Value:
@@ -243,11 +243,7 @@ def _gather(emit: Emitter, result: Type, source: Operand, index: Operand, along:
 
 
 def _halves(call: Typing, x: Type) -> Type:
-    return call.asked(tt.Split, tensor(call, x))
-
-
-def _split(emit: Emitter, result: Type, x: Operand) -> Built:
-    return emit.unpack(emit.add(tt.Split(x.value)), result)
+    return call.asked(lambda values: tt.Split(*values), tensor(call, x))
 
 
 # Linear algebra.
@@ -266,7 +262,7 @@ def _product(call: Typing, a: Type, b: Type, acc: Type | None, precision: Any = 
     else:
         hint = f"zg.zeros({show(sum_type.shape)}, zg.{default[0]})"
     given = sum_type if acc is None else tensor(call, acc)
-    return call.asked(tt.Dot, x, y, given, hint=hint)
+    return call.asked(lambda values: tt.Dot(*values), x, y, given, hint=hint)
 
 
 def _dot(emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand | None, precision: Any = None) -> Value:
@@ -275,22 +271,29 @@ def _dot(emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand | Non
     return emit.add(tt.Dot(a.value, b.value, c, input_precision=mode))
 
 
+def _fill(emit: Emitter, result: Type, _sizes: Any, value: Operand, _dtype: Any) -> Value:
+    return emit.convert(value, result, dense=True)
+
+
+def _spread(emit: Emitter, result: Type, x: Operand, _other: Operand) -> Value:
+    return emit.spread(_value(emit, x, result), shape_of(result))
+
+
+def _clear(emit: Emitter, result: Type, _sizes: Any, _dtype: Any) -> Value:
+    return emit.constant(0, result)
+
+
 RULES = {
-    "arange": Rule(_range, lambda emit, result, start, end: emit.add(tt.MakeRange(start, end))),
-    "zeros": Rule(_zeros, lambda emit, result, sizes, dtype: emit.constant(0, result)),
-    "full": Rule(_full, lambda emit, result, sizes, value, dtype: emit.convert(value, result, dense=True)),
+    "arange": Rule(_range, as_given(tt.MakeRange)),
+    "zeros": Rule(_zeros, _clear),
+    "full": Rule(_full, _fill),
     "expand": Rule(_expanded, _expand),
-    "broadcast": Rule(
-        _broadcasted, lambda emit, result, x, other: emit.spread(_value(emit, x, result), shape_of(result))
-    ),
-    "reshape": Rule(_reshaped, _reshape),
-    "ravel": Rule(_raveled, _reshape),
-    "trans": Rule(_permuted, _permute),
-    "permute": Rule(_permuted, _permute),
-    "join": Rule(_joined, _join),
-    "interleave": Rule(_interleaved, _join),
+    "broadcast": Rule(_broadcasted, _spread),
+    **{name: Rule(type_of, _reshape) for name, type_of in (("reshape", _reshaped), ("ravel", _raveled))},
+    **dict.fromkeys(("trans", "permute"), Rule(_permuted, _permute)),
+    **{name: Rule(type_of, _join) for name, type_of in (("join", _joined), ("interleave", _interleaved))},
     "flip": Rule(_flipped, _flip),
-    "split": Rule(_halves, _split),
+    "split": Rule(_halves, as_given(tt.Split)),
     "cat": Rule(_concatenated, _cat),
     "gather": Rule(_gathered, _gather),
     "dot": Rule(_product, _dot),

@@ -45,7 +45,7 @@ def _counts(call: Typing, x: Type, bins: Any, mask: Type | None) -> Type:
         raise KernelValueError(f"{call}: 'num_bins' must be a power of two up to {MAX_ELEMENTS}; got {show(bins)}")
     if mask is not None and mask != TensorType(tensor.shape, i1):
         raise KernelTypeError(f"{call}: the mask must be {TensorType(tensor.shape, i1)}; got {describe(mask)}")
-    return call.asked(lambda x: tt.Histogram(x, bins=bins), tensor)
+    return call.asked(lambda values: tt.Histogram(values[0], bins=bins), tensor)
 
 
 def _in_function(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import ziggurat.transforms.mirror.expressions  # noqa: F401 (registers its handlers)
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import BuildError, InternalError
@@ -18,6 +17,7 @@ from ziggurat.codemodel.types import ConstantType, TupleType, Type
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
 from ziggurat.transforms.calls.emit import flatten_types, packed_type, rebuild
 from ziggurat.transforms.calls.promotion import is_number
+from ziggurat.transforms.mirror import expressions as expressions  # registers its handlers
 from ziggurat.transforms.mirror.flow import function_frame, run
 from ziggurat.transforms.mirror.walk import FunctionMirror
 

@@ -106,8 +106,8 @@ def test_a_failure_to_build_is_a_fault_that_shows_the_model(monkeypatch):
 
 
 def test_what_is_attributed_is_mirrored():
-    from ziggurat.codemodel.dialects import core
+    from ziggurat.codemodel.dialects import core, py
 
-    assert ATTRIBUTED.keys() - HANDLERS.keys() <= {core.Return, core.Yield, *(
+    assert ATTRIBUTED.keys() - HANDLERS.keys() <= {core.Return, core.Yield, py.Break, py.Continue, *(
         op for op in ATTRIBUTED if op.NAME == "error")}  # fmt: skip
     assert HANDLERS.keys() <= ATTRIBUTED.keys()
