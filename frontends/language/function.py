@@ -1,4 +1,4 @@
-"""Functions written in the language: what `@zg.function` and `@zg.kernel` make of a Python function."""
+"""`Function`, the result of `@zg.function` and `@zg.kernel`, and the changes of globals that it sees."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.signature import active_recorder
 
 if TYPE_CHECKING:
-    # The parameter is used as the number, dtype or function that it is.
+    # To a type checker the parameter has the type of the value that it is used as.
     constexpr: TypeAlias = Any
 else:
 
     class constexpr:
-        """Annotation of a parameter that takes a value known at compile time: `BLOCK: zg.constexpr`.
+        """The annotation of a parameter that takes a value known at compile time: `BLOCK: zg.constexpr`.
 
-        `zg.constexpr(16)` is 16: Triton's programs mark so the values of a module that kernels use.
+        `zg.constexpr(16)` is 16. Triton's programs write that for values of a module that kernels use.
         """
 
         def __new__(cls, value: Any) -> Any:
@@ -57,7 +57,7 @@ class Use:
 
 @attrs.frozen
 class Default:
-    """The default value of a parameter that a call leaves out."""
+    """The default value of a parameter, for a call that leaves it out."""
 
     parameter: str
     value: Any
@@ -90,7 +90,7 @@ class Function:
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
-        """The Python signature."""
+        """The Python signature. Raises `KernelSyntaxError` for a callable without one."""
         try:
             return inspect.signature(self.fn)
         except (TypeError, ValueError):
@@ -98,7 +98,7 @@ class Function:
 
     @property
     def written(self) -> str:
-        """The name and the parameters, as in `def`: `scale(x, BLOCK: zg.constexpr = 64)`."""
+        """The name and the parameters as `def` has them: `scale(x, BLOCK: zg.constexpr = 64)`."""
         parts: list[str] = []
         for parameter in self.signature.parameters.values():
             known = parameter.annotation is constexpr or str(parameter.annotation).endswith("constexpr")
@@ -115,10 +115,10 @@ class Function:
         keywords: Sequence[tuple[str, T]],
         misfit: Callable[[str, str | None, int | None], KernelTypeError],
     ) -> dict[str, T | Default]:
-        """What each parameter gets, in the order of the parameters.
+        """The argument or the default of each parameter, in the order of the parameters.
 
-        Where the arguments do not fit, what `misfit` makes is raised: it gets the message, a hint, and which of the
-        keyword arguments is wrong, if it is one.
+        Raises the error that `misfit` makes when the arguments do not fit. `misfit` gets the message, a hint, and the
+        index of the wrong keyword argument, or None.
         """
         parameters = self.signature.parameters.values()
         places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -126,7 +126,7 @@ class Function:
         name = self.name
         if len(positional) > len(places):
             count = f"{len(places)} positional argument{'s' if len(places) != 1 else ''}"
-            raise misfit(f"{name} takes {count}, got {len(positional)}", self.written, None)
+            raise misfit(f"{name} takes {count}; got {len(positional)}", self.written, None)
         bound: dict[str, T] = dict(zip(places, positional, strict=False))
         for index, (keyword, value) in enumerate(keywords):
             if keyword not in named:
@@ -204,7 +204,7 @@ class Function:
             _warn(use, now, self.name)
 
     def __reduce__(self) -> str:
-        """As Python's functions: a copy is the function itself, and what is pickled is where it is found."""
+        """A copy is the function itself, and a pickle holds its qualified name, as for Python's functions."""
         return self.__qualname__
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -255,15 +255,15 @@ def _warn(use: Use, value: Any, kernel: str) -> None:
 
 
 def usable(value: Any) -> bool:
-    """True of what a kernel can use from outside of it: constants, functions, and tuples of these."""
+    """Whether a kernel can use an object from outside of it: a constant, a function, or a tuple of these."""
     if isinstance(value, tuple):
         return all(map(usable, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return isinstance(value, Function) or as_constant(value)[0]
 
 
 def suggest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
-    """A hint that names the nearest of the known names, or None."""
-    from difflib import get_close_matches  # Only errors need it; the import is slow.
+    """A hint with the known name that is nearest to `name`, or None."""
+    from difflib import get_close_matches  # The import is slow, and only errors need it.
 
     near = get_close_matches(name, list(known), 1)
     return f"did you mean {prefix}{near[0]}?" if near else None

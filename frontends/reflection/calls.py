@@ -1,4 +1,4 @@
-"""Which arguments of a call go to which parameters: checked at the call, so that the error is at the call."""
+"""Checks that the arguments of a call fit its parameters, with the call as the location of errors."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def check_builtin(name: str, node: ast.Call, source: Source) -> None:
     """Raise `KernelTypeError` when the arguments do not fit a builtin."""
     if node.keywords:
         raise KernelTypeError(
-            f"{name}() takes no keyword arguments in a kernel", source.span(node.keywords[0]), "give it by its place"
+            f"{name}() takes no keyword arguments in a kernel", source.span(node.keywords[0]), "pass it by position"
         )
     least, most = BUILTINS[name]
     if not least <= len(node.args) <= most:
         count = str(least) if least == most else f"{least} to {most}" if most < 1000 else f"at least {least}"
         raise KernelTypeError(
-            f"{name}() takes {count} argument{'s' if not count.endswith('1') else ''}, got {len(node.args)}",
+            f"{name}() takes {count} argument{'s' if not count.endswith('1') else ''}; got {len(node.args)}",
             source.span(node),
         )
 
 
 def bind_function(function: Function, node: ast.Call, source: Source) -> list[ast.expr | Default]:
-    """What each parameter of a user's function gets, in the order of the parameters.
+    """The argument or the default of each parameter of a user's function, in order.
 
     Raises `KernelTypeError` when the arguments do not fit.
     """

@@ -1,4 +1,4 @@
-"""Expressions as ops: each gives one value, and stands at the span of its text."""
+"""Expressions as ops: each gives one value and has the location of its text."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ _UNARY: dict[type[ast.unaryop], type[py.Unary]] = {
     ast.Invert: py.Invert,
     ast.Not: py.Not,
 }
-# The classes that `isinstance` knows; in the model a class is the name of its builtin.
+# The classes that `isinstance` knows. The model holds a class as the name of its builtin.
 _CLASSES = (bool, int, float, str, tuple)
 _RANGES = ("range", "static_range")
 
 
 class Expressions:
-    """Reflects expressions at the place of `builder`. `variables` are the ones declared so far.
+    """Reflects expressions into `builder`. `variables` are the variables declared so far.
 
-    `errors` are those met so far. Where `choices` is not 0, code is read that may turn out never to be run, and an
-    error becomes an op; these are `deferred`.
+    `errors` are the errors found so far. Code inside of branches (`choices` is not 0) may never run, so an error there
+    becomes an op and is added to `deferred` instead.
     """
 
     def __init__(self, names: Names, source: Source, builder: Builder, callees: dict[str, Function]) -> None:
@@ -81,7 +81,7 @@ class Expressions:
         self.choices = 0
 
     def report(self, error: ZigguratError, node: Any) -> Value:
-        """Note an error; gives what stands for the value of `node`, so that the rest of the function can be read."""
+        """Note an error. Returns a value for `node`, so that the rest of the function can be read."""
         if not self.choices:
             self.errors.append(error)
             return self.constant(None, node)
@@ -96,14 +96,14 @@ class Expressions:
         return handler(self, node)
 
     def add(self, op: Op, node: Any) -> Value:
-        """Place an op that models `node`."""
+        """Add an op that models `node`."""
         return self.builder.add(op, self.source.span(node))
 
     def constant(self, value: Any, node: Any) -> Value:
         return self.add(core.ConstantOp(value, pyobject), node)
 
     def body(self, node: Any, fill: Callable[[], Value | None]) -> Body:
-        """A body that `fill` adds ops to; it yields what that gives, unless it has ended by a return."""
+        """A body that `fill` adds ops to. It yields the value that `fill` returns, unless a statement has left it."""
         outer = self.builder
         inner = self.builder = outer.nested((), pyobject)
         try:
@@ -122,7 +122,7 @@ class Expressions:
         return self.body(node, lambda: self.expression(node))
 
     def choice(self, node: ast.expr, fill: Callable[[], Value] | None = None) -> Body:
-        """A body that yields the value of `node`, or what `fill` gives for it, and may turn out never to be run."""
+        """A body that may never run. It yields the value of `node`, or the one that `fill` returns for it."""
 
         def attempt() -> Value:
             try:
@@ -149,19 +149,19 @@ class Expressions:
                 raise KernelNameError(
                     f"'{node.id}' is used before it is assigned", self.source.span(node), f"assign '{node.id}' first"
                 )
-            # Bound by a statement that is an error already, such as a del: stands for any value.
+            # An unsupported statement binds the name, such as a del, which is reported already: use any value.
             return self.constant(None, node)
         return self.outside(self.names.outer(node), node)
 
     def outside(self, value: Any, node: ast.expr) -> Value:
-        """The value of an expression that names an object from outside of the function."""
+        """The value of an expression that refers to an object from outside of the function."""
         found = self.known(value, node)
         if found is None:
             raise self.names.rejected(node, value)
         return found
 
     def known(self, value: Any, node: Any) -> Value | None:
-        """An object from outside as a value: a constant, a function, or a tuple of these; None of any other."""
+        """An object from outside as a value, if it is a constant, a function, or a tuple of these; else None."""
         if isinstance(value, Function):
             return self.add(core.FuncRef(self.symbol(value, node), pyobject), node)
         good, constant = as_constant(value)
@@ -179,7 +179,7 @@ class Expressions:
             raise KernelSyntaxError(
                 f"two functions that are used here have the same name, '{symbol}'",
                 self.source.span(node),
-                "rename one of them: the functions of a kernel are told apart by their names",
+                "rename one of them: the functions of a kernel must have different names",
             )
         return symbol
 
@@ -196,7 +196,7 @@ class Expressions:
         return self.add(py.Attribute(self.expression(node.value), node.attr), node)
 
     def pack(self, node: ast.Tuple | ast.List) -> Value:
-        """A tuple. A list's display is one as well: nothing in a kernel can change it."""
+        """A tuple. A list display is one as well, because nothing in a kernel can change it."""
         return self.add(py.Pack(tuple([self.expression(item) for item in node.elts])), node)
 
     def subscript(self, node: ast.Subscript) -> Value:
@@ -232,14 +232,14 @@ class Expressions:
         return self.add(op(left, self.expression(node.right)), node)
 
     def operator(self, operator: ast.operator, node: ast.AST) -> type[py.Binary]:
-        """The op of a binary operator, which stands in `node`."""
+        """The op of the binary operator of `node`."""
         op = _BINARY.get(type(operator))
         if op is None:
             raise unsupported(node, self.source, "matmul")
         return op
 
     def compare(self, node: ast.Compare) -> Value:
-        """A comparison; a chain is a `cand`, with all but its last part evaluated once, before it."""
+        """A comparison. A chain is a `cand`; all its operands but the last are evaluated once, before it."""
         left = self.expression(node.left)
         ops = [_COMPARE[type(op)] for op in node.ops]
         if len(ops) == 1:
@@ -284,7 +284,7 @@ class Expressions:
         return self.add(py.Call(value, arguments, keywords=keywords), node)
 
     def call_object(self, node: ast.Call, target: Any) -> Value:
-        """A call of something from outside of the function."""
+        """A call of an object from outside of the function."""
         if isinstance(target, Call):
             check_call(target.signature, node, self.source)
             return self.invoke(node, f"zg.{target.signature.name}")
@@ -305,12 +305,12 @@ class Expressions:
         return self.add(py.Invoke((*receiver, *arguments), callee, keywords=keywords), node)
 
     def arguments(self, node: ast.Call) -> tuple[tuple[Value, ...], tuple[str, ...]]:
-        """The arguments of a call, and the names of the last of them."""
+        """The arguments of a call, with the names of the keyword arguments, which come last."""
         values = [self.expression(argument) for argument in (*node.args, *(k.value for k in node.keywords))]
         return tuple(values), tuple(keyword.arg or "" for keyword in node.keywords)
 
     def call_function(self, node: ast.Call, function: Function) -> Value:
-        """A call of a user's function. Arguments are evaluated as written, and handed over as the parameters stand."""
+        """A call of a user's function. Arguments are evaluated as written and passed in the order of the parameters."""
         bound = bind_function(function, node, self.source)
         values = {id(item): self.expression(item) for item in (*node.args, *(k.value for k in node.keywords))}
         arguments: list[Value] = []
@@ -330,16 +330,16 @@ class Expressions:
         return self.add(core.FuncCall(tuple(arguments), self.symbol(function, node), type=pyobject), node)
 
     def classes(self, node: ast.expr) -> Value:
-        """The second argument of `isinstance`: a class or a tuple of them, as the names of the builtins."""
+        """The second argument of `isinstance`: a class or a tuple of classes, as the names of the builtins."""
         items: Sequence[ast.expr] = node.elts if isinstance(node, ast.Tuple) else [node]
         found: list[str] = []
         for item in items:
             value = self.names.static(item)
             if not any(value is known for known in _CLASSES):
                 raise KernelTypeError(
-                    f"isinstance() cannot tell '{ast.unparse(item)}' in a kernel",
+                    f"isinstance() in a kernel must have bool, int, float, str, tuple or a tuple of these; "
+                    f"got '{ast.unparse(item)}'",
                     self.source.span(item),
-                    "it knows bool, int, float, str and tuple, and tuples of these",
                 )
             found.append(f"builtins.{value.__name__}")
         return self.constant(tuple(found) if isinstance(node, ast.Tuple) else found[0], node)
@@ -368,8 +368,8 @@ class Expressions:
         else:
             what = f"'{shown}'"
             if target is constexpr:
-                hint = "leave it out: numbers, strings and dtypes in a kernel are constants"
-            hint = hint or f"{_CALLABLE}; what is known beforehand can be computed outside and used by its name"
+                hint = "leave it out: numbers, strings and dtypes in a kernel are constants already"
+            hint = hint or f"{_CALLABLE}; compute known values outside of the kernel, and use them by their names"
         return KernelSyntaxError(f"a kernel cannot call {what}".rstrip(","), self.source.span(node.func), hint.strip())
 
     EXPRESSIONS: ClassVar[dict[type[ast.expr], Callable[[Any, Any], Value]]] = {
@@ -388,7 +388,7 @@ class Expressions:
     }
 
 
-# Builtins that loops run over in Python, and what to write in a kernel.
-_BY_INDEX = "run over the index: for i in zg.static_range(len(a)), and take the items as a[i]"
+# Hints for the builtins that loops in Python run over.
+_BY_INDEX = "loop over the index: for i in zg.static_range(len(a)), with the items a[i]"
 _INSTEAD = {"zip": _BY_INDEX, "enumerate": _BY_INDEX, "reversed": f"{_BY_INDEX.removesuffix('a[i]')}a[len(a) - 1 - i]"}
 _CALLABLE = "a kernel calls zg's calls, functions decorated with @zg.function, and some builtins"

@@ -32,10 +32,10 @@ def function(fn: Callable[..., Any]) -> Function:
 
 
 def reader(fn: Callable[..., Any]) -> Callable[[Function], Op]:
-    """Read the source of `fn` now, and return the function that makes its Python code model when that is needed.
+    """Read the source of `fn` now, and return the function that makes its Python code model later.
 
-    So a file that is edited while the program runs does not change its kernels. Names are resolved when the model is
-    made. Raises `KernelSyntaxError` when `fn` is not a plain function defined by `def`, with a name for each parameter.
+    An edit of the file while the program runs does not change its kernels. Names are resolved when the model is made.
+    Raises `KernelSyntaxError` when `fn` is not a plain function defined by `def`, with a name for each parameter.
     """
     lines = read_lines(fn)
     plain = cast(types.FunctionType, fn)
@@ -60,8 +60,7 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
 
 
 def _model(function: Callable[..., Any], lines: Sequence[str]) -> tuple[Op, dict[str, Function], tuple[Use, ...]]:
-    """The model of a function whose source is in these lines, the functions that it refers to, by symbol, and the
-    values that it has from outside."""
+    """The model of a function with its source in these lines, the functions that it refers to, and its outer values."""
     fn = cast(types.FunctionType, function)
     source = find_source(fn, lines or read_lines(fn))
     parameters = _parameters(source)
@@ -111,13 +110,13 @@ def _parameters(source: Source) -> list[ast.arg]:
 
 
 def _type(fn: types.FunctionType, parameter: ast.arg, names: Names) -> Type:
-    """`constexpr` where the annotation says so; an annotation may be a string, or be kept as one."""
+    """`constexpr` for a parameter with that annotation, else `object`. An annotation may be a string."""
     if parameter.annotation is None:
         return pyobject
     annotation: Any = fn.__annotations__.get(parameter.arg)
     if isinstance(annotation, str):
         path = annotation.strip("'\" ")
-        # What an enclosing function imports is not among the names that are seen here, so the spelling decides, too.
+        # Imports of an enclosing function are not among `names`, so the spelling counts as well.
         if path.rpartition(".")[2] == "constexpr":
             return constexpr_type
         annotation = names.find(path)

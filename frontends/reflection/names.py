@@ -1,4 +1,4 @@
-"""What the names of a function stand for: its variables, or what its closure, its globals and the builtins hold now."""
+"""The meaning of the names of a function: its variables, or values from its closure, its globals and the builtins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ziggurat.frontends.language.signature import SIGNATURES, Call
 from ziggurat.frontends.language.spellings import of_member
 from ziggurat.frontends.reflection.source import Source
 
-# Stands for the meaning of an expression that is known only when the kernel runs.
+# The meaning of an expression that is known only when the kernel runs.
 DYNAMIC: Final = object()
 _MISSING: Final = object()
 _contents = operator.attrgetter("cell_contents")
@@ -28,7 +28,7 @@ KINDS: Final = (
 
 
 class Names:
-    """The names that the function `fn` can see. `locals` are its variables, parameters included."""
+    """The names that the function `fn` can see. `locals` are its variables and parameters."""
 
     def __init__(self, fn: types.FunctionType, source: Source) -> None:
         code = fn.__code__
@@ -36,13 +36,13 @@ class Names:
         self.locals = {*code.co_varnames, *code.co_cellvars}
         self.cells: dict[str, Any] = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
         self.globals = fn.__globals__
-        # The values from outside that were asked for: whoever has the model looks whether they change.
+        # The values from outside that were looked up, by name; see `Function.check_globals`.
         self.uses: dict[str, Use] = {}
 
     def static(self, node: ast.expr) -> Any:
-        """The object that an expression names, looking through modules and enums; `DYNAMIC` for any other expression.
+        """The object that a name or an attribute of a module or an enum refers to; `DYNAMIC` for other expressions.
 
-        Raises `KernelNameError` for a name that nothing has.
+        Raises `KernelNameError` for an unknown name.
         """
         if isinstance(node, ast.Name):
             return DYNAMIC if node.id in self.locals else self.outer(node)
@@ -59,7 +59,7 @@ class Names:
         return DYNAMIC
 
     def outer(self, node: ast.Name) -> Any:
-        """What a name that is not a variable stands for."""
+        """The value of a name that is not a variable."""
         name = node.id
         cell = self.cells.get(name)
         if cell is not None:
@@ -83,13 +83,13 @@ class Names:
         return found
 
     def _note(self, node: ast.expr, value: Any, look_up: Callable[[Any], Any], key: Any) -> None:
-        """Note the use of a name from outside, where its value can become a part of the model."""
+        """Note the use of a name from outside, if its value can become a part of the model."""
         if usable(value):
             name = ast.unparse(node)
             self.uses.setdefault(name, Use(name, value, look_up, key, self.source.span(node)))
 
     def find(self, path: str) -> Any:
-        """What a dotted path of names stands for, or None."""
+        """The object that a dotted path of names refers to, or None."""
         first, *rest = path.split(".")
         found: Any = self.globals.get(first)
         for name in rest:
@@ -119,22 +119,22 @@ class Names:
         return KernelNameError(f"the {what} '{prefix}' has no '{node.attr}'", self.source.span(node), hint)
 
     def prefix(self) -> str:
-        """What this function's module calls ziggurat."""
+        """The name of ziggurat in this function's module."""
         for name, value in self.globals.items():
             if isinstance(value, types.ModuleType) and value.__name__ == "ziggurat":
                 return name
         return "zg"
 
     def rejected(self, node: ast.expr, value: object) -> KernelSyntaxError:
-        """The error for an expression that names an object of a kind that has no place in a model."""
+        """The error for an expression that names an object of a kind that a model cannot hold."""
         name, kind = ast.unparse(node), type(value).__name__
         hint = KINDS
         if isinstance(value, types.ModuleType):
             what = "is a module, not a value"
         elif isinstance(value, Call | types.FunctionType | types.BuiltinFunctionType):
-            what = "is a function, which only can be called here"
+            what = "is a function, which a kernel can only call"
             if not isinstance(value, types.BuiltinFunctionType):
-                hint = "a function to hand on is one decorated with @zg.function"
+                hint = "decorate a function that is passed on with @zg.function"
         elif isinstance(value, list | dict | set | bytearray):
             what = f"is a {kind}, which may change after the kernel is compiled"
         elif isinstance(value, type):

@@ -1,8 +1,8 @@
-"""Where each variable of a function is declared.
+"""The place at which each variable of a function is declared.
 
 Python's variables belong to the function. In the model a variable belongs to the innermost suite that contains all its
-uses: it is declared there by the first assignment to it, where that stands directly in the suite and nothing mentions
-it before; otherwise by a declaration without a value just before the first statement of the suite that mentions it.
+mentions. The first assignment declares it if that is the first mention and stands directly in the suite. Otherwise a
+declaration without a value stands before the first statement of the suite that mentions it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import attrs
 
 @attrs.frozen
 class Declaration:
-    """A variable, and whether an assignment declares it. `node` is its first mention."""
+    """A variable to declare, by an assignment or without a value. `node` is its first mention."""
 
     name: str
     by_assignment: bool
@@ -24,7 +24,7 @@ class Declaration:
 
 
 class _Suite:
-    """A list of statements under a statement of the parent. `depth` is 0 for the function's own."""
+    """A list of statements under a statement of the parent. `depth` is 0 for the function's body."""
 
     __slots__ = ("depth", "parent", "statement")
 
@@ -35,14 +35,14 @@ class _Suite:
 
 
 class _Variable:
-    """What is known of a variable so far: a suite with all its mentions, and the first statement there that has one."""
+    """A variable: the innermost suite with all mentions so far, and the first statement of it that has one."""
 
     __slots__ = ("assigned", "direct", "first", "statement", "suite")
 
     def __init__(self, first: ast.AST, stored: bool, suite: _Suite, statement: ast.stmt) -> None:
         self.first = first
-        self.assigned = stored  # Some mention is an assignment; otherwise an unsupported statement binds the name.
-        self.direct = stored  # The first mention is an assignment that stands directly in the suite.
+        self.assigned = stored  # Whether a mention is an assignment. An unsupported statement may bind the name.
+        self.direct = stored  # Whether the first mention is an assignment that stands directly in the suite.
         self.suite = suite
         self.statement = statement
 
@@ -61,10 +61,9 @@ class _Variable:
 def declarations(
     body: Sequence[ast.stmt], parameters: Collection[str], names: Collection[str]
 ) -> dict[ast.stmt, list[Declaration]]:
-    """The variables of a function by the statement that declares them, or before which they are declared.
+    """The variables of a function, by the statement that declares them or that follows the declaration.
 
-    `names` are the local variables; assigned names count as such as well. Parameters are declared at the entry and left
-    out.
+    `names` are the local variables that Python knows; assigned names are added. Parameters are left out.
     """
     scan = _Scan(parameters, names)
     scan.statements(body, _Suite(None, None))
@@ -76,7 +75,7 @@ def declarations(
     return found
 
 
-# The fields of a node that may hold mentions, in the order of evaluation where that is not the order of the text.
+# The fields of a node that may hold mentions, in the order of evaluation, if the order of the text differs.
 _ORDER: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Assign: ("value", "targets"),
     ast.AnnAssign: ("value", "target"),
@@ -93,12 +92,12 @@ def _fields(cls: type[ast.AST]) -> tuple[str, ...]:
     return fields
 
 
-# Names in these are not the function's, or are of statements that a kernel does not have anyway.
+# Names inside of these are not the function's.
 _SCOPES = (
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
-# What binds a name that is not an `ast.Name`: the field with the name.
+# The field with the name, of nodes that bind a name without an `ast.Name`.
 _BINDERS: dict[type[ast.AST], str] = {
     ast.FunctionDef: "name",
     ast.AsyncFunctionDef: "name",
@@ -126,7 +125,7 @@ def _bound(node: ast.AST) -> str | None:
 
 
 def assigned_names(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """The names that a statement or a target binds, and where; those of the suites inside it as well."""
+    """The names that a statement or a target binds, with the nodes that do, its inner suites included."""
     if isinstance(node, ast.Name):
         if isinstance(node.ctx, ast.Store):
             yield node.id, node

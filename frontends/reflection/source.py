@@ -1,8 +1,7 @@
-"""Finding the source of a function, and its syntax tree with positions that are true in the file.
+"""The source of a function, and its syntax tree with positions in the file.
 
-Only the lines of the function are parsed. The line number that Python keeps in the code object says where they start,
-and the indentation where they end; where that guess is wrong (a string or a bracket that reaches further left), more is
-parsed.
+Only the lines of the function are parsed. They start at the line number in the code object and end by indentation. The
+end is a guess, which is wrong for a string or a bracket that reaches further left; then more lines are parsed.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.location import Location
 
 _DEF = re.compile(r"\s*(async\s+)?def\b")
-_GUESSES = 4  # How many ends of the block are tried before the whole file is parsed.
+_GUESSES = 4  # The number of ends of the block to try before the whole file is parsed.
 
 
 @attrs.frozen
 class Source:
-    """The definition of a function. `offset` is what the lines of the file are ahead of the lines of the tree."""
+    """The definition of a function. Line `n` of the tree is line `n + offset` of the file."""
 
     file: str
     node: ast.FunctionDef
     offset: int = 0
 
     def span(self, node: Any) -> Location:
-        """Where a node of the tree (or of `ast.arg`, `ast.keyword`) stands in the file."""
+        """The location in the file of a node of the tree."""
         offset = self.offset
         return Location(self.file, node.lineno + offset, node.col_offset, node.end_lineno + offset, node.end_col_offset)
 
@@ -100,7 +99,7 @@ def _matches(node: ast.FunctionDef | ast.AsyncFunctionDef, code: types.CodeType)
     arguments = node.args
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     count = code.co_argcount + code.co_kwonlyargcount
-    # Inside of a class Python changes names such as __x; those are compared by their ends.
+    # Inside of a class Python renames `__x` to `_Class__x`, so names are compared by their ends.
     return len(names) == count and all(
         actual.endswith(name) for actual, name in zip(code.co_varnames[:count], names, strict=True)
     )
@@ -135,9 +134,9 @@ def _definition(
 
 
 def _parsed(text: str, file: str) -> ast.Module | None:
-    """The tree of a text, or None where it is no Python."""
+    """The tree of a text, or None if it is not Python."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python has given these when it compiled the text.
+        warnings.simplefilter("ignore")  # Python gave these when it compiled the text.
         try:
             return ast.parse(text, file)
         except (SyntaxError, ValueError):
@@ -145,7 +144,7 @@ def _parsed(text: str, file: str) -> ast.Module | None:
 
 
 def _ends(lines: Sequence[str], start: int) -> Iterator[int]:
-    """The lines before which the block that starts at `start` may end, by indentation."""
+    """The line numbers at which the block that starts at `start` may end, by indentation."""
     count = len(lines)
     header = start
     while header < count and not _DEF.match(lines[header]):

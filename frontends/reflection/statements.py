@@ -1,4 +1,4 @@
-"""Statements as ops. A suite goes on after an error, so that all errors of a function are found."""
+"""Statements as ops. Reading goes on after an error, so that all errors of a function are found."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Statements(Expressions):
         self.declarations: dict[ast.stmt, list[Declaration]] = {}
 
     def function_body(self, parameters: Sequence[ast.arg]) -> Body:
-        """The body of the function, whose builder has a value for each parameter.
+        """The body of the function. The builder has a value for each parameter.
 
-        Raises what is wrong with the function; several errors together as `KernelErrors`. Where all of them are in code
-        that may turn out never to be run, they are ops of the body instead.
+        Raises the error of the function, or `KernelErrors` for several. Errors in branches, which may never run, become
+        ops of the body, unless there are errors outside of branches as well.
         """
         node = self.source.node
         self.declarations = declarations(node.body, {p.arg for p in parameters}, self.names.locals)
@@ -79,7 +79,7 @@ class Statements(Expressions):
         return "after break" if isinstance(statement, ast.Break | ast.Continue) else None
 
     def spoil(self, node: ast.AST, value: Value) -> None:
-        """Give `value`, which is in error, to the variables that `node` should have assigned, and to its returns."""
+        """Give `value`, which is in error, to the variables and the returns that `node` should have given a value."""
         for name, at in assigned_names(node):
             variable = self.variables.get(name)
             if variable is None:
@@ -90,7 +90,7 @@ class Statements(Expressions):
             self.add(core.Return((value,)), node)
 
     def nested_suite(self, node: ast.stmt, statements: Sequence[ast.stmt]) -> Body:
-        """A body with the statements of a suite of `node`, which may turn out never to be run."""
+        """A body with the statements of a suite of `node` that may never run."""
         self.choices += 1
         try:
             return self.body(node, lambda: self.suite(statements))
@@ -98,7 +98,8 @@ class Statements(Expressions):
             self.choices -= 1
 
     def checked(self, node: ast.expr) -> Value:
-        """The value of an expression in the head of a statement; any value after an error, to go on with the suites."""
+        """The value of an expression in the head of a statement. After an error it is any value, so that the suites are
+        read as well."""
         try:
             return self.expression(node)
         except BuildError:
@@ -112,7 +113,7 @@ class Statements(Expressions):
         self.variables[name] = self.add(core.Var(value, name=name, type=_VARIABLE), node)
 
     def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
-        """Give `value` to a target; `node` is what the store models."""
+        """Give `value` to a target. The store models `node`."""
         match target:
             case ast.Name(id=name):
                 variable = self.variables.get(name)
@@ -180,7 +181,7 @@ class Statements(Expressions):
         self.add(py.For(iterable, suite), node)
 
     def iterable(self, node: ast.expr) -> Value:
-        """What a `for` runs over: a range or, as attribution will see, a tuple."""
+        """The iterable of a `for`: a range, or an expression, which attribution requires to be a tuple."""
         try:
             target = self.names.static(node.func) if isinstance(node, ast.Call) else None
             name = self.range_name(target)

@@ -1,6 +1,6 @@
-"""What Python has and kernels do not: the name of each construct, and what to write instead.
+"""Constructs of Python that kernels do not have, each with a hint.
 
-The tables are keyed by the names of the classes of `ast`, so that they hold for every version of Python.
+The keys of `CONSTRUCTS` are names of classes of `ast`, so that the table holds for every version of Python.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TUPLE = "write a tuple: (a, b)"
 _LOOP = "write a for loop over range(...), or over a tuple"
 _ARGUMENTS = "write the arguments one by one"
 
-# Statements and expressions, by class: (what it is, what to do instead).
+# Statements and expressions by class: the construct in words, and the hint.
 CONSTRUCTS: dict[str, tuple[str, str]] = {
     "FunctionDef": ("a function inside of a kernel", _FUNCTION),
     "AsyncFunctionDef": ("an async function", _FUNCTION),
@@ -54,7 +54,7 @@ CONSTRUCTS: dict[str, tuple[str, str]] = {
     "Slice": ("a slice", "load the part that is needed, or reshape and use zg.split"),
 }
 
-# Forms of constructs that otherwise are supported.
+# Unsupported forms of supported constructs: the form in words, and the hint.
 FORMS: dict[str, tuple[str, str]] = {
     "for else": ("else after a loop", "put its statements after the loop"),
     "while else": ("else after a loop", "put its statements after the loop"),
@@ -87,7 +87,7 @@ FORMS: dict[str, tuple[str, str]] = {
 
 
 def unsupported(node: ast.AST, source: Source, form: str | None = None) -> KernelSyntaxError:
-    """The error for a construct at its place: of the node's class, or of a form of it named in `FORMS`."""
+    """The error for a construct of the node's class, or for its form named in `FORMS`, at the node."""
     name = type(node).__name__
     what, instead = FORMS[form] if form is not None else CONSTRUCTS.get(name, (f"the construct '{name}'", _OUTSIDE))
     return KernelSyntaxError(f"a kernel cannot use {what}", source.span(node), instead)

@@ -1,4 +1,4 @@
-"""Control flow of a kernel under construction: loops and branches whose parts are Python functions."""
+"""Control flow of a kernel that is being traced: loops and branches whose parts are Python functions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ziggurat.frontends.tracing.trace import Trace, caller_location, current_tra
 
 
 def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any], **options: Any) -> Any:
-    """Build a loop that counts: `body(index, *carried)` gives the next carried values.
+    """Build a loop that counts: `body(index, *carried)` returns the next carried values.
 
-    `initial` is a value or a tuple of values, and so is what the body and the loop give; with None nothing is carried.
+    `initial` is a value, a tuple of values, or None to carry nothing; the body and the loop return the same form.
     `options` are those of `zg.range`. Returns the carried values after the last iteration.
     """
     trace = current_trace("zg.for_")
@@ -38,7 +38,7 @@ def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any
 
 
 def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any) -> Any:
-    """Build a loop: while `condition(*carried)` holds, `body(*carried)` gives the next carried values.
+    """Build a loop: while `condition(*carried)` holds, `body(*carried)` returns the next carried values.
 
     Returns the carried values for which the condition does not hold.
     """
@@ -60,10 +60,10 @@ def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any
 
 
 def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | None = None) -> Any:
-    """Build a branch: `then()` where the condition holds, `otherwise()` where not. Both give as many values.
+    """Build a branch: `then()` when the condition holds, `otherwise()` when not.
 
-    A condition that is a Python bool chooses while tracing. Returns a value, a tuple of values, or None, as the parts
-    do.
+    Both parts return the same form: a value, a tuple of one length, or None; so does the branch. A condition that is a
+    Python bool chooses during the trace.
     """
     trace = current_trace("zg.if_")
     require_callable(then, "the first part of zg.if_", 0)
@@ -81,7 +81,7 @@ def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | 
         with trace.nested() as inner:
             result = part() if part is not None else None
             if index == 0:
-                # The variables stand before the branch, but how many there are is known only here.
+                # The variables are declared before the branch; their number is known only here.
                 outline = result
                 for place in range(len(_items(result))):
                     made = core.Var(None, name=f"result_{place}", type=VarType(pyobject))
@@ -100,7 +100,7 @@ def _items(values: Any) -> tuple[Any, ...]:
 
 
 def _packed(like: Any, values: Sequence[Symbol]) -> Any:
-    """Values in the form in which they were given: one, a tuple, or None."""
+    """Values in the form of `like`: one value, a tuple, or None."""
     if like is None:
         return None
     return tuple(values) if isinstance(like, tuple | list) else values[0]
@@ -122,7 +122,7 @@ def _store(trace: Trace, variables: Sequence[Value], like: Any, result: Any, wha
         raise KernelTypeError(
             f"{what} {_count(result)}, {'the first' if branch else 'expected'} {_count(like)}",
             caller_location(),
-            "both parts give the same number of values"
+            "return the same number of values from both parts"
             if branch
             else "return the values in the form of the initial ones",
         )

@@ -1,10 +1,11 @@
-"""Symbolic values: what stands for values of a kernel while a Python function runs to build it."""
+"""Symbolic values: the stand-ins for values of a kernel while a Python function runs to build it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
-from ziggurat.codemodel.declare import OPS
+from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import Type
@@ -13,10 +14,10 @@ from ziggurat.frontends.language.spellings import of_attribute
 
 
 class Tape(Protocol):
-    """Where the operations on symbols are recorded."""
+    """The recorder of the operations on symbols."""
 
     def record(self, op: Op) -> Symbol:
-        """Append an op of the Python model at the place in the source that asked for it."""
+        """Append an op of the Python model, with the user's present line as its location."""
         ...
 
     def value(self, thing: Any) -> Value:
@@ -24,12 +25,12 @@ class Tape(Protocol):
         ...
 
     def fail(self, message: str, hint: str) -> NoReturn:
-        """Raise an error at the place in the source that asked for it."""
+        """Raise an error at the user's present line."""
         ...
 
 
 class _NoAttribute(KernelTypeError, AttributeError):
-    """So that `hasattr` of a symbol is false, as of any object that lacks the attribute."""
+    """The error of an attribute that symbols lack. `hasattr` takes it as any `AttributeError`."""
 
 
 class Symbol:
@@ -51,220 +52,123 @@ class Symbol:
 
     @property
     def shape(self) -> Symbol:
-        """The shape, as a constant of the kernel."""
-        return self._property("shape")
+        """The shape, a constant of the kernel."""
+        return self.tape.record(py.Attribute(self.value, "shape"))
 
     @property
     def dtype(self) -> Symbol:
-        """The element type, as a constant of the kernel."""
-        return self._property("dtype")
+        """The element type, a constant of the kernel."""
+        return self.tape.record(py.Attribute(self.value, "dtype"))
 
     @property
     def element_ty(self) -> Symbol:
-        """Of the dtype of a pointer: what is pointed to, as a constant of the kernel."""
-        return self._property("element_ty")
+        """The pointed-to type of the dtype of a pointer, a constant of the kernel."""
+        return self.tape.record(py.Attribute(self.value, "element_ty"))
 
     def load(self, offsets: Any) -> Symbol:
-        """Of a tensor descriptor: the block at these offsets."""
-        return self._method(".load", offsets)
+        """The block of a tensor descriptor at these offsets."""
+        return self.tape.record(py.Invoke([self.value, self.tape.value(offsets)], ".load"))
 
     def store(self, offsets: Any, value: Any) -> Symbol:
-        """Of a tensor descriptor: write a block at these offsets."""
-        return self._method(".store", offsets, value)
+        """Write a block of a tensor descriptor at these offsets."""
+        return self.tape.record(py.Invoke([self.value, self.tape.value(offsets), self.tape.value(value)], ".store"))
 
-    def _method(self, name: str, *arguments: Any) -> Symbol:
-        values = [self.value, *(self.tape.value(argument) for argument in arguments)]
-        op = OPS["invoke"].SPEC.make(values, [], {"callee": name}, [], self.value.type)
-        return self.tape.record(op)
-
-    def _property(self, name: str) -> Symbol:
-        return self.tape.record(OPS["attribute"].SPEC.make([self.value], [], {"name": name}, [], self.value.type))
-
-    def _binary(self, name: str, lhs: Any, rhs: Any) -> Symbol:
-        values = [self.tape.value(lhs), self.tape.value(rhs)]
-        return self.tape.record(OPS[name].SPEC.make(values, [], {}, [], self.value.type))
-
-    def _unary(self, name: str) -> Symbol:
-        return self.tape.record(OPS[name].SPEC.make([self.value], [], {}, [], self.value.type))
-
-    def __bool__(self) -> bool:
-        self.tape.fail(
-            "the truth of a value of the kernel is not known while it is traced",
-            "zg.if_(condition, then, otherwise) and zg.while_ build control flow; zg.where chooses between values",
-        )
-
-    def __iter__(self) -> NoReturn:
-        self.tape.fail(
-            "a value of the kernel cannot be iterated over", "zg.for_(start, stop, step, initial, body) builds a loop"
-        )
-
-    def __index__(self) -> int:
-        self.tape.fail(
-            "a value of the kernel is not a Python integer",
-            "pass integers that shape the kernel as constants to zg.trace",
-        )
-
-    def __getitem__(self, index: Any) -> Symbol:
-        return self._binary("subscript", self, index)
-
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        self.tape.fail("a value of the kernel cannot be changed", "write memory with zg.store; a tuple is made anew")
-
-    def __contains__(self, item: object) -> bool:
-        self.tape.fail("a value of the kernel cannot be searched", "compare with zg.compare, or with == for scalars")
-
-    def __len__(self) -> int:
-        self.tape.fail("the length of a value of the kernel is not known while it is traced", "zg.for_ builds a loop")
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        self.tape.fail("a value of the kernel cannot be called", "calls are zg.<name>(…)")
-
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         try:
             hint = f"call zg.{name}(…) instead" if name in SIGNATURES else of_attribute(name)
-            hint = hint or "values have .shape and .dtype"
-            self.tape.fail(f"a value of the kernel has no '{name}'", hint)
+            self.tape.fail(f"a value of the kernel has no '{name}'", hint or "values have .shape and .dtype")
         except KernelTypeError as error:
             raise _NoAttribute(error.summary, error.location, error.hint) from None
 
-    def __matmul__(self, other: Any) -> NoReturn:
-        self.tape.fail("the operator '@' does not work in a kernel", "use zg.dot(a, b)")
-
-    def __rmatmul__(self, other: Any) -> NoReturn:
-        self.__matmul__(other)
+    def __getitem__(self, index: Any) -> Symbol:
+        return self.tape.record(py.Subscript(self.value, self.tape.value(index)))
 
     def __divmod__(self, other: Any) -> tuple[Symbol, Symbol]:
         return self // other, self % other
 
     def __abs__(self) -> Symbol:
-        return self.tape.record(
-            OPS["invoke"].SPEC.make([self.value], [], {"callee": "builtins.abs"}, [], self.value.type)
-        )
-
-    def __round__(self, digits: Any = None) -> NoReturn:
-        self.tape.fail("round() does not work in a kernel", "use zg.floor(zg.add(x, 0.5))")
-
-    def __pow__(self, other: Any) -> Symbol:
-        return self._binary("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Symbol:
-        return self._binary("pow", other, self)
-
-    def __repr__(self) -> str:
-        return f"<symbol of {self.value!r}>"
-
-    def __add__(self, other: Any) -> Symbol:
-        return self._binary("add", self, other)
-
-    def __radd__(self, other: Any) -> Symbol:
-        return self._binary("add", other, self)
-
-    def __sub__(self, other: Any) -> Symbol:
-        return self._binary("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Symbol:
-        return self._binary("sub", other, self)
-
-    def __mul__(self, other: Any) -> Symbol:
-        return self._binary("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Symbol:
-        return self._binary("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Symbol:
-        return self._binary("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Symbol:
-        return self._binary("div", other, self)
-
-    def __floordiv__(self, other: Any) -> Symbol:
-        return self._binary("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Symbol:
-        return self._binary("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Symbol:
-        return self._binary("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Symbol:
-        return self._binary("mod", other, self)
-
-    def __and__(self, other: Any) -> Symbol:
-        return self._binary("and", self, other)
-
-    def __rand__(self, other: Any) -> Symbol:
-        return self._binary("and", other, self)
-
-    def __or__(self, other: Any) -> Symbol:
-        return self._binary("or", self, other)
-
-    def __ror__(self, other: Any) -> Symbol:
-        return self._binary("or", other, self)
-
-    def __xor__(self, other: Any) -> Symbol:
-        return self._binary("xor", self, other)
-
-    def __rxor__(self, other: Any) -> Symbol:
-        return self._binary("xor", other, self)
-
-    def __lshift__(self, other: Any) -> Symbol:
-        return self._binary("shl", self, other)
-
-    def __rlshift__(self, other: Any) -> Symbol:
-        return self._binary("shl", other, self)
-
-    def __rshift__(self, other: Any) -> Symbol:
-        return self._binary("shr", self, other)
-
-    def __rrshift__(self, other: Any) -> Symbol:
-        return self._binary("shr", other, self)
-
-    def __eq__(self, other: object) -> Any:
-        return self._binary("eq", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._binary("ne", self, other)
-
-    def __lt__(self, other: Any) -> Symbol:
-        return self._binary("lt", self, other)
-
-    def __le__(self, other: Any) -> Symbol:
-        return self._binary("le", self, other)
-
-    def __gt__(self, other: Any) -> Symbol:
-        return self._binary("gt", self, other)
-
-    def __ge__(self, other: Any) -> Symbol:
-        return self._binary("ge", self, other)
+        return self.tape.record(py.Invoke([self.value], "builtins.abs"))
 
     def __neg__(self) -> Symbol:
-        return self._unary("neg")
+        return self.tape.record(py.Neg(self.value))
 
     def __pos__(self) -> Symbol:
         return self
 
     def __invert__(self) -> Symbol:
-        return self._unary("invert")
+        return self.tape.record(py.Invert(self.value))
+
+    def __repr__(self) -> str:
+        return f"<symbol of {self.value!r}>"
 
     __hash__ = object.__hash__
 
 
+# Python's methods of operators that have an op, for the symbol as the left operand.
+_OPERATORS: dict[str, type[py.Binary]] = {
+    "add": py.Add, "sub": py.Sub, "mul": py.Mul, "truediv": py.Div, "floordiv": py.FloorDiv, "mod": py.Mod,
+    "pow": py.Pow, "and": py.And, "or": py.Or, "xor": py.Xor, "lshift": py.Shl, "rshift": py.Shr,
+}  # fmt: skip
+_COMPARISONS: dict[str, type[py.Binary]] = {
+    "eq": py.Eq, "ne": py.Ne, "lt": py.Lt, "le": py.Le, "gt": py.Gt, "ge": py.Ge,
+}  # fmt: skip
+# Python's methods that symbols cannot have: the message, and what to write instead.
+_REFUSED = {
+    "bool": (
+        "the truth of a value of the kernel is not known while it is traced",
+        "zg.if_(condition, then, otherwise) and zg.while_ build control flow; zg.where chooses between values",
+    ),
+    "iter": (
+        "a value of the kernel cannot be iterated over",
+        "zg.for_(start, stop, step, initial, body) builds a loop",
+    ),
+    "index": ("a value of the kernel is not a Python integer", "pass such integers as constants to zg.trace"),
+    "setitem": ("a value of the kernel cannot be changed", "write memory with zg.store; build a new tuple"),
+    "contains": ("a value of the kernel cannot be searched", "compare with zg.compare, or with == for scalars"),
+    "len": ("the length of a value of the kernel is not known while it is traced", "zg.for_ builds a loop"),
+    "call": ("a value of the kernel cannot be called", "calls are zg.<name>(…)"),
+    "matmul": ("the operator '@' does not work in a kernel", "use zg.dot(a, b)"),
+    "rmatmul": ("the operator '@' does not work in a kernel", "use zg.dot(a, b)"),
+    "round": ("round() does not work in a kernel", "use zg.floor(zg.add(x, 0.5))"),
+}
+
+
+def _left(op: type[py.Binary]) -> Callable[[Symbol, Any], Symbol]:
+    return lambda self, other: self.tape.record(op(self.tape.value(self), self.tape.value(other)))
+
+
+def _right(op: type[py.Binary]) -> Callable[[Symbol, Any], Symbol]:
+    return lambda self, other: self.tape.record(op(self.tape.value(other), self.tape.value(self)))
+
+
+def _refusal(message: str, hint: str) -> Callable[..., NoReturn]:
+    return lambda self, *_: self.tape.fail(message, hint)
+
+
+for _name, _op in {**_OPERATORS, **_COMPARISONS}.items():
+    setattr(Symbol, f"__{_name}__", _left(_op))
+for _name, _op in _OPERATORS.items():
+    setattr(Symbol, f"__r{_name}__", _right(_op))
+for _name, _words in _REFUSED.items():
+    setattr(Symbol, f"__{_name}__", _refusal(*_words))
+
+
 class ConstantInt(int):
-    """An integer given as a constant argument: a Python int that knows the parameter it came from."""
+    """An integer given as a constant argument: a Python int with the parameter that it stands for."""
 
     parameter: Value
 
 
 class ConstantFloat(float):
-    """A float given as a constant argument."""
+    """A float given as a constant argument, with the parameter that it stands for."""
 
     parameter: Value
 
 
 def constant_argument(value: Any, parameter: Value) -> Any:
-    """What a traced function receives for a constant: the value; a number remembers the parameter it came by."""
+    """The argument of a traced function for a constant: the value itself, a number with its parameter."""
     if type(value) is int:
         made: Any = ConstantInt(value)
     elif type(value) is float:

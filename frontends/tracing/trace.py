@@ -1,8 +1,7 @@
-"""Tracing: a Python function is run once on symbolic values, and the calls it makes become the Python code model.
+"""Tracing: a Python function runs once on symbolic values, and the calls it makes become the Python code model.
 
-It is a second way to the same model as reflection: for straight-line code both give the same Triton model. Python's
-own `if` and `for` run while tracing, so they choose and unroll; control flow of the kernel is built by `for_`, `if_`
-and `while_`.
+Tracing gives the same model as reflection for straight-line code. Python's own `if` and `for` run during the trace, so
+they choose and unroll; `for_`, `if_` and `while_` build control flow of the kernel.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import inspect
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, cast
 
@@ -26,21 +24,17 @@ from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.signature import Signature, active_recorder
 from ziggurat.frontends.tracing.symbols import ConstantFloat, ConstantInt, Symbol, constant_argument, expect_no_kernel
 
-_ROOT = str(Path(__file__).resolve().parents[2])
-_ROOMS = tuple(str(Path(_ROOT) / room) for room in ("api", "codemodel", "frontends", "transforms"))
-_INSTALLED = str(Path(_ROOT) / "ziggurat")
-
 
 class Trace:
-    """A trace that is going on: the builder it appends to, and the functions its calls refer to."""
+    """A trace in progress: the builder that it appends to, and the functions that its calls refer to."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.callees: dict[str, Function] = {}
-        # The builders of the bodies that are being filled, from the kernel's own inward. Only their values can be used.
+        # The builders of the unfinished bodies, outermost first. Only their values can be used.
         self.open: list[Builder] = [builder]
 
-    # What symbols ask for.
+    # The interface for symbols: `Tape`.
 
     def record(self, op: Op) -> Symbol:
         """See `Tape`."""
@@ -54,15 +48,13 @@ class Trace:
         """See `Tape`."""
         if isinstance(thing, Symbol):
             if thing.tape is not self:
-                self.fail("a value of another trace is used here", "values live in the kernel in which they were made")
+                self.fail("a value of another trace is used here", "use values in the kernel that made them")
             if not self.open:
-                self.fail(
-                    "a value is used after its kernel has been traced", "values live in the kernel they were made in"
-                )
+                self.fail("a value is used after its kernel was traced", "use values in the kernel that made them")
             if not self.sees(thing.value):
                 self.fail(
                     "a value that was made inside a loop or a branch is used outside of it",
-                    "give it back from the body: zg.for_, zg.if_ and zg.while_ return what their bodies do",
+                    "return it from the body: zg.for_, zg.if_ and zg.while_ return the results of their bodies",
                 )
             return thing.value
         if isinstance(thing, ConstantInt | ConstantFloat) and self.sees(thing.parameter):
@@ -85,7 +77,7 @@ class Trace:
         """Whether a value can be used at this place."""
         return any(builder.block is value.block for builder in self.open)
 
-    # What calls of the language ask for.
+    # The interface for calls: `Recorder`.
 
     def call(self, signature: Signature, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """See `Recorder`."""
@@ -121,7 +113,7 @@ class Trace:
         return symbol
 
     def results(self, made: Symbol, count: int | None) -> Any:
-        """A symbol, or a tuple of as many symbols as a call is known to give."""
+        """A symbol for the result of a call, or a tuple of `count` symbols for its components."""
         if count is None:
             return made
         return tuple(self.record(py.Unpack(made.value, index, count)) for index in range(count))
@@ -130,7 +122,7 @@ class Trace:
 
     @contextmanager
     def nested(self, parameters: Sequence[Type] = ()) -> Generator[Builder]:
-        """Record into a new body until the end of the `with`."""
+        """Record into a new body inside the `with`."""
         outer = self.builder
         self.builder = inner = outer.nested(parameters, pyobject)
         self.open.append(inner)
@@ -145,7 +137,7 @@ class Trace:
 
 
 def current_trace(what: str) -> Trace:
-    """The trace that is going on. Raises where there is none."""
+    """The trace in progress. Raises `KernelSyntaxError` when there is none."""
     recorder = active_recorder.get()
     if not isinstance(recorder, Trace):
         expect_no_kernel(what)
@@ -153,7 +145,7 @@ def current_trace(what: str) -> Trace:
 
 
 def begin(arguments: Sequence[Any]) -> tuple[Trace, tuple[Any, ...]]:
-    """A trace of a kernel with these arguments, and what stands for them: symbols for types, constants themselves."""
+    """Begin a trace of a kernel. Returns it with the arguments of the function: a symbol for each type."""
     types = [pyobject if isinstance(argument, Type) else constexpr_type for argument in arguments]
     builder = Builder.root(types, pyobject)
     trace = Trace(builder)
@@ -165,12 +157,12 @@ def begin(arguments: Sequence[Any]) -> tuple[Trace, tuple[Any, ...]]:
 
 
 def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function:
-    """Run `fn` on symbols for arguments that are types, and on the values themselves for constants.
+    """Run `fn` on symbols for arguments that are types, and on the values of the other arguments.
 
-    The result has the Python model, and the functions that it calls. `arguments` are in the order of the parameters.
+    `arguments` are in the order of the parameters. Returns the function with the Python model that the calls made.
     """
     if not callable(fn):
-        raise LaunchError(f"zg.trace runs a function, got {fn!r}", hint="zg.trace(fn, zg.ptr(zg.f32), zg.i32)")
+        raise LaunchError(f"zg.trace must get a function; got {fn!r}", hint="zg.trace(fn, zg.ptr(zg.f32), zg.i32)")
     body = fn.fn if isinstance(fn, Function) else fn
     name = getattr(fn, "__name__", "kernel")
     misfit = misfits(body, len(arguments))
@@ -182,19 +174,19 @@ def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function
     if result is not None:
         code = getattr(body, "__code__", None)
         raise KernelTypeError(
-            f"the traced function '{name}' returns a value: a kernel returns nothing",
+            f"the traced function '{name}' returns a value, and a kernel returns nothing",
             Location(code.co_filename, code.co_firstlineno) if code is not None else None,
             "write results to memory with zg.store",
         )
 
     def traced() -> None:
-        """What is left of the function: it has run."""
+        """The function to call from Python, which has run already."""
 
     return finished(trace, traced, name)
 
 
 def misfits(fn: Callable[..., Any], count: int) -> str | None:
-    """Why a function does not take this number of arguments, or None where it does."""
+    """The reason why a function does not take this number of arguments, or None if it does."""
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
@@ -207,7 +199,7 @@ def misfits(fn: Callable[..., Any], count: int) -> str | None:
 
 
 def finished(trace: Trace, fn: Callable[..., Any], name: str) -> Function:
-    """Close a trace: the function that it made."""
+    """End a trace. Returns the function that it made."""
     trace.builder.add(core.Return([]))
     model = core.Func(name, trace.builder.finish())
     made = Function(fn, lambda _: model, name)
@@ -218,7 +210,7 @@ def finished(trace: Trace, fn: Callable[..., Any], name: str) -> Function:
 
 @contextmanager
 def recording(trace: Trace) -> Generator[None]:
-    """Calls of the language are recorded until the end of the `with`."""
+    """Record calls of the language inside the `with`."""
     token = active_recorder.set(trace)
     try:
         yield
@@ -227,11 +219,10 @@ def recording(trace: Trace) -> Generator[None]:
 
 
 def caller_location() -> Location | None:
-    """The place in the source, outside of this package, that is being run."""
+    """The source location of the innermost running code that is not ziggurat's."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(_ROOMS) and not file.startswith(_INSTALLED):
+        if str(frame.f_globals.get("__name__")).partition(".")[0] != "ziggurat":
             break
         frame = frame.f_back
     if frame is None:
@@ -245,7 +236,7 @@ def caller_location() -> Location | None:
 
 
 def _returned_count(model: Op) -> int | None:
-    """How many values a function returns as a tuple, by its first return."""
+    """The number of values that a function returns as a tuple, by its first `return`; None for a single value."""
     for op in model.walk():
         if isinstance(op, core.Return) and op.values:
             source = getattr(op.values[0], "op", None)
@@ -259,9 +250,9 @@ def variable(trace: Trace, name: str, initial: Value | None) -> Value:
 
 
 def require_callable(thing: Any, what: str, count: int) -> None:
-    """A part of a control structure is a function that takes this number of arguments."""
+    """Raise unless a part of a control structure is a function of this number of arguments."""
     if not callable(thing):
-        raise KernelSyntaxError(f"{what} is a function, got {thing!r}", caller_location())
+        raise KernelSyntaxError(f"{what} must be a function; got {thing!r}", caller_location())
     misfit = misfits(thing, count)
     if misfit:
         raise KernelTypeError(

@@ -77,7 +77,7 @@ def test_the_errors_of_a_built_kernel_come_with_its_model():
     ("call", "words"),
     [
         (lambda: zg.trace(fill, F32), "'fill' cannot be traced with 1 arguments: missing"),
-        (lambda: zg.trace(3), "zg.trace runs a function, got 3"),
+        (lambda: zg.trace(3), "zg.trace must get a function; got 3"),
     ],
 )
 def test_what_cannot_be_traced(call, words):

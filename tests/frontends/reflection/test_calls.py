@@ -80,7 +80,7 @@ def test_isinstance_takes_classes_by_name(lines):
 
 def test_isinstance_of_another_class(fail):
     (failure,) = fail("a = isinstance(x, dict)")
-    assert failure.summary == "isinstance() cannot tell 'dict' in a kernel"
+    assert failure.summary.startswith("isinstance() in a kernel must have bool, int, float, str, tuple or a tuple")
     assert failure.marked == "dict"
 
 
@@ -114,13 +114,13 @@ def test_default_that_is_a_function(lines):
         ),
         ("zg.load(x, maks=y)", "zg.load has no parameter 'maks'", "maks=y", "did you mean mask?"),
         ("zg.load(x, ptr=y)", "zg.load got 'ptr' twice", "zg.load(x, ptr=y)", ""),
-        ("abs(x, y)", "abs() takes 1 argument, got 2", "abs(x, y)", ""),
-        ("isinstance(x)", "isinstance() takes 2 arguments, got 1", "isinstance(x)", ""),
-        ("max()", "max() takes at least 1 argument, got 0", "max()", ""),
+        ("abs(x, y)", "abs() takes 1 argument; got 2", "abs(x, y)", ""),
+        ("isinstance(x)", "isinstance() takes 2 arguments; got 1", "isinstance(x)", ""),
+        ("max()", "max() takes at least 1 argument; got 0", "max()", ""),
         ("max(x, key=y)", "max() takes no keyword arguments in a kernel", "key=y", ""),
         (
             "helper(1, 2, 3, c=4)",
-            "helper takes 2 positional arguments, got 3",
+            "helper takes 2 positional arguments; got 3",
             "helper(1, 2, 3, c=4)",
             "helper(a, b=2",
         ),
@@ -147,7 +147,7 @@ def test_arguments_that_do_not_fit(fail, call, message, marked, hint):
 def test_range_that_does_not_fit(fail):
     failures = fail("for i in range():\n    pass\nfor j in zg.range(1, stages=2):\n    pass")
     assert [f.summary for f in failures] == [
-        "range() takes 1 to 3 arguments, got 0",
+        "range() takes 1 to 3 arguments; got 0",
         "zg.range has no parameter 'stages'",
     ]
     assert [f.marked for f in failures] == ["range()", "stages=2"]
@@ -172,7 +172,7 @@ def test_range_that_does_not_fit(fail):
             "numbers, strings and dtypes in a kernel are constants",
         ),
         ("zip(x, y)", "a kernel cannot call the builtin 'zip'", "for i in zg.static_range(len(a))"),
-        ("enumerate(x)", "a kernel cannot call the builtin 'enumerate'", "take the items as a[i]"),
+        ("enumerate(x)", "a kernel cannot call the builtin 'enumerate'", "with the items a[i]"),
         ("reversed(x)", "a kernel cannot call the builtin 'reversed'", "a[len(a) - 1 - i]"),
     ],
 )

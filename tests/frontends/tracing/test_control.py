@@ -133,7 +133,7 @@ def for_body(body, initial=0):
 @pytest.mark.parametrize(
     ("kernel", "error", "words"),
     [
-        (for_body(3), zg.KernelSyntaxError, "the body of zg.for_ is a function, got 3"),
+        (for_body(3), zg.KernelSyntaxError, "the body of zg.for_ must be a function; got 3"),
         (for_body(lambda i: i), zg.KernelTypeError, "the body of zg.for_ is called with 2 arguments"),
         (for_body(lambda i, a: None), zg.KernelTypeError, "gives nothing, expected one value"),
         (for_body(lambda i, a: (a,)), zg.KernelTypeError, "gives a tuple of 1, expected one value"),

@@ -1,5 +1,7 @@
 """Tracing gives what reflection gives: calls, functions, constants and places."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -175,7 +177,16 @@ def test_nothing_is_recorded_after_the_trace():
         kept.append(x_ptr)
 
     zg.trace(kernel, F32)
-    with pytest.raises(zg.KernelTypeError, match="a value is used after its kernel has been traced"):
+    with pytest.raises(zg.KernelTypeError, match="a value is used after its kernel was traced"):
         kept[0] + 1
     with pytest.raises(zg.KernelTypeError, match="outside of a kernel"):
         zg.load(kept[0])
+
+
+def test_locations_are_of_the_users_code_wherever_it_lies():
+    text = "def body(p):\n    zg.store(p, 1.0)\n"
+    file = str(Path(zg.__file__).with_name("my_kernels.py"))
+    scope = {"zg": zg, "__name__": "my_kernels"}
+    exec(compile(text, file, "exec"), scope)
+    store = next(op for op in trace_function(scope["body"], (F32,)).model.walk() if op.NAME == "invoke")
+    assert (store.location.file, store.location.line) == (file, 2)
