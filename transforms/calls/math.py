@@ -15,7 +15,7 @@ from ziggurat.transforms.calls.promotion import common_shape, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
 _WRITTEN_IN_THE_LANGUAGE = (
-    "sigmoid", "tan", "asin", "acos", "atan", "sinh", "cosh", "expm1", "log1p", "trunc", "rint", "round", "isnan",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "expm1", "log1p", "trunc", "rint", "round", "isnan",
     "isinf", "isfinite",
 )  # fmt: skip
 
@@ -23,6 +23,11 @@ _WRITTEN_IN_THE_LANGUAGE = (
 def _float(call: Typing, x: Type) -> Type:
     numbers(call, x)
     return call.computed(x) or (x if scalar_type(x).is_float else with_element(x, f32))
+
+
+def _known(call: Typing, x: Type) -> Type | None:
+    numbers(call, x)
+    return call.computed(x)
 
 
 def _wide(cls: type[Any]) -> Builds:
@@ -48,6 +53,7 @@ def _along(call: Typing, x: Type, dim: Any) -> None:
 RULES = {
     **{name: Rule(_float, _wide(cls)) for name, cls in FUNCTIONS.items()},
     "sqrt_rn": Rule(_float, exact(FUNCTIONS["sqrt_rn"])),
+    "sigmoid": Rule(_known, body=LIBRARY["sigmoid"]),
     **{name: Rule(numbers, body=LIBRARY[name]) for name in _WRITTEN_IN_THE_LANGUAGE},
     "atan2": Rule(_angle, body=LIBRARY["atan2"]),
     "softmax": Rule(_along, body=LIBRARY["softmax"]),
