@@ -13,17 +13,7 @@ from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types, result_li
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import (
-    PtrType,
-    ScalarType,
-    TensorType,
-    Type,
-    element_of,
-    i1,
-    i32,
-    shape_of,
-    with_element,
-)
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, i1, i32, shape_of, with_element
 
 
 @emits(tt.GetProgramId, tt.GetNumPrograms)

@@ -12,15 +12,7 @@ from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Access, Target, real_addresses
 from ziggurat.backend.reference.sharing import READ, WRITE
 from ziggurat.backend.reference.tensors import full
-from ziggurat.backend.reference.values import (
-    Array,
-    element_dtype,
-    marked,
-    marks_of,
-    over,
-    plain,
-    undefined,
-)
+from ziggurat.backend.reference.values import Array, element_dtype, marked, marks_of, over, plain, undefined
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
@@ -195,16 +187,6 @@ def _descriptor_store(machine: Machine, op: tt.DescriptorStore, operands: Operan
     pointers, inside = _block(operands[0], operands[2:], type_)
     values = full(op.value, operands[1])
     store_elements(machine, pointers, values, inside, machine.access("writes", op, element_dtype(type_.element)))
-
-
-@marks.of(tt.MakeTensorDescriptor)
-def _marks_of_descriptor(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Operands:
-    return operands
-
-
-@marks.of(tt.DescriptorLoad)
-def _marks_of_descriptor_load(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Array:
-    return meaning(machine, op, tuple(machine.known(op, value, "reads at") for value in operands))
 
 
 @marks.of(tt.DescriptorStore)

@@ -1,11 +1,12 @@
 """Atomic accesses, in the order of the programs and of the elements of each.
 
-Accesses to one address are done in rounds: the addresses of a round differ. Sums of integers and exchanges, which often
-go to one counter, are done at once.
+Accesses to one address are done in rounds: the addresses of a round differ. Sums of integers, which often go to one
+counter, are done at once.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +16,8 @@ from ziggurat.backend.reference.access import left_out, pointee
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.marks import explained, marks
 from ziggurat.backend.reference.meanings import triton
-from ziggurat.backend.reference.memory import Target
 from ziggurat.backend.reference.sharing import WRITE
-from ziggurat.backend.reference.values import Array, element_dtype, marked
+from ziggurat.backend.reference.values import Array, marked
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.interpret import Meaning
@@ -36,7 +36,7 @@ _UPDATES: dict[AtomicKind, Callable[[Array, Array], Array]] = {
 _ORDERED = (AtomicKind.FADD, AtomicKind.XCHG)  # They do not commute: a sum of floats depends on the order.
 
 
-def _update(kind: AtomicKind, old: Array, value: Array, scalar: ScalarType) -> Array:
+def _update(kind: AtomicKind, scalar: ScalarType, old: Array, value: Array) -> Array:
     if old.dtype == np.bool_:
         return (_UPDATES[kind](old.view(np.uint8), value.view(np.uint8)) & np.uint8(1)).astype(np.bool_)
     if scalar.is_float and kind is not AtomicKind.XCHG:
@@ -44,125 +44,70 @@ def _update(kind: AtomicKind, old: Array, value: Array, scalar: ScalarType) -> A
     return _UPDATES[kind](old, value)
 
 
-class _ByAddress:
-    """The places of accesses, sorted by address. The accesses to one address stay in order."""
-
-    def __init__(self, index: Array) -> None:
-        self.order = np.argsort(index, kind="stable")
-        by_address = index[self.order]
-        self.starts = np.flatnonzero(np.r_[True, by_address[1:] != by_address[:-1]])
-        self.sizes = np.diff(np.r_[self.starts, len(index)])
-
-    def rounds(self) -> list[Array]:
-        """The places of the first access to each address, then those of the second, and so on."""
-        rank = np.arange(len(self.order)) - np.repeat(self.starts, self.sizes)
-        by_rank = np.argsort(rank, kind="stable")
-        borders = np.cumsum(np.bincount(rank))[:-1]
-        return np.split(self.order[by_rank], borders)
+def _rounds(index: Array) -> list[Array]:
+    """The places of the first access to each address, then those of the second, and so on."""
+    order = np.argsort(index, kind="stable")
+    by_address = index[order]
+    starts = np.flatnonzero(np.r_[True, by_address[1:] != by_address[:-1]])
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(index)]))
+    return np.split(order[np.argsort(rank, kind="stable")], np.cumsum(np.bincount(rank))[:-1])
 
 
-def _sum_at_once(view: Array, index: Array, values: Array, sorted_: _ByAddress) -> tuple[Array, Array]:
-    """Sums of integers: the old and the new element of each access."""
-    sorted_values = values[sorted_.order]
-    after = np.cumsum(sorted_values, dtype=view.dtype)
-    before_group = np.repeat((after - sorted_values)[sorted_.starts], sorted_.sizes)
-    base = view[index[sorted_.order]]
-    old, new = np.empty_like(values), np.empty_like(values)
-    new[sorted_.order] = base + (after - before_group)
-    old[sorted_.order] = base + (after - sorted_values - before_group)
-    return old, new
-
-
-def _exchange_at_once(view: Array, index: Array, values: Array, sorted_: _ByAddress) -> tuple[Array, Array]:
-    """Exchanges: the old and the new element of each access."""
-    sorted_values = values[sorted_.order]
-    found = np.concatenate([sorted_values[:1], sorted_values[:-1]])
-    found[sorted_.starts] = view[index[sorted_.order[sorted_.starts]]]
-    old = np.empty_like(values)
-    old[sorted_.order] = found
-    return old, values
+def _sums_before(place: Array, values: Array, dtype: np.dtype[Any]) -> Array:
+    """For each access, the sum of the values of the accesses before it to its address."""
+    order = np.argsort(place, kind="stable")
+    before = np.cumsum(values[order], dtype=dtype) - values[order]
+    sums = np.empty_like(values)
+    sums[order] = before - before[np.searchsorted(place[order], place[order])]
+    return sums
 
 
 def _update_in_order(
-    machine: Machine, view: Array, index: Array, values: Array, kind: AtomicKind, scalar: ScalarType
+    machine: Machine, op: Op, view: Array, index: Array, update: Callable[..., Array], operands: list[Array]
 ) -> Array:
     """Update the elements at these indices one after the other. Returns the old element of each access."""
-    sorted_ = _ByAddress(index)
-    if len(sorted_.starts) == len(index):
-        old = view[index]
-        new = _update(kind, old, values, scalar)
-    elif kind is AtomicKind.XCHG:
-        old, new = _exchange_at_once(view, index, values, sorted_)
-    elif kind is AtomicKind.ADD and view.dtype != np.bool_:
-        old, new = _sum_at_once(view, index, values, sorted_)
+    addresses, place = np.unique(index, return_inverse=True)
+    state = view[addresses]
+    old = state[place]
+    if len(addresses) == len(index):
+        state[place] = update(old, *operands)
+    elif isinstance(op, tt.AtomicRMW) and op.kind is AtomicKind.ADD and view.dtype != np.bool_:
+        old += _sums_before(place, operands[0], view.dtype)
+        np.add.at(state, place, operands[0])
     else:
-        old, new = np.empty_like(values), np.empty_like(values)
-        state = view[index]
-        first = np.arange(len(index))
-        first[sorted_.order] = np.repeat(sorted_.order[sorted_.starts], sorted_.sizes)
-        for places in sorted_.rounds():
-            holder = first[places]
-            old[places] = state[holder]
-            new[places] = state[holder] = _update(kind, old[places], values[places], scalar)
-    if (bits_of(old) != bits_of(new)).any():
-        machine.memory.write(view, index, new)
+        for lanes in _rounds(place):
+            old[lanes] = state[place[lanes]]
+            state[place[lanes]] = update(old[lanes], *(operand[lanes] for operand in operands))
+    if (bits_of(state) != bits_of(view[addresses])).any():
+        machine.memory.write(view, addresses, state)
     return old
 
 
-def _spread(machine: Machine, op: Op, arrays: list[Array]) -> list[Array]:
-    """The operands at full size: one access for each program and element."""
-    shape = (len(machine.frame), *shape_of(op.operands[0].type))
-    return [np.broadcast_to(array, shape) for array in arrays]
+def _swap(old: Array, expected: Array, new: Array) -> Array:
+    return np.where(bits_of(old) == bits_of(expected), new, old)
 
 
-def _lanes(target: Target, values: Array) -> tuple[Array, Array]:
-    if target.lanes is None:
-        return target.index.reshape(-1), values.reshape(-1)
-    return target.index[target.lanes], values[target.lanes]
-
-
-@triton.of(tt.AtomicRMW)
-def _atomic(machine: Machine, op: tt.AtomicRMW, operands: Operands) -> Array:
+@triton.of(tt.AtomicRMW, tt.AtomicCAS)
+def _atomic(machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS, operands: Operands) -> Array:
     scalar = pointee(op.ptr)
-    dtype = element_dtype(scalar)
-    addresses, values, *rest = _spread(machine, op, list(operands))
-    mask = rest[0] if rest and not rest[0].all() else None
-    result = np.zeros(addresses.shape, dtype)
-    commutes = op.kind not in _ORDERED and not op.result.uses
-    access = machine.access("updates", op, dtype)
-    for target in machine.memory.locate(addresses, mask, access):
-        machine.sharing.touch(target, access, op.kind.value if commutes else WRITE)
-        index, given = _lanes(target, values)
-        old = _update_in_order(machine, target.region.view(dtype), index, given, op.kind, scalar)
-        if target.lanes is None:
-            result = old.reshape(addresses.shape)
-        else:
-            result[target.lanes] = old
-    return result
-
-
-@triton.of(tt.AtomicCAS)
-def _compare_and_swap(machine: Machine, op: tt.AtomicCAS, operands: Operands) -> Array:
-    dtype = element_dtype(pointee(op.ptr))
-    addresses, expected, values = _spread(machine, op, list(operands))
-    result = np.empty(addresses.shape, dtype)
-    access = machine.access("updates", op, dtype)
-    for target in machine.memory.locate(addresses, None, access):
-        machine.sharing.touch(target, access, WRITE)
-        index, new = _lanes(target, values)
-        _, compare = _lanes(target, expected)
-        view = target.region.view(dtype)
-        found = np.empty_like(new)
-        for places in _ByAddress(index).rounds():
-            old = view[index[places]]
-            swap = places[bits_of(old) == bits_of(compare[places])]
-            found[places] = old
-            if len(swap):
-                machine.memory.write(view, index[swap], new[swap])
-        if target.lanes is None:
-            result = found.reshape(addresses.shape)
-        else:
-            result[target.lanes] = found
+    shape = (len(machine.frame), *shape_of(op.ptr.type))  # One access for each program and element.
+    pointers, *values = (np.broadcast_to(operand, shape) for operand in operands)
+    mask: Array | None = None
+    update: Callable[..., Array] = _swap
+    use = WRITE
+    if isinstance(op, tt.AtomicRMW):
+        mask = values.pop() if op.mask is not None else None
+        update = functools.partial(_update, op.kind, scalar)
+        use = op.kind.value if op.kind not in _ORDERED and not op.result.uses else WRITE
+    access = machine.access("updates", op, scalar.dtype)
+    result = np.zeros(shape, scalar.dtype)
+    for target in machine.memory.locate(pointers, None if mask is None or mask.all() else mask, access):
+        machine.sharing.touch(target, access, use)
+        lanes = np.ones(shape, np.bool_) if target.lanes is None else target.lanes
+        given = [value[lanes] for value in values]
+        result[lanes] = _update_in_order(
+            machine, op, target.region.view(scalar.dtype), target.index[lanes], update, given
+        )
     return result
 
 

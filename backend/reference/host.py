@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.machine import Machine
-from ziggurat.backend.reference.marks import marks
 from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import real_addresses
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array, expand
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.errors import KernelRuntimeError
-from ziggurat.codemodel.interpret import Meaning
-from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import bits_of, widened
 from ziggurat.codemodel.types import PtrType, element_of, shape_of
 
@@ -63,11 +60,6 @@ def _require(machine: Machine, condition: Array, message: str) -> None:
 def _assert(machine: Machine, op: tt.Assert | cf.AssertOp, operands: Operands) -> None:
     condition = expand(operands[0], shape_of(op.condition.type))
     _require(machine, condition, f"device assertion failed: {op.message}" if op.message else "device assertion failed")
-
-
-@marks.of(tt.Assert, cf.AssertOp, tt.Assume)
-def _marks_of_assertion(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> None:
-    meaning(machine, op, (machine.known(op, operands[0], "asserts"),))
 
 
 @triton.of(tt.Barrier)

@@ -168,11 +168,22 @@ def _shaped(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> A
 @marks.of(
     core.MakeTuple, core.TupleLoad, core.TupleWith, core.Return, core.Yield, core.Branch, core.CondBranch,
     core.Unreachable, cf.Br, cf.CondBr, scf.If, scf.For, scf.While, scf.Yield, scf.Condition,
-    tt.Call, tt.Return, tt.ReduceReturn, tt.ScanReturn,
+    tt.Call, tt.Return, tt.ReduceReturn, tt.ScanReturn, tt.MakeTensorDescriptor,
 )  # fmt: skip
 def _moved(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
     """The op hands values on as they are; it asks `Machine.known` for its conditions."""
     return meaning(machine, op, operands)
+
+
+_USES: dict[type[Op], str] = {
+    tt.DescriptorLoad: "reads at", tt.Assert: "asserts", cf.AssertOp: "asserts", tt.Assume: "assumes",
+}  # fmt: skip
+
+
+@marks.of(*_USES)
+def _used(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+    """No operand may be undefined."""
+    return meaning(machine, op, tuple(machine.known(op, value, _USES[type(op)]) for value in operands))
 
 
 @marks.of(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)

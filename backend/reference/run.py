@@ -9,15 +9,7 @@ import numpy as np
 
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
-from ziggurat.backend.reference import (
-    access,
-    arithmetic,
-    atomics,
-    control,
-    host,
-    reductions,
-    tensors,
-)
+from ziggurat.backend.reference import access, arithmetic, atomics, control, host, reductions, tensors
 from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.meanings import triton
