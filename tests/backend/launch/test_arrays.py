@@ -1,4 +1,4 @@
-"""What a launch accepts: arrays of any library over memory of this machine, and numbers."""
+"""Arguments of a launch: arrays of any library in the memory of this machine, and numbers."""
 
 from typing import Any, ClassVar
 
@@ -102,7 +102,7 @@ def test_a_strided_torch_tensor_is_its_memory(torch, dtype):
     assert table.tolist() == [[0, 2, 4, 6], [4, 5, 6, 7]], "memory has its order, whatever the view's"
 
 
-def test_a_torch_tensor_that_autograd_follows_is_its_memory_too(torch):
+def test_a_torch_tensor_that_requires_grad_is_its_memory_too(torch):
     for x in (torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True, dtype=torch.bfloat16)):
         double[1](x, 3, B=4)
         assert x.detach().tolist() == [2, 2, 2, 1] and x.requires_grad
@@ -135,7 +135,7 @@ def test_torch_tensors_that_kernels_cannot_see(torch, kind):
 
 
 class OnDevice:
-    """An object that says where it is in one of the ways of the libraries."""
+    """An object that tells its device in the way of one library."""
 
     def __init__(self, **said):
         self.__dict__.update(said)
@@ -158,13 +158,13 @@ class OnDevice:
         ({}, False),
     ],
 )
-def test_what_is_on_a_gpu(said, there):
+def test_arrays_on_a_gpu(said, there):
     assert on_gpu(OnDevice(**said)) is there
 
 
-def test_what_is_here_is_not_on_a_gpu():
+def test_arrays_in_memory_are_not_on_a_gpu():
     class Subclass(np.ndarray):
-        """Its attributes are not asked."""
+        """An array whose attributes must not be read."""
 
         @property
         def is_cuda(self):

@@ -1,4 +1,4 @@
-"""Descriptors made on the host: what they say of an array, and which arrays they describe."""
+"""Descriptors made on the host: their fields, the arrays they can describe, and shared memory."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64, i1, i32
 
 
-def test_what_a_descriptor_says_of_an_array():
+def test_the_facts_of_an_array():
     x = np.zeros((50, 72), np.float16)[:, :70]
     described = TensorDescriptor(x, (16, 32))
     assert (described.shape, described.strides, described.block) == ((50, 70), (72, 1), (16, 32))
@@ -43,8 +43,8 @@ def test_the_memory_of_other_libraries_is_seen_and_kept():
     assert np.shares_memory(described.host, x)
 
 
-def test_axes_of_size_one_have_a_stride_that_the_copy_engine_takes():
-    """No step is taken along them, so a matrix of one row of any length is described."""
+def test_axes_of_size_one_have_a_stride_that_tma_can_use():
+    """No step is taken along such an axis, so a matrix of one row of any length can be described."""
     assert TensorDescriptor(np.zeros((1, 7), np.float32), (4, 4)).strides == (8, 1)
     assert TensorDescriptor(np.zeros((1, 3, 8), np.float32), (1, 4, 4)).strides == (24, 8, 1)
     assert TensorDescriptor(np.zeros((3, 8), np.float32)[:, ::8], (4, 4)).strides == (8, 1)
@@ -81,12 +81,12 @@ def test_axes_of_size_one_have_a_stride_that_the_copy_engine_takes():
         (3.0, {}, "the first argument of a descriptor must be an array; got float"),
     ],
 )
-def test_what_cannot_be_described(array, options, message):
+def test_arrays_that_cannot_be_described(array, options, message):
     with pytest.raises(LaunchError, match=message):
         TensorDescriptor(array, (8, 8), **options)
 
 
-def test_the_address_is_any_in_memory_and_aligned_on_a_gpu():
+def test_the_address_must_be_aligned_on_a_gpu_only():
     x = np.zeros((8, 16), np.float32)
     assert TensorDescriptor(x[:, 1:], (8, 8)).address == x.ctypes.data + 4
     interface = {"typestr": "<f4", "data": (0x1004, False), "version": 3, "strides": None, "shape": (8, 16)}
@@ -95,8 +95,8 @@ def test_the_address_is_any_in_memory_and_aligned_on_a_gpu():
         TensorDescriptor(there, (8, 8))
 
 
-def test_nothing_in_memory_is_handed_to_a_gpu():
-    """Neither its parts, nor the key by which launches on a GPU are known."""
+def test_arrays_in_memory_are_not_passed_to_a_gpu():
+    """Such a descriptor has no parts for a GPU, and a key of its own."""
     x = np.zeros((8, 8), np.float32)
     described = TensorDescriptor(x, (8, 8))
     interface = {"typestr": "<f4", "data": (0x1000, False), "version": 3, "strides": None, "shape": (8, 8)}

@@ -1,4 +1,4 @@
-"""Grids: one to three sizes, however they are given."""
+"""Grids of one to three sizes, as an integer or a sequence."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_sizes(grid, sizes):
         np.ones((2, 2), int), (10**5000,),
     ],
 )  # fmt: skip
-def test_what_is_no_grid(grid):
+def test_other_things_are_no_grids(grid):
     with pytest.raises(
         zg.LaunchError, match="the grid of 'k' must be one to three sizes, integers from 0 to"
     ) as caught:
@@ -44,13 +44,13 @@ def test_what_is_no_grid(grid):
     assert caught.value.hint == "k[(zg.cdiv(n, BLOCK),)](…)"
 
 
-def test_a_long_grid_is_cut_short():
+def test_a_long_grid_is_shortened_in_the_message():
     with pytest.raises(zg.LaunchError) as caught:
         sizes_of(list(range(100)), "k")
     assert len(caught.value.summary) < 160 and caught.value.summary.endswith("…")
 
 
-def test_on_a_gpu_there_are_three_and_two_of_them_are_shorter():
+def test_sizes_on_a_gpu():
     assert gpu_sizes((5, np.int64(3)), "k") == (5, 3, 1)
     assert gpu_sizes((MAX_SIZE, 65535, 65535), "k") == (MAX_SIZE, 65535, 65535)
     for grid in ((1, 65536), (1, 1, 65536)):
@@ -60,7 +60,7 @@ def test_on_a_gpu_there_are_three_and_two_of_them_are_shorter():
         gpu_sizes(None, "k")
 
 
-def test_what_is_plainly_three_sizes():
+def test_grids_for_the_driver():
     assert three(4) == (4, 1, 1) and three((4, 5)) == (4, 5, 1) and three((4, 5, 6)) == (4, 5, 6)
     for given in (None, (), (1, 2, 3, 4), [4], np.int64(4), 4.0):
         with pytest.raises(TypeError):

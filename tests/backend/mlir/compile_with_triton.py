@@ -1,4 +1,4 @@
-"""Run by a Python that has Triton: parses MLIR files and compiles them to PTX for sm_90. Prints one JSON object a line.
+"""Parse MLIR files and compile them to PTX for sm_90, in a Python that has Triton. Prints one JSON object a line.
 
     python compile_with_triton.py FILE.ttir …
 
@@ -22,7 +22,7 @@ TARGET = GPUTarget("cuda", 90, 32)
 
 
 def check(path: str) -> dict[str, object]:
-    """Parse and compile one file. Triton writes its diagnostics to stderr; what it raises is in `error`."""
+    """Parse and compile one file. Triton writes its diagnostics to stderr; its exception is in `error`."""
     found: dict[str, object] = {"file": path, "version": triton.__version__, "parsed": False, "compiled": False}
     try:
         backend = make_backend(TARGET)

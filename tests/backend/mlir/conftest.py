@@ -1,4 +1,4 @@
-"""The kernels that the tests of this folder share."""
+"""Kernels that the tests of this folder share."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ PARAMETERS = (
 
 @pytest.fixture(scope="session")
 def written() -> Callable[[str], list[str]]:
-    """The lines, without indentation, that the body of a kernel is written as; its parameters are `PARAMETERS`, which
-    are called %arg0, %arg1 … in them."""
+    """The lines of MLIR for the body of a kernel, without indentation. Its parameters, `PARAMETERS`, are %arg0, %arg1,
+    … there."""
 
     def run(body: str) -> list[str]:
         text = to_mlir(parse(f'tt.func @"f" ({PARAMETERS})void -> {{ {body} tt.return; }};'))

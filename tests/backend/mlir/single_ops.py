@@ -1,5 +1,4 @@
-"""Kernels of one op each, for every op of the Triton model and the types it takes: what the MLIR emitters are tried
-on."""
+"""Kernels of one op each, for every op of the Triton model and every type it takes: inputs of the MLIR emitters."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ Build = Callable[..., Op | Value]
 
 
 def kernel(types: Sequence[Type], build: Build) -> Op:
-    """A kernel that loads a value of each type, hands them to `build`, and stores the results that it makes."""
+    """A kernel that loads a value of each type, calls `build` on them, and stores the results."""
     pointers = [PtrType(element) for t in types if isinstance(element := element_of(t), ScalarType)]
     out = [PtrType(type_) for type_ in SCALARS.values()]
     f = Builder.root([*pointers, *out])

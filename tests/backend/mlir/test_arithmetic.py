@@ -1,4 +1,4 @@
-"""Arithmetic and functions of floats: computed wider where Triton has no narrow op."""
+"""Arithmetic and functions of floats, computed in a wider type if Triton has no narrow op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversions: nothing between signs, fp8 by its own op, and by way of f32 where that op stops."""
+"""Conversions: none between signs; 8-bit floats by Triton's own op, or by way of f32."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def test_lines(body: str, written):
 @pytest.mark.parametrize(
     "body", ['%y : f8e4m3 = arith.truncf %x @rounding="rtz";', '%y : f16 = arith.truncf %d @rounding="rtz";']
 )
-def test_roundings_that_triton_does_not_do(body, written):
+def test_roundings_that_triton_lacks(body, written):
     with pytest.raises(TargetError, match="that rounds toward zero"):
         written(body)

@@ -1,4 +1,4 @@
-"""Loops and branches that MLIR has as well."""
+"""Loops and branches with a form in MLIR's structured ops."""
 
 from __future__ import annotations
 

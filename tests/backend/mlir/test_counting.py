@@ -1,4 +1,4 @@
-"""Counted loops: how often they run, computed by the lines that are written, for every sign of the step."""
+"""Trip counts of loops, evaluated from the written lines, for every sign of the step."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def evaluated(e: Emitter, names: dict[str, int]) -> dict[str, int]:
 
 @pytest.mark.parametrize("step", [1, 2, 7, 127, -1, -3, -128])
 @pytest.mark.parametrize(("start", "stop"), [(0, 10), (10, 0), (5, 5), (-128, 127), (127, -128), (-3, 4), (3, -4)])
-def test_loops_run_as_often_as_pythons(start, stop, step):
+def test_trip_counts_are_those_of_range(start, stop, step):
     for sign in {0, 0 if step > 0 else -1}:
         e = Emitter({}, False)
         name = trip_count(e, ("%a", "%b", "%c"), sign, i8)

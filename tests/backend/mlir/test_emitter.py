@@ -21,13 +21,13 @@ def lines(e: Emitter) -> list[str]:
     return str(e).splitlines()
 
 
-def test_names_are_counted_by_kind_and_anew_in_a_function(e):
+def test_names_are_numbered_by_kind_and_function(e):
     assert [e.fresh("%"), e.fresh("%"), e.fresh("%arg"), e.fresh("^bb")] == ["%0", "%1", "%arg0", "^bb0"]
     e.restart()
     assert e.fresh("%") == "%0"
 
 
-def test_lines_give_the_names_of_their_results(e):
+def test_lines_return_the_names_of_their_results(e):
     assert e.line("a.b %x", " : i32", 1) == ("%0",) and e.line("c.d", results=2) == ("%1#0", "%1#1")
     assert e.line("e.f", attributes={"k": "3", "flag": None}) == () and e.value("g", " : f32") == "%2"
     with e.nested():

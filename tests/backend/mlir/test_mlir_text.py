@@ -1,4 +1,4 @@
-"""The MLIR text of Triton models, without Triton: golden texts, names, types, numbers, and what cannot be written."""
+"""The MLIR text of Triton models, without Triton: golden texts, names, types, numbers, and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_golden(name: str, golden: Callable[[str, object], None]):
 
 
 def test_only_ops_of_other_models_have_no_emitter():
-    """The Python model is not written as MLIR; `module` and `tt.func` are what everything else stands in."""
+    """The Python model is not written as MLIR; `module` and `tt.func` have functions of their own."""
     other = {name for name, cls in OPS.items() if cls.__module__ in (py.__name__, gpu.__name__)}
     of_python = {"func", "func.call", "func.ref", "constant", "var", "var.load", "var.store"}
     framing = {core.Module.NAME, tt.Func.NAME}
@@ -41,7 +41,7 @@ def test_only_ops_of_other_models_have_no_emitter():
 
 
 def single(body: str, *, parameters: str = "%0 : ptr<f32>, %1 : i32", result: str = "void") -> str:
-    """The lines that one function's body is written as."""
+    """The lines of MLIR for the body of one function."""
     text = to_mlir(parse(f'tt.func @"f" ({parameters}){result} -> {{ {body} }};'))
     return "\n".join(line.strip() for line in text.splitlines()[2:-2])
 
@@ -53,7 +53,7 @@ def test_divisibility_is_stated_only_where_it_is_known():
     )  # 48 as the power of two in it; nothing for 0, for an odd number and for a float
 
 
-def test_names_are_legal_where_they_go():
+def test_names_are_legal_in_mlir_and_ptx():
     model = parse(
         """module ()void -> {
             tt.func @"f<x2, i32>" (%0 : i32)i32 -> { tt.return %0; };
@@ -75,12 +75,12 @@ def test_names_are_legal_where_they_go():
     assert "tt.call @void.helper(%arg0) : (i32) -> ()" in text
 
 
-def test_casts_between_signs_are_nothing():
+def test_casts_between_signs_are_omitted():
     body = "%2 : u32 = arith.bitcast %1; %3 : u64 = arith.extui %2; %4 : i64 = arith.bitcast %3; tt.return %4;"
     assert single(body, result="i64") == "%0 = arith.extui %arg1 : i32 to i64\ntt.return %0 : i64"
 
 
-def test_nested_tuples_are_laid_out():
+def test_nested_tuples_are_several_values():
     body = """%2 : Tuple<i32, i32> = tuple %1 %1;
         %3 : Tuple<ptr<f32>, i32> = tuple %0 %1;
         %4 : Tuple<Tuple<ptr<f32>, i32>, i32> = tuple %3 %1;
@@ -119,7 +119,7 @@ def test_locations():
         ('tt.func @"f" (%0 : object)void -> { tt.return; };', "type object has no form"),
     ],
 )
-def test_what_cannot_be_written_is_an_error(text: str, message: str):
+def test_models_without_a_form_in_mlir_are_errors(text: str, message: str):
     with pytest.raises(TargetError, match=message):
         to_mlir(parse(text))
 
@@ -166,7 +166,7 @@ def test_every_single_op_kernel_can_be_written(single_op_kernels: dict[str, Op])
         assert "tt.func public @kernel(" in to_mlir(model)
     for file in MODELS.values():
         written |= set(map(type, parse(file.read_text(encoding="utf-8")).walk()))
-    # Blocks and branches, and what only stands between them, have tests of their own.
+    # Blocks, branches and their terminators have tests of their own.
     apart = {"cf.br", "cf.cond_br", "cf.assert", "branch", "cbranch", "return", "yield"}
     assert {name for name, cls in OPS.items() if cls in EMITTERS} - {op.NAME for op in written} == apart
 

@@ -1,4 +1,4 @@
-"""Modules: kernels are public, helpers private; what is not a Triton model is refused."""
+"""Modules: kernels are public, helpers private; models of other tiers are refused."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def test_other_models_are_refused(text):
         to_mlir(parse(text))
 
 
-def test_what_is_no_model_is_refused():
+def test_other_things_are_refused():
     with pytest.raises((BuildError, TypeError)):
         to_mlir("module")

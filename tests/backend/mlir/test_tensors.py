@@ -1,4 +1,4 @@
-"""Tensors: made, reshaped, and combined."""
+"""Making, reshaping and reducing tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the C++ Triton says to our MLIR: it parses it and compiles it to PTX for sm_90. No GPU is needed.
+"""The C++ Triton parses our MLIR and compiles it to PTX for sm_90. No GPU is needed.
 
 Triton is a large install that need not share our interpreter: `ZIGGURAT_TRITON_PYTHON` names a Python that has it.
 What it said is recorded in docs/triton-interchange.md.
@@ -39,7 +39,7 @@ def triton_python() -> str:
 def compiled(
     python: str, models: Mapping[str, Op], folder: Path, *, locations: bool = False
 ) -> dict[str, dict[str, Any]]:
-    """What Triton says to each model; where it crashed, only that."""
+    """The result of Triton for each model; after a crash, the crash only."""
     files = {name: folder / f"{index}.ttir" for index, name in enumerate(models)}
     for name, file in files.items():
         file.write_text(to_mlir(models[name], locations=locations), encoding="utf-8")

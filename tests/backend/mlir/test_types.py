@@ -1,4 +1,4 @@
-"""Our types in MLIR's spelling."""
+"""Types in MLIR's spelling."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_types_that_mlir_lacks(type_):
         mlir_type(type_)
 
 
-def test_what_stands_after_an_arrow():
+def test_result_types_after_an_arrow():
     assert [result_list(types) for types in ((), ("i32",), ("i32", "f32"))] == ["()", "i32", "(i32, f32)"]

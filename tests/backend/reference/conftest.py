@@ -1,4 +1,4 @@
-"""Kernels put together from text, for the tests of the reference interpreter."""
+"""Fixtures that build kernels from text, for the tests of the reference interpreter."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def tensor(type_: str, shape: Sequence[int]) -> str:
 
 
 def pointers(name: str, source: str, element: str, shape: Sequence[int], tag: str) -> str:
-    """Text that declares %name: the addresses of a row-major tensor at the pointer %source."""
+    """Text that declares %name: pointers to the elements of a row-major tensor at the pointer %source."""
     n = int(np.prod(shape))
     flat, ptr = tensor("i32", [n]), tensor(f"ptr<{element}>", [n])
     return f"""
@@ -65,7 +65,7 @@ def dtype_of(type_: str) -> np.dtype:
 
 @pytest.fixture
 def apply() -> Apply:
-    """`apply(body, [("f32", array), …], [("f32", shape), …])`: run a one-program kernel, give its outputs."""
+    """`apply(body, [("f32", array), …], [("f32", shape), …])`: run a kernel of one program. Returns its outputs."""
 
     def call(body, inputs, outputs, **options):
         shapes = [(t, np.shape(a)) for t, a in inputs]
@@ -96,7 +96,7 @@ def elementwise(apply) -> Apply:
 
 @pytest.fixture
 def values() -> Callable[[str], np.ndarray]:
-    """Telling values of a type: of 8-bit types all, of others the extremes and some between."""
+    """Test values of a type: all of an 8-bit type, the extremes and some others of a wider type."""
 
     def of(type_):
         dtype = dtype_of(type_)
@@ -118,7 +118,7 @@ def values() -> Callable[[str], np.ndarray]:
 
 @pytest.fixture
 def pairs(values) -> Callable[[str], tuple[np.ndarray, np.ndarray]]:
-    """All pairs of the telling values of a type."""
+    """All pairs of the test values of a type."""
 
     def of(type_):
         a = values(type_)

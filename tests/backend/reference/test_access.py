@@ -37,12 +37,12 @@ def copied(body, array, out, limit=5, type_="f32", strict=False):
 LOAD = "%x : tensor<x8, T> = tt.load %pa"
 
 
-def test_what_pointers_point_to():
+def test_pointees():
     pointer, tensor = Builder.root([PtrType(f32), TensorType((4,), PtrType(i8))]).parameters
     assert pointee(pointer) == f32 and pointee(tensor) == i8
 
 
-def test_elements_are_read_and_written_where_the_mask_is_true():
+def test_a_mask_selects_the_elements_read_and_written():
     x = np.arange(1, 9, dtype=np.float32)
     assert copied(f"{LOAD}; tt.store %qa %x;", x, np.zeros(8, np.float32)) == x.tolist()
     assert copied(f"{LOAD}; tt.store %qa %x %m;", x, np.zeros(8, np.float32)) == [1, 2, 3, 4, 5, 0, 0, 0]
@@ -50,7 +50,7 @@ def test_elements_are_read_and_written_where_the_mask_is_true():
     assert copied(f"{other} {LOAD} %m %o; tt.store %qa %x;", x, np.zeros(8, np.float32)) == [1, 2, 3, 4, 5, 9, 9, 9]
 
 
-def test_what_a_mask_leaves_out_is_not_touched():
+def test_masked_off_elements_are_not_accessed():
     short = np.arange(1, 6, dtype=np.float32)
     assert copied(f"{LOAD} %m; tt.store %qa %x;", short, np.ones(8, np.float32)) == [1, 2, 3, 4, 5, 0, 0, 0]
     with pytest.raises(MemoryAccessError):
@@ -63,12 +63,12 @@ def test_what_a_mask_leaves_out_is_not_touched():
     assert found == [1, 2, 3, 4, 5, 1, 1, 1]
 
 
-def test_a_mask_that_is_false_everywhere_touches_nothing():
+def test_a_mask_of_all_false_accesses_nothing():
     empty = np.zeros(0, np.float32)
     assert copied(f"{LOAD} %m; tt.store %qa %x %m;", empty, np.ones(8, np.float32), limit=0) == [1] * 8
 
 
-def test_bytes_that_hold_truth_may_be_any_number():
+def test_any_byte_but_zero_is_true():
     x = np.array([0, 1, 2, 255, 0, 128, 1, 0], np.uint8).view(np.bool_)
     found = copied(f"{LOAD}; tt.store %qa %x;", x, np.zeros(8, np.bool_), type_="i1")
     assert found == [False, True, True, True, False, True, True, False]
@@ -111,7 +111,7 @@ def blocks(i, j, padding="zero"):
 
 
 @pytest.mark.parametrize(("i", "j"), [(0, 0), (1, 1), (2, 3), (-1, -2), (3, 0), (0, 5)])
-def test_blocks_are_cut_off_at_the_edges_of_the_tensor(i, j):
+def test_blocks_end_at_the_edges_of_the_tensor(i, j):
     source, out = blocks(i, j)
     inside = np.zeros((3, 8), np.bool_)
     inside[max(i, 0) : max(0, min(i + 2, 3)), max(j, 0) : max(0, min(j + 4, 5))] = True

@@ -1,4 +1,4 @@
-"""The arith dialect against NumPy and against plain Python, with all pairs of the telling values of each type."""
+"""The arith dialect against NumPy and against plain Python, with all pairs of test values of each type."""
 
 import math
 

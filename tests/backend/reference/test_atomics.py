@@ -1,4 +1,4 @@
-"""Atomic accesses: as if programs, and the elements of each, took their turns in order."""
+"""Atomic accesses happen in the order of the programs and of the elements of each."""
 
 import operator
 
@@ -17,7 +17,7 @@ MEANING = {
 
 
 def kernel(kind, type_, keep, masked=False):
-    """Programs of 8 elements update memory at indices from an array, and may keep what they found."""
+    """A kernel whose programs update 8 elements each, at indices from an array, and may store the old elements."""
     return parse(f"""
 tt.func @"k" (%m : ptr<{type_}>, %at : ptr<i32>, %v : ptr<{type_}>, %out : ptr<{type_}>)void -> {{
     %pid : i32 = tt.get_program_id @0;
@@ -66,7 +66,7 @@ CASES += [("fadd", "f16"), ("fadd", "bf16"), ("fmax", "f32"), ("fmin", "f32"), (
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("batch", [1, None])
-def test_turns(values, kind, type_, keep, masked, batch):
+def test_atomics_happen_in_order(values, kind, type_, keep, masked, batch):
     dtype = values(type_).dtype
     rng = np.random.default_rng(5)
     at = rng.integers(0, 5, 40).astype(np.int32)
@@ -90,7 +90,7 @@ def test_the_result_of_a_masked_lane_is_undefined():
     run(kernel("fadd", "f32", False, True), None, (1,), [np.zeros(5, np.float32), at, x, out], strict=True)
 
 
-def test_many_meet_at_one_counter():
+def test_many_programs_update_one_counter():
     text = """
 tt.func @"k" (%c : ptr<i32>, %out : ptr<i32>)void -> {
     %one : i32 = arith.constant @1;

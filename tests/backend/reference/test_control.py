@@ -1,4 +1,4 @@
-"""Control flow of programs that run together: whatever way each goes, the result is that of running them one by one."""
+"""Control flow of programs that run together: the result is that of running them one by one."""
 
 import math
 
@@ -66,7 +66,7 @@ IF = """
         %v : i32 = arith.addi %p %sum;"""
 
 
-def test_if_with_values_of_different_extent():
+def test_if_with_values_of_different_shapes():
     check(scalar_kernel(IF), lambda pid, u: 10 * u if u > 3 else u + 6)
 
 
@@ -238,7 +238,7 @@ def test_values_reach_later_blocks():
     check(scalar_kernel(body), lambda pid, u: (u + 1) * (3 if u > 3 else 2))
 
 
-def test_a_circle_of_blocks_ends_with_an_error():
+def test_a_cycle_of_blocks_reaches_the_loop_limit():
     body = """
         cf.br ^a;
       ^a:
@@ -275,7 +275,7 @@ statements = st.sampled_from(["add", "if", "for", "while", "store"])
 
 
 def program(names, depth):
-    """Random statements on the variable %u; gives text and the name of the last value."""
+    """The text of random statements on the value %u, with the result %v."""
     lines, last, count = [], "%u", 0
 
     def fresh():

@@ -1,4 +1,4 @@
-"""The examples depend on nothing undefined, and read back nothing that they have written without a barrier."""
+"""The examples use no undefined element, and read nothing that they have written without a barrier."""
 
 from __future__ import annotations
 

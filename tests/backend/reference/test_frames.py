@@ -1,4 +1,4 @@
-"""Frames: which programs run, what they see, and how they part and meet."""
+"""Frames: their programs and values, parts of them, and merging."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def frame():
     return made
 
 
-def test_a_child_sees_what_was_bound_before_and_after(frame):
+def test_a_child_has_the_values_of_its_parent(frame):
     child = frame.child()
     assert child.lookup(X) is frame.lookup(X) and len(child) == 4
     frame.bind(Y, np.array([1]))
@@ -38,12 +38,12 @@ def test_a_part_takes_the_values_of_its_programs(frame):
     assert frame.places(frame.child()).tolist() == [0, 1, 2, 3]
 
 
-def test_an_isolated_frame_sees_nothing(frame):
+def test_an_isolated_frame_has_no_values(frame):
     with pytest.raises(AssertionError):
         frame.isolated().lookup(X)
 
 
-def test_each_element_may_run_like_a_program(frame):
+def test_each_element_runs_as_a_program(frame):
     elements = frame.elements(2)
     assert len(elements) == 8 and elements.programs.tolist() == [10, 10, 11, 11, 12, 12, 13, 13]
     assert elements.lookup(X).tolist() == [0, 0, 10, 10, 20, 20, 30, 30]
@@ -57,7 +57,7 @@ def test_values_are_bound_for_some_programs(frame):
     assert frame.lookup(Y)[0] == 5, "the others have had none"
 
 
-def test_a_value_is_forgotten_everywhere(frame):
+def test_a_released_value_is_dropped_from_parents_too(frame):
     part = frame.part(np.array([0]))
     part.lookup(X)
     part.release(X)
@@ -66,7 +66,7 @@ def test_a_value_is_forgotten_everywhere(frame):
             one.lookup(X)
 
 
-def test_programs_meet_again_in_their_order(frame):
+def test_parts_are_merged_in_the_order_of_programs(frame):
     odd, even = frame.part(np.array([1, 3])), frame.part(np.array([0, 2]))
     met, value = frame.merge([(odd, np.array([1, 3])), (even, np.array([0, 2]))])
     assert met is frame and value.tolist() == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""The machine: programs that part in bodies and blocks meet again; calls return for all."""
+"""The machine: programs diverge and meet again in bodies and blocks; calls return for all programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = """
 
 
 def outcome(body: str, helpers: str = "", programs: int = 6, batch: int | None = None) -> list[int]:
-    """What each program leaves at its place; `body` ends the function."""
+    """The numbers that the programs store, one each; `body` ends the function."""
     model = parse(
         f'module ()void -> {{ {helpers} tt.func @"k" (%p : ptr<i32>)void -> {{ {HEAD} {body} }}; unreachable; }};'
     )
@@ -63,12 +63,12 @@ def collatz(n: int) -> int:
 
 
 @pytest.mark.parametrize("batch", [None, 1, 4])
-def test_programs_go_their_ways_through_blocks_and_meet(batch):
+def test_programs_diverge_in_blocks_and_meet(batch):
     assert outcome(COLLATZ, programs=20, batch=batch) == [collatz(n) for n in range(20)]
 
 
 @pytest.mark.parametrize("batch", [None, 1])
-def test_some_programs_return_early_and_the_others_go_on(batch):
+def test_some_programs_return_early(batch):
     body = """
         %few : i1 = arith.cmpi %pid %two @"slt";
         cf.cond_br %few ^gone ^on;
@@ -81,7 +81,7 @@ def test_some_programs_return_early_and_the_others_go_on(batch):
     assert outcome(body, batch=batch) == [-1, -1, 2, 3, 4, 5]
 
 
-def test_values_of_one_block_are_seen_in_others():
+def test_values_of_one_block_are_used_in_others():
     body = """
         %few : i1 = arith.cmpi %pid %two @"slt";
         cf.cond_br %few ^a ^b;

@@ -1,4 +1,4 @@
-"""Strict mode finds what depends on undefined elements; errors name the load, the use, and sums that overflow."""
+"""Strict mode finds uses of undefined elements and names the load; an overflow in an offset is named."""
 
 from __future__ import annotations
 

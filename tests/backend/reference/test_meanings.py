@@ -1,4 +1,4 @@
-"""Which ops of the Triton model lack a meaning in NumPy."""
+"""Every op of the Triton model has a meaning in NumPy."""
 
 import ziggurat.backend.reference.run  # noqa: F401
 from ziggurat.backend.reference.meanings import triton

@@ -1,4 +1,4 @@
-"""Pointers into the caller's arrays: views, strides, sharing, addresses in memory, and what is outside."""
+"""Pointers into the caller's arrays: views, strides, shared memory, and accesses outside of the arrays."""
 
 import re
 import tracemalloc
@@ -76,13 +76,13 @@ def test_two_pointers_into_one_array():
         ((array(8), array(16)[::-2], 1, -1), "writes y_ptr[-1], but that is no element of y_ptr"),
     ],
 )
-def test_outside(arguments, message):
+def test_accesses_outside_of_the_arrays(arguments, message):
     with pytest.raises(MemoryAccessError, match=re.escape(f"program (0, 0, 0) {message}")) as caught:
         copy(*arguments)
     assert str(caught.value.location) == ("kernel.py:7:5" if "reads" in message else "kernel.py:9:5")
 
 
-def test_a_mask_keeps_inside():
+def test_masked_off_elements_may_be_outside():
     y = np.zeros(8, np.float32)
     copy(array(3), y, m=3)
     assert y.tolist() == [0, 1, 2, 0, 0, 0, 0, 0]
@@ -127,10 +127,10 @@ tt.func @"k" (%x : ptr<i32>)void -> {
     x = np.full(10, -1, np.int32)
     with pytest.raises(MemoryAccessError, match=r"program \(1, 3, 0\) writes x_ptr\[10\], but x_ptr has 10 elements"):
         run(parse(text), None, (3, 4), [x], names=["x_ptr"])
-    assert x.tolist() == list(range(10))  # What the programs before it did is done.
+    assert x.tolist() == list(range(10))  # The programs before it have done their work.
 
 
-def test_origins_through_a_loop_and_a_tuple():
+def test_pointers_keep_their_argument_through_loops_and_tuples():
     text = """
 tt.func @"k" (%x : ptr<f32>, %y : ptr<f32>)void -> {
     %a : i32 = arith.constant @0;
@@ -299,7 +299,7 @@ tt.func @"k" (%x : ptr<f32>, %y : ptr<f32>, %h : i32, %w : i32, %s : i64, %i : i
 
 
 def descriptor_model(padding):
-    """The model above for one padding, which is in the type as well."""
+    """The model above for one padding, which the type has too."""
     type_ = DescriptorType((4, 4), f32, padding)
     return parse(DESCRIPTOR.replace("PADDING", padding).replace("TYPE", str(type_)))
 
@@ -357,7 +357,7 @@ def test_a_sparse_view_takes_no_memory():
 
 
 def elements(view, whole):
-    """Which elements of a buffer a view has."""
+    """For each element of a buffer, whether a view has it."""
     marks = np.zeros(whole.size, np.bool_)
     offset = (view.ctypes.data - whole.ctypes.data) // 4
     for place in np.ndindex(view.shape):
@@ -388,7 +388,7 @@ def test_the_elements_of_a_view(view):
     assert (~region.missing(offsets[0::2], 8) == pairs).all()
 
 
-def test_integers_of_any_size_are_answered():
+def test_huge_integers_are_launch_errors():
     with pytest.raises(LaunchError, match="n must fit in i64; got an integer of 16610 bits"):
         load(array(1), 10**5000)
     model = parse('tt.func @"k" (%x : f32)void -> { tt.return; };')
@@ -398,7 +398,7 @@ def test_integers_of_any_size_are_answered():
         run(model, None, (10**5000,), [1])
 
 
-def test_tensors_beyond_the_memory_are_answered():
+def test_a_tensor_too_large_for_the_memory_is_an_error():
     model = parse("""
     tt.func @"k" (%y : ptr<f32>)void -> {
         %r : tensor<x1048576, i32> = tt.make_range @start=0 @end=1048576;

@@ -1,4 +1,4 @@
-"""Running kernels: which function, over which grid, on which arguments; and batches that give what one by one gives."""
+"""Running kernels: the function, the grid and the arguments; batches and single programs have the same result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_programs_that_depend_on_each_other_run_in_order(batch):
     assert x.tolist() == list(range(1, 10))
 
 
-def test_what_programs_before_the_failing_one_did_stays_done():
+def test_programs_before_a_failing_one_have_done_their_work():
     for batch in (None, 1):
         x = np.ones(9, np.float32)
         with pytest.raises(MemoryAccessError, match=r"program \(5, 0, 0\)"):
@@ -87,7 +87,7 @@ module ()void -> {
 """)
 
 
-def test_the_kernel_of_a_module_is_the_one_that_nothing_calls():
+def test_the_kernel_of_a_module_is_the_function_without_calls_of_it():
     x = np.zeros(1, np.int32)
     run(MODULE, None, (1,), [x])
     assert x[0] == 5
@@ -112,19 +112,19 @@ def test_the_kernel_of_a_module_is_the_one_that_nothing_calls():
         (SCALE, None, (1,), [f32(1), None], "arg1"),
     ],
 )
-def test_what_does_not_fit(model, symbol, grid, arguments, words):
+def test_launch_errors(model, symbol, grid, arguments, words):
     with pytest.raises(LaunchError, match=re.escape(words)):
         run(model, symbol, grid, arguments)
 
 
-def test_names_are_those_of_messages():
+def test_messages_use_the_names_given():
     with pytest.raises(LaunchError, match="x_ptr must be a NumPy array of float32 for ptr<f32>"):
         run(SCALE, None, (1,), [1, 1.0], names=["x_ptr", "by"])
     with pytest.raises(LaunchError, match="has 2 parameters, but 1 names are given"):
         run(SCALE, None, (1,), [f32(1), 1.0], names=["x_ptr"])
 
 
-def test_a_loop_that_goes_on_is_an_error():
+def test_a_loop_without_end_is_an_error():
     forever = parse("""
     tt.func @"f" (%0 : i1)void -> {
         scf.while ()void -> { scf.condition %0; } ()void -> { scf.yield; };

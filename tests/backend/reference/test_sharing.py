@@ -1,4 +1,4 @@
-"""Programs that depend on each other through memory leave what they would leave one after the other."""
+"""Programs that share memory have the result of running one after the other."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def batches(monkeypatch):
 
 
 def both_ways(body, batches, count=8, size=16):
-    """Run in one batch and one by one; give the arrays, which must agree, and the first way's sizes of runs."""
+    """Run in one batch and one by one. Returns the arrays, which must agree, and the batches of the first run."""
     results = []
     for batch in (count, 1):
         batches.clear()
@@ -97,7 +97,7 @@ def test_a_chain_of_programs(batches):
     assert x[0] == 36
 
 
-def test_commuting_atomics_in_a_loop_stay_together(batches):
+def test_commuting_atomics_in_a_loop_run_together(batches):
     loop = """
     %8 : i32 = arith.constant @8;
     scf.for %0 %8 %1 (%i : i32)void -> {
@@ -110,7 +110,7 @@ def test_commuting_atomics_in_a_loop_stay_together(batches):
     assert sizes == TOGETHER
 
 
-def test_kinds_that_alternate_do_not_commute(batches):
+def test_atomics_of_two_kinds_do_not_commute(batches):
     loop = """
     %2 : i32 = arith.constant @2;
     scf.for %0 %2 %1 (%i : i32)void -> {
@@ -167,14 +167,14 @@ def test_waiting_for_a_later_program_is_an_error():
         running.run(model(wait), None, (3,), [x, np.zeros(4, np.int32)])
 
 
-def test_arrays_that_overlap_are_one_memory(batches):
+def test_overlapping_arrays_are_one_region(batches):
     buffer = np.arange(16, dtype=np.int32)
     running.run(model("%v : i32 = tt.load %here; tt.store %out %v;"), None, (8,), [buffer[:8], buffer[1:9]], batch=8)
     assert buffer[:9].tolist() == [0] * 9
     assert batches == ONE_BY_ONE
 
 
-def test_a_failure_leaves_what_programs_before_it_did():
+def test_a_failure_keeps_the_work_of_the_programs_before():
     body = """
     tt.store %here %next;
     %3 : i32 = arith.constant @3;
@@ -189,7 +189,7 @@ def test_a_failure_leaves_what_programs_before_it_did():
 
 
 def random_accesses(steps):
-    """Text of a kernel body of accesses to 8 elements, at places that depend on the program."""
+    """The text of a kernel body with accesses to 8 elements, at places that depend on the program."""
     lines = ["%7 : i32 = arith.constant @7;", "%acc0 : i32 = arith.constant @5;"]
     for i, (kind, factor, offset) in enumerate(steps):
         lines += [
@@ -231,7 +231,7 @@ steps = st.lists(st.tuples(kinds, st.integers(0, 3), st.integers(0, 8)), min_siz
 
 
 @given(steps, st.integers(2, 8))
-def test_any_accesses_have_the_result_of_one_by_one(steps, batch):
+def test_random_accesses_have_the_result_of_one_by_one(steps, batch):
     kernel = model(random_accesses(steps))
     found = []
     for size in (1, batch):

@@ -1,4 +1,4 @@
-"""Values of batches: what is held once, chosen, merged, compared bit by bit, and left undefined."""
+"""Values of batches: broadcasting, choosing, merging, comparing, marks, and undefined values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_dtypes_of_elements():
         element_dtype(pyobject)
 
 
-def test_axes_of_size_one_stand_for_any():
+def test_axes_of_size_one_are_expanded():
     splat = np.full((3, 1, 1), 7)
     assert expand(splat, (2, 4)).shape == (3, 2, 4) and not expand(splat, (2, 4)).flags.owndata
     assert over(np.arange(3), 2).shape == (3, 1, 1)
@@ -76,7 +76,7 @@ def test_parts_are_merged_at_their_places():
     assert merged(3, [(np.arange(3), whole)]) is whole
 
 
-def test_equal_means_every_bit():
+def test_values_are_compared_bit_by_bit():
     a = np.array([[1.0], [1.0]], np.float32)
     assert same_value(a, a) and same_value(a, np.array([[1.0]], np.float32)) and same_value((a, a), (a, a.copy()))
     assert not same_value(np.array([0.0]), np.array([-0.0]))
