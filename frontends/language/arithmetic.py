@@ -14,7 +14,7 @@ __all__ = [
 
 @call("Arithmetic", host=host.add)
 def add(a: Value, b: Value) -> Value:
-    """The sum `a + b`; of pointers and integers, pointers moved by that many elements.
+    """Add two values, `a + b`. Pointers and integers give pointers moved by that many elements.
 
     - `a`, `b`: scalars or tensors of numbers or pointers.
 
@@ -26,7 +26,7 @@ def add(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.sub)
 def sub(a: Value, b: Value) -> Value:
-    """The difference `a - b`; of pointers and integers, pointers moved back.
+    """Subtract two values, `a - b`. Pointers and integers give pointers moved back.
 
     - `a`, `b`: scalars or tensors of numbers or pointers.
 
@@ -60,7 +60,7 @@ def div(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.div_rn)
 def div_rn(a: Value, b: Value) -> Value:
-    """The quotient `a / b`, rounded correctly, also where `div` is the machine's fast one.
+    """The quotient `a / b`, rounded correctly on every target; `div` may be the machine's fast division.
 
     - `a`, `b`: scalars or tensors of numbers.
 
@@ -141,7 +141,7 @@ def xor(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.invert)
 def invert(x: Value) -> Value:
-    """Every bit turned over, `~x`; of i1, not.
+    """Invert every bit, `~x`; an i1 is negated.
 
     - `x`: a scalar or a tensor of integers or i1.
 
@@ -152,7 +152,7 @@ def invert(x: Value) -> Value:
 
 @call("Arithmetic", host=host.shl)
 def shl(a: Value, b: Value) -> Value:
-    """Shift left, `a << b`. Zeros come in.
+    """Shift left, `a << b`. Zeros are shifted in.
 
     - `a`, `b`: scalars or tensors of integers.
 
@@ -163,7 +163,7 @@ def shl(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.shr)
 def shr(a: Value, b: Value) -> Value:
-    """Shift right, `a >> b`. The sign comes in for signed integers, zeros for unsigned ones.
+    """Shift right, `a >> b`. Signed integers get copies of the sign bit, unsigned ones zeros.
 
     - `a`, `b`: scalars or tensors of integers.
 
@@ -174,7 +174,7 @@ def shr(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.minimum)
 def minimum(a: Value, b: Value) -> Value:
-    """The smaller of two values. A NaN loses against a number.
+    """The smaller of two values. Of a NaN and a number it is the number.
 
     - `a`, `b`: scalars or tensors of numbers.
 
@@ -185,7 +185,7 @@ def minimum(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.maximum)
 def maximum(a: Value, b: Value) -> Value:
-    """The larger of two values. A NaN loses against a number.
+    """The larger of two values. Of a NaN and a number it is the number.
 
     - `a`, `b`: scalars or tensors of numbers.
 
@@ -196,7 +196,7 @@ def maximum(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.clamp)
 def clamp(x: Value, min: Value, max: Value) -> Value:
-    """The value, kept between two bounds: `minimum(maximum(x, min), max)`.
+    """Limit a value to the range between two bounds: `minimum(maximum(x, min), max)`.
 
     - `x`: a scalar or a tensor of numbers.
     - `min`, `max`: scalars or tensors; where `min` is above `max` the result is `max`.
@@ -230,7 +230,7 @@ def umulhi(a: Value, b: Value) -> Value:
 
 @call("Arithmetic")
 def popc(x: Value) -> Value:
-    """How many bits are set.
+    """The number of bits that are set.
 
     - `x`: a scalar or a tensor of integers; not i1.
 
@@ -241,7 +241,7 @@ def popc(x: Value) -> Value:
 
 @call("Arithmetic")
 def clz(x: Value) -> Value:
-    """How many bits are zero before the first that is set; of 0 all.
+    """The number of zero bits above the highest bit that is set; the width for 0.
 
     - `x`: a scalar or a tensor of integers; not i1.
 
@@ -263,7 +263,7 @@ def brev(x: Value) -> Value:
 
 @call("Arithmetic", written=True)
 def cdiv(x: Value, div: Value) -> Value:
-    """How many pieces of size `div` cover `x`: the quotient rounded up. Also outside of a kernel, as in grids.
+    """The quotient rounded up: the number of pieces of size `div` that cover `x`. Works outside of kernels.
 
     - `x`: integers, not negative.
     - `div`: integers, positive.
@@ -276,7 +276,7 @@ def cdiv(x: Value, div: Value) -> Value:
 
 @call("Arithmetic", host=host.next_power_of_2)
 def next_power_of_2(n: ConstInt) -> Value:
-    """The smallest power of two that is not less than `n`. Also outside of a kernel.
+    """The smallest power of two that is not less than `n`. Works outside of kernels.
 
     - `n`: an integer known at compile time.
 

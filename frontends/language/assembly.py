@@ -1,4 +1,4 @@
-"""PTX by hand, for what the language lacks."""
+"""PTX written by hand, for instructions that the language has no call for."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ def inline_asm_elementwise(
     - `constraints`: as LLVM writes them: "=r,r,r". One for each register of the results ("=", or "=&" of one that is
       written before the operands are read), then one for each of the operands: b of i1, h of 16 bits, r of 32, l of 64,
       f of f32, d of f64, n of an integer known at compile time, or the number of a result, which is then in its
-      register. Last what else changes: "~{memory}".
-    - `args`: a tuple of scalars or tensors; they are broadcast to one shape. Of none, the results are scalars.
+      register. Clobbers come last: "~{memory}".
+    - `args`: a tuple of scalars or tensors; they are broadcast to one shape. Without operands the results are scalars.
     - `dtype`: of the result, or a tuple of dtypes for several.
-    - `is_pure`: without effects: it may be moved, shared or removed. What reads a clock is not: it stays in its place.
+    - `is_pure`: without effects: it may be moved, shared or removed. Assembly that reads a clock is not pure; it is not
+      moved.
     - `pack`: how many elements one run of the instructions takes; those of fewer than 32 bits share registers of 32.
 
     Result: the broadcast shape, in `dtype`; a tuple for a tuple. A scalar is computed by each thread: where these

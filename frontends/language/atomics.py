@@ -1,4 +1,4 @@
-"""Read, combine and write back in one undivided step. Elements that go to one place are done one after the other."""
+"""Read, combine and write back in one atomic step. Elements with the same address are processed one after the other."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = [
 def atomic_add(
     ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
 ) -> Value:
-    """Add to what the pointers point to.
+    """Add to memory.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or floats of 16, 32 or 64.
     - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
-    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
 
-    Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
     Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
     `scope`.
     """
@@ -32,15 +32,15 @@ def atomic_add(
 def atomic_max(
     ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
 ) -> Value:
-    """Put the larger into what the pointers point to.
+    """Replace memory by the larger of it and a value.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or f32 or f64.
     - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
-    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
 
-    Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
     Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
     `scope`.
     """
@@ -50,15 +50,15 @@ def atomic_max(
 def atomic_min(
     ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
 ) -> Value:
-    """Put the smaller into what the pointers point to.
+    """Replace memory by the smaller of it and a value.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or f32 or f64.
     - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
-    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
 
-    Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
     Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
     `scope`.
     """
@@ -68,15 +68,15 @@ def atomic_min(
 def atomic_and(
     ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
 ) -> Value:
-    """Bitwise and into what the pointers point to.
+    """Combine memory and a value by bitwise and.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
     - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
-    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
 
-    Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
     Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
     `scope`.
     """
@@ -86,15 +86,15 @@ def atomic_and(
 def atomic_or(
     ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
 ) -> Value:
-    """Bitwise or into what the pointers point to.
+    """Combine memory and a value by bitwise or.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
     - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
-    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
 
-    Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
     Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
     `scope`.
     """
@@ -104,15 +104,15 @@ def atomic_or(
 def atomic_xor(
     ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
 ) -> Value:
-    """Bitwise exclusive or into what the pointers point to.
+    """Combine memory and a value by bitwise exclusive or.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
     - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
-    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
 
-    Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
     Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
     `scope`.
     """
@@ -122,15 +122,15 @@ def atomic_xor(
 def atomic_xchg(
     ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
 ) -> Value:
-    """Exchange with what the pointers point to.
+    """Exchange memory with a value.
 
     - `ptr`: a pointer or a tensor of pointers to integers or floats of 32 or 64 bits.
     - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
-    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing happens.
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
 
-    Result: what memory held before, in the shape of `ptr`; undefined where the mask is false.
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
     Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
     `scope`.
     """
@@ -146,6 +146,6 @@ def atomic_cas(ptr: Value, cmp: Value, val: Value, sem: ConstStr | None = None, 
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
 
-    Result: what memory held before, in the shape of `ptr`.
+    Result: the previous value in memory, in the shape of `ptr`.
     Errors: no pointer; values that do not broadcast; an unknown `sem` or `scope`.
     """

@@ -16,7 +16,7 @@ __all__ = ["CompareKind", "compare", "equal", "greater", "greater_equal", "less"
 
 @constant_enum
 class CompareKind(enum.Enum):
-    """How `compare` compares. The value is the name of Python's comparison in the Python code model.
+    """The comparisons of `compare`. The value is the name of Python's comparison in the Python code model.
 
     >>> CompareKind("<")
     <CompareKind.LESS_THAN: 'lt'>

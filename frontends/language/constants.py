@@ -1,4 +1,4 @@
-"""Which Python objects a kernel can use as constants."""
+"""Python objects that a kernel can use as constants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from ziggurat.codemodel.types import Type, find_scalar
 
 
 def as_constant(value: Any) -> tuple[bool, Any]:
-    """Whether an object can be a constant of a model, and the constant: NumPy's numbers become Python's."""
+    """A flag that is true of an object that can be a constant of a model, and the constant.
+
+    Numbers of NumPy become Python's, and dtypes of NumPy and torch ours.
+    """
     if value is None or isinstance(value, Type):
         return True, value
     if isinstance(value, enum.Enum) and is_enum(type(value)):

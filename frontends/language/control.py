@@ -1,4 +1,4 @@
-"""What a `for` loop runs over. Python's own `range` is the same as `zg.range` without options."""
+"""Ranges of `for` loops. Python's own `range` is the same as `zg.range` without options."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def range(
     warp_specialize: ConstBool = False,
     disable_licm: ConstBool = False,
 ) -> Value:
-    """The numbers of a loop, counted while the kernel runs, and how the compiler is to treat the loop.
+    """The numbers of a loop that is counted while the kernel runs, with options for the compiler.
 
     - `arg1`: the end, exclusive, of a loop from 0; with `arg2` the start.
     - `arg2`: the end, exclusive.
     - `step`: 1 where it is None; a negative one counts down, and one of zero is an error when the kernel runs.
-    - `num_stages`: how many iterations to overlap; None leaves it to the launch.
-    - `loop_unroll_factor`: how many iterations to unroll.
+    - `num_stages`: the number of pipeline stages; None takes that of the launch.
+    - `loop_unroll_factor`: the number of iterations to unroll.
     - `disallow_acc_multi_buffer`: keep one buffer for the accumulator of a dot.
     - `flatten`: make one loop of this and the loop inside it.
-    - `warp_specialize`: give fetching and computing to different warps, on targets with a copy engine (sm_90a): four
-      more warps, of few registers, run ahead of those that compute, through the ends of loops around as well. It is for
-      loops that `dot` blocks of descriptors that the kernel was given, at offsets that follow from scalars without a
-      load; with 4, 8 or 16 warps, two stages or more, and in no `if` or `while`. Unless all loops of a kernel that ask
-      for it are such, they are loops like others.
+    - `warp_specialize`: split the warps into a producer and consumers, on targets with TMA (sm_90a): a warp group of
+      four more warps with few registers loads ahead of the consumers, across iterations of outer loops as well. It is
+      for loops that `dot` blocks of descriptors that are arguments of the kernel, at offsets that are computed from
+      scalars without a load; with 4, 8 or 16 warps, two stages or more, and in no `if` or `while`. Unless all loops of
+      a kernel that ask for it are such, none is specialised.
     - `disable_licm`: move nothing out of the loop.
 
     Result: integers in the promoted dtype of the bounds and the step, i32 for literals.

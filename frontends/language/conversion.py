@@ -1,4 +1,4 @@
-"""From one dtype to another. Conversions are written out; only promotion (see below) is implied."""
+"""Conversions between dtypes. They are explicit; only promotion (see below) is implicit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors from nothing. A tensor has a constant shape of powers of two, at most 2²⁰ elements in all."""
+"""New tensors. A tensor has a constant shape of powers of two, at most 2²⁰ elements in all."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def device_assert(cond: Value, msg: ConstStr = "") -> None:
 def debug_barrier() -> None:
     """All threads of the program wait for each other here.
 
-    The compiler does that by itself where it is needed, but for what the program itself has written to global memory:
-    it sees that for sure behind this.
+    The compiler inserts barriers where they are needed, except for global memory that the program itself has written:
+    a program is sure to read its own writes only after this call.
 
     Result: none.
     """

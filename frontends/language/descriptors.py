@@ -1,11 +1,11 @@
-"""Tensors in global memory that are moved in blocks.
+"""Tensors in global memory that are loaded and stored in blocks.
 
 A kernel makes a descriptor of a pointer, or takes one as an argument: `zg.TensorDescriptor(array, (64, 64))` makes it
-at a launch, and `zg.descriptor((64, 64), zg.f16)` is its type. It knows the shape and the strides. The last stride is
-1, and the others of an argument are multiples of 16 bytes, as the copy engine of a GPU asks. The engine loads blocks
-that a matrix product takes, and stores to tensors whose rows are whole 16 bytes (`zg.divisible(zg.descriptor(…))`; a
-launch sees for itself), where the first column of a block is known to be at a multiple of 16 bytes; other blocks are
-moved through pointers.
+at a launch, and `zg.descriptor((64, 64), zg.f16)` is its type. It holds the shape and the strides. The last stride
+must be 1, and the other strides of an argument must be multiples of 16 bytes, as TMA requires. TMA loads the blocks
+that are operands of a dot. It stores to tensors whose rows are multiples of 16 bytes (`zg.divisible(zg.descriptor(…))`;
+a launch finds out by itself), where the first column of a block is known to be at a multiple of 16 bytes. Other blocks
+are moved through pointers.
 """
 
 from __future__ import annotations

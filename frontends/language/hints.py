@@ -1,4 +1,4 @@
-"""What you know of a value and the compiler can't see. A hint that is false makes the program undefined."""
+"""Facts about values that the compiler cannot infer. A hint that is false makes the program undefined."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["assume", "max_constancy", "max_contiguous", "multiple_of"]
 
 @call("Hints", host=host.hint)
 def multiple_of(x: Value, values: ConstInts) -> Value:
-    """The first element of each run of consecutive elements is divisible by a number.
+    """State that the first element of each run of consecutive elements is divisible by a number.
 
     - `x`: a scalar or a tensor of integers or pointers (whose addresses in bytes are meant).
     - `values`: a power of two for each axis; one number for a scalar or a single axis.
@@ -23,7 +23,7 @@ def multiple_of(x: Value, values: ConstInts) -> Value:
 
 @call("Hints", host=host.hint)
 def max_contiguous(x: Value, values: ConstInts) -> Value:
-    """The elements come in runs of consecutive numbers.
+    """State that the elements come in runs of consecutive numbers.
 
     - `x`: a scalar or a tensor of integers or pointers.
     - `values`: the length of the runs along each axis; one number for a scalar or a single axis.
@@ -35,7 +35,7 @@ def max_contiguous(x: Value, values: ConstInts) -> Value:
 
 @call("Hints", host=host.hint)
 def max_constancy(x: Value, values: ConstInts) -> Value:
-    """The elements come in runs of equal numbers.
+    """State that the elements come in runs of equal numbers.
 
     - `x`: a scalar or a tensor.
     - `values`: the length of the runs along each axis; one number for a scalar or a single axis.
@@ -47,7 +47,7 @@ def max_constancy(x: Value, values: ConstInts) -> Value:
 
 @call("Hints", host=host.assume)
 def assume(cond: Value) -> None:
-    """The condition holds; the compiler may rely on it.
+    """State that a condition holds; the compiler may rely on it.
 
     - `cond`: an i1 scalar.
 

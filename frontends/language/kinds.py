@@ -1,4 +1,4 @@
-"""What the annotations of calls say. One that starts with `Const` takes a value known at compile time."""
+"""Annotations of the parameters of calls. One that starts with `Const` takes a value known at compile time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from ziggurat.codemodel.types import PtrType, ScalarType, find_scalar
 
-# Of a kernel: a scalar, a pointer, or a tensor of either; a Python number stands for a scalar.
+# A value of a kernel: a scalar, a pointer, or a tensor of either; a Python number stands for a scalar.
 Value: TypeAlias = Any
 Values: TypeAlias = Sequence[Any]
 # A shape, or a value whose shape is meant.
@@ -32,5 +32,5 @@ def _dtypes(value: Any) -> Any:
     return tuple(map(_dtype, value)) if isinstance(value, tuple) else _dtype(value)  # pyright: ignore[reportUnknownArgumentType]
 
 
-# What else a parameter of a kind takes, made what it holds: the dtypes of NumPy and torch, and their names.
+# Conversions of constant arguments by the kind of their parameter: dtypes of NumPy and torch, and names, become ours.
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {"ConstDtype": _dtype, "ConstDtypes": _dtypes}

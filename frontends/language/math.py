@@ -82,7 +82,7 @@ def sqrt(x: Value) -> Value:
 
 @call("Math", host=host.sqrt_rn)
 def sqrt_rn(x: Value) -> Value:
-    """The square root, rounded correctly, also where `sqrt` is the machine's fast one; NaN of negative numbers.
+    """The square root, rounded correctly on every target; `sqrt` may be the fast one. NaN of negative numbers.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -258,7 +258,7 @@ def cosh(x: Value) -> Value:
 
 @call("Math")
 def expm1(x: Value) -> Value:
-    """`exp(x) - 1`, as good next to 0 as elsewhere.
+    """`exp(x) - 1`, accurate near 0 as well.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -269,7 +269,7 @@ def expm1(x: Value) -> Value:
 
 @call("Math")
 def log1p(x: Value) -> Value:
-    """The natural logarithm of `1 + x`, as good next to 0 as elsewhere; NaN below -1.
+    """The natural logarithm of `1 + x`, accurate near 0 as well; NaN below -1.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -280,7 +280,7 @@ def log1p(x: Value) -> Value:
 
 @call("Math")
 def trunc(x: Value) -> Value:
-    """The whole number next to `x` toward zero.
+    """The whole number nearest to `x` toward zero.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -291,7 +291,7 @@ def trunc(x: Value) -> Value:
 
 @call("Math")
 def rint(x: Value) -> Value:
-    """The whole number nearest to `x`, of two the even one.
+    """The whole number nearest to `x`; of two equally near ones the even one.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -302,7 +302,7 @@ def rint(x: Value) -> Value:
 
 @call("Math")
 def round(x: Value) -> Value:
-    """The whole number nearest to `x`, of two the one away from zero, as C's. (Python's and NumPy's is `rint`.)
+    """The whole number nearest to `x`; of two equally near ones the one away from zero, as in C. (`rint` is Python's.)
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -313,7 +313,7 @@ def round(x: Value) -> Value:
 
 @call("Math")
 def isnan(x: Value) -> Value:
-    """Whether it is NaN.
+    """True where the number is NaN.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -324,7 +324,7 @@ def isnan(x: Value) -> Value:
 
 @call("Math")
 def isinf(x: Value) -> Value:
-    """Whether it is infinite.
+    """True where the number is infinite.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -335,7 +335,7 @@ def isinf(x: Value) -> Value:
 
 @call("Math")
 def isfinite(x: Value) -> Value:
-    """Whether it is neither infinite nor NaN.
+    """True where the number is neither infinite nor NaN.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 

@@ -17,7 +17,7 @@ def load(
     eviction_policy: ConstStr = "",
     volatile: ConstBool = False,
 ) -> Value:
-    """Read what the pointers point to.
+    """Read memory.
 
     - `ptr`: a pointer or a tensor of pointers.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing is read.
@@ -25,7 +25,7 @@ def load(
       defined.
     - `cache_modifier`: "", ".ca", ".cg", ".cs" or ".cv", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
-    - `volatile`: read anew each time.
+    - `volatile`: read memory each time, never a cached value.
 
     Result: the shape of `ptr`, in the dtype pointed to.
     Errors: no pointer; a mask that is not i1 or does not broadcast; `other` without a mask.
@@ -36,7 +36,7 @@ def load(
 def store(
     ptr: Value, value: Value, mask: Value = None, cache_modifier: ConstStr = "", eviction_policy: ConstStr = ""
 ) -> None:
-    """Write to where the pointers point.
+    """Write memory.
 
     - `ptr`: a pointer or a tensor of pointers, of the full shape: it is not broadcast.
     - `value`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
@@ -44,6 +44,6 @@ def store(
     - `cache_modifier`: "", ".wb", ".cg", ".cs" or ".wt", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
 
-    Result: none. Where two elements are written to one place, one of them stays.
+    Result: none. Of two elements that are written to one address, one remains.
     Errors: no pointer; a value or a mask that does not broadcast to `ptr`.
     """

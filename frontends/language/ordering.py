@@ -1,4 +1,4 @@
-"""Sorting, counting and picking."""
+"""Sorting, counting and indexing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def topk(
     """The first `k` elements of `x` in order along the last axis. A NaN counts as larger than all numbers.
 
     - `x`: a tensor of numbers.
-    - `k`: how many; a power of two, at most the size of the axis.
+    - `k`: their number; a power of two, at most the size of the axis.
     - `dim`: the last axis, or None for it.
     - `descending`: the largest, the largest first; otherwise the smallest, the smallest first.
     - `return_indices`: give the i32 indices of the elements along the axis as well. Of equal elements the first one is
@@ -59,7 +59,7 @@ def topk(
 
 @call("Sorting and indexing")
 def histogram(x: Value, num_bins: ConstInt, mask: Value = None) -> Value:
-    """How often each of the numbers 0 to `num_bins` - 1 occurs. Other numbers do not count.
+    """Count how often each of the numbers 0 to `num_bins` - 1 occurs. Other numbers do not count.
 
     - `x`: a tensor of one axis, of integers.
     - `num_bins`: a power of two.
@@ -72,7 +72,7 @@ def histogram(x: Value, num_bins: ConstInt, mask: Value = None) -> Value:
 
 @call("Sorting and indexing")
 def gather(src: Value, index: Value, axis: ConstInt) -> Value:
-    """For each element of `index`, the element of `src` that stands there along an axis.
+    """Pick elements of `src` by their index along an axis, one for each element of `index`.
 
     - `src`: a tensor.
     - `index`: a tensor of integers, of the shape of `src` but for the axis; from 0 to the size of that axis - 1.

@@ -1,4 +1,4 @@
-"""A kernel is one program, launched many times over a grid of up to three axes; each launch knows its place."""
+"""A kernel is one program, launched many times over a grid of up to three axes; each program knows its index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["globaltimer", "num_programs", "program_id", "smid"]
 
 @call("Programs")
 def program_id(axis: ConstInt) -> Value:
-    """Which program of the launch this is, along an axis of the grid.
+    """The index of the program along an axis of the grid.
 
     - `axis`: 0, 1 or 2.
 
@@ -21,7 +21,7 @@ def program_id(axis: ConstInt) -> Value:
 
 @call("Programs")
 def num_programs(axis: ConstInt) -> Value:
-    """How many programs were launched along an axis of the grid.
+    """The number of programs that were launched along an axis of the grid.
 
     - `axis`: 0, 1 or 2.
 
@@ -40,10 +40,10 @@ def smid() -> Value:
 
 @call("Programs")
 def globaltimer() -> Value:
-    """The time in nanoseconds, by a clock that the whole device shares. It stays in its place among loads and stores.
+    """The time in nanoseconds, by a clock that the whole device shares. The read is not moved across loads and stores.
 
-    It goes in steps of the machine's, of up to a microsecond. Each thread reads it when it gets there, so that they may
-    have different numbers: store it, or a difference of two, and choose no branch by it.
+    Its resolution depends on the machine, and may be a microsecond. Each thread reads it when it gets there, so threads
+    may have different numbers: store it, or a difference of two, but do not branch on it.
 
     Result: an i64 scalar; in the interpreter the host's clock, which is greater at each call.
     """

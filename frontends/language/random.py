@@ -65,7 +65,7 @@ def randint(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 
 @call("Random numbers", results=4)
 def rand4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
-    """Four streams of uniform random floats for the price of one.
+    """Four streams of uniform random floats for the cost of one.
 
     - `seed`: a scalar integer; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
@@ -78,7 +78,7 @@ def rand4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 
 @call("Random numbers", results=4)
 def randn4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
-    """Four streams of normal random floats for the price of one.
+    """Four streams of normal random floats for the cost of one.
 
     - `seed`: a scalar integer; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
@@ -91,7 +91,7 @@ def randn4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 
 @call("Random numbers", results=4)
 def randint4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
-    """Four streams of random words for the price of one.
+    """Four streams of random words for the cost of one.
 
     - `seed`: a scalar integer; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.

@@ -37,7 +37,7 @@ def max(
     return_indices_tie_break_left: ConstBool = True,
     keep_dims: ConstBool = False,
 ) -> Value:
-    """The largest element along an axis. NaNs are passed over.
+    """The largest element along an axis. NaNs are ignored.
 
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None takes all elements.
@@ -58,7 +58,7 @@ def min(
     return_indices_tie_break_left: ConstBool = True,
     keep_dims: ConstBool = False,
 ) -> Value:
-    """The smallest element along an axis. NaNs are passed over.
+    """The smallest element along an axis. NaNs are ignored.
 
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None takes all elements.
@@ -73,7 +73,7 @@ def min(
 
 @call("Reductions and scans")
 def argmax(x: Value, axis: ConstInt | None, tie_break_left: ConstBool = True, keep_dims: ConstBool = False) -> Value:
-    """The index of the largest element along an axis. NaNs are passed over.
+    """The index of the largest element along an axis. NaNs are ignored.
 
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None indexes all elements in row-major order.
@@ -87,7 +87,7 @@ def argmax(x: Value, axis: ConstInt | None, tie_break_left: ConstBool = True, ke
 
 @call("Reductions and scans")
 def argmin(x: Value, axis: ConstInt | None, tie_break_left: ConstBool = True, keep_dims: ConstBool = False) -> Value:
-    """The index of the smallest element along an axis. NaNs are passed over.
+    """The index of the smallest element along an axis. NaNs are ignored.
 
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None indexes all elements in row-major order.
@@ -127,7 +127,7 @@ def reduce_or(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = Fal
 
 @call("Reductions and scans")
 def any(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False) -> Value:
-    """Whether one element or more along an axis is not zero. A NaN is not zero.
+    """True where at least one element along an axis is not zero. A NaN is not zero.
 
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None takes all elements.
@@ -140,7 +140,7 @@ def any(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False) ->
 
 @call("Reductions and scans")
 def all(x: Value, axis: ConstInt | None = None, keep_dims: ConstBool = False) -> Value:
-    """Whether no element along an axis is zero. A NaN is not zero.
+    """True where no element along an axis is zero. A NaN is not zero.
 
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None takes all elements.
@@ -169,13 +169,13 @@ def prod(
 
 @call("Reductions and scans", results="x")
 def reduce(x: Value, axis: ConstInt | None, combine_fn: ConstFunction, keep_dims: ConstBool = False) -> Value:
-    """Combine the elements along an axis by a function of yours.
+    """Combine the elements along an axis by a user's function.
 
     - `x`: a tensor, or a tuple of tensors of one shape, reduced together.
     - `axis`: negative counts from the last; None takes all elements.
     - `combine_fn`: a `@zg.function`. It takes one element of every tensor, then another of every tensor, as scalars,
-      and gives as many. It has to be associative and commutative, as elements are combined in no order that is said;
-      but it may give the first of each two as it is, or the second, which then is the first or last along the axis.
+      and gives as many. It must be associative and commutative, as the order of combination is not defined. A function
+      that returns its first operands, or its second ones, gives the first or last elements along the axis.
     - `keep_dims`: leave the axis in the result, with size 1.
 
     Result: `x` without the axis; a tuple for a tuple.
@@ -213,7 +213,7 @@ def cumprod(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
 
 @call("Reductions and scans")
 def cummax(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
-    """The largest of each element and all before it along an axis. NaNs are passed over.
+    """The largest of each element and all before it along an axis. NaNs are ignored.
 
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last.
@@ -226,7 +226,7 @@ def cummax(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
 
 @call("Reductions and scans")
 def cummin(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
-    """The smallest of each element and all before it along an axis. NaNs are passed over.
+    """The smallest of each element and all before it along an axis. NaNs are ignored.
 
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last.
@@ -239,7 +239,7 @@ def cummin(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
 
 @call("Reductions and scans", results="x")
 def associative_scan(x: Value, axis: ConstInt, combine_fn: ConstFunction, reverse: ConstBool = False) -> Value:
-    """Each element combined with all before it along an axis, by a function of yours.
+    """Each element combined with all before it along an axis, by a user's function.
 
     - `x`: a tensor, or a tuple of tensors of one shape, scanned together.
     - `axis`: negative counts from the last.

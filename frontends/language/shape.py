@@ -1,4 +1,4 @@
-"""The same elements in another shape."""
+"""Changes of shape."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def join(a: Value, b: Value) -> Value:
 
 @call("Shape")
 def interleave(a: Value, b: Value) -> Value:
-    """Two tensors in turns along the last axis: `a[0], b[0], a[1], b[1] …`.
+    """Alternate the elements of two tensors along the last axis: `a[0], b[0], a[1], b[1] …`.
 
     - `a`, `b`: numbers, or pointers of one type; they are broadcast to one shape and promoted.
 
@@ -125,7 +125,7 @@ def split(x: Value) -> Value:
 
 @call("Shape")
 def cat(a: Value, b: Value) -> Value:
-    """Two tensors one after the other along the first axis.
+    """Two tensors concatenated along the first axis.
 
     - `a`, `b`: tensors of one shape; they are promoted to one dtype.
 

@@ -117,7 +117,7 @@ class Signature:
 
 
 class Recorder(Protocol):
-    """What receives the calls made while a function is traced."""
+    """Receiver of the calls that are made while a function is traced."""
 
     def call(self, signature: Signature, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Record a call of the language; returns what stands for its result."""

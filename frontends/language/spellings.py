@@ -1,4 +1,4 @@
-"""What Triton's programs write, and what is written here instead: hints for names that are not found.
+"""Names of Triton's language and what to write in their place: hints for names that are not found.
 
 Names that differ little from ours are found by their likeness (`suggest` in function.py); these are not.
 """
@@ -45,12 +45,12 @@ _ATTRIBUTES: Final[dict[str, str]] = {
 
 
 def of_member(name: str, prefix: str = "zg") -> str | None:
-    """What to write for `tl.name`, where the language is called `prefix`; None of a name that Triton has not."""
+    """A hint for `tl.name`, where the language is called `prefix`; None for a name that Triton does not have."""
     return _hint(_MEMBERS.get(name), prefix)
 
 
 def of_attribute(name: str, prefix: str = "zg") -> str | None:
-    """What to write for `x.name` or `x.name(…)`, where `x` is a tensor of Triton's or its dtype."""
+    """A hint for `x.name` or `x.name(…)`, where `x` is a tensor of Triton's or its dtype."""
     return _hint(_ATTRIBUTES.get(name), prefix)
 
 

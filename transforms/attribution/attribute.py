@@ -1,8 +1,8 @@
 """Attribution: abstract interpretation of the Python code model with types for values.
 
-The state is what is known of each variable; it splits at an `if`, meets after it, and is brought to a fixpoint over a
-loop. A path that has returned brings nothing to a meeting. Errors are collected: a value whose op was in error has
-the type `ErrorType`, and what depends on it is not reported again.
+The state maps each variable to its type. It splits at an `if`, is joined after it, and is iterated to a fixpoint over a
+loop. A path that has returned takes no part in a join. Errors are collected: a value whose op was in error has the type
+`ErrorType`, and ops that depend on it are not reported again.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class Attributor:
         key = (id(func), types)
         known = self.instances.get(key)
         if known is not None:
-            # A loop that is visited again forgets the errors of the visit before; those of what it calls are not found
-            # anew.
+            # A loop that is visited again drops the errors of the visit before; the errors of its callees would not be
+            # found again.
             self.errors.extend(error for error in known.errors if error not in self.errors)
             return known
         if any(entry is func for entry in self._stack):

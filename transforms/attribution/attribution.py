@@ -1,4 +1,4 @@
-"""What attribution finds out: the types of a function's values at one list of argument types, and what follows."""
+"""The findings of attribution: the types of a function's values at one list of argument types, and what follows."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ class Scope:
     Tables about an op are keyed by its result.
     """
 
-    __slots__ = ("bound", "callees", "exits", "joins", "parent", "ranges", "taken", "types", "unrolled")
+    __slots__ = ("arguments", "callees", "exits", "joins", "parent", "ranges", "static_branches", "types", "unrolled")
 
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
         # The type of each value.
         self.types: dict[Value, Type] = {}
-        # Of a call of the language: its arguments by parameter; a Value of the Python model, or a constant.
-        self.bound: dict[Value, dict[str, Any]] = {}
-        # Of a call: the callee. Of a reduction: the function that combines.
+        # The arguments of a call of the language by parameter; a Value of the Python model, or a constant.
+        self.arguments: dict[Value, dict[str, Any]] = {}
+        # The callee of a call, or the combining function of a reduction.
         self.callees: dict[Value, Attribution] = {}
-        # Of an `if` whose condition is known: which body runs, 0 or 1.
-        self.taken: dict[Value, int] = {}
-        # Of a loop or an `if`: the type of each variable stored inside, where control flow meets; in the order of the
-        # first store.
+        # The body that runs, 0 or 1, of an `if` whose condition is known at compile time.
+        self.static_branches: dict[Value, int] = {}
+        # The types, where control flow joins, of the variables that are stored inside a loop or an `if`, in the order
+        # of the first store.
         self.joins: dict[Value, dict[Value, Type]] = {}
-        # Of a loop that a `break` may leave: the type of each variable stored inside, after the loop. An iteration
+        # The types, after a loop that a `break` may leave, of the variables that are stored inside. An iteration
         # of an unrolled loop has an empty table here when a `break` may leave it, and the types at its end in `joins`
         # when control may get there.
         self.exits: dict[Value, dict[Value, Type]] = {}
-        # Of an unrolled loop: a scope for each iteration, with the type of the item.
+        # The iterations of an unrolled loop: the type of the item, and a scope.
         self.unrolled: dict[Value, list[tuple[Type, Scope]]] = {}
-        # Of a loop that counts: what it counts over.
+        # The range of a loop that counts.
         self.ranges: dict[Value, RangeType] = {}
 
     def type_of(self, value: Value) -> Type:
@@ -63,8 +63,7 @@ class Attribution:
         self.result: Type = void
         self.symbol = ""
         self.scope = Scope()
-        # The types that the `return`s give must be brought to `result`; False when some path falls off the end.
-        # What is wrong with the function, and with what it calls, at these types.
+        # The errors of the function, and of the functions that it calls, at these types.
         self.errors: tuple[ZigguratError, ...] = ()
 
     def __str__(self) -> str:

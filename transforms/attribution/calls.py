@@ -151,7 +151,7 @@ def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
             arguments.append(given)
         else:
             arguments.append(constant(given))
-    walk.scope.bound[op.result] = bound
+    walk.scope.arguments[op.result] = bound
     if any(isinstance(argument, ErrorType) for argument in arguments):
         return ERROR
     rule = RULES[name]
@@ -217,7 +217,7 @@ def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, type
 
 @handles(py.Call)
 def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
-    """A call of what a variable or another expression gives, which has to be a function known by now."""
+    """A call of the value of an expression, which must be a function known at compile time."""
     callee = walk.scope.type_of(op.callee)
     function = callee.value if isinstance(callee, ConstantType) else None
     if not isinstance(function, FunctionName):
@@ -233,7 +233,7 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
     keywords = list(zip(op.keywords, op.arguments[count:], strict=True))
     bound = bind(walk, function, positional, keywords)
     given = {name: default(walk, value.value) if isinstance(value, Default) else value for name, value in bound.items()}
-    walk.scope.bound[op.result] = given
+    walk.scope.arguments[op.result] = given
     types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
     return call_function(walk, op, function, types)
 
@@ -244,7 +244,7 @@ def bind(
     positional: Sequence[Value],
     keywords: list[tuple[str, Value]],
 ) -> Mapping[str, Value | Default]:
-    """What each parameter gets. A model that comes without its function says nothing of defaults."""
+    """Arguments by parameter. A model without its `Function` has no defaults."""
 
     def misfit(summary: str, hint: str | None, keyword: int | None) -> KernelTypeError:
         place = None if keyword is None else walk.place_of(keywords[keyword][1])

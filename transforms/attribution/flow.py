@@ -51,7 +51,7 @@ _MAX_UNROLL = 4096
 # Iterations of an unrolled loop and of all unrolled loops inside it.
 _MAX_ITERATIONS = 1 << 15
 
-# What the handler of an `if` gives when no path goes on after it.
+# The result of the handler of an `if` after which no path continues.
 _GONE: Any = None
 
 
@@ -95,10 +95,10 @@ def expression(walk: FunctionAttributor, body: Body) -> Type:
 @handles(py.If)
 def if_(walk: FunctionAttributor, op: py.If) -> Type:
     condition = walk.scope.type_of(op.condition)
-    walk.scope.taken.pop(op.result, None)
+    walk.scope.static_branches.pop(op.result, None)
     if isinstance(condition, ConstantType):
         chosen = 0 if condition.value else 1
-        walk.scope.taken[op.result] = chosen
+        walk.scope.static_branches[op.result] = chosen
         return NONE if suite(walk, op.bodies[chosen]) else _GONE
     truth(walk, condition, "if", op.condition)
     before = dict(walk.state)
@@ -212,13 +212,13 @@ def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | 
             if isinstance(condition, ConstantType):
                 if not condition.value:
                     walk.scope.joins[op.result] = {}
-                    walk.scope.taken[op.result] = 1
+                    walk.scope.static_branches[op.result] = 1
                     return NONE
             elif not isinstance(condition, ErrorType):
                 truth(walk, condition, "while", op.condition.entry.terminator.operands[0])
-        walk.scope.taken.pop(op.result, None)
+        walk.scope.static_branches.pop(op.result, None)
         ends, breaks = iteration(walk, bodies[-1])
-        # What is in error after an iteration keeps its type at the head: the next visit finds the error again.
+        # A variable in error after an iteration keeps its type at the head, so the next visit finds the error again.
         failed = {var: ERROR for var in stored if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))}
         after = met([head, *ends], [var for var in stored if var not in failed], op.location, loop=True)
         if all(after[var] == head[var] for var in after):
@@ -246,10 +246,10 @@ def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | 
 @handles(py.CondExpression)
 def conditional(walk: FunctionAttributor, op: py.CondExpression) -> Type:
     condition = walk.scope.type_of(op.condition)
-    walk.scope.taken.pop(op.result, None)
+    walk.scope.static_branches.pop(op.result, None)
     if isinstance(condition, ConstantType):
         chosen = 0 if condition.value else 1
-        walk.scope.taken[op.result] = chosen
+        walk.scope.static_branches[op.result] = chosen
         return expression(walk, op.bodies[chosen])
     truth(walk, condition, "if", op.condition)
     first, second = (expression(walk, body) for body in op.bodies)
@@ -276,8 +276,8 @@ def short_circuit(walk: FunctionAttributor, op: Op) -> Type:
             return ERROR
         if isinstance(type_, ConstantType):
             if bool(type_.value) != is_and:
-                # What comes before may run; what comes after does not.
-                walk.scope.taken[op.result] = index
+                # Operands before this one may run; operands after it do not.
+                walk.scope.static_branches[op.result] = index
                 return i1 if runtime else type_
             result = type_
             continue
@@ -301,9 +301,9 @@ def assertion(walk: FunctionAttributor, op: py.Assert) -> Type:
 
 @handles(py.Error)
 def error(walk: FunctionAttributor, op: py.Error) -> Type:
-    """What is wrong in the source; it is run, so it is reported."""
+    """An error in the source, which is reported when control reaches it."""
     error = op.error()
-    error.location = None  # Where the op stands; whoever reports it adds the calls that led there.
+    error.location = None  # The reporter sets the location of the op and the calls that led there.
     raise error
 
 

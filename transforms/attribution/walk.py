@@ -34,12 +34,12 @@ State = dict[Value, Type]
 Handler = Callable[[Any, Any], Type | None]
 H = TypeVar("H", bound=Handler)
 
-# What attributes the ops of each class. A handler gives the type of the result, or None when control does not continue.
+# Handlers by op class. A handler gives the type of the result, or None when control does not continue.
 HANDLERS: dict[type[Op], Handler] = {}
 
 
 def handles(*classes: type[Op]) -> Callable[[H], H]:
-    """Decorator that registers what attributes the ops of these classes."""
+    """Decorator that registers a handler for the ops of these classes."""
 
     def register(handler: H) -> H:
         HANDLERS.update(dict.fromkeys(classes, handler))
@@ -49,7 +49,7 @@ def handles(*classes: type[Op]) -> Callable[[H], H]:
 
 
 class Program(Protocol):
-    """What a function's attribution asks of the attribution of the whole; see `Attributor`."""
+    """The part of `Attributor` that the attribution of one function uses."""
 
     errors: list[ZigguratError]
     # The number of iterations, of it and of loops inside it, that the outermost loop being unrolled has come to.
@@ -79,7 +79,7 @@ class FunctionAttributor:
         self.scope = self.found.scope
         self.state: State = {}
         self.returns: list[tuple[Type, Op]] = []
-        # Of each loop that is being run, inwards: the states at its `break`s and its `continue`s.
+        # The states at the `break`s and the `continue`s of each loop around the current op, outermost first.
         self.leaving: list[tuple[list[State], list[State]]] = []
         self.op: Op = func
         # The types of variables at their last assignment, to keep a variable's shape.
@@ -121,19 +121,19 @@ class FunctionAttributor:
             known.append(error)
 
     def place(self) -> Location | None:
-        """Where the current op stands, with the calls that led there."""
+        """The location of the current op, with the calls that led there."""
         location = self.op.location
         return location.called_from(self.caller) if location is not None and self.caller is not None else location
 
     def place_of(self, value: Value) -> Location | None:
-        """Where a value is made, with the calls that led there; of a parameter, where the current op stands."""
+        """The location of a value's op, with the calls that led there; for a parameter that of the current op."""
         location = value.op.location if isinstance(value, OpResult) else None
         if location is None:
             return self.place()
         return location.called_from(self.caller) if self.caller is not None else location
 
     def ops(self, ops: Sequence[Op]) -> bool:
-        """Run ops in the current state. False when control does not go on after them."""
+        """Run ops in the current state. False when control does not continue after them."""
         types = self.scope.types
         for op in ops:
             handler = HANDLERS.get(type(op))
@@ -154,7 +154,7 @@ class FunctionAttributor:
         return True
 
     def in_error(self, op: Op) -> Type | None:
-        """What follows from an op that is in error, or that depends on one: what it would have done is not known."""
+        """Record the effects of an op that is in error or depends on one: they are unknown."""
         if isinstance(op, core.Return):
             self.returned(op, ERROR)
             return None

@@ -33,19 +33,19 @@ from ziggurat.transforms.calls.wording import describe, show
 
 
 def arithmetic(call: Typing, *operands: Type) -> Type:
-    """Numbers of any kind: the promoted dtype, in the broadcast shape."""
+    """Take numbers of any kind and give the promoted dtype in the broadcast shape."""
     numbers(call, *operands)
     return call.computed(*operands) or promoted(str(call), *operands)
 
 
 def counted(call: Typing, a: Type, b: Type) -> Type:
-    """As `arithmetic`; i1 with i1 counts in i32."""
+    """The type that `arithmetic` gives; i32 for i1 with i1."""
     result = arithmetic(call, a, b)
     return result if isinstance(result, ConstantType) or element_of(result) != i1 else with_element(result, i32)
 
 
 def quotient(call: Typing, a: Type, b: Type) -> Type:
-    """As `arithmetic`, in f32 where neither operand is a float."""
+    """The type that `arithmetic` gives; f32 where neither operand is a float."""
     result = arithmetic(call, a, b)
     return result if isinstance(result, ConstantType) or scalar_type(result).is_float else with_element(result, f32)
 
@@ -156,7 +156,7 @@ def rounded(emit: Emitter, cls: type[Any], element: ScalarType, *values: Value) 
 
 
 def elementwise(floats: type[Any] | None, signed: type[Any] | None = None, unsigned: type[Any] | None = None) -> Builds:
-    """An op of operands that are brought to the result's type: by that, the op of floats, signed or unsigned integers.
+    """Build an op of operands that are converted to the result's type: the op of floats, signed or unsigned integers.
 
     A single op of integers is for both.
     """
@@ -171,7 +171,7 @@ def elementwise(floats: type[Any] | None, signed: type[Any] | None = None, unsig
 
 
 def exact(cls: type[Any]) -> Builds:
-    """An op of operands that are brought to the result's type, which is never computed in another."""
+    """Build an op of operands that are converted to the result's type, without computing narrow floats in f32."""
 
     def build(emit: Emitter, result: Type, *operands: Operand) -> Value:
         return emit.add(cls(*(emit.convert(operand, result) for operand in operands)))

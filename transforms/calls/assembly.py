@@ -1,4 +1,4 @@
-"""What the constraints of inline assembly say, checked against its results and operands.
+"""Checks of the constraints of inline assembly against its results and operands.
 
 A result or an operand takes as many registers as hold `pack` elements: elements of fewer than 32 bits share one, up to
 32 bits of them. Each register has a constraint, those of the results first.
@@ -18,7 +18,7 @@ from ziggurat.transforms.calls.wording import describe, show
 _CALL = "zg.inline_asm_elementwise"
 
 _KNOWN = "b (a predicate), c (8 bits), h (16), r (32), l (64), f (f32), d (f64) and n (a constant)"
-# More elements than a run of instructions has registers for.
+# The largest number of elements for which one run of the instructions has registers.
 MAX_PACK = 64
 
 

@@ -81,6 +81,10 @@ def _len(_: Typing, x: Type) -> Type:
     raise KernelTypeError(f"{describe(x)} has no length")
 
 
+def _convert(emit: Emitter, result: Type, x: Operand) -> Built:
+    return emit.convert(x, result)
+
+
 def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType) -> Rule:
     """`int`, `float` or `bool`: a scalar of the kind is kept, another one becomes `otherwise`."""
     name = convert.__name__
@@ -97,7 +101,7 @@ def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType)
             raise KernelTypeError(f"{name}() takes a scalar; got {describe(x)}", hint="zg.cast converts tensors")
         return x if scalar_type(x).kind == kind else otherwise
 
-    return Rule(type_of, lambda emit, result, x: emit.convert(x, result))
+    return Rule(type_of, _convert)
 
 
 def _isinstance(_: Typing, x: Type, cls: Type) -> Type:

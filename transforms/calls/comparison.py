@@ -17,7 +17,7 @@ from ziggurat.transforms.calls.promotion import common_shape, is_number, is_poin
 from ziggurat.transforms.calls.rule import Rule, Typing
 from ziggurat.transforms.calls.wording import describe
 
-# By comparison: how floats, signed and unsigned integers are compared. A NaN is unequal to everything.
+# Predicates of floats, signed and unsigned integers by comparison. A NaN is unequal to everything.
 PREDICATES = {
     CompareKind.EQUAL: (FloatPredicate.OEQ, IntPredicate.EQ, IntPredicate.EQ),
     CompareKind.NOT_EQUAL: (FloatPredicate.UNE, IntPredicate.NE, IntPredicate.NE),

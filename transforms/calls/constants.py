@@ -29,7 +29,7 @@ def _is_dtypes(value: Any) -> bool:
     return _is_dtype(value) or (isinstance(value, tuple) and value != () and all(map(_is_dtype, value)))  # pyright: ignore[reportUnknownArgumentType]
 
 
-# By the annotation of the parameter: what a value must be, in words and as a test, and what to try.
+# Kinds of parameters by annotation: the words for what a value must be, a test, and a hint.
 _KINDS: dict[str, tuple[str, Callable[[Any], bool], str | None]] = {
     "ConstInt": ("an integer", _is_int, None),
     "ConstInts": ("an integer or a tuple of integers", _is_ints, None),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # A value of the Python model in the Triton model: a value, a tuple of such, or None for a constant, which needs none.
 Built = Value | tuple["Built", ...] | None
-# The building half of a call's rule: `(emit, result type, *arguments) -> what stands for the result`.
+# The building half of a call's rule: `(emit, result type, *arguments) -> the value of the result`.
 Builds = Callable[..., Built]
 
 
@@ -56,7 +56,7 @@ def number_as(value: Any, scalar: ScalarType) -> Any:
 class Emitter:
     """A builder with the conversions that calls insert: the context in which the ops of a call are built.
 
-    `mirror` makes functions of the model on the way; what is inside of such a function has none.
+    `mirror` adds functions to the model that calls need; the emitter of such a function has none.
     """
 
     def __init__(self, builder: Builder, mirror: FunctionMirror | None = None) -> None:
@@ -80,7 +80,7 @@ class Emitter:
         return self.add(arith.ConstantOp(number_as(value, scalar), type_))
 
     def placeholder(self, type_: Type) -> Value:
-        """Some value of a type, for where none is needed but something has to be yielded."""
+        """An arbitrary value of a type, for a yield whose value is never read."""
         element = element_of(type_)
         if isinstance(element, PtrType):
             null = self.add(tt.IntToPtr(self.add(arith.ConstantOp(0, i64)), element))
@@ -156,7 +156,7 @@ class Emitter:
                 value = self.add(arith.ExtF(value, with_element(value.type, f32)))
             return self.add((arith.FPToSI if target.signed else arith.FPToUI)(value, type_))
         if target.is_float:
-            # Small floats are reached through f32, which holds what they can.
+            # 8-bit floats are converted through f32, which holds all of their values.
             wide = f32 if target.is_fp8 else target
             made = self.add((arith.SIToFP if source.signed else arith.UIToFP)(value, with_element(value.type, wide)))
             return self.cast(made, target, rounding)
@@ -208,7 +208,7 @@ class Emitter:
         return [self.add(core.TupleLoad(value, index)) for index in range(count)]
 
     def unpack(self, value: Value, type_: Type) -> Built:
-        """What a value of the packed form of `type_` holds, as the mirror keeps it."""
+        """The components of a value of the packed form of `type_`, as the mirror keeps them."""
         if isinstance(type_, TupleType):
             flat = flatten_types(type_)
             if len(flat) == 1:

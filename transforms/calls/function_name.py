@@ -1,4 +1,4 @@
-"""Functions as values: what a constant that is a function holds."""
+"""Functions as values: the value of a constant that is a function."""
 
 from __future__ import annotations
 

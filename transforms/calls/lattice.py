@@ -1,4 +1,4 @@
-"""The lattice of attribution: what is known of a variable where control flow meets.
+"""The lattice of attribution: types of variables at joins of control flow.
 
 From below: a constant; a type; `Unusable`, of a variable that has no value on some path or unlike types on two. An
 unusable variable is an error only where it is read: a kernel may well use one name for unlike things on two paths.
@@ -24,17 +24,15 @@ from ziggurat.transforms.calls.promotion import constant, is_number, literal_typ
 
 @attrs.frozen(str=False)
 class ErrorType(Type):
-    """Of a value whose op was in error, so that what depends on it is not reported again."""
+    """The type of a value whose op was in error; ops that depend on it are not reported again."""
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("error")
 
-    __str__ = Type.__str__
-
 
 @attrs.frozen(str=False)
 class RangeType(Type):
-    """What a `for` runs over: bounds as attributed types, `static` when it is unrolled, and the loop's options."""
+    """The range of a `for` loop: bounds as attributed types, `static` when it is unrolled, and the loop's options."""
 
     start: Type
     stop: Type
@@ -45,14 +43,12 @@ class RangeType(Type):
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("range", (self.start.syntax(), self.stop.syntax(), self.step.syntax()))
 
-    __str__ = Type.__str__
-
 
 @attrs.frozen(str=False)
 class Unusable(Type):
-    """Of a variable that must not be read: `types` are the unlike ones, or empty where it has no value on a path.
+    """The type of a variable that must not be read: its `types` on two paths, or () if it has no value on one.
 
-    `partly` says that it has a value on another path.
+    `partly` is true if it has a value on another path.
     """
 
     types: tuple[Type, ...] = ()
@@ -62,8 +58,6 @@ class Unusable(Type):
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("unusable", tuple(type_.syntax() for type_ in self.types))
-
-    __str__ = Type.__str__
 
 
 UNASSIGNED = Unusable()
@@ -139,7 +133,7 @@ def components(type_: Type) -> tuple[Type, ...] | None:
 
 
 def is_runtime(type_: Type) -> bool:
-    """True of what a Triton model can hold as a value."""
+    """True of types that a value of a Triton model can have."""
     if isinstance(type_, TupleType):
         return all(is_runtime(component) or isinstance(component, ConstantType) for component in type_.components)
     return isinstance(type_, ScalarType | PtrType | TensorType | DescriptorType)

@@ -45,7 +45,7 @@ PADDING = {None: Padding.ZERO, "": Padding.ZERO, **{padding.value: padding for p
 
 _WORDS = (i32, i64, u32, u64)
 _NUMBERS = (*_WORDS, f32, f64)
-# By call: the atomic of floats, signed and unsigned integers, and the dtypes for which the hardware has an instruction.
+# Atomics by call: the kind for floats, signed and unsigned integers; the dtypes that hardware has an instruction for.
 ATOMICS: dict[str, tuple[tuple[AtomicKind, AtomicKind, AtomicKind], tuple[ScalarType, ...]]] = {
     "atomic_add": ((AtomicKind.FADD, AtomicKind.ADD, AtomicKind.ADD), (*_WORDS, f16, bf16, f32, f64)),
     "atomic_max": ((AtomicKind.FMAX, AtomicKind.MAX, AtomicKind.UMAX), _NUMBERS),

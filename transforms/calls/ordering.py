@@ -138,7 +138,7 @@ def sorted_keys(emit: Emitter, keys: Value, descending: bool) -> Value:
     value = emit.add(tt.Reshape(keys, TensorType(cube, element)))
     bits = [_bit(emit, cube, outer + level) for level in range(levels)]  # Most significant first.
     for stage in range(1, levels + 1):
-        # Runs of 2^stage: up and down in turn, by the next bit of the index; the last stage goes one way.
+        # Runs of 2^stage are sorted in alternating directions, by the next bit of the index; the last stage in one.
         last = stage == levels
         direction = emit.constant(descending, TensorType(cube, i1)) if last else bits[levels - 1 - stage]
         for step in range(stage):
@@ -156,7 +156,7 @@ def _exchange(emit: Emitter, value: Value, axis: int, right: Value, down: Value)
     partner = emit.add(arith.XOrI(value, emit.spread(both, shape)))
     greater = arith.IntPredicate.SGT if element.signed else arith.IntPredicate.UGT
     less = arith.IntPredicate.SLT if element.signed else arith.IntPredicate.ULT
-    # The left one moves when it is greater, the right one when it is less; going down, the other way round.
+    # The left element moves when it is greater, the right one when it is less; reversed for descending runs.
     is_greater = emit.add(arith.CmpI(value, partner, greater))
     is_less = emit.add(arith.CmpI(value, partner, less))
     swap_sides = emit.add(arith.XOrI(right, down))

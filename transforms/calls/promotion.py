@@ -1,6 +1,6 @@
 """Type promotion and broadcasting, as Triton's semantics document states them.
 
-Where the C++ Triton's code departs from its document, this follows the document; docs/language.md lists the
+Where the code of the C++ Triton departs from its document, this module follows the document; docs/language.md lists the
 differences.
 """
 
@@ -35,9 +35,9 @@ F32_MAX = (2 - 2**-23) * 2.0**127
 
 
 def literal_type(value: Any) -> Type:
-    """What a Python constant decays to: an int to the first of i32, u32, i64, u64 that holds it, a float of f32, f64.
+    """The dtype of a Python constant: the first of i32, u32, i64, u64, or of f32, f64, that holds it.
 
-    `object` for what has no run-time form. Raises `KernelValueError` for an int beyond 64 bits.
+    `object` for a constant without a run-time form. Raises `KernelValueError` for an int beyond 64 bits.
     """
     if isinstance(value, bool):
         return i1
@@ -114,7 +114,7 @@ def require_fits(value: Any, target: ScalarType) -> None:
 
 
 def promote_types(a: ScalarType, b: ScalarType) -> ScalarType:
-    """Kind, then width, then f16 among unlike floats, then unsigned."""
+    """The common dtype of two: by kind, then by width, then f16 among unlike floats, then unsigned."""
     if a == b:
         return a
     if a.rank != b.rank:

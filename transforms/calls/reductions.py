@@ -297,7 +297,7 @@ def _run(name: str, emit: Emitter, result: Type, x: Operand, along: Any, reverse
     return emit.cast(_scan(emit, name, [value], along, reverse)[0], element)
 
 
-# By the type rule and the building half: the calls of the family.
+# Calls that share both halves of their rules, by these.
 _FAMILIES: list[tuple[Callable[..., Type], Builds, tuple[str, ...]]] = [
     (_accumulated, _accumulate, ("sum", "prod")),
     (_bitwise, _combine, ("xor_sum", "reduce_or")),

@@ -79,7 +79,7 @@ class Rule:
 
     `type` is asked in a `Typing`, with the arguments in the order of the signature: a type for each value (None where
     it is absent), the Python value for each constant. It gives the type of the result, a `ConstantType` where the
-    result is known, and raises `KernelTypeError` or `KernelValueError`; the driver adds the place.
+    value of the result is known, and raises `KernelTypeError` or `KernelValueError`; the driver adds the place.
 
     `build` appends ops. It is given an `Emitter`, the type of the result, and the arguments in the same order: an
     `Operand` for each value, the Python value for each constant. It is None for a call that leaves no op.

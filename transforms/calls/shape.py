@@ -262,7 +262,7 @@ def _product(call: Typing, a: Type, b: Type, acc: Type | None, precision: Any = 
     else:
         hint = f"zg.zeros({show(sum_type.shape)}, zg.{default[0]})"
     given = sum_type if acc is None else tensor(call, acc)
-    return call.asked(lambda values: tt.Dot(*values), x, y, given, hint=hint)
+    return call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), x, y, given, hint=hint)
 
 
 def _dot(emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand | None, precision: Any = None) -> Value:

@@ -11,7 +11,7 @@ from ziggurat.transforms.calls.function_name import FunctionName
 _LONGEST = 60
 
 
-# The hint where a function depends on what is known only when the kernel runs.
+# The hint where the choice of a function depends on a run-time value.
 CHOSEN_FUNCTION = "which function is called has to be known at compile time; call each in a branch of its own"
 
 

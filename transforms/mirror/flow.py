@@ -24,7 +24,7 @@ _VOID = Operand(NONE, None)
 # The ops that follow an `if` in which a path leaves early, with that `if`, whose joins they come after.
 _Rest = tuple[tuple[Sequence[Op], Op], ...]
 
-# As much as this may be there several times rather than under an `if` of its own.
+# The largest number of ops that is copied into several paths rather than put under an `if` of its own.
 _SHORT = 3
 
 
@@ -126,7 +126,7 @@ def branch(walk: FunctionMirror, condition: Value, parts: Sequence[Callable[[], 
 
 @handles(py.If)
 def if_(walk: FunctionMirror, op: py.If) -> Built:
-    taken: int | None = walk.finding("taken", op)
+    taken: int | None = walk.finding("static_branches", op)
     if taken is not None:
         walk.suite(op.bodies[taken].entry.ops)
         return None
@@ -171,7 +171,7 @@ def if_with_exit(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) ->
 
     Several such paths would need several copies; then the ops go into an `if` of their own.
     """
-    taken: int | None = walk.finding("taken", op)
+    taken: int | None = walk.finding("static_branches", op)
     if taken is not None:
         return run(walk, op.bodies[taken].entry.ops, rest, frame)
     if ways_on(walk, op) > 1 and not _is_short(rest) and can_be_flagged(walk, op, frame):
@@ -227,7 +227,7 @@ def unread(walk: FunctionMirror, carried: dict[Value, Type]) -> list[Value]:
 
 def ways_on(walk: FunctionMirror, op: Op) -> int:
     """In how many ways control comes to what stands behind an `if`."""
-    taken: int | None = walk.finding("taken", op)
+    taken: int | None = walk.finding("static_branches", op)
     return sum(_ways_through(walk, body) for body in (op.bodies if taken is None else [op.bodies[taken]]))
 
 
@@ -279,7 +279,7 @@ def bounds(walk: FunctionMirror, op: py.For, types: Sequence[Type], index: Type)
     ops = op.iterable.entry.ops
     call = op.iterable.entry.terminator.operands[0]
     given = next(inner for inner in ops if inner.result is call)
-    bound: list[Any] = list((walk.finding("bound", given) or dict(enumerate(given.operands))).values())[:3]
+    bound: list[Any] = list((walk.finding("arguments", given) or dict(enumerate(given.operands))).values())[:3]
     written: list[Value | None] = [value if isinstance(value, Value) else None for value in bound]
     written += [None] * (3 - len(written))
     if written[1] is None:
@@ -374,7 +374,7 @@ def iterate_with_break(
 
 
 def iterated(walk: FunctionMirror, op: py.For, count: int) -> Sequence[Built]:
-    """What an unrolled loop runs over: the components of a tuple; numbers need no value."""
+    """The items of an unrolled loop: the components of a tuple; numbers need no value."""
     walk.suite(op.iterable.entry.ops)
     value = walk.values.get(op.iterable.entry.terminator.operands[0])
     return value if isinstance(value, tuple) else (None,) * count
@@ -382,7 +382,7 @@ def iterated(walk: FunctionMirror, op: py.For, count: int) -> Sequence[Built]:
 
 @handles(py.While)
 def while_(walk: FunctionMirror, op: py.While) -> Built:
-    if walk.finding("taken", op) is not None:
+    if walk.finding("static_branches", op) is not None:
         return None
     if walk.finding("exits", op) is not None:
         while_with_break(walk, op)
@@ -530,7 +530,7 @@ def expression(walk: FunctionMirror, body: Body) -> Operand:
 
 @handles(py.CondExpression)
 def conditional(walk: FunctionMirror, op: py.CondExpression) -> Built:
-    taken: int | None = walk.finding("taken", op)
+    taken: int | None = walk.finding("static_branches", op)
     result = walk.scope.type_of(op.result)
     if taken is not None:
         return expression(walk, op.bodies[taken]).value
@@ -551,7 +551,7 @@ def short_circuit(walk: FunctionMirror, op: Op) -> Built:
     is_and = isinstance(op, py.CondAnd)
     if isinstance(walk.scope.type_of(op.result), ConstantType):
         return None
-    last = walk.finding("taken", op)
+    last = walk.finding("static_branches", op)
     bodies = op.bodies if last is None else op.bodies[: last + 1]
     return _chain(walk, list(bodies), is_and)
 

@@ -1,8 +1,8 @@
 """From an attributed Python model to the Triton model.
 
-The driver walks the Python model as attribution did, and keeps for each variable what was last assigned to it. Where
-control flow meets, attribution has said which variables take which type; they become the results of an `scf.if`, or
-the loop-carried values of an `scf.for` or `scf.while`, in the order of the first store.
+The driver walks the Python model as attribution did, and keeps the value that was last assigned to each variable. Where
+control flow joins, attribution has found the variables that are joined, and their types; they become the results of an
+`scf.if`, or the loop-carried values of an `scf.for` or `scf.while`, in the order of the first store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def build(walk: FunctionMirror) -> None:
     parameters = walk.instance.func.bodies[0].parameters
     for parameter, type_ in zip(parameters, walk.instance.parameter_types, strict=True):
         if isinstance(type_, ConstantType):
-            # A constant parameter is a constant at the entry; an unused one vanishes later.
+            # A constant parameter is a constant at the entry; an unused one is removed later.
             walk.values[parameter] = walk.emit.constant(type_.value, type_.type) if is_number(type_) else None
         else:
             walk.values[parameter] = rebuild(type_, given)
@@ -71,7 +71,7 @@ class _ModuleMirror:
     def __init__(self, reserved: frozenset[str]) -> None:
         self.builder = Builder.root()
         self.symbols: set[str] = set()
-        # By symbol: the function that the one of this name is made from. The kernel's own functions keep their names.
+        # The source of each helper by symbol. The kernel's own functions keep their names.
         self.helpers: dict[str, str | None] = dict.fromkeys(reserved)
 
     def function(self, instance: Attribution, divisibility: tuple[int, ...] = ()) -> str:

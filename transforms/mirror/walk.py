@@ -15,12 +15,12 @@ from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 Handler = Callable[[Any, Any], Built]
 H = TypeVar("H", bound=Handler)
 
-# What builds for the ops of each class. A handler gives what stands for the result.
+# Handlers by op class. A handler gives what was built for the result.
 HANDLERS: dict[type[Op], Handler] = {}
 
 
 def handles(*classes: type[Op]) -> Callable[[H], H]:
-    """Decorator that registers what builds for the ops of these classes."""
+    """Decorator that registers a handler for the ops of these classes."""
 
     def register(handler: H) -> H:
         HANDLERS.update(dict.fromkeys(classes, handler))
@@ -109,5 +109,5 @@ class FunctionMirror:
         if built is not None:
             self.values[op.result] = built
         else:
-            # In an earlier iteration of an unrolled loop, what is a constant now may have been a value.
+            # In an earlier iteration of an unrolled loop this constant may have been a run-time value.
             self.values.pop(op.result, None)

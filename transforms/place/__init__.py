@@ -1,1 +1,1 @@
-"""Placement: a Triton model becomes a GPU model, in which every tensor has a layout."""
+"""Placing: a Triton model becomes a GPU model, in which every tensor has a layout."""

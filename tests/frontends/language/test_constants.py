@@ -1,4 +1,4 @@
-"""Which Python objects are constants of a kernel."""
+"""Python objects that are constants of a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loop runs over: numbers outside of kernels, and a range in the head of a `for`."""
+"""Ranges of loops: numbers outside of kernels, and a range in the head of a `for`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the author knows and the compiler cannot see."""
+"""Facts that the author states and the compiler cannot infer."""
 
 from __future__ import annotations
 

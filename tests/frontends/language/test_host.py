@@ -1,4 +1,4 @@
-"""What calls mean for Python numbers."""
+"""The meaning of calls on Python numbers."""
 
 import math
 import struct

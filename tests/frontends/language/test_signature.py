@@ -99,4 +99,4 @@ def test_a_call_is_declared_once():
 
 def test_a_call_shows_its_signature_and_documentation():
     assert repr(zg.cdiv) == "<zg.cdiv(x, div)>"
-    assert (zg.cdiv.__doc__ or "").startswith("How many pieces")
+    assert (zg.cdiv.__doc__ or "").startswith("The quotient rounded up")

@@ -1,4 +1,4 @@
-"""What an attribution holds: types by scope, parts of symbols, and the model printed with its types."""
+"""The findings of an attribution: types by scope, parts of symbols, and the model printed with its types."""
 
 from __future__ import annotations
 

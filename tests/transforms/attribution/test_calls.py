@@ -15,7 +15,7 @@ P = PtrType(f32)
 
 def calls(found, name):
     """The calls of a name in an attributed kernel: result and arguments by parameter."""
-    made = found.scope.bound
+    made = found.scope.arguments
     return [(found.scope.type_of(result), made[result]) for result in made if result.op.callee == name]
 
 
@@ -161,7 +161,7 @@ def test_methods_of_descriptors_are_calls():
     found = attribute(methods, (P, i32))
     types = {op.callee: found.scope.type_of(op.result) for op in methods.model.walk() if hasattr(op, "callee")}
     assert types[".load"] == TensorType((8, 16), f32) and types[".store"] == constant(None)
-    bound = [list(names) for names in found.scope.bound.values()]
+    bound = [list(names) for names in found.scope.arguments.values()]
     assert ["desc", "offsets"] in bound and ["desc", "offsets", "value"] in bound
 
 

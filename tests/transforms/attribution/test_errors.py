@@ -1,4 +1,4 @@
-"""What a kernel's author reads: whole messages, with source line, carets, the calls that led there, and the hint.
+"""Messages for a kernel's author, whole: with source line, carets, the calls that led there, and the hint.
 
 The examples are those of docs/errors.md; `--bless` renews the messages there. Malformed text has
 its tests in tests/codemodel/test_text.py, and each invariant of models in tests/codemodel/test_verify.py.

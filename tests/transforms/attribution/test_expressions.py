@@ -13,7 +13,7 @@ T = TensorType((4,), i32)
 
 
 def result_of(ops: str, *types):
-    """What a function of parameters %0, %1 … gives; `ops` end in its return."""
+    """The findings about a function of parameters %0, %1 …; `ops` end in its return."""
     parameters = ", ".join(f"%{index} : object" for index in range(len(types)))
     function = zg.parse(f'func @"f" ({parameters})object -> {{ {ops} }};')
     values = " ".join(f"%{index}" for index in range(len(types)))

@@ -43,7 +43,7 @@ def test_an_if_joins_what_its_bodies_store():
     found = attribute(branches, (P, i32, constant(True)))
     assert joins(found, py.If) == {"a": i32, "c": i32, "b": Unusable((constant(2), P))}
     ifs = [op for op in branches.model.walk() if isinstance(op, py.If)]
-    assert found.scope.taken == {ifs[1].result: 0} and ifs[1].result not in found.scope.joins
+    assert found.scope.static_branches == {ifs[1].result: 0} and ifs[1].result not in found.scope.joins
 
 
 def test_the_body_that_is_not_taken_is_not_looked_at():
@@ -106,7 +106,7 @@ def too_long(p):
 
 def test_loops_that_are_known_at_the_start():
     found = attribute(never_runs, (P, i32))
-    assert list(found.scope.taken.values()) == [1] and list(found.scope.joins.values()) == [{}]
+    assert list(found.scope.static_branches.values()) == [1] and list(found.scope.joins.values()) == [{}]
     with pytest.raises(KernelSyntaxError, match="this loop never ends: its condition is always true"):
         attribute(never_ends, (P,))
 

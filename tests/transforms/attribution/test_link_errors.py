@@ -1,4 +1,4 @@
-"""What is wrong with what a kernel reaches, seen when it is linked: the messages name the calls that led there."""
+"""Errors of functions that a kernel reaches, found by linking: the messages name the calls that led there."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ziggurat.transforms.calls.emit import Emitter, packed_type
 
 @attrs.frozen
 class Built:
-    """What `build` gave, and the function that it built into."""
+    """The result of `build`, and the function that it built into."""
 
     result: Any
     func: tt.Func

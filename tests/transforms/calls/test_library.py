@@ -1,4 +1,4 @@
-"""What calls that are written in the language take, checked before the function behind them is attributed."""
+"""Arguments of calls that are written in the language: checked before their function is attributed."""
 
 from __future__ import annotations
 

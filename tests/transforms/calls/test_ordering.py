@@ -37,7 +37,7 @@ NUMPY = {
 
 
 def computed(array, element, build):
-    """What `build(emit, tensor)` makes of an array, by a kernel of one program."""
+    """Run `build(emit, tensor)` on an array, by a kernel of one program."""
 
     def pointers(emit, base, shape):
         numbers = emit.add(tt.MakeRange(0, int(np.prod(shape))))

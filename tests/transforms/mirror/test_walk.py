@@ -50,9 +50,9 @@ def test_findings_of_outer_scopes_are_seen(walk):
     assert callee.symbol == "twice_i32_i32"
     outer = walk.scope
     walk.scope = Scope(outer)
-    assert walk.finding("callees", call) is callee and walk.finding("taken", call) is None
-    walk.scope.taken[call.result] = 0
-    assert walk.finding("taken", call) == 0
+    assert walk.finding("callees", call) is callee and walk.finding("static_branches", call) is None
+    walk.scope.static_branches[call.result] = 0
+    assert walk.finding("static_branches", call) == 0
 
 
 def test_a_callee_is_in_the_module_once_it_is_asked_for(walk):
