@@ -121,7 +121,7 @@ def cases(scale: int) -> list[Case]:
             2.0,
         ),
         Case(
-            f"add 1 in place, {n} of f32 (order watched)",
+            f"add 1 in place, {n} of f32 (elements have owners)",
             lambda: in_place_kernel[(zg.cdiv(n, 1024),)](q, BLOCK=1024),
             lambda: bool(np.isfinite(q).all()),
             None,

@@ -133,7 +133,7 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
             survivors, carried = machine.run_in(op.body, (np.full(1, index, dtype), *carried), active)
             if survivors is None:
                 return AllLeft()
-            active = frame if len(survivors) == len(frame) else frame.part(frame.places(survivors))
+            active = _within(frame, survivors)
         return _rejoin(machine, [(active, carried)])
     # Python's integers: the difference of two i64 may overflow.
     trips = [max(0, -((a - b) // c)) for a, b, c in zip(starts, stops, steps, strict=True)]
@@ -141,23 +141,18 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
     active, rounds, round_ = frame, np.array([min(trip, 1 << 62) for trip in trips]), 0
     first, width = np.array(starts, dtype), np.array(steps, dtype)
     while True:
-        places = frame.places(active)
-        going = rounds[places] > round_
+        going = rounds[frame.places(active)] > round_
+        if not going.any():
+            parts.append((active, carried))
+            break
         if not going.all():
-            ending = np.flatnonzero(~going)
-            if len(ending):
-                parts.append((active.part(ending), tuple(chosen(value, ending) for value in carried)))
-            staying = np.flatnonzero(going)
-            if not len(staying):
-                break
-            places = places[staying]
-            active = frame.part(places)
-            carried = tuple(chosen(value, staying) for value in carried)
+            active, carried = _parted(frame, active, carried, going, parts)
+        places = frame.places(active)
         index = first[places] + width[places] * np.asarray(round_).astype(dtype)
         survivors, carried = machine.run_in(op.body, (index, *carried), active)
         if survivors is None:
             break
-        active = frame.part(frame.places(survivors))
+        active = _within(frame, survivors)
         round_ += 1
     return _rejoin(machine, parts)
 
@@ -184,19 +179,15 @@ def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
                 break
             active = _within(frame, survivors)
         else:
-            ending, staying = np.flatnonzero(~condition), np.flatnonzero(condition)
-            parts.append((survivors.part(ending), tuple(chosen(value, ending) for value in carried)))
-            active = frame.part(frame.places(survivors)[staying])
-            carried = tuple(chosen(value, staying) for value in carried)
+            active, carried = _parted(frame, survivors, carried, condition, parts)
             before = None
         survivors, carried = machine.run_in(op.after, carried, active)
         if survivors is None:
             break
-        parted = len(survivors) != len(active)
+        idle = len(survivors) == len(active) and changes == machine.memory.changes
         active = _within(frame, survivors)
         rounds += 1
-        quiet = not parted and changes == machine.memory.changes
-        if quiet and before is not None and all(map(same_value, before, carried)):
+        if idle and before is not None and all(map(same_value, before, carried)):
             waits = any(isinstance(inner, MemoryRead | tt.Call) for inner in op.walk())
             machine.stuck(_WAITS if waits else "nothing in the loop's condition changes, so the loop never ends")
         if rounds > machine.limit:
@@ -204,5 +195,13 @@ def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
     return _rejoin(machine, parts)
 
 
+def _parted(frame: Frame, active: Frame, carried: Operands, going: Array, parts: Parts) -> tuple[Frame, Operands]:
+    """The programs that go on with a loop, and their carried values. The others are added to `parts`."""
+    ending, staying = np.flatnonzero(~going), np.flatnonzero(going)
+    parts.append((active.part(ending), tuple(chosen(value, ending) for value in carried)))
+    return frame.part(frame.places(active)[staying]), tuple(chosen(value, staying) for value in carried)
+
+
 def _within(frame: Frame, survivors: Frame) -> Frame:
+    """The programs of `survivors` as a part of `frame`."""
     return frame if len(survivors) == len(frame) else frame.part(frame.places(survivors))
