@@ -14,8 +14,10 @@ from ziggurat.codemodel.types import Type
 _INTRODUCTION = """# The ops
 
 Written from the declarations in `codemodel/dialects/` (`python -m ziggurat docs ops`); a test keeps it up to date.
-After the name stand the operands (`x?` may be absent, `x…` is any number), then the attributes. docs/text-grammar.md
-says how they are written in a model.
+An entry has the name in the text, the name of the class in Python, the operands (`x?` may be absent, `x…` is any
+number), the successors, the attributes, the bodies, and the traits. docs/text-grammar.md says how an op is written in a
+model. In Python, the dialects are imported by `from ziggurat.codemodel.dialects import arith, scf, tt`, and the GPU
+dialect by `from ziggurat.codemodel.gpu import dialect as gpu`.
 """
 
 
@@ -31,10 +33,15 @@ def catalogue() -> str:
             by_module[cls.__module__].append(cls)
     parts = [_INTRODUCTION]
     for module, classes in by_module.items():
-        name = module.split(".")[-2 if module == dialect.__name__ else -1]
-        parts.append(f"\n## {name}\n\n{_summary(module)}\n")
+        parts.append(f"\n## {_dialect(module)}\n\n{_summary(module)}\n")
         parts += [_entry(cls) for cls in classes]
     return "\n".join(parts) + "\n"
+
+
+def _dialect(module: str) -> str:
+    """The name under which the module of a dialect is imported: `tt`, `gpu`."""
+    *_, package, name = module.split(".")
+    return package if name == "dialect" else name
 
 
 def _summary(module: str) -> str:
@@ -45,7 +52,7 @@ def _summary(module: str) -> str:
 
 def _entry(cls: type[Op]) -> str:
     spec = cls.SPEC
-    words = [f"**`{cls.NAME}`**"]
+    words = [f"**`{cls.NAME}`** (`{_dialect(cls.__module__)}.{cls.__name__}`)"]
     for field in spec.operands:
         mark = "…" if field.role == "operands" else "?" if field.optional else ""
         words.append(f"`{field.name}{mark}`")

@@ -13,7 +13,7 @@ from ziggurat.backend.ptx import control, roles
 from ziggurat.backend.ptx.emitter import Emitter, emitted_type, kernel_of, symbol_of
 from ziggurat.backend.ptx.register_limit import is_register_limited
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
-from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.errors import InternalError, ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -56,6 +56,7 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
     if roles.specialization_of(module) is not None:
         emitter.one_mask = roles.ALL_THREADS
     control.function_body(emitter, func.body)
+    _check_shared(module, emitter.slot_bytes)
     threads = 32 * roles.warps_of(module)
     registers = roles.registers_of(module)
     limit = f' "nvvm.maxnreg"="{registers}"' if registers is not None else ""
@@ -65,6 +66,7 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
     lines = [
         'target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"',
         'target triple = "nvptx64-nvidia-cuda"',
+        *emitter.types.values(),
         "@smem = external addrspace(3) global [0 x i8], align 1024",
         f"define ptx_kernel void @{symbol_of(func.sym_name)}({', '.join(parameters)}) #0{debug} {{",
         "entry:",
@@ -85,6 +87,17 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
         *(emitter.places.metadata() if emitter.places is not None else ()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _check_shared(module: gpu.Module, slot: int) -> None:
+    """Raise `ResourceError` where the buffers leave no room for results of atomics that warps tell each other."""
+    most = TARGETS[module.target].max_shared
+    if slot and module.shared + slot > most:
+        raise ResourceError(
+            f"the kernel's buffers take {module.shared} bytes of shared memory and the results of its atomics {slot}; "
+            f"a CTA has {most} on {module.target}",
+            hint="use smaller blocks, or fewer stages",
+        )
 
 
 def _llvm() -> Any:

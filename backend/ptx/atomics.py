@@ -22,17 +22,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ziggurat.backend.ptx.casts import rounded, widened
-from ziggurat.backend.ptx.crossing import shuffled
 from ziggurat.backend.ptx.elementwise import choose
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
-from ziggurat.backend.ptx.memory import both, from_memory, to_memory
+from ziggurat.backend.ptx.memory import both
 from ziggurat.backend.ptx.numbers import llvm_type, scalar_of
 from ziggurat.backend.ptx.tensors import unique_registers
+from ziggurat.backend.ptx.uniform import shared_out
 from ziggurat.backend.ptx.vector_atomics import add_together, together
+from ziggurat.backend.ptx.words import from_memory, to_memory
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, MemScope, MemSemantic
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.layout import Layout, replicated
+from ziggurat.codemodel.layout import replicated
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64
 
@@ -279,52 +280,6 @@ def _told(values: Iterable[Value]) -> bool:
     )
 
 
-def _shared_out(emitter: Emitter, layout: Layout, scalar: ScalarType, found: dict[int, str]) -> list[str]:
-    """The result of each register, as the owner of the element has it, in all threads that hold it."""
-    _, lanes, warps = layout.free
-    if warps:
-        found = _through_slot(emitter, layout, scalar, found)
-    elif lanes:
-        sender = emitter.emit(f"and i32 {emitter.thread()}, {31 & ~lanes}")
-
-        def move(word: str) -> str:
-            arguments = [("i32", "-1"), ("i32", word), ("i32", sender), ("i32", "31")]
-            return emitter.call("i32", "llvm.nvvm.shfl.sync.idx.i32", *arguments)
-
-        columns = [[value] for value in found.values()]
-        moved = shuffled(emitter, columns, [scalar], move)
-        found = {register: column[0] for register, column in zip(found, moved, strict=True)}
-    return [found[canonical(layout, register)] for register in range(layout.num_registers)]
-
-
-def _through_slot(emitter: Emitter, layout: Layout, scalar: ScalarType, found: dict[int, str]) -> dict[int, str]:
-    size, register_kind = scalar.bytes, {1: "h", 2: "h", 4: "r", 8: "l"}[scalar.bytes]
-    slot = emitter.slot(layout.numel * size)
-    owner = emitter.owner(layout)
-    assert owner is not None
-    thread = emitter.linear(emitter.thread_bases(layout))
-    pointers: dict[int, str] = {}
-    for register, value in found.items():
-        element = layout.element(register)
-        number = emitter.emit(f"xor i32 {thread}, {element}") if element else thread
-        pointers[register] = emitter.emit(f"getelementptr i{8 * size}, ptr addrspace(3) {slot}, i32 {number}")
-        address = emitter.emit(f"ptrtoint ptr addrspace(3) {pointers[register]} to i32")
-        bits = to_memory(emitter, value, scalar)
-        kind = f"i{8 * size}"
-        if size == 1:
-            bits, kind = emitter.emit(f"zext i8 {bits} to i16"), "i16"
-        text = f"@$2 st.shared.b{8 * size} [ $0 + 0 ], $1;"
-        arguments = (("i32", address), (kind, bits), ("i1", owner))
-        emitter.asm("void", text, f"r,{register_kind},b,~{{memory}}", *arguments, effect=True)
-    emitter.barrier()
-    loaded: dict[int, str] = {}
-    for register, pointer in pointers.items():
-        bits = emitter.emit(f"load i{8 * size}, ptr addrspace(3) {pointer}")
-        loaded[register] = from_memory(emitter, bits, scalar)
-    emitter.barrier()
-    return loaded
-
-
 def _everywhere(
     emitter: Emitter,
     op: tt.AtomicRMW | tt.AtomicCAS,
@@ -353,7 +308,7 @@ def _everywhere(
         # The barrier between the store to the buffer and what reads it does for the acquire, too.
         values = [found[canonical(layout, register)] for register in range(layout.num_registers)]
     else:
-        values = _shared_out(emitter, layout, scalar, found)
+        values = shared_out(emitter, layout, scalar, found)
         if access.acquires and not layout.free[2]:
             emitter.barrier()
     return values if tensor else values[0]

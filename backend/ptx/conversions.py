@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from ziggurat.backend.ptx.crossing import shuffle, shuffled_values
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, emitted_type, layout_of
-from ziggurat.backend.ptx.memory import from_memory, pack, to_memory, unpack
 from ziggurat.backend.ptx.tensors import moved
+from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import LANE_BITS

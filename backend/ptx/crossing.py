@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, emitted_type, layout_of
-from ziggurat.backend.ptx.memory import pack, unpack
 from ziggurat.backend.ptx.tensors import unique_registers
+from ziggurat.backend.ptx.words import pack, unpack
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import Layout, bits_of

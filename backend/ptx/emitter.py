@@ -51,6 +51,7 @@ class Emitter:
         self.definitions: dict[str, str] = {}
         self.metadata: list[str] = []
         self.variables: dict[str, str] = {}
+        self.types: dict[str, str] = {}
         # The block that lines go to, and of a function with several: labels, and what comes from which predecessor.
         self.label = "entry"
         self.labels: dict[Block, str] = {}
@@ -60,7 +61,7 @@ class Emitter:
         self.barrier_text = "bar.sync 0;"
         self.one_mask = 32 * self.num_warps - 1
         self._count = 0
-        self._slot = 0
+        self.slot_bytes = 0  # Of `@zg_slot`, beside the shared memory that is allocated.
         self._entry: dict[Any, str] = {}
         self._into = self.lines
         func = kernel_of(module)
@@ -108,8 +109,8 @@ class Emitter:
 
         All ops share it: each has a barrier after its writes, and one after its reads.
         """
-        self._slot = max(self._slot, size, 16)
-        self.variables["zg_slot"] = f"@zg_slot = internal addrspace(3) global [{self._slot} x i8] undef, align 16"
+        self.slot_bytes = max(self.slot_bytes, size, 16)
+        self.variables["zg_slot"] = f"@zg_slot = internal addrspace(3) global [{self.slot_bytes} x i8] undef, align 16"
         return "@zg_slot"
 
     def call(self, result: str, function: str, *arguments: tuple[str, str], attributes: str = "") -> str:
@@ -120,6 +121,14 @@ class Emitter:
             self.line(text)
             return ""
         return self.emit(text)
+
+    def struct(self, kind: str, count: int) -> str:
+        """The type of so many values of one type. Long ones are named: the text spells them once."""
+        if count <= 8:
+            return f"{{ {', '.join([kind] * count)} }}"
+        name = f"%zg.{count}.{kind}"
+        self.types.setdefault(name, f"{name} = type {{ {', '.join([kind] * count)} }}")
+        return name
 
     def asm(
         self,

@@ -7,7 +7,7 @@ lowest bits; each register has a constraint, first those of the results. Copies 
 from __future__ import annotations
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, components, emits, is_tensor, layout_of
-from ziggurat.backend.ptx.memory import from_memory, pack, to_memory, unpack
+from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack
 from ziggurat.codemodel.assembly import LETTERS, parts_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError

@@ -157,7 +157,7 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
                 given += [("i32", value) for value in values]
                 constraints += ["r"] * len(values)
     text = _wgmma_text(op, group, {register: at for at, register in enumerate(registers)}, of_a, suffix)
-    struct = f"{{ {', '.join([kind] * count)} }}"
+    struct = emitter.struct(kind, count)
     made = emitter.asm(struct, text, ",".join([*constraints, "~{memory}"]), *given, effect=True)
     result = list(sums)
     for register, value in zip(registers, _extracted(emitter, struct, kind, made, count), strict=True):
@@ -202,7 +202,7 @@ def _wgmma_wait(emitter: Emitter, op: gpu.WgmmaWait) -> Emitted:
     _, kind, constraint = _SUM[_scalar(_tensor_type(op.value)).name]
     count = len(values)
     constraints = [f"={constraint}"] * count + [str(number) for number in range(count)]
-    struct = f"{{ {', '.join([kind] * count)} }}" if count > 1 else kind
+    struct = emitter.struct(kind, count) if count > 1 else kind
     text = f"wgmma.wait_group.sync.aligned {op.pending};"
     given = [(kind, value) for value in values]
     made = emitter.asm(struct, text, ",".join([*constraints, "~{memory}"]), *given, effect=True)

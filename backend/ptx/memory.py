@@ -9,62 +9,14 @@ from __future__ import annotations
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
 from ziggurat.backend.ptx.tensors import unique_registers
+from ziggurat.backend.ptx.uniform import shared_out
+from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack, words_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
-from ziggurat.codemodel.types import ScalarType, i1
+from ziggurat.codemodel.layout import replicated
+from ziggurat.codemodel.types import ScalarType
 
 _WORD = {1: ("b8", "i8", "c"), 2: ("b16", "i16", "h"), 4: ("b32", "i32", "r"), 8: ("b64", "i64", "l")}
-
-
-def words_of(bytes_: int) -> tuple[int, int]:
-    """How an access of so many bytes (1 to 16) is divided: the size of a word in bytes, and the number of words."""
-    if bytes_ >= 16:
-        return 4, bytes_ // 4
-    return (bytes_, 1) if bytes_ in (1, 2, 4) else (4, 2) if bytes_ == 8 else (1, bytes_)
-
-
-def to_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
-    """A value as the bits that memory holds: i1 is a byte, floats are their bits."""
-    if scalar == i1:
-        return emitter.emit(f"zext i1 {value} to i8")
-    return emitter.bits(value, scalar)
-
-
-def from_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
-    """The inverse of `to_memory`."""
-    if scalar == i1:
-        return emitter.emit(f"icmp ne i8 {value}, 0")
-    return emitter.number(value, scalar)
-
-
-def pack(emitter: Emitter, values: list[str], size: int, word: int) -> list[str]:
-    """Bits of elements of `size` bytes as words of `word` bytes."""
-    if word == size:
-        return values
-    if word < size:
-        raise AssertionError("a word holds at least an element")
-    per = word // size
-    packed: list[str] = []
-    for start in range(0, len(values), per):
-        result = emitter.emit(f"zext i{8 * size} {values[start]} to i{8 * word}")
-        for index in range(1, per):
-            part = emitter.emit(f"zext i{8 * size} {values[start + index]} to i{8 * word}")
-            part = emitter.emit(f"shl i{8 * word} {part}, {8 * size * index}")
-            result = emitter.emit(f"or disjoint i{8 * word} {result}, {part}")
-        packed.append(result)
-    return packed
-
-
-def unpack(emitter: Emitter, words: list[str], size: int, word: int) -> list[str]:
-    """The inverse of `pack`."""
-    if word == size:
-        return words
-    values: list[str] = []
-    for item in words:
-        for index in range(word // size):
-            part = emitter.emit(f"lshr i{8 * word} {item}, {8 * size * index}") if index else item
-            values.append(emitter.emit(f"trunc i{8 * word} {part} to i{8 * size}"))
-    return values
 
 
 def _modifiers(cache: CacheModifier, eviction: EvictionPolicy) -> str:
@@ -183,8 +135,14 @@ def _load(emitter: Emitter, op: tt.Load) -> Emitted:
     scalar = tt.pointee_of(op, op.ptr)
     if not is_tensor(op.ptr.type):
         mask = emitter.scalar(op.mask) if op.mask is not None else None
+        if op.volatile:
+            mask = both(emitter, emitter.owner(None), mask)
         others = [emitter.scalar(op.other)] if op.other is not None else None
-        return load_vector(emitter, emitter.scalar(op.ptr), scalar, 1, mask, others, op)[0]
+        loaded = load_vector(emitter, emitter.scalar(op.ptr), scalar, 1, mask, others, op)[0]
+        if not op.volatile:
+            return loaded
+        # Another program may write in between: two reads could differ, and with them the branches of two threads.
+        return shared_out(emitter, replicated(1, emitter.num_warps), scalar, {0: loaded})[0]
     layout = layout_of(op.ptr.type)
     pointers = emitter.tensor(op.ptr)
     masks = emitter.tensor(op.mask) if op.mask is not None else None

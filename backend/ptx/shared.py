@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, layout_of
-from ziggurat.backend.ptx.memory import both, from_memory, pack, to_memory, unpack
+from ziggurat.backend.ptx.memory import both
 from ziggurat.backend.ptx.tensors import unique_registers
+from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Value

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.backend.ptx.emitter import Emitter
-from ziggurat.backend.ptx.memory import pack, unpack
+from ziggurat.backend.ptx.words import pack, unpack
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32
 

@@ -198,6 +198,8 @@ _METADATA = re.compile(r",? ![\w.]+ !(?:\d+|\{\})")
 
 def module_of(llvm: str) -> Module:
     """The functions, variables and metadata of a text, which has one kernel."""
+    for name, struct in re.findall(r"^(%[\w.]+) = type (.*)$", llvm, re.MULTILINE):
+        llvm = re.sub(rf"{re.escape(name)}(?![\w.])", struct, llvm)
     lines = llvm.split("\n")
     functions: dict[str, Function] = {}
     kernel: Function | None = None

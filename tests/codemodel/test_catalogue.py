@@ -30,7 +30,7 @@ def test_every_op_of_the_dialects_is_in_it():
 
 def test_operands_attributes_bodies_and_traits_are_shown():
     entry = next(line for line in catalogue().splitlines() if line.startswith("- **`scf.for`**"))
-    assert "`start` `stop` `step` `initial…`" in entry
+    assert "(`scf.For`) `start` `stop` `step` `initial…`" in entry
     assert "@`num_stages: constant = null`" in entry
     assert "{`body`}" in entry
     assert entry.rstrip().endswith("*Loop, MayReturn*")

@@ -1,1 +1,1 @@
-"""Placing: a Triton model becomes a GPU model, in which every tensor has a layout."""
+"""Placement: a Triton model becomes a GPU model, in which every tensor has a layout."""

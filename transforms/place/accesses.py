@@ -1,6 +1,6 @@
-"""Accesses of global memory: the layout in which one is coalesced, and how wide it is in a layout.
+"""Accesses to global memory: the layout in which one is coalesced, and its width in a layout.
 
-Both follow from what `axis_info` knows. The layout is a matter of speed; the width is one of being right.
+Both follow from the facts of `axis_info`. The layout decides the speed; the width decides the correctness.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ziggurat.transforms.place.components import Component, component_of
 from ziggurat.transforms.place.swizzle import Span
 
 MAX_BYTES = 16
-SECTOR = 32  # Bytes that memory moves at once.
+SECTOR = 32  # Bytes that global memory moves at once.
 
 Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS
 Key = tuple[tuple[int, ...], tuple[int, ...]]
@@ -26,10 +26,10 @@ Key = tuple[tuple[int, ...], tuple[int, ...]]
 
 @attrs.frozen
 class Accesses:
-    """The accesses of a function. `widest` has the widest vector of all that have the same shape and order.
+    """The accesses of a function. `widest` has the widest vector of all accesses of the same shape and order.
 
-    `scanned` are the shapes of what is scanned along one of several axes. Of these each warp has a part in one piece,
-    which is as good for memory: so it has all of the axis, or a long run.
+    `scanned` are the shapes of tensors that are scanned along one of several axes. Each warp holds a contiguous part of
+    these, which is as good for memory: so it has all of the axis, or a long run.
     """
 
     infos: Mapping[Component, AxisInfo]
@@ -39,7 +39,7 @@ class Accesses:
 
     @staticmethod
     def of(func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> Accesses:
-        """Look at all loads and stores of a function."""
+        """The accesses of a function, from all of its loads and stores."""
         found = Accesses(infos, num_warps, {})
         widest: dict[Key, int] = {}
         scanned: set[tuple[int, ...]] = set()
@@ -52,21 +52,21 @@ class Accesses:
         return Accesses(infos, num_warps, widest, scanned)
 
     def info(self, value: Value) -> AxisInfo:
-        """What is known of a value."""
+        """The facts about a value."""
         component = component_of(value)
         return self.infos.get(component) or unknown_component(component)
 
     def order(self, op: Access) -> tuple[int, ...]:
-        """The axes, that with the longest runs of neighbours first; of equal ones the last."""
+        """The axes by the length of their runs of neighbours, the longest first; of equal ones the last first."""
         contiguity = self.info(op.ptr).contiguity
         return tuple(sorted(range(len(contiguity)), key=lambda axis: (-contiguity[axis], -axis)))
 
     def vector(self, op: Access) -> int:
-        """How many neighbours one thread should have, as far as this access can take them together."""
+        """The number of neighbours that one thread should hold, up to what this access can move together."""
         type_ = op.ptr.type
         assert isinstance(type_, TensorType)
         if isinstance(op, tt.AtomicRMW | tt.AtomicCAS) and not _adds_neighbours(op):
-            return 1  # Lanes side by side touch the fewest sectors.
+            return 1  # With neighbours in neighbouring lanes, the fewest sectors are touched.
         axis = self.order(op)[0]
         return min(self._together(op, axis), self._share(type_.numel), type_.shape[axis])
 
@@ -74,7 +74,7 @@ class Accesses:
         return max(1, numel // (32 * self.num_warps))
 
     def _together(self, op: Access, axis: int) -> int:
-        """How many elements along an axis are neighbours, aligned and masked together."""
+        """The number of elements along an axis that are neighbours, aligned, and masked together."""
         size = element_bytes(op.ptr)
         info = self.info(op.ptr)
         count = min(MAX_BYTES // size, info.contiguity[axis], max(1, info.divisibility[axis] // size))
@@ -82,7 +82,7 @@ class Accesses:
         return count if mask is None else min(count, self.info(mask).constancy[axis])
 
     def coalesced(self, op: Access) -> Layout:
-        """The layout in which the access moves whole sectors, in as few instructions as it can."""
+        """The layout in which the access moves whole sectors in the fewest instructions."""
         type_ = op.ptr.type
         assert isinstance(type_, TensorType)
         order = self.order(op)
@@ -92,7 +92,7 @@ class Accesses:
         return self._blocked(type_.shape, order, vector)
 
     def default(self, shape: Sequence[int]) -> Layout:
-        """The layout of what no access decides: that of accesses of this shape, if there are."""
+        """The layout of a tensor that no access decides: that of accesses of this shape, if there are any."""
         order = tuple(reversed(range(len(shape))))
         size = 1
         for extent in shape:
@@ -104,7 +104,7 @@ class Accesses:
         return blocked(shape, order, vector, self.num_warps, warps_last=tuple(shape) in self.scanned)
 
     def width(self, op: Access, layout: Layout) -> int:
-        """How many registers in a row point to neighbours that are aligned, and masked, together in this layout."""
+        """The number of successive registers that point to neighbours which are aligned, and masked, together."""
         type_ = op.ptr.type
         assert isinstance(type_, TensorType)
         best = 1
@@ -112,7 +112,7 @@ class Accesses:
             count = min(layout.contiguous(type_.shape, axis), self._together(op, axis), extent)
             if count <= best:
                 continue
-            # The first element of each group is at a multiple of the width: all other bases leave those bits alone.
+            # The first element of each group must be at a multiple of the width: no other basis has those bits.
             offset = bits_of(_size(type_.shape[axis + 1 :]))
             while count > best:
                 bits = bits_of(count)
@@ -124,7 +124,7 @@ class Accesses:
         return best
 
     def traffic(self, op: Access, layout: Layout) -> int:
-        """How many sectors the first warp's instructions move, as far as is known which elements are neighbours."""
+        """The number of sectors that all warps move, as far as it is known which elements are neighbours."""
         type_ = op.ptr.type
         assert isinstance(type_, TensorType)
         size = element_bytes(op.ptr)
@@ -150,12 +150,12 @@ def _size(shape: Sequence[int]) -> int:
 
 
 def _adds_neighbours(op: tt.AtomicRMW | tt.AtomicCAS) -> bool:
-    """Whether there is an instruction, on some targets, that adds to several elements."""
+    """Whether some targets have an instruction that adds to several elements."""
     return isinstance(op, tt.AtomicRMW) and op.kind is tt.AtomicKind.FADD and element_bytes(op.ptr) <= 4
 
 
 def element_bytes(ptr: Value) -> int:
-    """The size of what pointers point to."""
+    """The size in bytes of the element that pointers point to."""
     type_ = ptr.type
     element = type_.element if isinstance(type_, TensorType) else type_
     assert isinstance(element, PtrType)

@@ -4,9 +4,9 @@
 
 becomes `gpu.local_alloc @offset=256`, and the module says how much there is in all: `gpu.module @shared=512`.
 
-Buffers that are alive at the same time lie apart; the larger ones are placed first, each at the lowest place that is
-free. What is alive where a loop begins stays alive until it ends. A small buffer is kept a little longer, until the
-next tensor has been through shared memory: its place is then reused behind a barrier that has to be there anyway.
+Buffers that are alive at the same time lie apart. The larger ones are placed first, each at the lowest free offset. A
+buffer that is alive at the beginning of a loop stays alive until its end. A small buffer is kept longer, until the next
+tensor has been through shared memory: its memory is then reused after a barrier that is needed anyway.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.rings import allocation
-from ziggurat.transforms.place.shared_memory_error import shortage
+from ziggurat.transforms.place.shared_memory_error import shared_memory_error
 
-SMALL = 4096  # Bytes of a buffer that is worth keeping to save a barrier.
+SMALL = 4096  # Bytes of a buffer that is kept longer to save a barrier.
 
-# What goes on after its op, and what waits for it.
+# Asynchronous ops, and the op that waits for each.
 _WAITS: tuple[tuple[type[Op], type[Op]], ...] = (
     (gpu.Wgmma, gpu.WgmmaWait),
     (gpu.AsyncCopy, gpu.AsyncWait),
@@ -36,13 +36,13 @@ _WAITS: tuple[tuple[type[Op], type[Op]], ...] = (
 
 
 def limit_of(target: str) -> int:
-    """How many bytes of shared memory a program can have on a target."""
+    """The bytes of shared memory that a CTA can have on a target."""
     return TARGETS[target].max_shared
 
 
 @attrs.define(eq=False)
 class Interval:
-    """A buffer and when it is needed: from the op of number `start` to that of number `end` of the model."""
+    """The live range of a buffer: from the op of number `start` to the op of number `end` of the model."""
 
     op: gpu.LocalAlloc
     start: int
@@ -56,18 +56,18 @@ class Interval:
         return type_.bytes
 
     def meets(self, other: Interval) -> bool:
-        """Whether both are needed at the same time."""
+        """Whether both are alive at the same time."""
         return self.start <= other.end and other.start <= self.end
 
 
 def allocate(module: Op) -> Op:
-    """The GPU model whose buffers have offsets. Raises `ResourceError` where they need more than the target has."""
+    """The GPU model whose buffers have offsets. Raises `ResourceError` if they need more than the target has."""
     assert isinstance(module, gpu.Module)
     intervals = intervals_of(module)
     total = place(intervals)
     limit = limit_of(module.target)
     if total > limit:
-        raise shortage(_at_worst(intervals), total, limit, module.target)
+        raise shared_memory_error(_at_worst(intervals), total, limit, module.target)
     offsets = {interval.op.result: interval.offset for interval in intervals}
 
     def with_offset(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -79,7 +79,7 @@ def allocate(module: Op) -> Op:
 
 
 def place(intervals: Sequence[Interval]) -> int:
-    """Give every interval an offset; how many bytes they take together."""
+    """Give every interval an offset; return the bytes that they take together."""
     done: list[Interval] = []
     for interval in sorted(intervals, key=lambda i: (-i.size, i.start)):
         alignment = interval.op.alignment
@@ -94,8 +94,8 @@ def place(intervals: Sequence[Interval]) -> int:
 
 
 def intervals_of(module: gpu.Module) -> list[Interval]:
-    """The buffers of a GPU model with their lifetimes, in the order of the model."""
-    numbers: dict[Value, tuple[int, int]] = {}  # Of each op: its number, and that of the last op inside it.
+    """The live ranges of the buffers of a GPU model, in the order of the model."""
+    numbers: dict[Value, tuple[int, int]] = {}  # For each op: its number, and that of the last op inside it.
     ops = list(module.walk())
     _number(module, numbers, [0])
     loops = sorted(_loops(module, numbers))
@@ -111,7 +111,7 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
     for interval in intervals:
         _extend(interval, loops)
         if interval.size <= SMALL:
-            # Until the next read that has a barrier before it: of a tensor that was stored after the last use here.
+            # Until the next read that has a barrier before it: of a tensor that is stored after this buffer's last use.
             store = min((s for s in stores if s > interval.end), default=interval.end)
             interval.end = max(interval.end, min((r for r in reads if r > store), default=interval.end))
             _extend(interval, loops)
@@ -129,7 +129,7 @@ def _number(op: Op, numbers: dict[Value, tuple[int, int]], count: list[int]) -> 
 
 
 def _loops(module: gpu.Module, numbers: dict[Value, tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    """The first and the last number of each loop."""
+    """The numbers of the first and the last op of each loop."""
     for op in module.walk():
         if isinstance(op, scf.For | scf.While):
             yield numbers[op.result]
@@ -137,12 +137,12 @@ def _loops(module: gpu.Module, numbers: dict[Value, tuple[int, int]]) -> Iterabl
             order: dict[Block, int] = {block: at for at, block in enumerate(body.blocks)}
             for block in body.blocks:
                 for following in block.successors:
-                    if order[following] <= order[block]:  # Blocks are in reverse postorder: a way back.
+                    if order[following] <= order[block]:  # In reverse postorder, that is a back edge.
                         yield numbers[following.ops[0].result][0], numbers[block.terminator.result][1]
 
 
 def _extend(interval: Interval, loops: Sequence[tuple[int, int]]) -> None:
-    """What is made before a loop and needed in it is needed until its end."""
+    """Extend a live range that begins before a loop and ends in it to the end of the loop."""
     changed = True
     while changed:
         changed = False
@@ -154,13 +154,13 @@ def _extend(interval: Interval, loops: Sequence[tuple[int, int]]) -> None:
 def _ends(
     buffer: Value, uses: Mapping[Value, Sequence[Op]], numbers: Mapping[Value, tuple[int, int]], ops: Sequence[Op]
 ) -> Iterable[int]:
-    """The numbers of the ops after which a buffer is not needed."""
+    """The numbers of the ops after which uses of a buffer are over."""
     last = numbers[ops[0].result][1]
     for user in uses.get(buffer, ()):
         if isinstance(user, gpu.LocalView | gpu.LocalTrans):
             yield from _ends(user.result, uses, numbers, ops)
         elif not user.NAME.startswith("gpu."):
-            yield last  # Control flow hands it on, where it is not followed.
+            yield last  # Control flow passes it on, and it is not followed.
         else:
             number = numbers[user.result][0]
             waits = next((waits for begins, waits in _WAITS if isinstance(user, begins)), None)
@@ -171,13 +171,13 @@ def _ends(
             if isinstance(user, gpu.TmaLoad):
                 mine = allocation(user.barrier)
                 complete = (op for op in complete if allocation(op.operands[0]) is mine)
-            # Every load of the engine is waited for, in the next turn of its loop if not behind it.
+            # Every load of TMA is waited for: after it, or in the next iteration of its loop.
             never = number if isinstance(user, gpu.TmaLoad) else last
             yield min((n for op in complete if (n := numbers[op.result][0]) > number), default=never)
 
 
 def _at_worst(intervals: Sequence[Interval]) -> list[gpu.LocalAlloc]:
-    """The buffers that are in shared memory together when the most is needed."""
+    """The buffers that are alive when the most shared memory is needed."""
 
     def at(time: int) -> list[Interval]:
         return [interval for interval in intervals if interval.start <= time <= interval.end]

@@ -19,9 +19,9 @@ where L is "1 2 128 256 512 | 4 8 16 32 64 | ": four neighbours of a row in regi
 both accesses are coalesced and in vectors; and M is what the transposition takes to L:
 "32 64 4 8 16 | 128 256 512 1 2 | ".
 
-What is computed from ranges, constants and scalars alone is computed in each layout in which it is needed; other
-tensors are computed once, in their home, and converted where another layout is needed: just before the first use, the
-narrower of two tensors. Loops carry indices and pointers in each layout in which they are used.
+Tensors that follow from ranges, constants and scalars alone are computed in each layout in which they are needed. Other
+tensors are computed once, in their primary layout, and converted where another one is needed: just before the first
+use, and before a cast to a wider type. Loops carry indices and pointers in each layout in which they are used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Products of matrices: each `tt.dot` gets the unit that computes it, and its operands where that unit reads them.
+"""Dots: each `tt.dot` gets the unit that computes it, and its operands go where that unit reads them.
 
     %9 : tensor<x128, x128, f32, L> = tt.dot %6 %7 %8;
 
@@ -11,10 +11,10 @@ becomes, on sm_90a,
     %11 : tensor<x128, x128, f32, L> = gpu.wgmma %9 %10 %8;
     %12 : tensor<x128, x128, f32, L> = gpu.wgmma_wait %11 @0;
 
-elsewhere, where the tile is too small for that, or for a batch of products, a `gpu.mma` that reads such buffers (for
-f64, and for a k of less than 32 bytes, a `tt.dot` whose operands are in the fragments of mma.sync); and where no matrix
-unit can, a `gpu.dot_fma`. `anchors` tells the layout assignment the layouts of the sums, so that they stay where they
-are through loops; `place_dots` converts those that have others.
+On other targets, for smaller tiles and for batches, it becomes a `gpu.mma` that reads such buffers (for f64, and for a
+k of less than 32 bytes, a `tt.dot` whose operands are in the fragments of mma.sync); and if no matrix unit can do it, a
+`gpu.dot_fma`. `anchors` tells the layout assignment the layouts of the accumulators, so that they stay in registers
+through loops; `place_dots` converts those that have others.
 """
 
 from __future__ import annotations
@@ -42,17 +42,26 @@ from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, i1, with_element
-from ziggurat.transforms.place.queries import WARP_GROUP, constant_of, converted, layout_of, scalar_of, tensor_of
+from ziggurat.transforms.place.queries import (
+    WARP_GROUP,
+    constant_of,
+    converted,
+    layout_of,
+    scalar_of,
+    stored,
+    tensor_of,
+)
 
-_WIDEST = 256  # Columns of a wgmma.
-_ROW = 32  # Bytes along k that ldmatrix, and wgmma, take at once.
+_MAX_COLUMNS = 256  # Of a wgmma.
+_ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
 
 
 @attrs.frozen
 class MmaChoice:
-    """How a dot is computed: by "wgmma", "mma" (mma.sync) or "fma".
+    """The unit for a dot: "wgmma", "mma" (mma.sync) or "fma".
 
-    The operands are multiplied as `element` and added up as `sum`, in the layout `layout`. `tf32x3` is of tf32x3.
+    The operands are multiplied as `element`; the accumulator has the type `accumulator` and the layout `layout`.
+    `tf32x3` says that f32 is multiplied in three parts.
     """
 
     kind: str
@@ -65,12 +74,12 @@ class MmaChoice:
 
     @property
     def by_rows(self) -> bool:
-        """Whether the unit's operands are rows of 32 bytes along k: these may be in shared memory."""
-        return self.unit is not None and self.element.bits < 64 and self.unit.k * self.element.bytes == _ROW
+        """Whether the unit's operands are rows of 32 bytes along k, which may be in shared memory."""
+        return self.unit is not None and self.element.bits < 64 and self.unit.k * self.element.bytes == _ROW_BYTES
 
 
 def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False) -> MmaChoice:
-    """How a dot is computed on a target. `rows_first`: rows are not shared among warps where that can be."""
+    """The unit for a dot on a target. With `rows_first`, each warp has whole rows, if there are enough rows."""
     a, c = tensor_of(op.a), tensor_of(op.c)
     element, of_c = scalar_of(a), scalar_of(c)
     total = f32 if of_c == f16 else of_c
@@ -81,29 +90,28 @@ def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False)
         unit = unit_for(factor, (m, n, k), target)
         if unit is None:
             continue
-        # wgmma has one product at a time, whose rows are shared by the warps of a group: nothing for a batch.
+        # The warps of a group share the rows of one wgmma, which does not suit a batch of small matrices.
         batches = min(num_warps, math.prod(c.shape[:-2]))
         start = Warps(1, 1, num_warps, batches)
         mma = MmaChoice("mma", factor, total, accumulator(unit, c.shape, start), unit, start, tf32x3)
         wide = unit.m == 16 and m >= 64 and num_warps >= WARP_GROUP
         if TARGETS[target].has_wgmma and wide and mma.by_rows and c.rank == 2:
-            warps = _shared_out(unit, m, n, Warps(WARP_GROUP, 1, num_warps), rows_first=True)
+            warps = _divided(unit, m, n, Warps(WARP_GROUP, 1, num_warps), rows_first=True)
             return attrs.evolve(mma, kind="wgmma", layout=accumulator(unit, c.shape, warps), warps=warps)
-        warps = _shared_out(unit, m, n, start, rows_first=rows_first)
+        warps = _divided(unit, m, n, start, rows_first=rows_first)
         return attrs.evolve(mma, layout=accumulator(unit, c.shape, warps), warps=warps)
     return MmaChoice("fma", total, total, fma_layout(c.shape, num_warps))
 
 
 def _factors(element: ScalarType, target: str) -> tuple[ScalarType, ...]:
-    """The types as which elements may be multiplied by the matrix units, the best first."""
+    """The types in which the matrix units may multiply elements, the best first."""
     if not element.is_fp8:
         return (element,)
     return (element, f16) if TARGETS[target].has_fp8_mma else (f16,)
 
 
-def _shared_out(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -> Warps:
-    """Share a tile among all warps that have it, as far as it goes: so that each has a tile as square as can be, or all
-    columns."""
+def _divided(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -> Warps:
+    """Share a tile among the warps, until each has the smallest tile: as square as possible, or with all columns."""
     rows, columns = warps.rows, warps.columns
     while rows * columns * warps.batches < warps.count:
         down, across = m // rows > unit.m, n // columns > unit.n
@@ -117,32 +125,22 @@ def _shared_out(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -
 
 
 def fma_layout(shape: tuple[int, ...], num_warps: int) -> Layout:
-    """A layout of a sum that threads compute by themselves: each has blocks of up to 4 × 4 neighbours."""
-    bits_n, bits_m = bits_of(shape[-1]), bits_of(shape[-2])
-    across = [1 << bit for bit in range(bits_n)]
-    down = [1 << bit for bit in range(bits_n, bits_n + bits_m)]
-    batch = [1 << bit for bit in range(bits_n + bits_m, sum(map(bits_of, shape)))]
-    spare = max(0, len(across) + len(down) + len(batch) - LANE_BITS - bits_of(num_warps))
-    of_n = min(2, len(across), (spare + 1) // 2)
-    of_m = min(2, len(down), spare - of_n)
-    registers = [*across[:of_n], *down[:of_m]]
-    across, down = across[of_n:], down[of_m:]
-    lanes = [*across[:3], *down]
-    rest = [*across[3:], *batch]
-    threads = [*lanes, *rest]
+    """A layout of an accumulator without matrix units: each thread has blocks of up to 4 × 4 neighbours."""
+    bits_n, bits_m, bits = bits_of(shape[-1]), bits_of(shape[-2]), sum(map(bits_of, shape))
+    bases = [1 << bit for bit in range(bits)]
+    across, down, batch = bases[:bits_n], bases[bits_n : bits_n + bits_m], bases[bits_n + bits_m :]
     warp_bits = bits_of(num_warps)
-    lanes, warps, left = (
-        threads[:LANE_BITS],
-        threads[LANE_BITS : LANE_BITS + warp_bits],
-        threads[LANE_BITS + warp_bits :],
-    )
-    lanes += [0] * (LANE_BITS - len(lanes))
-    warps += [0] * (warp_bits - len(warps))
-    return Layout((*registers, *left), tuple(lanes), tuple(warps))
+    spare = max(0, bits - LANE_BITS - warp_bits)
+    of_n = min(2, bits_n, (spare + 1) // 2)
+    of_m = min(2, bits_m, spare - of_n)
+    threads = [*across[of_n : of_n + 3], *down[of_m:], *across[of_n + 3 :], *batch]
+    registers = [*across[:of_n], *down[:of_m], *threads[LANE_BITS + warp_bits :]]
+    threads += [0] * (LANE_BITS + warp_bits - len(threads))
+    return Layout(tuple(registers), tuple(threads[:LANE_BITS]), tuple(threads[LANE_BITS : LANE_BITS + warp_bits]))
 
 
 def anchors(module: Op, target: str, num_warps: int) -> Callable[[Op], Layout | None]:
-    """For the layout assignment: the layout of the result of each dot of a module, None of other ops."""
+    """The layout of the result of each dot of a module, for the layout assignment; None for other ops."""
     rows_first = is_chained(module)
 
     def anchor(op: Op) -> Layout | None:
@@ -152,7 +150,7 @@ def anchors(module: Op, target: str, num_warps: int) -> Callable[[Op], Layout | 
 
 
 def place_dots(module: Op) -> Op:
-    """The GPU model in which each dot is one that can be emitted, its operands where its unit reads them.
+    """The GPU model in which each dot can be emitted, with its operands where its unit reads them.
 
     Every value keeps its type, so its uses do not change.
     """
@@ -177,14 +175,14 @@ def place_dots(module: Op) -> Op:
                     new if _is_copied(old, op, mma) else builder.add(gpu.RoundTf32(new))
                     for old, new in ((op.a, a), (op.b, b))
                 )
-            made = _product(builder, mma, _first(builder, mma, a), _second(builder, mma, b), start, total)
+            made = _multiplied(builder, mma, _operand_a(builder, mma, a), _operand_b(builder, mma, b), start, total)
         return converted(builder, _cast(builder, made, scalar_of(tensor_of(c))), layout_of(op.result.type))
 
     return _before_loops(transform(module, placed, pass_name="dots"))
 
 
 def _before_loops(module: Op) -> Op:
-    """Store before a loop what all of its iterations multiply with: attention's queries."""
+    """Move stores of operands that all iterations of a loop share, such as attention's queries, before the loop."""
 
     def hoisted(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, scf.For):
@@ -194,7 +192,7 @@ def _before_loops(module: Op) -> Op:
                 builder[buffer] = builder.copy(buffer.op, ())
                 builder.copy(store, (builder[buffer], builder[store.value]))
             return None
-        # What has been stored already is found, and not made again.
+        # Drop the buffers and stores that are before the loop now.
         if isinstance(op, gpu.LocalAlloc):
             return builder.mapping.get(op.result)
         if isinstance(op, gpu.LocalStore) and op.result in stored:
@@ -209,7 +207,7 @@ def _before_loops(module: Op) -> Op:
 
 
 def _invariant_stores(loop: scf.For) -> list[gpu.LocalStore]:
-    """The stores of a loop's body that fill a buffer of the same body, once, with what comes from before the loop."""
+    """The stores of a loop's body that fill a buffer of the body, once, with a value from before the loop."""
     body = loop.body.entry
     inside = {*body.parameters, *(op.result for op in body.ops)}
     return [
@@ -225,29 +223,29 @@ def _invariant_stores(loop: scf.For) -> list[gpu.LocalStore]:
 
 
 def _tf32x3(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
-    """a · b of f32 from three products of tf32: what the rounding leaves of an operand is an operand, too."""
+    """a · b of f32 as three dots of tf32: the rounding error of an operand is an operand, too."""
     halves: list[tuple[Value, Value]] = []
     for value in (a, b):
         high = builder.add(gpu.RoundTf32(value))
         low = builder.add(gpu.RoundTf32(builder.add(arith.SubF(value, high))))
         halves.append((high, low))
     (high_a, low_a), (high_b, low_b) = halves
-    firsts = [_first(builder, mma, value) for value in (high_a, low_a)]
-    seconds = [_second(builder, mma, value) for value in (high_b, low_b)]
-    small = _product(builder, mma, firsts[1], seconds[0], None, total)
-    small = _product(builder, mma, firsts[0], seconds[1], small, total)
-    # Of an infinity, the rest is a NaN; the product of the high parts has what is right then.
+    as_ = [_operand_a(builder, mma, value) for value in (high_a, low_a)]
+    bs = [_operand_b(builder, mma, value) for value in (high_b, low_b)]
+    small = _multiplied(builder, mma, as_[1], bs[0], None, total)
+    small = _multiplied(builder, mma, as_[0], bs[1], small, total)
+    # The rounding error of an infinity is a NaN: then the dot of the high parts alone is right.
     zero = builder.add(arith.ConstantOp(0.0, total))
     ordered = builder.add(arith.CmpF(small, small, arith.FloatPredicate.OEQ))
     assert ordered.type == with_element(total, i1)
     small = builder.add(arith.Select(ordered, small, zero))
     if start is not None:
         small = builder.add(arith.AddF(start, small))
-    return _product(builder, mma, firsts[0], seconds[0], small, total)
+    return _multiplied(builder, mma, as_[0], bs[0], small, total)
 
 
-def _product(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value | None, total: TensorType) -> Value:
-    """a · b + c by the unit that was chosen; without c, from zero."""
+def _multiplied(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value | None, total: TensorType) -> Value:
+    """a · b + c by the chosen unit; without c, from zero."""
     accumulate = c is not None
     if c is None:
         c = builder.add(arith.ConstantOp(0.0 if mma.accumulator.is_float else 0, total))
@@ -261,11 +259,11 @@ def _product(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value | No
     return builder.add(gpu.WgmmaWait(begun, pending=0))
 
 
-def _first(builder: Builder, mma: MmaChoice, value: Value) -> Value:
-    """Operand a where the unit reads it: in registers as they are where that can be, else in shared memory."""
+def _operand_a(builder: Builder, mma: MmaChoice, value: Value) -> Value:
+    """Operand a where the unit reads it: in registers if no element has to move, else in shared memory."""
     type_ = tensor_of(value)
     if mma.kind == "fma":
-        return _stored(builder, value, _rows_together(type_.shape), 16)
+        return stored(builder, value, _column_major(type_.shape), 16)
     assert mma.unit is not None and mma.warps is not None
     fragment = operand_a(mma.unit, type_.shape, mma.warps)
     in_registers = block_axis(value) is None and moved(layout_of(value.type), fragment, type_.numel) is not None
@@ -274,34 +272,33 @@ def _first(builder: Builder, mma: MmaChoice, value: Value) -> Value:
     return _in_panels(builder, value, 1, 64 if mma.kind == "wgmma" else type_.shape[-2])
 
 
-def _second(builder: Builder, mma: MmaChoice, value: Value) -> Value:
+def _operand_b(builder: Builder, mma: MmaChoice, value: Value) -> Value:
     """Operand b where the unit reads it."""
     type_ = tensor_of(value)
     if mma.kind == "fma":
-        return _stored(builder, value, tuple(1 << bit for bit in range(bits_of(type_.numel))), 16)
+        return stored(builder, value, tuple(1 << bit for bit in range(bits_of(type_.numel))), 16)
     assert mma.unit is not None and mma.warps is not None
     if not mma.by_rows:
         return converted(builder, value, operand_b(mma.unit, type_.shape, mma.warps))
     columns = type_.shape[-1]
-    wide = min(_WIDEST, columns // mma.warps.columns) if mma.kind == "wgmma" else columns
+    wide = min(_MAX_COLUMNS, columns // mma.warps.columns) if mma.kind == "wgmma" else columns
     return _in_panels(builder, value, 0, wide)
 
 
 def _in_panels(builder: Builder, value: Value, k_axis: int, per_instruction: int) -> Value:
-    """A buffer in panels that holds the tensor, with the neighbours together that each thread has together.
+    """A buffer in panels that holds the tensor; neighbours in a thread are neighbours in the buffer.
 
     `k_axis` counts the two axes of a matrix.
     """
     type_ = tensor_of(value)
     inner = block_axis(value)
     k_major = None if inner is None else inner == type_.rank - 2 + k_axis
-    panels = panels_oftensor_of(type_, k_axis, per_instruction, k_major)
-    return _stored(builder, value, panels.offsets(type_.shape, k_axis, scalar_of(type_).bytes), panels.alignment)
+    panels = _panels_of(type_, k_axis, per_instruction, k_major)
+    return stored(builder, value, panels.offsets(type_.shape, k_axis, scalar_of(type_).bytes), panels.alignment)
 
 
-def panels_oftensor_of(type_: TensorType, k_axis: int, per_instruction: int, k_major: bool | None = None) -> Panels:
-    """How an operand, or a batch, lies in shared memory when it comes from registers in this layout, if not `k_major`
-    says.
+def _panels_of(type_: TensorType, k_axis: int, per_instruction: int, k_major: bool | None = None) -> Panels:
+    """The form in shared memory of an operand, or a batch: by its layout in registers, unless `k_major` says it.
 
     Only elements of 16 bits may have their neighbours along m or n.
     """
@@ -320,23 +317,15 @@ def panels_oftensor_of(type_: TensorType, k_axis: int, per_instruction: int, k_m
     return found
 
 
-def _rows_together(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The offsets of a buffer of a, batches aside, with neighbours along m: threads beside each other read rows."""
+def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The offsets of a buffer of operand a with neighbours along m, because neighbouring threads read its rows."""
     bits_k, bits_m, bits = bits_of(shape[-1]), bits_of(shape[-2]), sum(map(bits_of, shape))
     order = [*range(bits_k, bits_k + bits_m), *range(bits_k), *range(bits_k + bits_m, bits)]
     return tuple(1 << bit for bit in order)
 
 
-def _stored(builder: Builder, value: Value, offsets: tuple[int, ...], alignment: int) -> Value:
-    type_ = tensor_of(value)
-    shared = SharedType(type_.shape, scalar_of(type_), offsets)
-    buffer = builder.add(gpu.LocalAlloc(shared, alignment=alignment))
-    builder.add(gpu.LocalStore(buffer, value))
-    return buffer
-
-
 def _cast(builder: Builder, value: Value, element: ScalarType) -> Value:
-    """The tensor with its elements as another type of the same kind."""
+    """The tensor with elements of another type of the same kind."""
     type_ = tensor_of(value)
     before = scalar_of(type_)
     if before == element:
@@ -348,7 +337,7 @@ def _cast(builder: Builder, value: Value, element: ScalarType) -> Value:
 
 
 def is_chained(module: Op) -> bool:
-    """Whether the first operand of a dot comes from another dot: then each warp should have whole rows of both."""
+    """Whether the first operand of a dot comes from another dot, so that each warp should have whole rows of both."""
     return any(isinstance(op, tt.Dot) and _from_dot(op.a) for op in module.walk())
 
 
@@ -367,9 +356,9 @@ def _from_dot(value: Value) -> bool:
 
 
 def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
-    """Whether an operand of f32 can come from memory to wgmma without going through registers.
+    """Whether an operand of f32 can be copied from global memory to where wgmma reads it, without registers.
 
-    Then it is not rounded to tf32: wgmma reads the upper bits. The loop is some times as fast.
+    Then it is not rounded to tf32: wgmma reads the upper bits. The loop is several times as fast.
     """
     while isinstance(value, OpResult) and isinstance(value.op, tt.Trans | gpu.ConvertLayout):
         value = value.op.value
@@ -379,7 +368,7 @@ def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
 
 
 def block_axis(value: Value) -> int | None:
-    """The axis along which a block that the copy engine brings has its neighbours in memory; None of other tensors."""
+    """The axis along which a block of a descriptor has its neighbours in memory; None for other tensors."""
     if not isinstance(value, OpResult):
         return None
     if isinstance(value.op, tt.Trans):

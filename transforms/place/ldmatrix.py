@@ -1,10 +1,10 @@
-"""How a tensor goes to a buffer in shared memory and comes from it: vector by vector, or matrix by matrix.
+"""The moves of a tensor to a buffer in shared memory and back: vector by vector, or matrix by matrix.
 
 `stmatrix` and `ldmatrix` (PTX manual) move matrices of 8 rows of 16 bytes. Each of 8 lanes gives the address of a row;
-lane l holds the word of 4 bytes number l % 4 of row l / 4, or, transposed, two elements of 16 bits of column l / 4 from
-row 2 (l % 4) on. So if the bits within a word and of the lowest lanes are neighbours in the buffer, the tensor moves as
-if it were in another layout, the *view*: there each lane has a row in its registers. Fragments of the matrix units
-are of this kind; a coalesced layout has the same 16 bytes as a vector.
+lane l holds word l % 4 (of 4 bytes) of row l / 4, or, transposed, two elements of 16 bits of column l / 4 from row
+2 (l % 4) on. So if the bits within a word and of the lowest lanes are neighbours in the buffer, the tensor moves as if
+it were in another layout, the *view*, in which each lane has a row in its registers. Fragments of the matrix units are
+of this kind; a coalesced layout has the same 16 bytes as a vector.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ import attrs
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.transforms.place.swizzle import LINE, VECTOR, Span, buffer_bases, vector_bits
 
-_ROWS = 3  # Bits of the number of a row.
-
 
 @attrs.frozen
 class View:
-    """A tensor in matrices. `layout` says who gives the address of which row.
+    """A tensor as matrices. `layout` says which lane gives the address of which row.
 
-    Its lowest registers are the elements of a row, its others the bits `rest` of the registers of the tensor's layout.
-    `word` has the register bits within a word, `matrices` those that number the matrices of one instruction.
+    Its lowest registers are the elements of a row; its others are the bits `rest` of the registers of the tensor's
+    layout. `word` has the register bits within a word, `matrices` those that number the matrices of one instruction.
     """
 
     layout: Layout
@@ -37,12 +35,12 @@ class View:
 
     @property
     def count(self) -> int:
-        """How many matrices an instruction moves."""
+        """The number of matrices that an instruction moves."""
         return 1 << len(self.matrices)
 
 
 def views(layout: Layout, size: int) -> Iterator[View]:
-    """The ways in which a layout of elements of `size` bytes can be looked at as rows."""
+    """The views of a layout of elements of `size` bytes as rows."""
     bits = [bit for bit, basis in enumerate(layout.registers) if basis]
     within = 2 - bits_of(size)
     if within < 0 or len(bits) < within:
@@ -61,20 +59,20 @@ def views(layout: Layout, size: int) -> Iterator[View]:
 
 
 def _conflicts(layout: Layout, offsets: Sequence[int], size: int, width: int) -> int:
-    """How often an access of vectors of 2^`width` elements asks a bank at once, at most."""
+    """The number of accesses to one bank at once, at most, if vectors have 2^`width` elements."""
     inverse = inverted(offsets)
     together = max(0, 5 - bits_of(max(1, (size << width) // 4)))
     words, banks = Span(), Span()
     for basis in layout.lanes[:together]:
         place = combine(inverse, basis) * size // 4 * 4
         words.add(place)
-        # Vectors begin at multiples of themselves: what is in them says nothing of conflicts.
+        # Vectors begin at multiples of their size: places within them do not matter for conflicts.
         banks.add(place % LINE)
     return 1 << (len(words) - len(banks))
 
 
 def vector_cost(layout: Layout, offsets: Sequence[int], size: int) -> float:
-    """What it costs a warp to move a tensor in vectors: cycles of the banks, and half of one for each instruction."""
+    """The cost of moving a tensor in vectors for a warp: cycles of the banks, and half of one for each instruction."""
     width = len(vector_bits(layout, offsets, size))
     count = 1 << sum(map(bool, layout.registers))
     cycles = max(1, (size << width) // 4) * _conflicts(layout, offsets, size, width)
@@ -86,14 +84,14 @@ def _matrix_cost(view: View, offsets: Sequence[int], size: int) -> float:
 
 
 def _least_cost(layout: Layout, size: int) -> float:
-    """What moving a tensor costs a warp at least: 16 bytes of each lane by an instruction, and no conflicts."""
+    """The least cost of moving a tensor for a warp: 16 bytes a lane and instruction, without conflicts."""
     count = 1 << sum(map(bool, layout.registers))
     return count * size / 4 + count * size / VECTOR * 0.5
 
 
 @lru_cache(maxsize=1024)
 def matrix_view(layout: Layout, offsets: tuple[int, ...], size: int) -> View | None:
-    """How a tensor moves in matrices, where that is cheaper than in vectors."""
+    """The view in which a tensor moves as matrices; None if vectors are cheaper."""
     best, cheapest = None, vector_cost(layout, offsets, size)
     wanted = tuple(range(bits_of(VECTOR // size)))
     for view in views(layout, size):
@@ -106,15 +104,15 @@ def matrix_view(layout: Layout, offsets: tuple[int, ...], size: int) -> View | N
 
 
 def stores_matrices(layout: Layout) -> bool:
-    """Whether each element is held once: otherwise several threads would store the same place."""
+    """Whether each element is held once, so that no two threads store to the same place."""
     return not any(layout.free[1:])
 
 
 @lru_cache(maxsize=1024)
 def conversion_buffer(source: Layout, target: Layout, numel: int, size: int, stmatrix: bool) -> tuple[int, ...]:
-    """The `offsets` of the cheapest buffer for a conversion, by vectors or by matrices where these fit.
+    """The `offsets` of the cheapest buffer for a conversion, by vectors or by matrices.
 
-    `stmatrix` says whether the target has that instruction; `ldmatrix` all have.
+    `stmatrix` says whether the target has that instruction; all targets have `ldmatrix`.
     """
     sides = [[source], [target]]
     if stmatrix and stores_matrices(source):

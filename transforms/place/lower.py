@@ -1,16 +1,16 @@
-"""Lowering: what crosses threads goes through shared memory, and only primitives are left.
+"""Lowering: data that crosses threads goes through shared memory, and only primitive ops are left.
 
     %2 : tensor<x64, f32, "1 | 2 4 8 16 32 | 0"> = gpu.convert_layout %1;
 
-becomes, where threads need what those of other warps hold,
+becomes, if threads need elements of other warps,
 
     %2 : shared<x64, f32, "1 2 4 8 16 32"> = gpu.local_alloc;
     gpu.local_store %2 %1;
     %3 : tensor<x64, f32, "1 | 2 4 8 16 32 | 0"> = gpu.local_load %2;
 
-Within a warp it stays as it is where shuffles are cheaper. Afterwards every other op that reshapes moves elements only
+Within a warp it stays as it is, if shuffles are cheaper. Afterwards every other op that reshapes moves elements only
 within threads; a `tt.reduce` combines only within warps; a `tt.scan` runs along the registers and lanes of one warp.
-Barriers come later (`barriers.py`).
+`barriers` adds the barriers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
-    SharedType,
     TensorType,
     TupleType,
     Type,
@@ -35,7 +34,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.place.ldmatrix import conversion_buffer
-from ziggurat.transforms.place.queries import converted, layout_of, placed
+from ziggurat.transforms.place.queries import converted, layout_of, placed, stored, tensor_of
 from ziggurat.transforms.place.reduction_layouts import (
     Stage,
     reduction_stages,
@@ -86,9 +85,8 @@ def lower(module: Op) -> Op:
 
 
 def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> Value:
-    """A conversion in the registers of a thread, by shuffles, or through shared memory."""
-    type_ = value.type
-    assert isinstance(type_, TensorType)
+    """A conversion within the registers of a thread, by shuffles, or through shared memory."""
+    type_ = tensor_of(value)
     source = layout_of(type_)
     if source == layout:
         return value
@@ -100,15 +98,6 @@ def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> V
         return builder.add(tt.IntToPtr(numbers, placed(type_, layout)))
     offsets = conversion_buffer(source, layout, type_.numel, size, stmatrix)
     return builder.add(gpu.LocalLoad(stored(builder, value, offsets), placed(type_, layout)))
-
-
-def stored(builder: Builder, value: Value, offsets: tuple[int, ...]) -> Value:
-    """A new buffer that holds the tensor."""
-    type_ = value.type
-    assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
-    buffer = builder.add(gpu.LocalAlloc(SharedType(type_.shape, type_.element, offsets)))
-    builder.add(gpu.LocalStore(buffer, value))
-    return buffer
 
 
 # Reductions and scans.
@@ -129,9 +118,8 @@ def repacked(builder: Builder, values: list[Value]) -> Value:
 
 
 def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...], num_warps: int) -> Outcome:
-    """First what each warp holds of the axis, then what is left of it, after every warp has got all of that."""
-    type_ = operands[0].type
-    assert isinstance(type_, TensorType)
+    """A reduction: first within each warp, then of the partial results, which all warps have got by then."""
+    type_ = tensor_of(operands[0])
     layout, stages = reduction_stages(layout_of(type_), type_.shape, op.axis, num_warps)
     values = _together(builder, operands, layout)
     for stage in stages:
@@ -146,7 +134,7 @@ def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...], num_w
 
 
 def _staged(builder: Builder, value: Value, stage: Stage) -> Value:
-    """The operand of a stage: reshaped, transposed, reshaped again and converted, as far as these do anything."""
+    """The operand of a stage: reshaped, transposed, reshaped again and converted, where these change anything."""
     for shape, order in stage.moves:
         value = reshaped(builder, value, shape)
         if order != tuple(range(len(order))):
@@ -156,21 +144,19 @@ def _staged(builder: Builder, value: Value, stage: Stage) -> Value:
 
 
 def reshaped(builder: Builder, value: Value, shape: tuple[int, ...]) -> Value:
-    """The tensor in another shape, each element where it is."""
-    type_ = value.type
-    assert isinstance(type_, TensorType)
+    """The tensor in another shape; no element moves."""
+    type_ = tensor_of(value)
     if type_.shape == shape:
         return value
     return builder.add(tt.Reshape(value, TensorType(shape, type_.element, type_.layout)))
 
 
 def _scan(builder: Rewriter, op: tt.Scan, operands: tuple[Value, ...]) -> Outcome:
-    """Within warps; what they lack of the axis they get from a scan of the last values of all runs."""
-    type_ = operands[0].type
-    assert isinstance(type_, TensorType)
+    """A scan within warps; if a warp holds only a run of the axis, with a scan of the last values of all runs."""
+    type_ = tensor_of(operands[0])
     layout = layout_of(type_)
     run = run_of_warps(layout, type_.shape, op.axis)
-    if run > 1 and all(isinstance(_element(value), ScalarType) for value in operands):
+    if run > 1 and all(isinstance(tensor_of(value).element, ScalarType) for value in operands):
         results = _scan_of_runs(builder, op, _together(builder, operands, layout), run)
     else:
         values = _together(builder, operands, scan_layout(layout, type_.shape, op.axis))
@@ -182,19 +168,18 @@ def _scan(builder: Rewriter, op: tt.Scan, operands: tuple[Value, ...]) -> Outcom
 
 
 def _scanned(builder: Rewriter, op: tt.Scan, values: list[Value], axis: int, *, reverse: bool) -> list[Value]:
-    """Values combined along an axis as by a scan, each of them packed with the others."""
+    """The results of a scan of values along another axis."""
     body = builder.rewrite_body(op.combine)
     return unpacked(builder, builder.add(tt.Scan(values, axis, body, reverse=reverse)), len(values))
 
 
 def _scan_of_runs(builder: Rewriter, op: tt.Scan, values: list[Value], run: int) -> list[Value]:
-    """A scan of tensors of which each warp holds `run` neighbours together.
+    """A scan of tensors of which each warp holds runs of `run` neighbours.
 
-    The runs are scanned first; then what is last in each of them, which is little and goes through shared memory to
-    where one warp has the whole axis; and through it again to the next run, all of which is combined with that.
+    The runs are scanned first. Then the last values of all runs, which are few, go through shared memory to one warp
+    and are scanned; and go through it again to the next run, which is combined with them.
     """
-    type_, axis, reverse = values[0].type, op.axis, op.reverse
-    assert isinstance(type_, TensorType)
+    type_, axis, reverse = tensor_of(values[0]), op.axis, op.reverse
     layout, (before, after) = layout_of(type_), (type_.shape[:axis], type_.shape[axis + 1 :])
     count = type_.shape[axis] // run
     inner = (*before, count, run, *after)
@@ -205,7 +190,7 @@ def _scan_of_runs(builder: Rewriter, op: tt.Scan, values: list[Value], run: int)
     outer = layout_of(lasts[0].type)
     short = short_scan_layout(outer, (*before, count, *after), axis)
     sums = _scanned(builder, op, _together(builder, tuple(lasts), short), axis, reverse=reverse)
-    # Of each run the number of that before it; around for the first, which takes nothing of it.
+    # For each run, the number of the one before it. It wraps around for the first run, which does not use it.
     number = _number_along(builder, lasts[0].type, axis)
     step = builder.add(arith.ConstantOp(1, number.type))
     mask = builder.add(arith.ConstantOp(count - 1, number.type))
@@ -226,8 +211,8 @@ def _scan_of_runs(builder: Rewriter, op: tt.Scan, values: list[Value], run: int)
 
 
 def _picked(builder: Rewriter, values: list[Value], axis: int, *, last: bool) -> list[Value]:
-    """What is first, or last, along an axis: a reduction that takes one of its two operands."""
-    types = [_element(value) for value in values]
+    """The first or last values along an axis: a reduction that takes one of its two operands."""
+    types = [tensor_of(value).element for value in values]
     body = builder.nested([*types, *types], scf.packed(types))
     body.add(tt.ReduceReturn(list(body.parameters[len(types) if last else 0 :][: len(types)])))
     return unpacked(builder, builder.add(tt.Reduce(values, axis, body.finish())), len(values))
@@ -248,18 +233,12 @@ def _number_along(builder: Builder, type_: Type, axis: int) -> Value:
     return number
 
 
-def _element(value: Value) -> Type:
-    assert isinstance(value.type, TensorType)
-    return value.type.element
-
-
-# What is looked up.
+# Gathers and histograms.
 
 
 def _gather(builder: Builder, op: tt.Gather, operands: tuple[Value, ...]) -> Outcome:
     source, index = operands
-    type_ = source.type
-    assert isinstance(type_, TensorType)
+    type_ = tensor_of(source)
     if isinstance(type_.element, PtrType):
         numbers = builder.add(tt.PtrToInt(source))
         found = _gathered(builder, numbers, index, op.axis)
@@ -268,14 +247,13 @@ def _gather(builder: Builder, op: tt.Gather, operands: tuple[Value, ...]) -> Out
 
 
 def _gathered(builder: Builder, source: Value, index: Value, axis: int) -> Value:
-    type_ = source.type
-    assert isinstance(type_, TensorType)
+    type_ = tensor_of(source)
     buffer = stored(builder, source, row_major(type_.numel))
     return builder.add(gpu.LocalGather(buffer, index, axis))
 
 
 def _histogram(builder: Builder, op: tt.Histogram, operands: tuple[Value, ...]) -> Outcome:
-    """Counters in shared memory: zeroed, counted up by all threads, and read."""
+    """A histogram: counters in shared memory, set to zero, counted up by all threads, and read."""
     result = op.result.type
     layout_of(result)
     zeros = builder.add(arith.ConstantOp(0, with_element(result, i32)))
@@ -285,7 +263,7 @@ def _histogram(builder: Builder, op: tt.Histogram, operands: tuple[Value, ...]) 
 
 
 def _reshape(builder: Builder, op: tt.Reshape, operands: tuple[Value, ...]) -> Outcome:
-    """Convert first to the layout of the result, which the other shape does not change."""
+    """A reshape, after a conversion to the layout of the result, which the other shape does not change."""
     (value,) = operands
     source, target = value.type, op.type
     assert isinstance(source, TensorType)
@@ -296,14 +274,14 @@ def _reshape(builder: Builder, op: tt.Reshape, operands: tuple[Value, ...]) -> O
 
 
 def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...], num_warps: int) -> Outcome:
-    """Convert first to the layout of the result with copies along the new sizes."""
+    """A broadcast, after a conversion to the layout of the result without the new sizes."""
     (value,) = operands
     source, target = value.type, op.type
     assert isinstance(source, TensorType) and isinstance(target, TensorType)
     try:
         wanted = _narrowed(source, target)
     except ValueError:
-        # Threads would hold copies of sums of other bases, which no layout says: through one that keeps axes apart.
+        # The narrow tensor would need bases that are no layout: take a detour through one that keeps the axes apart.
         order = tuple(reversed(range(len(target.shape))))
         clean = placed(target, blocked(target.shape, order, 1, num_warps))
         made = builder.add(tt.Broadcast(converted(builder, value, _narrowed(source, clean)), clean))
@@ -314,7 +292,7 @@ def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...], 
 
 
 def _narrowed(source: TensorType, target: TensorType) -> Layout:
-    """The layout of a target of a broadcast, for the shape of its source. Raises `ValueError` where there is none."""
+    """The layout of the target of a broadcast, for the shape of its source. Raises `ValueError` if there is none."""
     wanted, shape = layout_of(target), list(target.shape)
     for axis, (small, large) in enumerate(zip(source.shape, target.shape, strict=True)):
         if small != large:
@@ -323,7 +301,7 @@ def _narrowed(source: TensorType, target: TensorType) -> Layout:
     return wanted
 
 
-# Atomics: one of the threads that hold copies does it, and tells the others.
+# Atomics: one of the threads that hold copies does the access, and passes the result to the others.
 
 
 def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...], num_warps: int) -> Outcome:
@@ -335,17 +313,17 @@ def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...], num_warps: i
         layout = layout_of(type_)
         if not any(layout.free[1:]):
             return made
-        return _told(builder, made, layout)
+        return _from_first(builder, made, layout)
     assert isinstance(type_, ScalarType)
     one = replicated(1, num_warps)
-    told = _told(builder, builder.add(tt.Splat(made, TensorType((1,), type_, one))), one)
+    shared = _from_first(builder, builder.add(tt.Splat(made, TensorType((1,), type_, one))), one)
     inner = builder.nested([type_, type_], type_)
     inner.add(tt.ReduceReturn([inner.parameters[0]]))
-    return builder.add(tt.Reduce([told], 0, inner.finish()))
+    return builder.add(tt.Reduce([shared], 0, inner.finish()))
 
 
-def _told(builder: Builder, value: Value, layout: Layout) -> Value:
-    """The tensor as the first of the threads that hold an element has it."""
+def _from_first(builder: Builder, value: Value, layout: Layout) -> Value:
+    """The tensor in which all copies of an element are that of the first thread that holds it."""
     type_ = value.type
     assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
     offsets = buffer_bases(layout, layout, type_.numel, type_.element.bytes)

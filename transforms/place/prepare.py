@@ -1,4 +1,4 @@
-"""Preparation: one kernel without calls, simplified, with sums of products as the matrix units compute them.
+"""Preparation: one simplified kernel without calls, whose dots have accumulators as the matrix units do.
 
     tt.func @"half_f32_f32" (%0 : f32)f32 -> {
         %1 : f32 = arith.constant @0.5;
@@ -11,7 +11,7 @@
         %9 : tensor<x16, x16, f32> = tt.dot %5 %6 %8;
         %10 : tensor<x16, x16, f32> = arith.addf %4 %9;
 
-becomes, in a module with nothing but the kernel,
+becomes, in a module with only the kernel,
 
         %7 : f32 = arith.constant @0.5;
         %8 : f32 = arith.mulf %3 %7;
@@ -31,18 +31,18 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, TupleType, element_of, f32, f64, i32
 from ziggurat.transforms.simplify import dce, inline, lower_structured, simplify
 
-_FUSED: tuple[ScalarType, ...] = (f32, f64, i32)  # An f16 sum would be rounded once less.
+_FUSED: tuple[ScalarType, ...] = (f32, f64, i32)  # An f16 accumulator would be rounded once less.
 
 
 def prepare(module: Op) -> core.Module:
     """The module with only the kernel, all calls inlined, simplified; a sum with a dot becomes the dot's third operand.
 
-    Raises `InternalError` naming the callee where a call cannot be inlined: it is recursive; and `KernelTypeError` or
-    `LaunchError` for models that no kernel gives, but that may be written by hand.
+    Raises `InternalError`, which names the callee, for a recursive call; and `KernelTypeError` or `LaunchError` for
+    models that no kernel gives, but that may be written by hand.
     """
     op = simplify(lower_structured(_inlinable(module), _returns_early))
     while calls := [inner for inner in op.walk() if isinstance(inner, tt.Call)]:
-        # What is left is called from within a loop or a branch, and has several blocks.
+        # The callees that are left have several blocks, and are called within a loop or a branch.
         flat = lower_structured(op, _holds_call)
         made = inline(flat)
         if made is op or len(calls) <= sum(isinstance(inner, tt.Call) for inner in made.walk()):
@@ -50,12 +50,12 @@ def prepare(module: Op) -> core.Module:
         op = simplify(made)
     op = dce(fuse_dots(op))
     assert isinstance(op, core.Module)
-    _no_tuple_handed_on(op)
+    _check_tuples(op)
     return _only_kernel(op)
 
 
 def fuse_dots(op: Op) -> Op:
-    """Where a dot from zero is only used in a sum (f32, f64, i32) of the same block, start it from the other term."""
+    """The model in which a dot from zero that is only added (f32, f64, i32) in its block starts from the other term."""
 
     def fuse(builder: Rewriter, inner: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(inner, arith.AddF | arith.AddI) or element_of(inner.result.type) not in _FUSED:
@@ -78,7 +78,7 @@ def _is_zero(value: Value) -> bool:
 
 
 def _inlinable(module: Op) -> Op:
-    """The module without `noinline`, which is for the printed Triton model: a GPU model has no calls."""
+    """The module without `noinline`, which concerns the Triton model only: a GPU model has no calls."""
     if not any(isinstance(op, tt.Func) and op.noinline for op in module.walk()):
         return module
 
@@ -92,7 +92,7 @@ def _inlinable(module: Op) -> Op:
 
 
 def _returns_early(op: Op) -> bool:
-    """Whether the op, a loop or a branch, may leave its function."""
+    """Whether a loop or a branch may leave its function."""
     return any(isinstance(inner, Returns) for body in op.bodies for inner in body.walk())
 
 
@@ -100,23 +100,23 @@ def _holds_call(op: Op) -> bool:
     return any(isinstance(inner, tt.Call) for body in op.bodies for inner in body.walk())
 
 
-def _no_tuple_handed_on(module: core.Module) -> None:
-    """Loops, branches and blocks hand on numbers, pointers and tensors: Tuples one by one component."""
+def _check_tuples(module: core.Module) -> None:
+    """Raise `KernelTypeError` if control flow carries a Tuple as one value, not as its components."""
     for op in module.walk():
         if op.NAME.startswith(("scf.", "cf.")) and any(isinstance(v.type, TupleType) for v in op.all_operands()):
             raise KernelTypeError(
-                f"{op.NAME} hands on a Tuple as one value, which is not compiled",
+                f"{op.NAME} must carry the components of a Tuple one by one; got a Tuple as one value",
                 op.location,
-                hint="hand on its components",
+                hint="carry its components",
             )
 
 
 def _only_kernel(module: core.Module) -> core.Module:
-    """The module, in which after inlining there is nothing but one kernel."""
+    """The module, if it has one kernel; raises `LaunchError` otherwise."""
     functions = list(module.functions())
     if len(functions) != 1:
         raise LaunchError(
-            f"a module to compile has one kernel, not {len(functions)}: {', '.join(functions)}",
-            hint="make a module of the one that is meant",
+            f"a module to compile must have one kernel; got {len(functions)}: {', '.join(functions)}",
+            hint="make a module of one of them",
         )
     return module

@@ -1,36 +1,36 @@
-"""How many registers a GPU model needs at least: what a loop carries is held all the time that it runs.
+"""The register pressure of a GPU model, bounded from below: what a loop carries lives as long as the loop runs.
 
-Other values can be computed again or put away; sums that a loop adds to can only be spilled. So this is a bound from
-below, which tells configurations that cannot be good from those that are worth measuring. Spilling is slow code, and
-slow compiling: the time of LLVM and of the assembler grows with the square of it.
+Other values can be computed again or spilled; accumulators can only be spilled. So the bound tells configurations that
+cannot be good from those that are worth measuring. Spills are slow code, and slow compiling: the time of LLVM and of
+ptxas grows with the square of their number.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 
 import attrs
 
 from ziggurat.codemodel.dialects import scf
-from ziggurat.codemodel.errors import ResourceError, ZigguratWarning
+from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type
+from ziggurat.transforms.place.obstacle import warn
 
-MOST = 255  # Registers that a thread can have. PTX and SASS encode them in 8 bits.
-REGISTERS_OF_SM = 65536  # Registers of 32 bits that a multiprocessor has for the threads of a program, since sm_30.
-HOPELESS = 8 * MOST  # Of one value. Compiling takes 12 s from here on, and minutes for the next larger blocks.
-OF_A_WGMMA = 128  # Registers of the sum of the widest one.
-BESIDE_A_WGMMA = 26  # What ptxas wants beside them.
-LONG = 512  # Elements of a tensor in one thread from which on compiling takes half a minute, where they are masked.
+MAX_REGISTERS = 255  # A thread. PTX and SASS encode their numbers in 8 bits.
+REGISTERS_OF_SM = 65536  # Registers of 32 bits that an SM has for the threads of a CTA, since sm_30.
+MAX_VALUE_REGISTERS = 8 * MAX_REGISTERS  # Of one value: from here on, compiling takes 12 s, then minutes.
+SLOW_ELEMENTS = 512  # Of a tensor, a thread: from here on, compiling takes half a minute, if they are masked.
+WGMMA_REGISTERS = 128  # Of the accumulator of the widest wgmma.
+BESIDE_WGMMA = 26  # Registers that ptxas needs beside those of a wgmma.
 
 
 @attrs.frozen
 class Pressure:
-    """What a loop carries: registers of 32 bits for each thread, and where the loop is in the kernel's source.
+    """The values that a loop carries: registers of 32 bits a thread, and the location of the loop.
 
-    `largest` of them are for one value, which is of the type `type`.
+    `largest` of the registers are those of one value, of the type `type`.
     """
 
     registers: int = 0
@@ -40,14 +40,14 @@ class Pressure:
 
     @property
     def value(self) -> str:
-        """The value that takes the most, in words: "a value of 256×256 f32"."""
-        shape = _shape(self.type) if isinstance(self.type, TensorType) else ""
-        element = self.type.element if isinstance(self.type, TensorType) else self.type
-        return f"a value of {shape} {element}" if shape else f"a value of {element}"
+        """The value with the most registers, in words: "a value of 256×256 f32"."""
+        if isinstance(self.type, TensorType):
+            return f"a value of {_shape(self.type)} {self.type.element}"
+        return f"a value of {self.type}"
 
 
 def pressure(module: gpu.Module) -> Pressure:
-    """The largest number of registers that a loop of the model carries floating-point values in."""
+    """The largest number of registers in which a loop of the model carries floating-point values."""
     found = Pressure()
     for op in module.walk():
         if isinstance(op, scf.For | scf.While):
@@ -60,75 +60,60 @@ def pressure(module: gpu.Module) -> Pressure:
 
 
 def registers_of_thread(num_warps: int) -> int:
-    """How many registers a thread can have when a program has so many warps: they come in eights."""
-    return min(MOST, REGISTERS_OF_SM // (32 * num_warps) // 8 * 8)
+    """The registers that a thread can have if a CTA has so many warps: a multiple of eight."""
+    return min(MAX_REGISTERS, REGISTERS_OF_SM // (32 * num_warps) // 8 * 8)
 
 
 def check_registers(module: gpu.Module) -> None:
-    """Raise `ResourceError` where a loop carries more than the threads' registers hold."""
-    _check_products(module)
+    """Raise `ResourceError` if a loop carries more than the threads' registers hold."""
+    _check_wgmma(module)
     found, most = pressure(module), registers_of_thread(module.num_warps)
     if found.registers > most:
-        raise ResourceError(_said(found, module, most), found.location, hint=_hint(most))
+        raise ResourceError(_carried(found, module, most), found.location, hint=_hint(most))
 
 
 def warn_of_registers(module: gpu.Module) -> None:
-    """Warn where a loop carries more than the threads' registers hold: what is too much is put into memory.
+    """Warn if a loop carries more than the threads' registers hold, so that the rest is spilled.
 
-    Also where a thread has so many elements of a tensor that compiling takes long: each has code of its own.
-
-    Raises `ResourceError` where compiling would take minutes, and where an instruction cannot have its registers.
+    Warn as well if a thread has so many elements of a tensor that compiling takes long: each has its own code. Raises
+    `ResourceError` if compiling would take minutes, and if an instruction cannot have its registers.
     """
-    _check_products(module)
+    _check_wgmma(module)
     found, most = pressure(module), registers_of_thread(module.num_warps)
-    if found.largest > HOPELESS:
-        raise ResourceError(
-            f"{_said(found, module, most)}: {found.value} takes {found.largest}", found.location, hint=_hint(most)
-        )
     if found.registers > most:
-        said = (
-            f"{_said(found, module, most)}: the rest is put into memory, which is slow; {_hint(most)} would do better"
-        )
-        _warn(said, found.location)
-    elif (large := _largest(module)) is not None and large[0] >= LONG:
-        count, type_, place = large
-        said = f"a tensor of {_shape(type_)} has {count} elements in each of {32 * module.num_warps} threads"
-        hint = "smaller blocks, or more warps"
-        if count > HOPELESS:
-            raise ResourceError(f"{said}: compiling that would take minutes", place, hint=hint)
-        _warn(f"{said}, and compiling takes long; {hint} would do better", place)
-
-
-def _warn(said: str, place: Location | None) -> None:
-    file, line = ("<model>", 0) if place is None else (place.file, place.line)
-    warnings.warn_explicit(said, ZigguratWarning, file, line)
-
-
-def _largest(module: gpu.Module) -> tuple[int, TensorType, Location | None] | None:
-    """The tensor of which a thread has the most elements: how many, its type, and where it is made."""
-    seen: dict[TensorType, Location | None] = {}
+        carried = _carried(found, module, most)
+        if found.largest > MAX_VALUE_REGISTERS:
+            raise ResourceError(f"{carried}: {found.value} takes {found.largest}", found.location, hint=_hint(most))
+        message = f"{carried}: the rest is spilled to memory, which is slow; {_hint(most)} would do better"
+        warn(message, found.location)
+        return
+    tensors: dict[Type, Location | None] = {}
     for op in module.walk():
-        if isinstance(op.result.type, TensorType):
-            seen.setdefault(op.result.type, op.location)
-    if not seen:
-        return None
-    largest = max(seen, key=_elements)
-    return _elements(largest), largest, seen[largest]
+        tensors.setdefault(op.result.type, op.location)
+    type_ = max((type_ for type_ in tensors if isinstance(type_, TensorType)), key=_elements, default=None)
+    if type_ is None or _elements(type_) < SLOW_ELEMENTS:
+        return
+    threads = 32 * module.num_warps
+    message = f"a tensor of {_shape(type_)} has {_elements(type_)} elements in each of {threads} threads"
+    hint = _hint(MAX_REGISTERS)
+    if _elements(type_) > MAX_VALUE_REGISTERS:
+        raise ResourceError(f"{message}: compiling that would take minutes", tensors[type_], hint=hint)
+    warn(f"{message}, and compiling takes long; {hint} would do better", tensors[type_])
 
 
-def _check_products(module: gpu.Module) -> None:
-    """Raise `ResourceError` where one wgmma needs more registers than a thread has: ptxas could not put them away."""
+def _check_wgmma(module: gpu.Module) -> None:
+    """Raise `ResourceError` if one wgmma needs more registers than a thread has: ptxas could not spill them."""
     most = registers_of_thread(module.num_warps)
     for op in module.walk():
         if not isinstance(op, gpu.Wgmma):
             continue
-        count = _registers(op.result.type, lambda element: True)  # Sums of integers, too.
-        if min(count, OF_A_WGMMA) + BESIDE_A_WGMMA > most:
+        count = _registers(op.result.type, lambda element: True)  # Accumulators of integers, too.
+        if min(count, WGMMA_REGISTERS) + BESIDE_WGMMA > most:
             raise ResourceError(
-                f"the sum of a product takes {count} registers in each of {32 * module.num_warps} threads, which have"
-                f" {most}, and its addresses and operands need some, too",
+                f"the accumulator of a dot takes {count} registers in each of {32 * module.num_warps} threads, which"
+                f" have {most}; its addresses and operands need some, too",
                 op.location,
-                hint="smaller blocks",
+                hint="use smaller blocks",
             )
 
 
@@ -137,16 +122,16 @@ def _shape(type_: TensorType) -> str:
 
 
 def _elements(type_: TensorType) -> int:
-    """How many elements of a tensor a thread has."""
+    """The number of elements of a tensor that a thread has."""
     return 1 if type_.layout is None else 1 << sum(1 for basis in type_.layout.registers if basis)
 
 
-def _said(found: Pressure, module: gpu.Module, most: int) -> str:
+def _carried(found: Pressure, module: gpu.Module, most: int) -> str:
     return f"a loop carries {found.registers} registers in each of {32 * module.num_warps} threads, which have {most}"
 
 
 def _hint(most: int) -> str:
-    return "smaller blocks, or more warps" if most == MOST else "smaller blocks"
+    return "smaller blocks, or more warps" if most == MAX_REGISTERS else "smaller blocks"
 
 
 def _parts(type_: Type) -> Iterator[Type]:
@@ -158,7 +143,7 @@ def _parts(type_: Type) -> Iterator[Type]:
 
 
 def _registers(type_: Type, counts: Callable[[ScalarType], bool] = lambda element: element.is_float) -> int:
-    """Registers of a thread for a value, if its elements are of a type that `counts`."""
+    """The registers of a thread for a value, if its elements are of a type that `counts`."""
     element = type_.element if isinstance(type_, TensorType) else type_
     if not isinstance(element, ScalarType) or not counts(element):
         return 0

@@ -1,9 +1,9 @@
-"""The home of each tensor that is computed once: the layout in which its op gives it.
+"""The primary layout of each tensor that is computed once: the layout in which its op gives it.
 
-Anchors have one of their own: accesses of memory (coalesced), dots. From there homes spread forward through elementwise
-ops, reductions and control flow. A home that comes from a dot outranks one from memory, and that one which is only a
-widened narrow tensor. Indices and what else is computed from nothing have no home: they are computed wherever they are
-needed (`is_flexible`).
+Accesses to memory (coalesced) and dots are anchors: their layouts are given. From there, layouts spread forward through
+elementwise ops, reductions and control flow. A layout that comes from a dot outranks one from memory, which outranks
+that of a widened narrow tensor. Flexible tensors, such as indices, have no primary layout: they are computed in each
+layout in which they are needed.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _DOT, _MEMORY, _WEAK, _FORCED = 3, 2, 1, 0
 
 
 def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: int) -> set[Component]:
-    """The tensors that may be computed anew in any layout: from constants, ranges and scalars, by pure ops alone.
+    """The tensors that may be computed again in any layout: from constants, ranges and scalars, by pure ops alone.
 
-    Also what is loaded by fewer threads than there are, or only to be broadcast: another load costs less than a
-    conversion.
+    A load is flexible as well if it has no more elements than there are threads, or if it is only broadcast: another
+    load costs less than a conversion.
     """
     found: set[Component] = set()
     ops = list(func.walk())
     for op in ops:
-        if is_computable(op) or _is_loaded_anew(op, 32 * num_warps):
+        if is_computable(op) or _is_loaded_again(op, 32 * num_warps):
             found.add((op.result, 0))
     found.update(component for component in groups if tensor_type(component) is not None)
 
@@ -62,14 +62,14 @@ def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: 
     return {component for component in found if tensor_type(component) is not None}
 
 
-def _is_loaded_anew(op: Op, threads: int) -> bool:
+def _is_loaded_again(op: Op, threads: int) -> bool:
     if not isinstance(op, tt.Load) or not isinstance(op.ptr.type, TensorType) or op.volatile:
         return False
     return op.ptr.type.numel <= threads or _is_only_broadcast(op.result)
 
 
 def _is_only_broadcast(value: Value) -> bool:
-    """Whether nothing comes of a tensor but wider ones."""
+    """Whether only wider tensors are computed from a tensor."""
     seen = {value}
     work = [value]
     while work:
@@ -84,7 +84,7 @@ def _is_only_broadcast(value: Value) -> bool:
 
 
 class PrimaryLayouts:
-    """The homes of a function's tensors, and the layouts in which ops that are not computable read their operands."""
+    """The primary layouts of a function's tensors, and the layouts in which ops that are not flexible read theirs."""
 
     def __init__(
         self, func: Op, groups: Mapping[Component, Group], flexible: set[Component], accesses: Accesses, anchor: Anchor
@@ -96,32 +96,32 @@ class PrimaryLayouts:
         self.ranked: dict[Component, Ranked] = {}
         self._reads: dict[Value, Layout] = {}
         items = [*func.walk(), *dict.fromkeys(groups.values())]
-        # First what is known inside of loops, then what comes from before them, then whatever is left.
+        # First from inside of loops, then from before them, then by default.
         for stage in range(3):
             propagate(items, partial(self._visit, stage))
 
     def of(self, component: Component) -> Layout | None:
-        """The layout in which a component is given; None of scalars, and of what is flexible."""
+        """The primary layout of a component; None for scalars and flexible tensors."""
         found = self.ranked.get(component)
         return None if found is None else found[1]
 
     def reads(self, op: Op) -> list[tuple[int, Layout]]:
-        """The layouts in which an op that is not computable, or has its result at home, takes its tensor operands."""
+        """The layouts in which an op that is computed once reads its tensor operands, by position."""
         operands = tensor_operands(op)
         if isinstance(op, tt.Dot | tt.Gather):
             # The accumulator, and the index, have the layout of the result.
             own = self.of((op.result, 0))
             alike = 2 if isinstance(op, tt.Dot) else 1
             return [
-                (position, own if own is not None and position == alike else self._as_it_is(component, type_))
+                (position, own if own is not None and position == alike else self._own(component, type_))
                 for position, component, type_ in operands
             ]
         read = self._reads.get(op.result)
         if read is not None:
             return [(position, read) for position, _, _ in operands]
-        return [(position, self._as_it_is(component, type_)) for position, component, type_ in operands]
+        return [(position, self._own(component, type_)) for position, component, type_ in operands]
 
-    def _as_it_is(self, component: Component, type_: TensorType) -> Layout:
+    def _own(self, component: Component, type_: TensorType) -> Layout:
         return self.of(component) or self.accesses.default(type_.shape)
 
     def _set(self, components: Sequence[Component], ranked: Sequence[Ranked]) -> list[Component]:
@@ -135,7 +135,7 @@ class PrimaryLayouts:
         return changed
 
     def _best(self, components: Sequence[Component], preferred: Layout | None = None) -> Ranked | None:
-        """The home of the highest rank; of equal ones the preferred, or else the first."""
+        """The layout of the highest rank; of equal ones the preferred, or else the first."""
         best: Ranked | None = None
         for component in components:
             found = self.ranked.get(component)
@@ -168,7 +168,7 @@ class PrimaryLayouts:
         return () if ranked is None else self._set(components, ranked)
 
     def _operand(self, op: Op, stage: int) -> Ranked | None:
-        """The layout in which an op takes its operands: the best of their homes, or the default."""
+        """The layout in which an op reads its operands: the best of theirs, or the default."""
         operands = tensor_operands(op)
         found = self._best([component for _, component, _ in operands])
         if (
@@ -184,7 +184,7 @@ class PrimaryLayouts:
         return found
 
     def _derive(self, op: Op, stage: int) -> Sequence[Ranked] | None:
-        """The homes of the results of an op, where they are known by now. Notes what it reads."""
+        """The layouts of the results of an op, if they are known by now. Notes the layouts that it reads."""
         if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS):
             return self._access(op, stage)
         if isinstance(op, tt.Dot):
@@ -210,7 +210,7 @@ class PrimaryLayouts:
         return _FORCED, self.accesses.default(type_.shape)
 
     def _given(self, op: Op) -> Layout | None:
-        """The layout of an op whose result does not follow from its operands."""
+        """The layout of the result of an op that does not follow from its operands."""
         type_ = op.result.type
         alone = isinstance(op, tt.Join | tt.InlineAsm) and not tensor_operands(op)
         if isinstance(type_, TensorType) and (alone or isinstance(op, tt.Histogram | tt.DescriptorLoad)):
@@ -218,7 +218,7 @@ class PrimaryLayouts:
         return None
 
     def _moved(self, op: Op, stage: int) -> Sequence[Ranked] | None:
-        """The homes of what is moved, combined or put together from operands in one layout."""
+        """The layouts of the results of an op that moves or combines operands in one layout."""
         operands = tensor_operands(op)
         count = len(components_of(op.result))
         if isinstance(op, tt.Gather):
@@ -262,7 +262,7 @@ class PrimaryLayouts:
         return None
 
     def _access(self, op: Access, stage: int) -> Sequence[Ranked] | None:
-        """The layout of an access: coalesced, unless what it moves is as good where it is."""
+        """The layout of an access: coalesced, unless the layout of what it moves is as good."""
         type_ = op.ptr.type
         if not isinstance(type_, TensorType) or (op.result in self._reads and not isinstance(op, tt.Store)):
             return None

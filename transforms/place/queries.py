@@ -45,6 +45,15 @@ def converted(builder: Builder, value: Value, layout: Layout) -> Value:
     return builder.add(gpu.ConvertLayout(value, placed(value.type, layout)))
 
 
+def stored(builder: Builder, value: Value, offsets: tuple[int, ...], alignment: int = 16) -> Value:
+    """A new buffer that holds the tensor."""
+    type_ = tensor_of(value)
+    shared = SharedType(type_.shape, scalar_of(type_), offsets)
+    buffer = builder.add(gpu.LocalAlloc(shared, alignment=alignment))
+    builder.add(gpu.LocalStore(buffer, value))
+    return buffer
+
+
 def shared_of(buffer: Value) -> SharedType:
     """The type of a buffer in shared memory."""
     assert isinstance(buffer.type, SharedType)

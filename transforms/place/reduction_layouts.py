@@ -1,7 +1,7 @@
 """Layouts in which reductions and scans run within a warp, and the steps to get there.
 
-Either begins with what each warp holds by itself, and goes on with one value for each of these runs: the whole tensor
-goes to other warps only where a scan finds no neighbours together in a warp.
+Both begin with the elements that each warp holds, and continue with one value for each of these runs. The whole tensor
+goes to other warps only if a scan finds no neighbours together in a warp.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of
 
 @attrs.frozen
 class Stage:
-    """A reduction along one axis, and how its operand is made from what was there before.
+    """A reduction along one axis, and the moves that make its operand from the result of the stage before.
 
-    `moves` are pairs (shape, order): reshape to the shape, then transpose. Then it is reshaped to `shape` and converted
-    to `layout`, if that is not None.
+    `moves` are pairs (shape, order): reshape to the shape, then transpose. Then the tensor is reshaped to `shape`, and
+    converted to `layout`, if that is not None.
     """
 
     moves: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -44,7 +44,7 @@ class _Axis:
         return ((1 << self.count) - 1) << self.offset
 
     def is_apart(self, layout: Layout) -> bool:
-        """Whether each basis is a single bit of the axis, or has nothing of it."""
+        """Whether each basis is a single bit of the axis, or has no bit of it."""
         return all(basis & (basis - 1) == 0 for basis in layout.bases if basis & self.mask)
 
     def held(self, bases: Sequence[int]) -> list[int]:
@@ -53,11 +53,11 @@ class _Axis:
 
 
 def _compact(axis: _Axis, bits: int, num_warps: int) -> Layout:
-    """The axis in the lanes, what is left of it in registers; the rest in lanes, warps, and registers."""
+    """A layout with the axis in the lanes, and its lowest bits in registers; the other axes in what is left."""
     along = [1 << (axis.offset + bit) for bit in range(axis.count)]
     rest = [1 << bit for bit in range(bits) if not axis.mask >> bit & 1]
     warp_bits = bits_of(num_warps)
-    # Low bits of the axis in registers, so that a scan runs over neighbours first.
+    # Low bits of the axis are in registers, so that a scan runs over neighbours first.
     serial = max(0, len(along) - LANE_BITS)
     lanes = along[serial:]
     room = LANE_BITS - len(lanes)
@@ -71,9 +71,9 @@ def _compact(axis: _Axis, bits: int, num_warps: int) -> Layout:
 def reduction_stages(
     layout: Layout, shape: tuple[int, ...], axis: int, num_warps: int
 ) -> tuple[Layout, tuple[Stage, ...]]:
-    """How to reduce a tensor along an axis: the layout to begin in, and one or two stages.
+    """The reduction of a tensor along an axis: the layout to begin in, and one or two stages.
 
-    In each stage, what is combined is in the registers and lanes of one warp.
+    Each stage combines elements in the registers and lanes of one warp.
     """
     of_axis = _Axis.of(shape, axis)
     if not of_axis.is_apart(layout):
@@ -82,7 +82,7 @@ def reduction_stages(
     if not in_warps:
         return layout, (Stage((), shape, axis),)
     before, after = shape[:axis], shape[axis + 1 :]
-    outer = sum(basis >> of_axis.offset for basis in in_warps)  # Which bits of the index are held by warps.
+    outer = sum(basis >> of_axis.offset for basis in in_warps)  # The bits of the index that warps hold.
     runs = _runs(outer, of_axis.count)
     count = 1 << len(in_warps)
     small = (*before, count, *after)
@@ -112,9 +112,9 @@ def _runs(mask: int, count: int) -> list[tuple[bool, int]]:
 
 
 def _everywhere(rest: Layout, offset: int, count: int) -> Layout:
-    """A layout of the tensor that has `count` bits more at bit `offset`, all of them within each warp.
+    """A layout of the tensor that has `count` more bits at bit `offset`, all of them within each warp.
 
-    Without these bits it is `rest`, but for copies in more registers.
+    Without these bits it is `rest`, apart from copies in more registers.
     """
     low = (1 << offset) - 1
 
@@ -135,25 +135,24 @@ def _everywhere(rest: Layout, offset: int, count: int) -> Layout:
 
 
 def scans_within_warps(layout: Layout, shape: Sequence[int], axis: int) -> bool:
-    """Whether a scan can run in this layout: from the lowest bit of the axis registers, then lanes in order, then
-    registers."""
+    """Whether a scan can run in a layout: from the lowest bit, the axis is in registers, then lanes, then registers."""
     of_axis = _Axis.of(shape, axis)
     if not of_axis.is_apart(layout) or of_axis.held(layout.warps):
         return False
     lanes = of_axis.held(layout.lanes)
     if lanes != sorted(lanes):
         return False
-    # No register in between two lanes.
+    # No register bit is between two lane bits.
     return all(not lanes or basis < lanes[0] or basis > lanes[-1] for basis in of_axis.held(layout.registers))
 
 
 def _in_order(layout: Layout, axis: _Axis) -> Layout:
-    """The layout with the same elements in each warp, but the lowest bits of the axis in registers, then in lanes."""
+    """The layout with the same elements in each warp, and the lowest bits of the axis in registers, then in lanes."""
     registers, lanes = list(layout.registers), list(layout.lanes)
     held = sorted(axis.held((*registers, *lanes)))
     of_registers = len(axis.held(registers))
     rest = iter(held)
-    # Registers with the lowest bits come first, as vectors have them.
+    # Registers with the lowest bits come first, as in vectors.
     others = [basis for basis in registers if not basis & axis.mask]
     along = [next(rest) for _ in range(of_registers)]
     lanes = [next(rest) if basis & axis.mask else basis for basis in lanes]
@@ -162,9 +161,9 @@ def _in_order(layout: Layout, axis: _Axis) -> Layout:
 
 
 def run_of_warps(layout: Layout, shape: Sequence[int], axis: int) -> int:
-    """How many neighbours along an axis one warp holds, from a multiple of them on: those of a scan's first stage.
+    """The length of the aligned runs along an axis that one warp holds: those of a scan's first stage.
 
-    1 where they are not together, or no warp holds only a part of the axis.
+    1 if neighbours are in different warps, or if each warp holds the whole axis.
     """
     of_axis = _Axis.of(shape, axis)
     in_warps = of_axis.held(layout.warps)
@@ -172,17 +171,17 @@ def run_of_warps(layout: Layout, shape: Sequence[int], axis: int) -> int:
 
 
 def short_scan_layout(layout: Layout, shape: Sequence[int], axis: int) -> Layout:
-    """A layout in which the lanes of a warp scan an axis, for what is moved to other threads anyhow."""
+    """A layout in which the lanes of a warp scan an axis, for a tensor that moves to other threads anyway."""
     return _compact(_Axis.of(shape, axis), bits_of(math.prod(shape)), layout.num_warps)
 
 
 def scan_layout(layout: Layout, shape: tuple[int, ...], axis: int) -> Layout:
-    """A layout in which a scan along the axis can run, near to the given one."""
+    """A layout, close to the given one, in which a scan along the axis can run."""
     if scans_within_warps(layout, shape, axis):
         return layout
     of_axis = _Axis.of(shape, axis)
     if of_axis.is_apart(layout):
-        # What warps have of the axis goes to registers, and registers of other axes to the warps in exchange.
+        # Bits of the axis go from warps to registers, and bits of other axes from registers to warps in exchange.
         registers, warps = list(layout.registers), list(layout.warps)
         for at, basis in enumerate(warps):
             if basis & of_axis.mask:

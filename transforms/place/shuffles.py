@@ -1,16 +1,16 @@
-"""Conversions within warps: the lanes hand each other registers, in rounds of one shuffle each.
+"""Conversions within warps: the lanes exchange registers, in rounds of one shuffle each.
 
-Let the tensor be in a source layout and wanted in a target layout that has the same elements in each warp. Where thread
-t holds register r in the target, the source has it in lane A·r + B·t and register C·r + D·t (over F2). In one round
-each lane sends one register and reads one lane, so lanes that read the same lane have to want the same register of it.
-Choose X, so that the lane with which thread t is served in round n, for the register n + X·t,
+The source and the target layout have the same elements in each warp. The element of register r of thread t in the
+target layout is, in the source layout, in lane A·r + B·t and register C·r + D·t (over F2). In one round each lane sends
+one register and reads one lane, so lanes that read the same lane must want the same register of it. In round n, thread
+t gets the register n + X·t, from the lane
 
     A·(n + X·t) + B·t = A·n + (A·X + B)·t
 
-is another one for each lane: X goes where B leaves something out. Solved for t, this says which register the sender
-sends: one that is linear in n and in the sender's number. So before the rounds each thread exchanges its registers
-by the xor with a number that depends on the thread (a select for each bit of that number), and after them again.
-Where the lane that is read is the own one there is no shuffle.
+X is chosen so that A·X + B is invertible: then each lane is read by one thread. Solved for t, this says which register
+the sender sends: one that is linear in n and in the sender's number. So before the rounds, each thread permutes its
+registers by the xor with a number that depends on the thread (a select for each bit of that number); and again after
+them. If a thread reads its own lane, there is no shuffle.
 
 Swapping k register bits with k lane bits takes 2^R (1 - 2^-k) shuffles of the 2^R registers.
 """
@@ -25,18 +25,19 @@ import attrs
 from ziggurat.codemodel.layout import LANE_BITS, Layout, combine, inverted
 from ziggurat.transforms.place.swizzle import Span, extended
 
-_BARRIERS = 24  # What two barriers cost, in cycles that shared memory, or the shuffles, could move a word for a warp.
+_BARRIERS = 24  # The cost of two barriers, in cycles, each of which could move a word for a warp.
 
-Factor = tuple[int, int]  # What is xored to the number of a register in threads with an odd number of these bits.
+# A number that is xored to a register number in threads that have an odd number of the bits of the mask: both.
+Factor = tuple[int, int]
 
 
 @attrs.frozen
 class Exchange:
-    """What each thread does in each round. Rounds are numbered like the target's registers without copies.
+    """The exchange of registers, round by round. Rounds are numbered like the target's registers without copies.
 
     In round n, thread t reads lane `combine(lane, t) ^ combine(far, n)`. Thread s sends its register
-    `combine(sent, n) ^ turned(s)`, where `turned` is the xor of the factors' first parts. What thread t gets is its
-    register `n ^ placed(t)`.
+    `combine(sent, n) ^ turned(s)`, where `turned` is the xor of the factors' first parts. Thread t gets its register
+    `n ^ placed(t)`.
     """
 
     rounds: int
@@ -52,8 +53,8 @@ class Exchange:
         return all(basis == (1 << bit if bit < LANE_BITS else 0) for bit, basis in enumerate(self.lane))
 
     def packs(self, limit: int) -> list[tuple[int, int]]:
-        """Up to `limit` pairs (round bit, source register bit) that nothing else touches: what differs in them alone
-        moves together."""
+        """Up to `limit` pairs (round bit, source register bit) that nothing else depends on: rounds that differ only
+        in them move together."""
         found: list[tuple[int, int]] = []
         for bit, (far, sent) in enumerate(zip(self.far, self.sent, strict=True)):
             others = [*(other for at, other in enumerate(self.sent) if at != bit), *(basis for basis, _ in self.turned)]
@@ -63,7 +64,7 @@ class Exchange:
         return found
 
     def groups(self, bits: Sequence[int]) -> dict[int, list[int]]:
-        """The rounds in which only these bits are set, by how far away the lane is that is read."""
+        """The rounds in which only these bits are set, by the distance of the lane that is read."""
         found: dict[int, list[int]] = {}
         for index in range(1 << len(bits)):
             number = sum(1 << bit for at, bit in enumerate(bits) if index >> at & 1)
@@ -71,7 +72,7 @@ class Exchange:
         return found
 
     def cost(self, size: int) -> float:
-        """Cycles for a warp, for elements of `size` bytes: one for a word shuffled, half of one for a select."""
+        """The cycles for a warp, for elements of `size` bytes: one for each word shuffled, half of one for a select."""
         packed = [bit for bit, _ in self.packs(max(0, 3 - size.bit_length()))]
         rest = [bit for bit in range(self.rounds) if bit not in packed]
         element = size << len(packed)
@@ -85,7 +86,7 @@ class Exchange:
 
 @lru_cache(maxsize=1024)
 def exchange(source: Layout, target: Layout, numel: int) -> Exchange | None:
-    """How to convert between layouts by shuffles; None where elements go to other warps."""
+    """The conversion between layouts by shuffles; None if elements go to other warps."""
     _, free_lanes, free_warps = source.free
     registers = [source.locate(basis, numel) for basis in target.registers if basis]
     lanes = [source.locate(basis, numel) for basis in target.lanes]
@@ -98,7 +99,7 @@ def exchange(source: Layout, target: Layout, numel: int) -> Exchange | None:
     if served is None:
         return None
     reads, placed = served
-    # What the sender's number says of the register that is wanted: linear, and given on what the lanes read.
+    # The register that is wanted, as a linear map of the sender's number; it is given on the lanes that are read.
     known = {bit: lane for bit, lane in enumerate(reads) if lane}
     wanted = [_combined(registers, placed[bit])[0] ^ lanes[bit][0] for bit in known]
     rest = extended(known.values(), (1 << bit for bit in range(LANE_BITS)))
@@ -116,7 +117,7 @@ def exchange(source: Layout, target: Layout, numel: int) -> Exchange | None:
 
 
 def by_shuffles(source: Layout, target: Layout, numel: int, size: int) -> bool:
-    """Whether a conversion of elements of `size` bytes goes by shuffles: where that is cheaper than shared memory."""
+    """Whether a conversion of elements of `size` bytes is cheaper by shuffles than through shared memory."""
     found = exchange(source, target, numel)
     if found is None:
         return False
@@ -131,11 +132,11 @@ def _combined(places: Sequence[tuple[int, int, int]], index: int) -> tuple[int, 
 def _served(
     registers: Sequence[tuple[int, int, int]], lanes: Sequence[tuple[int, int, int]], free: int
 ) -> tuple[list[int], list[int]] | None:
-    """For each bit of a lane's number: what it adds to the number of the lane that is read, and to that of the register
-    that is got. None where lanes would have to read the same lane for different registers."""
+    """For each bit of a lane's number, its image in the number of the lane that is read, and in that of the register
+    that is received. None if lanes would have to read different registers of the same lane."""
     reads, placed = [0] * LANE_BITS, [0] * LANE_BITS
     span = Span()
-    # First those that are served by themselves, then those for which the source has the element in another lane.
+    # First the bits of lanes that read themselves, then those whose element the source has in another lane.
     order = sorted(range(LANE_BITS), key=lambda bit: lanes[bit][1] != 1 << bit)
     late: list[int] = []
     for bit in order:
@@ -152,7 +153,7 @@ def _served(
         if found is None:
             return None
         reads[bit], placed[bit] = own ^ found[0], found[1]
-    # Where neither layout tells lanes apart, each may read itself.
+    # If neither layout tells lanes apart, each may read itself.
     for bit in range(LANE_BITS):
         if not lanes[bit][0] and not lanes[bit][1] and free >> bit & 1 and span.add(1 << bit):
             reads[bit] = 1 << bit
@@ -160,10 +161,10 @@ def _served(
 
 
 def factored(columns: Sequence[int]) -> tuple[Factor, ...]:
-    """A linear map, given by the images of bits, as a sum of as few products as there can be: of an image, and of a
-    mask whose bits are counted."""
+    """A linear map, given by the images of bits, as the smallest sum of products: of an image, and of the parity of
+    the bits of a mask."""
     chosen: list[int] = []
-    rows: list[tuple[int, int]] = []  # Reduced vectors, and which of the chosen they are the sum of.
+    rows: list[tuple[int, int]] = []  # Reduced vectors, and the chosen ones that they are the sum of.
     masks: list[int] = []
     for bit, column in enumerate(columns):
         vector, parts = column, 0

@@ -1,13 +1,13 @@
-"""Where the elements of a tensor go in shared memory, so that writing in one layout and reading in another is quick.
+"""The places of a tensor's elements in shared memory for writes in one layout and reads in another: swizzles.
 
-A place in a buffer is a string of bits, from the lowest: the bits of a vector, which one thread moves at once; the rest
-of the 32 banks of 4 bytes, a line of 128 bytes; and the number of the line. The map from place bits to element bits is
-linear, and threads that access at the same time conflict when they touch different lines of the same bank.
+A place in a buffer is a string of bits, from the lowest: those within a vector, which one thread moves at once; the
+other bits of a line of 128 bytes, which has 32 banks of 4 bytes; and those of the line's number. The map from place
+bits to element bits is linear. Threads that access at the same time conflict if they touch different lines of a bank.
 
-Let S be the elements that are at the start of the lines, a subspace. Threads that access together differ by a subspace
-Q (made of the bits within a word and the lowest lanes), and never conflict when S and Q meet only in 0. For two layouts
-there is such an S for both: choose Q₁ and Q₂ of the same size; what they share stays out of S; the rest of Q₁ and the
-rest of Q₂ are paired, the sums of the pairs go into S, and with them all that neither has.
+Let S be the subspace of the elements at the start of the lines. Threads that access together differ by a subspace Q,
+made of the bits within a word and the lowest lanes; they never conflict if S and Q meet only in 0. For two layouts
+there is one S for both: choose Q₁ and Q₂ of the same size; their intersection stays out of S; the rest of Q₁ and the
+rest of Q₂ are paired, the sums of the pairs go into S, and so do all vectors that neither of them has.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Span:
     """A subspace of F2^n, grown vector by vector."""
 
     def __init__(self, vectors: Iterable[int] = ()) -> None:
-        self._rows: list[int] = []  # Each has a leading bit that later ones do not have.
+        self._rows: list[int] = []  # No later row has the leading bit of an earlier one.
         for vector in vectors:
             self.add(vector)
 
     def reduced(self, vector: int) -> int:
-        """The vector without what the subspace has of it; 0 exactly for its members."""
+        """The vector reduced by the subspace; 0 exactly for its members."""
         for row in self._rows:
             if vector ^ row < vector:
                 vector ^= row
         return vector
 
     def add(self, vector: int) -> bool:
-        """Grow by a vector. False where it is a member."""
+        """Grow by a vector; return False if it is a member already."""
         vector = self.reduced(vector)
         if not vector:
             return False
@@ -49,14 +49,14 @@ class Span:
 
 
 def extended(basis: Iterable[int], candidates: Iterable[int]) -> list[int]:
-    """Those of the candidates that extend the span of `basis`, one after the other."""
+    """The candidates that extend the span of `basis`, one after the other."""
     span = Span(basis)
     return [candidate for candidate in candidates if span.add(candidate)]
 
 
 def intersection(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """A basis of what two subspaces, each given by a basis, share."""
-    rows: list[tuple[int, int]] = []  # (vector, the part of it that is from `first`)
+    """A basis of the intersection of two subspaces, each given by a basis."""
+    rows: list[tuple[int, int]] = []  # (vector, its part from `first`)
     shared: list[int] = []
     for vector, part in [*((v, v) for v in first), *((v, 0) for v in second)]:
         for row, of_row in rows:
@@ -81,7 +81,7 @@ def _within(vectors: Sequence[int], duals: Sequence[int]) -> list[int]:
 
 
 def _register_duals(layout: Layout, numel: int) -> dict[int, int]:
-    """For each basis of a register: the mask of element bits whose parity says whether that register bit is set."""
+    """For each basis of a register, the mask of element bits whose parity says whether that register bit is set."""
     inverse = layout.inverse(numel)
     return {
         basis: sum(1 << bit for bit, (register, _, _) in enumerate(inverse) if register >> at & 1)
@@ -91,7 +91,7 @@ def _register_duals(layout: Layout, numel: int) -> dict[int, int]:
 
 
 def _tile(layout: Layout, vector_bytes: int) -> list[int]:
-    """The bases of the lanes that access together when each moves so many bytes."""
+    """The bases of the lanes that access together if each moves so many bytes."""
     count = LANE_BITS - bits_of(max(1, vector_bytes // 4))
     return extended((), layout.lanes[:count])
 
@@ -104,13 +104,13 @@ def _arranged(
     bits: int,
     size: int,
 ) -> tuple[int, ...] | None:
-    """The bases of a buffer that begin with `vector`, of which each side moves so many bits at once; None where these
-    cannot be free of conflicts."""
+    """The bases of a buffer that begin with `vector`, of which each side moves so many bits at once; None if conflicts
+    cannot be avoided."""
     line = min(bits, bits_of(LINE // size))
     everything = [1 << bit for bit in range(bits)]
     kernel = _within(everything, duals)
     word = bits_of(max(1, 4 // size))
-    # A word is filled up with what both can do without: nothing of it moves together.
+    # A word is filled up with vectors that move together on neither side.
     fill = extended(vector, [*(v for v in sides[0].bases if v in kernel), *kernel])[
         : max(0, min(word, line) - len(vector))
     ]
@@ -122,7 +122,7 @@ def _arranged(
     lists = [extended((), [*fill, *part]) for part in together]
     if max(map(len, lists)) > room:
         return None
-    # Both grow to the size of a line: first by what the other has, so that they share as much as they can.
+    # Both grow to the size of a line: first by vectors of the other, so that they share as many as possible.
     grown: list[list[int]] = []
     for own, other in (lists, lists[::-1]):
         grown.append([*own, *extended(own, [*other, *kernel])[: room - len(own)]])
@@ -148,7 +148,7 @@ def buffer_bases(source: Layout, target: Layout, numel: int, size: int) -> tuple
     found = _arranged((source, target), (len(common), len(common)), common, of_common, bits, size)
     assert found is not None, "for one vector there is always an arrangement"
     best = 0
-    # One side may be able to move more at once than both.
+    # One side may be able to move wider vectors than both together.
     for side in (0, 1):
         vector, functions = list(common), list(of_common)
         for basis, dual in duals[side].items():
@@ -172,7 +172,7 @@ def row_major(numel: int) -> tuple[int, ...]:
 
 
 def vector_bits(layout: Layout, offsets: Sequence[int], size: int) -> tuple[int, ...]:
-    """The register bits that move together when a tensor goes to a buffer or comes from it, from the lowest place.
+    """The register bits that move together between a tensor and a buffer, from the lowest place.
 
     These registers have neighbouring places, and the places of a thread's vectors are aligned.
     """

@@ -7,7 +7,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.transforms.place.passes import place
 from ziggurat.transforms.place.pressure import (
-    HOPELESS,
+    MAX_VALUE_REGISTERS,
     check_registers,
     pressure,
     registers_of_thread,
@@ -59,14 +59,14 @@ def test_registers_are_shared_among_the_threads():
 def test_what_spills_is_warned_of_and_what_is_hopeless_refused():
     warn_of_registers(placed(8192, zg.f32, 2))
     with pytest.warns(
-        zg.ZigguratWarning, match=r"carries 512 registers .* have 255: the rest is put into memory"
+        zg.ZigguratWarning, match=r"carries 512 registers .* have 255: the rest is spilled to memory"
     ) as told:
         warn_of_registers(placed(16384, zg.f32, 1))
     (one,) = told
     assert one.filename == __file__ and "smaller blocks, or more warps would do better" in str(one.message)
     with pytest.raises(zg.ResourceError, match="a value of 131072 f32 takes 4096") as caught:
         warn_of_registers(placed(131072, zg.f32, 1))
-    assert "for i in range(0, n)" in str(caught.value) and 4096 > HOPELESS
+    assert "for i in range(0, n)" in str(caught.value) and 4096 > MAX_VALUE_REGISTERS
 
 
 def test_the_largest_value_is_named():

@@ -13,7 +13,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType, f32
 from ziggurat.transforms.place.passes import place
-from ziggurat.transforms.place.shared_memory_error import shortage
+from ziggurat.transforms.place.shared_memory_error import shared_memory_error
 
 FILE = "test_shared_memory_error.py"
 F16, F32, I32 = (zg.divisible(zg.ptr(element)) for element in (zg.f16, zg.f32, zg.i32))
@@ -133,7 +133,7 @@ def picked(x, y):
     [
         (turned, F32, "256×256 of f32: on its way between threads"),
         (counted, I32, "65536 of i32: the counters of histogram"),
-        (picked, F32, "65536 of f32: what threads look up"),
+        (picked, F32, "65536 of f32: the table of a gather"),
     ],
 )
 def test_what_else_is_in_shared_memory(kernel: Any, pointer: Any, what: str) -> None:
@@ -152,7 +152,7 @@ def test_results_are_told_by_the_variable_that_they_are_assigned_to() -> None:
     """Of scans and reductions, which need little: so of all buffers that the kernel has."""
     module = place(summed.triton(F32, F32, 1024), CompileOptions("sm_80", 4, 3))
     buffers = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
-    lines = shortage(buffers, 1 << 20, 1 << 10, "sm_80").summary.splitlines()
+    lines = shared_memory_error(buffers, 1 << 20, 1 << 10, "sm_80").summary.splitlines()
     scan = f"running, on its way between warps for a scan, at {__file__}:{line_of('running = ')}:15"
     reduction = f"f32: on its way between warps for a reduction, at {__file__}:{line_of('zg.max(running')}:17"
     assert any(line.endswith(scan) for line in lines) and any(line.endswith(reduction) for line in lines)
@@ -169,7 +169,7 @@ def test_in_a_call_of_the_language_it_is_the_call_that_is_told() -> None:
     lines = said(weights, F32, F32, 256)
     assert lines[1].endswith(f", at {FILE}:{line_of('zg.softmax')}:13")
     assert lines[2] == "    there = zg.softmax(tile(x, N, N), 0)"
-    assert lines[3].startswith("    in the library, at library.py:")
+    assert lines[3].startswith("    in the library, at functions.py:")
 
 
 def buffer(count: int) -> gpu.LocalAlloc:
@@ -180,7 +180,7 @@ def buffer(count: int) -> gpu.LocalAlloc:
     ("counts", "hint"), [((1, 1), "use smaller blocks"), ((1, 3), "use smaller blocks, or fewer stages")]
 )
 def test_stages_are_spoken_of_where_there_are_any(counts: tuple[int, int], hint: str) -> None:
-    error = shortage([buffer(count) for count in counts], 1 << 20, 1 << 10, "sm_90a")
+    error = shared_memory_error([buffer(count) for count in counts], 1 << 20, 1 << 10, "sm_90a")
     assert error.hint == hint
     assert [line for line in error.summary.splitlines() if "3 ×" in line] == ["  12288 bytes: 3 × 1024 of f32"] * (
         3 in counts
