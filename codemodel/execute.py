@@ -206,13 +206,6 @@ def _error(interpreter: Interpreter, op: py.Error, operands: tuple[Any, ...]) ->
     raise op.error()
 
 
-def _operator(cls: type[Op], function: Callable[..., Any]) -> None:
-    def meaning(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
-        return function(*operands)
-
-    python.of(cls)(meaning)
-
-
 def _contains(item: Any, container: Any) -> bool:
     return item in container
 
@@ -221,17 +214,21 @@ def _lacks(item: Any, container: Any) -> bool:
     return item not in container
 
 
-# By the names of Python's module `operator`.
-_OPERATORS: dict[type[Op], str] = {
-    py.Add: "add", py.Sub: "sub", py.Mul: "mul", py.Div: "truediv", py.FloorDiv: "floordiv", py.Mod: "mod",
-    py.Pow: "pow", py.And: "and_", py.Or: "or_", py.Xor: "xor", py.Shl: "lshift", py.Shr: "rshift",
-    py.Eq: "eq", py.Ne: "ne", py.Lt: "lt", py.Le: "le", py.Gt: "gt", py.Ge: "ge", py.Is: "is_", py.IsNot: "is_not",
-    py.Neg: "neg", py.Pos: "pos", py.Invert: "invert", py.Not: "not_", py.Subscript: "getitem",
+_PYTHON: Any = operator  # The stubs of `operator` leave types unknown.
+
+OPERATORS: dict[type[Op], Callable[..., Any]] = {
+    py.Add: _PYTHON.add, py.Sub: _PYTHON.sub, py.Mul: _PYTHON.mul, py.Div: _PYTHON.truediv,
+    py.FloorDiv: _PYTHON.floordiv, py.Mod: _PYTHON.mod, py.Pow: _PYTHON.pow, py.And: _PYTHON.and_, py.Or: _PYTHON.or_,
+    py.Xor: _PYTHON.xor, py.Shl: _PYTHON.lshift, py.Shr: _PYTHON.rshift, py.Eq: _PYTHON.eq, py.Ne: _PYTHON.ne,
+    py.Lt: _PYTHON.lt, py.Le: _PYTHON.le, py.Gt: _PYTHON.gt, py.Ge: _PYTHON.ge, py.Is: _PYTHON.is_,
+    py.IsNot: _PYTHON.is_not, py.In: _contains, py.NotIn: _lacks, py.Neg: _PYTHON.neg, py.Pos: _PYTHON.pos,
+    py.Invert: _PYTHON.invert, py.Not: _PYTHON.not_, py.Subscript: _PYTHON.getitem,
 }  # fmt: skip
-for _cls, _name in _OPERATORS.items():
-    _operator(_cls, getattr(operator, _name))
-_operator(py.In, _contains)
-_operator(py.NotIn, _lacks)
+
+
+@python.of(*OPERATORS)
+def _operator(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
+    return OPERATORS[type(op)](*operands)
 
 
 # Control flow.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import attrs
 
+from ziggurat.codemodel import execute
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Op
@@ -15,24 +15,22 @@ from ziggurat.codemodel.types import ConstantType, TensorType
 from ziggurat.transforms.calls.promotion import constant
 from ziggurat.transforms.calls.wording import describe, show
 
-_PYTHON: Any = operator  # The stubs of `operator` leave types unknown.
-
 
 def _inverted(x: Any) -> Any:
     return not x if isinstance(x, bool) else ~x
 
 
-def _contains(item: Any, items: Any) -> bool:
-    return item in items
-
-
-def _negated(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    return lambda a, b: not test(a, b)
-
-
 def _identical(a: Any, b: Any) -> bool:
     return constant(a) == constant(b)
 
+
+# The operators that are not quite Python's: constants have no identity, and `~` on a bool negates it, as on an i1.
+_OWN: dict[type[Op], Callable[..., Any]] = {
+    py.Invert: _inverted,
+    py.Is: _identical,
+    py.IsNot: lambda a, b: not _identical(a, b),
+}
+PYTHON = execute.OPERATORS | _OWN
 
 MAX_BITS = 64
 MAX_TEXT = 1 << 16
@@ -40,42 +38,41 @@ MAX_TEXT = 1 << 16
 
 @attrs.frozen
 class Operator:
-    """An operator: its sign, its meaning in Python, and the call that it is on run-time scalars, if there is one."""
+    """An operator: its sign, and the call that it is on run-time scalars, if there is one."""
 
     sign: str
-    python: Callable[..., Any]
     call: str | None = None
 
 
 COMPARISONS: dict[type[Op], Operator] = {
-    py.Eq: Operator("==", _PYTHON.eq, "equal"),
-    py.Ne: Operator("!=", _PYTHON.ne, "not_equal"),
-    py.Lt: Operator("<", _PYTHON.lt, "less"),
-    py.Le: Operator("<=", _PYTHON.le, "less_equal"),
-    py.Gt: Operator(">", _PYTHON.gt, "greater"),
-    py.Ge: Operator(">=", _PYTHON.ge, "greater_equal"),
+    py.Eq: Operator("==", "equal"),
+    py.Ne: Operator("!=", "not_equal"),
+    py.Lt: Operator("<", "less"),
+    py.Le: Operator("<=", "less_equal"),
+    py.Gt: Operator(">", "greater"),
+    py.Ge: Operator(">=", "greater_equal"),
 }
 OPERATORS: dict[type[Op], Operator] = {
-    py.Add: Operator("+", _PYTHON.add, "add"),
-    py.Sub: Operator("-", _PYTHON.sub, "sub"),
-    py.Mul: Operator("*", _PYTHON.mul, "mul"),
-    py.Div: Operator("/", _PYTHON.truediv, "div"),
-    py.FloorDiv: Operator("//", _PYTHON.floordiv, "floordiv"),
-    py.Mod: Operator("%", _PYTHON.mod, "mod"),
-    py.Pow: Operator("**", _PYTHON.pow),
-    py.And: Operator("&", _PYTHON.and_, "and_"),
-    py.Or: Operator("|", _PYTHON.or_, "or_"),
-    py.Xor: Operator("^", _PYTHON.xor, "xor"),
-    py.Shl: Operator("<<", _PYTHON.lshift, "shl"),
-    py.Shr: Operator(">>", _PYTHON.rshift, "shr"),
-    py.Neg: Operator("-", _PYTHON.neg, "neg"),
-    py.Invert: Operator("~", _inverted, "invert"),
-    py.Not: Operator("not", _PYTHON.not_, "invert"),
-    py.Pos: Operator("+", _PYTHON.pos),
-    py.Is: Operator("is", _identical),
-    py.IsNot: Operator("is not", _negated(_identical)),
-    py.In: Operator("in", _contains),
-    py.NotIn: Operator("not in", _negated(_contains)),
+    py.Add: Operator("+", "add"),
+    py.Sub: Operator("-", "sub"),
+    py.Mul: Operator("*", "mul"),
+    py.Div: Operator("/", "div"),
+    py.FloorDiv: Operator("//", "floordiv"),
+    py.Mod: Operator("%", "mod"),
+    py.Pow: Operator("**"),
+    py.And: Operator("&", "and_"),
+    py.Or: Operator("|", "or_"),
+    py.Xor: Operator("^", "xor"),
+    py.Shl: Operator("<<", "shl"),
+    py.Shr: Operator(">>", "shr"),
+    py.Neg: Operator("-", "neg"),
+    py.Invert: Operator("~", "invert"),
+    py.Not: Operator("not", "invert"),
+    py.Pos: Operator("+"),
+    py.Is: Operator("is"),
+    py.IsNot: Operator("is not"),
+    py.In: Operator("in"),
+    py.NotIn: Operator("not in"),
     **COMPARISONS,
 }
 
@@ -88,7 +85,7 @@ def folded(cls: type[Op], *values: Any) -> ConstantType:
     if _is_too_large(cls, *values):
         raise KernelValueError(f"cannot compute {text}: the integer does not fit in {MAX_BITS} bits")
     try:
-        result = OPERATORS[cls].python(*values)
+        result = PYTHON[cls](*values)
     except TypeError:
         kinds = " and ".join(describe(constant(value)) for value in values)
         raise KernelTypeError(f"'{sign}' does not work on {kinds}") from None
