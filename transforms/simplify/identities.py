@@ -6,7 +6,8 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, constant_key, element_of
+from ziggurat.codemodel.traits import Commutative
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, constant_key, element_of, i1
 from ziggurat.transforms.simplify.evaluate import Number
 
 Operands = tuple[Value, ...]
@@ -31,10 +32,8 @@ def same_number(a: Number | None, b: Number | None) -> bool:
 
 def simpler(builder: Builder, op: Op, operands: Operands) -> Value | None:
     """A value that the op's result always is, or None. `operands` are those of the new model."""
-    if isinstance(op, arith.IntBinary):
-        return _integers(builder, op, *operands)
-    if isinstance(op, arith.FloatBinary):
-        return _floats(op, *operands)
+    if isinstance(op, arith.IntBinary | arith.FloatBinary):
+        return _binary(builder, op, *operands)
     if isinstance(op, arith.Select):
         return _select(*operands)
     if isinstance(op, arith.CmpI) and operands[0] is operands[1]:
@@ -65,84 +64,49 @@ def _maker(value: Value) -> Op | None:
 
 
 def _is(value: Value, number: Number) -> bool:
-    return same_number(constant_of(value), number)
-
-
-def _is_integer(value: Value, number: int) -> bool:
-    """Whether a value is an integer constant; of i1, true is 1 (and -1, all bits set)."""
+    """Whether a value is this constant. Integers are compared by their bits: -1 has all of them set."""
     found = constant_of(value)
-    if isinstance(found, bool):
-        return found == bool(number)
-    return type(found) is int and found == number
-
-
-def _all_ones(value: Value) -> bool:
     scalar = element_of(value.type)
-    assert isinstance(scalar, ScalarType)
-    if scalar.bits == 1:
-        return constant_of(value) is True
-    return _is_integer(value, -1 if scalar.signed else scalar.limits[1])
+    if found is None or not isinstance(scalar, ScalarType) or scalar.is_float:
+        return found is not None and same_number(found, number)
+    return (int(found) - int(number)) % (1 << scalar.bits) == 0
 
 
-def _integers(builder: Builder, op: arith.IntBinary, lhs: Value, rhs: Value) -> Value | None:
-    same = lhs is rhs
-    if isinstance(op, arith.AddI | arith.OrI | arith.XOrI):
-        if _is_integer(rhs, 0):
-            return lhs
-        if _is_integer(lhs, 0):
-            return rhs
-    if isinstance(op, arith.MulI | arith.AndI):
-        for value in (lhs, rhs):
-            if _is_integer(value, 0):
-                return value
-    if isinstance(op, arith.MulI):
-        if _is_integer(rhs, 1):
-            return lhs
-        if _is_integer(lhs, 1):
-            return rhs
-    if isinstance(op, arith.AndI):
-        if _all_ones(rhs) or same:
-            return lhs
-        if _all_ones(lhs):
-            return rhs
-    if isinstance(op, arith.OrI):
-        if _all_ones(rhs) or same:
-            return rhs
-        if _all_ones(lhs):
-            return lhs
-    if isinstance(op, arith.SubI | arith.ShlI | arith.ShrSI | arith.ShrUI) and _is_integer(rhs, 0):
+# The constant as right operand that leaves the left one as it is; of a commutative op also the other way round. For
+# floats it does so for zeros of both signs, infinities and NaN as well: x + 0.0 is not x for x = -0.0.
+_NEUTRAL: dict[type[Op], Number] = {
+    **dict.fromkeys((arith.AddI, arith.SubI, arith.OrI, arith.XOrI, arith.ShlI, arith.ShrSI, arith.ShrUI), 0),
+    **dict.fromkeys((arith.MulI, arith.DivSI, arith.DivUI), 1),
+    arith.AndI: -1,
+    arith.AddF: -0.0,
+    arith.SubF: 0.0,
+    arith.MulF: 1.0,
+    arith.DivF: 1.0,
+}
+# The constant operand of a commutative op that is the result whatever the other operand is.
+_ABSORBING: dict[type[Op], Number] = {arith.MulI: 0, arith.AndI: 0, arith.OrI: -1}
+# Ops that give the operand if both are the same value, and those that then give zero.
+_IDEMPOTENT = (
+    arith.AndI, arith.OrI, arith.MaxSI, arith.MinSI, arith.MaxUI, arith.MinUI, arith.MaximumF, arith.MinimumF,
+    arith.MaxNumF, arith.MinNumF,
+)  # fmt: skip
+_CANCELLING = (arith.SubI, arith.XOrI)
+
+
+def _binary(builder: Builder, op: Op, lhs: Value, rhs: Value) -> Value | None:
+    if lhs is rhs and isinstance(op, _IDEMPOTENT):
         return lhs
-    if isinstance(op, arith.SubI | arith.XOrI) and same:
-        return _zero(builder, op.result.type)
-    if isinstance(op, arith.DivSI | arith.DivUI) and _is_integer(rhs, 1):
-        return lhs
-    if isinstance(op, arith.RemSI | arith.RemUI) and _is_integer(rhs, 1):
-        return _zero(builder, op.result.type)
-    if isinstance(op, arith.MaxSI | arith.MinSI | arith.MaxUI | arith.MinUI) and same:
-        return lhs
-    return None
-
-
-def _zero(builder: Builder, type_: Type) -> OpResult:
-    scalar = element_of(type_)
-    return constant(builder, False if isinstance(scalar, ScalarType) and scalar.bits == 1 else 0, type_)
-
-
-def _floats(op: arith.FloatBinary, lhs: Value, rhs: Value) -> Value | None:
-    """Only what holds for zeros of both signs, infinities and NaN as well: x + 0.0 is not x for x = -0.0, nor is
-    x * 1.0 for an infinite x of a type that saturates."""
-    if isinstance(op, arith.MaximumF | arith.MinimumF | arith.MaxNumF | arith.MinNumF):
-        return lhs if lhs is rhs else None
-    if _saturates_infinities(lhs.type):
+    if (lhs is rhs and isinstance(op, _CANCELLING)) or (isinstance(op, arith.RemSI | arith.RemUI) and _is(rhs, 1)):
+        scalar = element_of(op.result.type)
+        return constant(builder, False if scalar == i1 else 0, op.result.type)
+    if _saturates_infinities(lhs.type):  # x * 1.0 is not x for an infinite x.
         return None
-    if isinstance(op, arith.AddF):
-        return lhs if _is(rhs, -0.0) else rhs if _is(lhs, -0.0) else None
-    if isinstance(op, arith.SubF):
-        return lhs if _is(rhs, 0.0) else None
-    if isinstance(op, arith.MulF):
-        return lhs if _is(rhs, 1.0) else rhs if _is(lhs, 1.0) else None
-    if isinstance(op, arith.DivF):
-        return lhs if _is(rhs, 1.0) else None
+    sides = ((lhs, rhs), (rhs, lhs)) if isinstance(op, Commutative) else ((lhs, rhs),)
+    for value, known in sides:
+        if type(op) in _NEUTRAL and _is(known, _NEUTRAL[type(op)]):
+            return value
+        if type(op) in _ABSORBING and _is(known, _ABSORBING[type(op)]):
+            return known
     return None
 
 
