@@ -1,4 +1,4 @@
-"""Running a Python code model on plain Python values: what the core ops and the Python constructs mean.
+"""Execution of a Python code model on plain Python values: the meaning of the core ops and of Python's constructs.
 
 This is how a source and its model are compared: run the function, run its model, and expect the same.
 
@@ -25,14 +25,14 @@ Host = Mapping[str, Callable[..., Any]]
 
 python = OpTable[Meaning]("meaning in Python")
 
-# What `invoke @"builtins.…"` calls.
+# The builtins that `invoke @"builtins.…"` can name.
 BUILTINS: Final = ("range", "min", "max", "abs", "len", "int", "float", "bool", "isinstance", "print", "sum", "tuple")
 
 _UNSET: Final = object()
 
 
 class Cell:
-    """The box of a variable."""
+    """A variable: its name and its present value."""
 
     __slots__ = ("held", "name")
 
@@ -42,7 +42,7 @@ class Cell:
 
 
 class PythonInterpreter(Interpreter):
-    """Runs the Python level. `functions` are those of the module by symbol, `host` what `invoke` calls by name."""
+    """Executes the Python tier. `functions` has the module's functions by symbol, `host` those that `invoke` names."""
 
     def __init__(self, functions: Mapping[str, Op], host: Host) -> None:
         super().__init__(python)
@@ -50,13 +50,13 @@ class PythonInterpreter(Interpreter):
         self.host = host
 
     def fail(self, op: Op, error: Exception) -> NoReturn:
-        """Python's own exceptions become a `KernelRuntimeError` at the op, with the exception as its cause."""
+        """Raise an exception of Python as a `KernelRuntimeError` at the op, with the exception as its cause."""
         if not isinstance(error, ZigguratError):
             raise KernelRuntimeError(f"{type(error).__name__}: {error}", op.location) from error
         super().fail(op, error)
 
     def call_symbol(self, symbol: str, arguments: Sequence[Any]) -> Any:
-        """Call a function of the module. Gives what it returns, or None."""
+        """Call a function of the module; returns its result, or None."""
         function = self.functions.get(symbol)
         if function is None:
             raise KernelNameError(f"the model has no function '{symbol}'")
@@ -80,7 +80,7 @@ class PythonInterpreter(Interpreter):
         return [*arguments, *(keywords[name] for name in wanted if name is not None)]
 
     def evaluate(self, body: Body, arguments: Sequence[Any] = ()) -> tuple[Any, Exit | None]:
-        """Run a body that gives a value. The second part is not None where it left the function instead."""
+        """Run a body for its value. The second component is the exit if the body left its function or loop."""
         outcome = self.run_body(body, arguments)
         if isinstance(outcome, Yielded):
             return (outcome.values[0] if outcome.values else None), None
@@ -102,7 +102,7 @@ class PythonInterpreter(Interpreter):
 
 
 def execute(model: Op, arguments: Sequence[Any] = (), *, symbol: str | None = None, host: Host | None = None) -> Any:
-    """Run a `func`, or the function `symbol` of a `module`, on Python values; gives what it returns.
+    """Run a `func`, or the function `symbol` of a `module`, on Python values; returns its result.
 
     `host` says by name what `invoke` calls (`zg.cdiv`); Python's builtins are known. A module of one function needs no
     symbol.

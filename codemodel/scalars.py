@@ -1,8 +1,8 @@
-"""The exact meaning of each elementwise function on numbers: the one statement of it.
+"""The exact meaning of each elementwise op on numbers.
 
-The functions take NumPy arrays, in the dtype that the record of a scalar type names, and give such arrays.
-The reference interpreter applies them to whole tensors; constant folding, calls on constants and calls from Python
-apply them to arrays of one number (`on_numbers`). Integers without a width, as Python's, are arrays of dtype object.
+The functions take and return NumPy arrays in the dtypes of the scalar types (`ScalarType.dtype`). The reference
+interpreter applies them to whole tensors. Constant folding, calls on constants and calls from Python apply them to
+arrays of one number (`on_numbers`). Integers without a width, as Python's, are arrays of dtype object.
 
 Floats of 16 and 8 bits are computed with in f32 and rounded after each op. f32 has more than twice their digits, and
 two more, so rounding twice gives what rounding once would, for + - * / and the square root (Figueroa, "When is double
@@ -10,7 +10,7 @@ rounding innocuous?", 1995). Rounding to an 8-bit float saturates: numbers that 
 and so do infinities, as in PTX's `cvt.rn.satfinite` (PTX ISA, "cvt"). NaN stays NaN. An op that selects one of its
 operands (maximum, minimum, where) does not round.
 
-Where an op is undefined the target's behaviour is taken: shifts by the width or more shift everything out; the smallest
+Where an op is undefined, it does what the GPU does: shifts by the width or more shift everything out; the smallest
 integer divided by -1 is itself; floats that do not fit an integer saturate, and NaN becomes 0.
 """
 
@@ -166,14 +166,14 @@ def rsqrt(array: Array) -> Array:
     return 1.0 / np.sqrt(array)
 
 
-# Computed in f64 and rounded to the type: the float next to the true value almost always. Of f64 they are as good as
-# the platform's. A target's own functions differ in the last digits.
+# Functions computed in f64 and rounded to the type, which is the float nearest to the true value almost always. For f64
+# they are as accurate as those of the platform. The functions of a GPU differ in the last digits.
 FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
     maths.Exp: np.exp, maths.Exp2: np.exp2, maths.Log: np.log, maths.Log2: np.log2, maths.Sqrt: np.sqrt,
     maths.Rsqrt: rsqrt, maths.Sin: np.sin, maths.Cos: np.cos, maths.Tanh: np.tanh, maths.Erf: erf,
     tt.PreciseSqrt: np.sqrt,
 }  # fmt: skip
-# Exact, so that nothing is rounded.
+# Exact functions: their results need no rounding.
 WHOLE: dict[type[Op], Callable[[Array], Array]] = {maths.Floor: np.floor, maths.Ceil: np.ceil}
 
 
@@ -207,17 +207,17 @@ def fma(a: Array, b: Array, c: Array, scalar: ScalarType) -> Array:
     """a · b + c, rounded once to a float type."""
     if scalar == f64:
         return fma_f64(*np.broadcast_arrays(a, b, c))
-    # The product of two floats of at most 24 digits is exact in f64. The sum may not be; rounding it again goes wrong
-    # only where it is rounded to a number midway between two of the type, or where the type is subnormal and its digits
-    # end elsewhere. There it is rounded to odd instead, so that the final rounding is the only one.
+    # The product of two floats of at most 24 digits is exact in f64; the sum is rounded. A second rounding is wrong
+    # only if the first one gave a number midway between two of the type. For subnormal results those lie elsewhere, so
+    # all of them count as doubtful. There the sum is rounded to odd, so that only the final rounding counts.
     product, addend = np.multiply(a, b, dtype=np.float64, casting="unsafe"), c.astype(np.float64)
     near = np.atleast_1d(product + addend)
     dropped = 52 - scalar.format.mantissa_bits
     tail = near.view(np.int64) & ((1 << dropped) - 1)
-    open_ = (tail == 1 << (dropped - 1)) | (np.abs(near) < scalar.format.smallest_normal)
-    if open_.any():
+    doubtful = (tail == 1 << (dropped - 1)) | (np.abs(near) < scalar.format.smallest_normal)
+    if doubtful.any():
         product, addend = np.broadcast_arrays(product, addend)
-        near[open_] = sum_to_odd(product[open_], addend[open_])
+        near[doubtful] = sum_to_odd(product[doubtful], addend[doubtful])
     return rounded(near, scalar)
 
 
@@ -384,7 +384,7 @@ def int_to_float(array: Array, target: ScalarType, *, signed: bool | None = None
     if target in (f32, f64):
         return array.astype(target.dtype)
     if array.dtype.itemsize == 8:
-        # Below 2**53 in magnitude f64 is exact; above, the bits that do not fit only count as "there is more".
+        # f64 is exact below 2**53 in magnitude. Above, the bits that do not fit are replaced by one sticky bit.
         low = array & array.dtype.type(0x7FF)
         sticky = (array - low) | ((low != 0).astype(array.dtype) << array.dtype.type(11))
         large = (array >= 1 << 53) | (array <= -(1 << 53)) if array.dtype.kind == "i" else array >= 1 << 53

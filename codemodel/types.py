@@ -1,4 +1,4 @@
-"""Types are values: equal when their text is equal, usable as dictionary keys, never changed.
+"""Types of all tiers. A type is an immutable value: equal when its text is equal, usable as a dictionary key.
 
 The text of a type is a tree, `name<argument, ...>`, held as `TypeSyntax`. Each class reads its own tree, so a new
 dialect adds a type by registering a reader for its name (`register_type`).
@@ -59,7 +59,7 @@ class Type:
 
 @attrs.frozen(str=False, cache_hash=True)
 class VoidType(Type):
-    """The type of an op that gives no value."""
+    """The type of an op without a result."""
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("void")
@@ -144,7 +144,7 @@ class ScalarType(Type):
     dlpack: int = attrs.field(default=-1, kw_only=True, eq=False, repr=False)
     """DLPack's DLDataTypeCode."""
     format: FloatFormat = attrs.field(default=FloatFormat(0, 0), kw_only=True, eq=False, repr=False)
-    """Layout of a float. An integer has none of interest."""
+    """Layout of a float; unused for other kinds."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("bool", "int", "float")
 
@@ -168,8 +168,8 @@ class ScalarType(Type):
 
     @property
     def saturates(self) -> bool:
-        """True for the floats to which rounding gives the largest number in place of what is too large, infinities
-        too, as PTX's `cvt.satfinite` does: those of 8 bits."""
+        """Whether rounding to this float turns numbers that are too large, and infinities, into its largest number, as
+        PTX's `cvt.satfinite` does. The 8-bit floats do."""
         return self.is_fp8
 
     @property
@@ -244,7 +244,7 @@ f8e5m2 = _float("f8e5m2", 8, FloatFormat(5, 2), "float8_e5m2", "i8", "f8E5M2", "
 SCALARS: dict[str, ScalarType] = {
     type_.name: type_ for type_ in (i1, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, f8e4m3, f8e5m2)
 }
-# By the name that NumPy, torch and JAX give the dtype.
+# Dtypes by their name in NumPy, torch and JAX.
 BY_NUMPY_NAME: dict[str, ScalarType] = {type_.numpy: type_ for type_ in SCALARS.values()}
 
 
@@ -310,7 +310,7 @@ class FunctionType(Type):
 
 @attrs.frozen(str=False, cache_hash=True)
 class TupleType(Type):
-    """`Tuple<component, ...>`: how an op gives several results. `Tuple` alone is the empty tuple."""
+    """`Tuple<component, ...>`: the type of an op with several results. `Tuple` alone is the empty tuple."""
 
     components: tuple[Type, ...] = ()
 
@@ -367,7 +367,7 @@ class TensorType(Type):
         return TypeSyntax("tensor", (*(TypeSyntax(f"x{d}") for d in self.shape), self.element.syntax(), *layout))
 
     def without_layout(self) -> TensorType:
-        """The type as it is in a Triton model."""
+        """The type without its layout, as a Triton model has it."""
         return self if self.layout is None else TensorType(self.shape, self.element)
 
 
@@ -487,7 +487,7 @@ def shaped(shape: tuple[int, ...], element: ScalarType | PtrType, layout: Layout
 
 
 def size_error(type_: Type) -> str | None:
-    """Why a value cannot be as large as this type, or None."""
+    """The reason why no value can be as large as this type, or None."""
     parts = type_.components if isinstance(type_, TupleType) else (type_,)
     for part in parts:
         if isinstance(part, TensorType) and part.numel > MAX_ELEMENTS:
@@ -496,7 +496,7 @@ def size_error(type_: Type) -> str | None:
 
 
 def admits(expected: Type, actual: Type) -> bool:
-    """True when the types are equal, but that a tensor whose layout is not said may have any."""
+    """Whether a value of the actual type fits the expected one: the same type, or any layout where none is expected."""
     if expected == actual:
         return True
     if isinstance(expected, TupleType) and isinstance(actual, TupleType):
@@ -512,15 +512,15 @@ _READERS: dict[str, TypeReader] = {}
 
 
 class TypeSyntaxError(ValueError):
-    """A type is spelt in a way that no reader knows."""
+    """The spelling of a type is unknown or malformed."""
 
 
 def register_type(name: str, reader: TypeReader) -> None:
-    """Teach `read_type` the types whose identifier is `name`."""
+    """Register the reader of the types whose identifier is `name`, for `read_type`."""
     _READERS[name] = reader
 
 
-# The spelling of 2024 (the article) and Java's names, each as the type it stands for.
+# The spellings of the article of 2024, and Java's names.
 LEGACY_NAMES: dict[str, ScalarType] = {
     "boolean": i1, "byte": i8, "short": i16, "int": i32, "long": i64, "float": f32, "double": f64,
     "oracle.code.triton.Float16": f16, "Float16": f16,
@@ -627,7 +627,7 @@ def _read_descriptor(syntax: TypeSyntax) -> Type:
     shape, element = read_shape(syntax)
     scalar = _scalar(element)
     if padding == "nan" and not scalar.is_float:
-        raise TypeSyntaxError(f"only floats are padded with NaN, not '{element}'")
+        raise TypeSyntaxError(f"only floats are padded with NaN; got '{element}'")
     return DescriptorType(shape, scalar, padding)
 
 
@@ -639,7 +639,7 @@ def _read_function(syntax: TypeSyntax) -> Type:
 
 
 def _read_value(text: str) -> Any:
-    """The Python value that is spelt so; the text itself where none is."""
+    """The Python value with this spelling, or the text itself."""
     special = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
     if text in special:
         return special[text]

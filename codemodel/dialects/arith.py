@@ -276,12 +276,12 @@ class MinimumF(FloatBinary, Commutative):
 
 @operation("arith.maxnumf")
 class MaxNumF(FloatBinary, Commutative):
-    """The larger; the other one where one is NaN."""
+    """The larger; the other operand if one is NaN; -0.0 is less than 0.0."""
 
 
 @operation("arith.minnumf")
 class MinNumF(FloatBinary, Commutative):
-    """The smaller; the other one where one is NaN."""
+    """The smaller; the other operand if one is NaN; -0.0 is less than 0.0."""
 
 
 @operation("arith.negf")

@@ -4,7 +4,7 @@ It is the meaning at run time (`codemodel/scalars.py`), for numbers of these typ
 an integer has no width. Python's operators on constants are Python's own instead: `-7 // 2` is -4, `zg.floordiv(-7, 2)`
 is -3.
 
-A function here gives `NotImplemented` for arguments that are no numbers, or whose width it would need to know.
+A function returns `NotImplemented` for an argument that is not a number, and where the width of an integer matters.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ def _scalars() -> ModuleType:
 
 
 def _plain(value: Any) -> Any:
-    """A number as Python's; None for what is no number."""
+    """A number as one of Python; None for anything else."""
     if type(value) not in _TYPES and isinstance(value, Real) and hasattr(value, "item"):
         value = value.item()  # A number of NumPy.
     return value if type(value) in _TYPES else None
 
 
 def _promoted(*values: Any) -> list[Any]:
-    """Numbers as numbers of one kind, bool below int below float."""
+    """Numbers converted to the highest kind among them: bool, int, float."""
     kind = max(map(type, values), key=list(_TYPES).index)
     return [kind(value) for value in values]
 
 
 def _on_numbers(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """`compute` on the arguments in their order, unless one of them is no number."""
+    """`compute` on the arguments in their order; `NotImplemented` unless all of them are numbers."""
 
     def meaning(**arguments: Any) -> Any:
         values = tuple(map(_plain, arguments.values()))
@@ -83,7 +83,7 @@ def _on_numbers(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _result(name: str, function: Callable[..., Any], *values: Any) -> Any:
-    """The number that a function of arrays gives on arrays of one number each."""
+    """The number that a function of arrays gives for arrays of one number each."""
     import numpy as np
 
     scalars = _scalars()
@@ -181,8 +181,10 @@ def next_power_of_2(n: int) -> int:
 
 
 def run_body(body: Callable[..., Any]) -> Callable[..., Any]:
-    """The meaning of a call whose declaration has a body: the body, run in Python. The last results are kept, as a
-    launch computes its grid again each time."""
+    """The meaning of a call whose declaration has a body: the body, run in Python.
+
+    The last results are cached, since every launch computes its grid again.
+    """
     run = functools.lru_cache(typed=True)(body)
     return _on_numbers(lambda *values: run(*values))
 
@@ -219,12 +221,12 @@ def cast(x: Any, dtype: Any, fp_downcast_rounding: Any, bitcast: Any) -> Any:
 
 
 def hint(x: Any, values: Any) -> Any:
-    """A hint changes nothing."""
+    """The value itself: a hint is only for the compiler."""
     return x if isinstance(x, Real) else NotImplemented
 
 
 def assume(cond: Any) -> None:
-    """Nothing to compute."""
+    """Do nothing: an assumption is only for the compiler."""
 
 
 def static_assert(cond: Any, msg: Any) -> None:
@@ -250,7 +252,7 @@ def device_assert(cond: Any, msg: str) -> None:
 
 
 def debug_barrier() -> None:
-    """Nothing to wait for."""
+    """Do nothing: Python runs one program."""
 
 
 def range_(arg1: Any, arg2: Any, step: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Constant folding of one op: its result where that is certain at compile time.
+"""Evaluation of one op on constants, where the result is certain at compile time.
 
 `codemodel/scalars.py` computes the result. An op is not folded
 

@@ -1,7 +1,7 @@
-"""Constant folding: what can be computed now is, and what an operation leaves as it is goes.
+"""Constant folding: replace ops by constants or by one of their operands.
 
-Numbers are computed in `evaluate.py`, exactly as the ops mean them, and never where an op is undefined; identities are
-in `identities.py`. This file has tuples, and the control flow that constants decide.
+`evaluate.py` computes numbers and `identities.py` holds the algebraic identities. This file folds tuples, masked
+accesses, and control flow whose condition or bounds are constants.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ziggurat.transforms.simplify.identities import constant, constant_of, same_
 
 
 def fold(op: Op) -> Op:
-    """Compute what constants determine, to a fixpoint. What becomes unused stays; `dce` removes it.
+    """Fold constants and identities to a fixpoint. Ops that become unused stay; `dce` removes them.
 
         %1 : i32 = arith.constant @4;                    %1 : i32 = arith.constant @4;
         %2 : i32 = arith.constant @16;                   %2 : i32 = arith.constant @16;
@@ -32,8 +32,8 @@ def fold(op: Op) -> Op:
             ()i32 -> { scf.yield %1; };
         tt.return %6;
 
-    Loop-carried values that no iteration changes become the initial ones, and results of `scf.if` that are the same on
-    both sides become that value. Gives `op` itself where there is nothing to fold.
+    A loop-carried value that no iteration changes becomes the initial one. A result of `scf.if` that is the same in
+    both branches becomes that value. Returns `op` itself if there is nothing to fold.
     """
     while (made := transform(op, _folded, pass_name="fold")) is not op:
         op = made
@@ -59,7 +59,7 @@ def _folded(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
 
 
 def _computed(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
-    """The constant that an elementwise op on constants gives."""
+    """The result of an elementwise op on constants."""
     if not operands or op.bodies:
         return None
     numbers: list[Number] = []
@@ -83,7 +83,7 @@ def _fold_if(builder: Rewriter, op: scf.If, operands: tuple[Value, ...]) -> Outc
         if len(chosen.blocks) == 1 and isinstance(terminator, scf.Yield):
             builder.rewrite_ops(chosen.entry.ops[:-1])
             return _packed(builder, [builder[value] for value in terminator.values])
-    same = _same_on_both_sides(op)
+    same = _same_in_both_branches(op)
     if len(same) == 1 and same[0] is not None and op.result.uses:
         builder.copy(op, operands)
         return _again(builder, builder.mapping.get(same[0]) or same[0])
@@ -107,7 +107,7 @@ def _fold_while(builder: Rewriter, op: scf.While, operands: tuple[Value, ...]) -
 
 
 def _never_runs(start: Value, stop: Value, step: Value) -> bool:
-    """Whether a loop surely runs no iteration."""
+    """Whether a loop is known to run no iteration."""
     by = constant_of(step)
     if not by:
         return False
@@ -118,9 +118,9 @@ def _never_runs(start: Value, stop: Value, step: Value) -> bool:
 
 
 def _with_unchanged(builder: Rewriter, op: Structured, operands: tuple[Value, ...]) -> Outcome:
-    """The loop with the carried values that no iteration changes replaced inside by the initial ones.
+    """The loop, its bodies using the initial values in place of the carried values that no iteration changes.
 
-    They are still carried; `dce` takes them out.
+    They are still carried; `dce` removes them.
     """
     initial = operands[op.CONTROLS :]
     unchanged = [index for index in range(len(initial)) if _is_unchanged(op, index)]
@@ -134,7 +134,7 @@ def _with_unchanged(builder: Rewriter, op: Structured, operands: tuple[Value, ..
 
 
 def _is_unchanged(op: Structured, index: int) -> bool:
-    """Whether each body hands on the carried value that it gets, or the initial one."""
+    """Whether each body yields its carried parameter `index`, or the initial value."""
     return all(
         terminator.handed[index] in (op.entry_arguments(body)[index], op.inits[index])
         for body in op.bodies
@@ -142,8 +142,8 @@ def _is_unchanged(op: Structured, index: int) -> bool:
     )
 
 
-def _same_on_both_sides(op: scf.If) -> list[Value | None]:
-    """For each value of a branch, the one that both sides give, if they do. Of equal constants, either."""
+def _same_in_both_branches(op: scf.If) -> list[Value | None]:
+    """For each result of the `scf.if`, the value that both branches yield, or None. Equal constants count as one."""
     found: list[Value | None] = []
     for values in zip(*(terminator.handed for terminator in op.terminators()), strict=True):
         first = values[0]
@@ -158,20 +158,20 @@ def _same_on_both_sides(op: scf.If) -> list[Value | None]:
 
 
 def _again(builder: Rewriter, value: Value) -> Value:
-    """A value seen from here: a constant that stands in a body is made anew."""
+    """A value usable at the insertion point: a constant from inside a body is built again."""
     number = constant_of(value)
     return value if number is None else constant(builder, number, value.type)
 
 
 def _packed(builder: Rewriter, values: Sequence[Value]) -> Outcome:
-    """Values as an `scf` op gives them."""
+    """Values as the result of an `scf` op: none, one, or a tuple."""
     if not values:
         return DROP
     return values[0] if len(values) == 1 else builder.add(core.MakeTuple(tuple(values)))
 
 
 def _component(builder: Rewriter, source: Value, index: int) -> Value | None:
-    """Component `index` of a tuple in the new model, where it is a known value."""
+    """Component `index` of a tuple in the new model, or None if it is unknown."""
     if not isinstance(source, OpResult):
         return None
     op = source.op
@@ -184,14 +184,14 @@ def _component(builder: Rewriter, source: Value, index: int) -> Value | None:
     if isinstance(op, scf.For | scf.While) and len(op.inits) > 1:
         return op.inits[index] if _is_unchanged(op, index) else None
     if isinstance(op, scf.If):
-        same = _same_on_both_sides(op)
+        same = _same_in_both_branches(op)
         if len(same) > 1 and (value := same[index]) is not None:
             return _again(builder, value)
     return None
 
 
 def _masked(builder: Rewriter, op: tt.Load | tt.Store, operands: tuple[Value, ...]) -> Outcome:
-    """An access whose mask is known: it happens everywhere, or nowhere."""
+    """A load or store with a constant mask: unmasked, or removed."""
     if op.mask is None:
         return None
     place = 1 if isinstance(op, tt.Load) else 2

@@ -1,4 +1,4 @@
-"""Identities: ops that give one of their operands, or a constant, whatever the other operands are."""
+"""Algebraic identities: ops whose result is one of their operands, or a constant, for all values of the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Operands = tuple[Value, ...]
 
 
 def constant_of(value: Value) -> Number | None:
-    """The number that a value is known to be (of a tensor: every element of it), or None."""
+    """The number of a constant (the value of every element, for a tensor); None for any other value."""
     if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp):
         return value.op.value
     return None
@@ -26,12 +26,12 @@ def constant(builder: Builder, number: Number, type_: Type) -> OpResult:
 
 
 def same_number(a: Number | None, b: Number | None) -> bool:
-    """Whether two constants are the same: -0.0 is not 0.0, and NaN is NaN."""
+    """Whether two constants are the same. -0.0 differs from 0.0, and NaN equals NaN."""
     return constant_key(a) == constant_key(b)
 
 
 def simpler(builder: Builder, op: Op, operands: Operands) -> Value | None:
-    """A value that the op's result always is, or None. `operands` are those of the new model."""
+    """A simpler value that equals the op's result, or None. `operands` are those of the new model."""
     if isinstance(op, arith.IntBinary | arith.FloatBinary):
         return _binary(builder, op, *operands)
     if isinstance(op, arith.Select):
@@ -40,17 +40,17 @@ def simpler(builder: Builder, op: Op, operands: Operands) -> Value | None:
         equal = (IntPredicate.EQ, IntPredicate.SLE, IntPredicate.SGE, IntPredicate.ULE, IntPredicate.UGE)
         return constant(builder, op.predicate in equal, op.result.type)
     if isinstance(op, arith.NegF):
-        inner = _maker(operands[0])
+        inner = _defining_op(operands[0])
         return inner.operand if isinstance(inner, arith.NegF) else None
     if isinstance(op, arith.Cast):
         return _cast(op, operands[0])
     if isinstance(op, tt.AddPtr):
         return operands[0] if _is(operands[1], 0) else None
     if isinstance(op, tt.PtrToInt):
-        inner = _maker(operands[0])
+        inner = _defining_op(operands[0])
         return inner.value if isinstance(inner, tt.IntToPtr) else None
     if isinstance(op, tt.IntToPtr | tt.Bitcast):
-        inner = _maker(operands[0])
+        inner = _defining_op(operands[0])
         if operands[0].type == op.type:
             return operands[0]
         if isinstance(inner, tt.PtrToInt if isinstance(op, tt.IntToPtr) else tt.Bitcast):
@@ -59,7 +59,7 @@ def simpler(builder: Builder, op: Op, operands: Operands) -> Value | None:
     return _shaped(builder, op, operands)
 
 
-def _maker(value: Value) -> Op | None:
+def _defining_op(value: Value) -> Op | None:
     return value.op if isinstance(value, OpResult) else None
 
 
@@ -72,8 +72,8 @@ def _is(value: Value, number: Number) -> bool:
     return (int(found) - int(number)) % (1 << scalar.bits) == 0
 
 
-# The constant as right operand that leaves the left one as it is; of a commutative op also the other way round. For
-# floats it does so for zeros of both signs, infinities and NaN as well: x + 0.0 is not x for x = -0.0.
+# The right operand that leaves the left operand unchanged; for a commutative op, the left operand as well. The floats
+# are neutral for zeros of both signs, infinities and NaN too: 0.0 is not neutral for addition, as -0.0 + 0.0 is 0.0.
 _NEUTRAL: dict[type[Op], Number] = {
     **dict.fromkeys((arith.AddI, arith.SubI, arith.OrI, arith.XOrI, arith.ShlI, arith.ShrSI, arith.ShrUI), 0),
     **dict.fromkeys((arith.MulI, arith.DivSI, arith.DivUI), 1),
@@ -83,9 +83,9 @@ _NEUTRAL: dict[type[Op], Number] = {
     arith.MulF: 1.0,
     arith.DivF: 1.0,
 }
-# The constant operand of a commutative op that is the result whatever the other operand is.
+# The operand of a commutative op that is the result for every other operand.
 _ABSORBING: dict[type[Op], Number] = {arith.MulI: 0, arith.AndI: 0, arith.OrI: -1}
-# Ops that give the operand if both are the same value, and those that then give zero.
+# Ops on one value twice: the first give the value itself, the second zero.
 _IDEMPOTENT = (
     arith.AndI, arith.OrI, arith.MaxSI, arith.MinSI, arith.MaxUI, arith.MinUI, arith.MaximumF, arith.MinimumF,
     arith.MaxNumF, arith.MinNumF,
@@ -111,7 +111,7 @@ def _binary(builder: Builder, op: Op, lhs: Value, rhs: Value) -> Value | None:
 
 
 def _saturates_infinities(type_: Type) -> bool:
-    """True of floats whose infinities become finite when a result is rounded: those of f8e5m2."""
+    """Whether rounding makes infinities of this float type finite; f8e5m2 is the only one."""
     scalar = element_of(type_)
     return isinstance(scalar, ScalarType) and scalar.saturates and scalar.format.has_infinity
 
@@ -124,10 +124,10 @@ def _select(condition: Value, then: Value, otherwise: Value) -> Value | None:
 
 
 def _cast(op: arith.Cast, operand: Value) -> Value | None:
-    """A cast there and back again that loses nothing."""
+    """The operand of a cast and its inverse, if the two lose nothing."""
     if operand.type == op.type:
         return operand
-    inner = _maker(operand)
+    inner = _defining_op(operand)
     if not isinstance(inner, arith.Cast) or inner.operand.type != op.type:
         return None
     exact = (
@@ -139,7 +139,7 @@ def _cast(op: arith.Cast, operand: Value) -> Value | None:
 
 
 def _shaped(builder: Builder, op: Op, operands: Operands) -> Value | None:
-    """Ops that only move elements: on tensors of one number, or of one shape."""
+    """Ops that only move elements: of a constant, or without effect on the shape."""
     type_ = op.result.type
     if isinstance(op, tt.MakeRange) and op.end == op.start + 1:
         return constant(builder, op.start, type_)
@@ -156,7 +156,7 @@ def _shaped(builder: Builder, op: Op, operands: Operands) -> Value | None:
     unmoved = not isinstance(op, tt.Trans) or list(op.order) == sorted(op.order)
     if source.type == type_ and unmoved and not (isinstance(op, tt.Reshape) and op.allow_reorder):
         return source
-    inner = _maker(source)
+    inner = _defining_op(source)
     if isinstance(inner, tt.Splat):
         assert isinstance(type_, TensorType)
         return builder.add(tt.Splat(inner.value, type_))
