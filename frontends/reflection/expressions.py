@@ -117,24 +117,24 @@ class Expressions:
         finally:
             self.builder = outer
 
+    def attempt(self, node: ast.expr, fill: Callable[[], Value] | None = None) -> Value:
+        """The value of an expression, or the one that `fill` returns for it. After an error it is any value."""
+        try:
+            return self.expression(node) if fill is None else fill()
+        except BuildError:
+            raise
+        except ZigguratError as error:
+            return self.report(error, node)
+
     def part(self, node: ast.expr) -> Body:
         """A body that yields the value of an expression."""
         return self.body(node, lambda: self.expression(node))
 
     def choice(self, node: ast.expr, fill: Callable[[], Value] | None = None) -> Body:
         """A body that may never run. It yields the value of `node`, or the one that `fill` returns for it."""
-
-        def attempt() -> Value:
-            try:
-                return self.expression(node) if fill is None else fill()
-            except BuildError:
-                raise
-            except ZigguratError as error:
-                return self.report(error, node)
-
         self.choices += 1
         try:
-            return self.body(node, attempt)
+            return self.body(node, lambda: self.attempt(node, fill))
         finally:
             self.choices -= 1
 

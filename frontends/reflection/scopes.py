@@ -8,8 +8,7 @@ declaration without a value stands before the first statement of the suite that 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -75,21 +74,12 @@ def declarations(
     return found
 
 
-# The fields of a node that may hold mentions, in the order of evaluation, if the order of the text differs.
+# The fields of nodes whose order of evaluation is not the order of the text.
 _ORDER: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Assign: ("value", "targets"),
     ast.AnnAssign: ("value", "target"),
     ast.IfExp: ("test", "body", "orelse"),
-    ast.Constant: (),
 }
-_SKIPPED = {"ctx", "op", "ops", "annotation", "type_comment", "kind", "attr", "arg", "id", "is_async", "conversion"}
-
-
-def _fields(cls: type[ast.AST]) -> tuple[str, ...]:
-    fields = _ORDER.get(cls)
-    if fields is None:
-        fields = _ORDER[cls] = tuple(name for name in cls._fields if name not in _SKIPPED)
-    return fields
 
 
 # Names inside of these are not the function's.
@@ -110,32 +100,33 @@ _BINDERS: dict[type[ast.AST], str] = {
 }
 
 
-_SPECIAL = frozenset((*_SCOPES, *_BINDERS))
-
-
-def _bound(node: ast.AST) -> str | None:
-    """The name that a node binds, other than an `ast.Name`."""
+def _mentions(node: ast.AST) -> Iterator[tuple[str, ast.AST, bool]]:
+    """The names that a node mentions, in the order of evaluation: with the nodes, and whether these bind the names."""
+    if isinstance(node, ast.Name):
+        yield node.id, node, isinstance(node.ctx, ast.Store)
+        return
     field = _BINDERS.get(type(node))
-    if field is None:
-        return None
-    name: str | None = getattr(node, field)
+    name: str | None = getattr(node, field) if field is not None else None
     if name is None and isinstance(node, ast.alias):
         name = node.name.partition(".")[0]
-    return None if name == "*" else name
+    if name is not None and name != "*":
+        yield name, node, True
+    if not isinstance(node, _SCOPES):
+        for inner in _children(node):
+            yield from _mentions(inner)
+
+
+def _children(node: ast.AST) -> Iterable[ast.AST]:
+    fields = _ORDER.get(type(node))
+    if fields is None:
+        return ast.iter_child_nodes(node)
+    values = [getattr(node, name) for name in fields]
+    return [inner for value in values if value for inner in (value if isinstance(value, list) else [value])]
 
 
 def assigned_names(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """The names that a statement or a target binds, with the nodes that do, its inner suites included."""
-    if isinstance(node, ast.Name):
-        if isinstance(node.ctx, ast.Store):
-            yield node.id, node
-        return
-    name = _bound(node)
-    if name is not None:
-        yield name, node
-    if not isinstance(node, _SCOPES):
-        for inner in ast.iter_child_nodes(node):
-            yield from assigned_names(inner)
+    return ((name, at) for name, at, binds in _mentions(node) if binds)
 
 
 def returns(node: ast.AST) -> bool:
@@ -155,7 +146,8 @@ class _Scan:
         for statement in body:
             if isinstance(statement, ast.If | ast.While):
                 self.mentions(statement.test, suite, statement)
-                self.suites(statement, suite)
+                for inner in filter(None, (statement.body, statement.orelse)):
+                    self.statements(inner, _Suite(suite, statement))
             elif isinstance(statement, ast.For):
                 self.mentions(statement.iter, suite, statement)
                 inner = _Suite(suite, statement)  # The item is assigned in the loop's suite.
@@ -170,29 +162,9 @@ class _Scan:
             else:
                 self.mentions(statement, suite, statement)
 
-    def suites(self, statement: ast.If | ast.While, suite: _Suite) -> None:
-        self.statements(statement.body, _Suite(suite, statement))
-        if statement.orelse:
-            self.statements(statement.orelse, _Suite(suite, statement))
-
     def mentions(self, node: ast.AST, suite: _Suite, statement: ast.stmt) -> None:
-        if type(node) is ast.Name:
-            self.mention(node.id, node, type(node.ctx) is ast.Store, suite, statement)
-            return
-        if type(node) in _SPECIAL:
-            bound = _bound(node)
-            if bound is not None:
-                self.mention(bound, node, True, suite, statement)
-            if isinstance(node, _SCOPES):
-                return
-        for name in _fields(type(node)):
-            value: Any = getattr(node, name, None)
-            if isinstance(value, ast.AST):
-                self.mentions(value, suite, statement)
-            elif isinstance(value, list):
-                for item in value:  # pyright: ignore[reportUnknownVariableType]
-                    if isinstance(item, ast.AST):
-                        self.mentions(item, suite, statement)
+        for name, at, binds in _mentions(node):
+            self.mention(name, at, binds, suite, statement)
 
     def mention(self, name: str, node: ast.AST, stored: bool, suite: _Suite, statement: ast.stmt) -> None:
         variable = self.variables.get(name)

@@ -97,16 +97,6 @@ class Statements(Expressions):
         finally:
             self.choices -= 1
 
-    def checked(self, node: ast.expr) -> Value:
-        """The value of an expression in the head of a statement. After an error it is any value, so that the suites are
-        read as well."""
-        try:
-            return self.expression(node)
-        except BuildError:
-            raise
-        except ZigguratError as error:
-            return self.report(error, node)
-
     # Assignments.
 
     def declare(self, name: str, node: ast.AST, value: Value | None = None) -> None:
@@ -159,7 +149,7 @@ class Statements(Expressions):
     def for_loop(self, node: ast.For) -> None:
         if node.orelse:
             self.report(unsupported(node.orelse[0], self.source, "for else"), node.orelse[0])
-        iterable = self.body(node.iter, lambda: self.iterable(node.iter))
+        iterable = self.body(node.iter, lambda: self.attempt(node.iter, lambda: self.iterable(node.iter)))
         outer = self.builder
         inner = self.builder = outer.nested((pyobject,), pyobject)
         self.loops += 1
@@ -182,26 +172,21 @@ class Statements(Expressions):
 
     def iterable(self, node: ast.expr) -> Value:
         """The iterable of a `for`: a range, or an expression, which attribution requires to be a tuple."""
-        try:
-            target = self.names.static(node.func) if isinstance(node, ast.Call) else None
-            name = self.range_name(target)
-            if name is None or not isinstance(node, ast.Call):
-                return self.expression(node)
-            check_form(node, self.source)
-            if isinstance(target, Call):
-                check_call(target.signature, node, self.source)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            else:
-                check_builtin("range", node, self.source)
-            return self.invoke(node, name)
-        except BuildError:
-            raise
-        except ZigguratError as error:
-            return self.report(error, node)
+        target = self.names.static(node.func) if isinstance(node, ast.Call) else None
+        name = self.range_name(target)
+        if name is None or not isinstance(node, ast.Call):
+            return self.expression(node)
+        check_form(node, self.source)
+        if isinstance(target, Call):
+            check_call(target.signature, node, self.source)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        else:
+            check_builtin("range", node, self.source)
+        return self.invoke(node, name)
 
     def while_loop(self, node: ast.While) -> None:
         if node.orelse:
             self.report(unsupported(node.orelse[0], self.source, "while else"), node.orelse[0])
-        condition = self.body(node.test, lambda: self.checked(node.test))
+        condition = self.body(node.test, lambda: self.attempt(node.test))
         self.loops += 1
         try:
             suite = self.nested_suite(node, node.body)
@@ -210,7 +195,7 @@ class Statements(Expressions):
         self.add(py.While(condition, suite), node)
 
     def if_else(self, node: ast.If) -> None:
-        condition = self.checked(node.test)
+        condition = self.attempt(node.test)
         then = self.nested_suite(node, node.body)
         self.add(py.If(condition, then, self.nested_suite(node, node.orelse)), node)
 
