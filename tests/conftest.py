@@ -1,4 +1,4 @@
-"""What every test can use: golden files (`golden`, `--bless`) and the `gpu` marker."""
+"""Fixtures and options for all tests: golden files (`golden`, `--bless`), repeated launches, and the `gpu` marker."""
 
 import ctypes
 import difflib
@@ -81,7 +81,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @functools.cache
 def _no_gpu() -> str | None:
-    """Why GPU tests can't run here, or None where they can; asked only once a test needs to know."""
+    """The reason why GPU tests cannot run here, or None. Looked up when a test first needs it."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -1,4 +1,4 @@
-"""What bad input gets, from the outside: launches, grids, traces, models, text, the command line, and our own faults.
+"""Answers to bad input: launches, grids, traces, models, text, the command line, and faults of the compiler.
 
 Kernels' own errors are in tests/transforms/attribution/test_errors.py (each message as a whole) and
 test_wrong_arguments.py (every call with every kind of argument); the malformed texts of models in
@@ -90,13 +90,13 @@ NO_ARGUMENTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("what", NO_ARGUMENTS)
 @pytest.mark.parametrize("parameter", ["x_ptr", "n"])
-def test_what_is_no_argument_of_a_launch(parameter: str, what: str):
+def test_objects_that_are_no_arguments_of_a_launch(parameter: str, what: str):
     error = failure(lambda: launch(**{parameter: NO_ARGUMENTS[what]}))
     assert isinstance(error, zg.LaunchError) and f"'{parameter}'" in error.summary
 
 
 @pytest.mark.parametrize("what", ["object", "class", "complex", "dict", "objects", "bytes", "Decimal", "too large"])
-def test_what_is_no_constant_of_a_launch(what: str):
+def test_objects_that_are_no_constants_of_a_launch(what: str):
     error = failure(lambda: launch(BLOCK=NO_ARGUMENTS[what]))
     assert isinstance(error, zg.LaunchError) and error.summary.startswith("'BLOCK' of 'scale'")
 
@@ -143,7 +143,7 @@ def test_none_is_a_constant_that_has_no_elements():
     assert error.summary == "zg.add: 'a' must be a value; got None" and error.location is not None
 
 
-def test_what_a_launch_takes_though_it_looks_odd():
+def test_unusual_arguments_that_a_launch_takes():
     launch(factor=float("nan"))
     launch(factor=np.float32(2))
     launch(n=2**40)
@@ -188,7 +188,7 @@ NO_GRIDS = [(-1,), (1.0,), (1, 1, 1, 1), (), "1", None, 1.5, {1: 2}, (2**40,), f
 
 
 @pytest.mark.parametrize("grid", NO_GRIDS, ids=repr)
-def test_what_is_no_grid(grid: Any):
+def test_objects_that_are_no_grids(grid: Any):
     given = [grid, lambda _: grid] if grid is not object else [lambda _: grid]
     for one in given:
         error = failure(lambda one=one: launch(one))
@@ -198,7 +198,7 @@ def test_what_is_no_grid(grid: Any):
         assert error.hint == "scale[(zg.cdiv(n, BLOCK),)](…)"
 
 
-# What is given where a type is asked for, where a number is, and where a model is.
+# Wrong objects in place of a type, of a number, and of a model.
 
 NO_DTYPES = [None, "f32", 1, P32, [zg.f32], float, np.float32, np.dtype("f4"), zg.add]
 
@@ -241,7 +241,7 @@ OF_MODELS: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("call", OF_MODELS)
 @pytest.mark.parametrize("thing", NO_MODELS, ids=str)
-def test_what_is_no_model(call: str, thing: Any):
+def test_objects_that_are_no_models(call: str, thing: Any):
     error = failure_of_any(lambda: OF_MODELS[call](thing))
     assert "takes a model, an Op; got " in error.summary
     assert (error.hint == "its models are kernel.model and kernel.triton(types…)") == (thing is scale)
@@ -258,7 +258,7 @@ def test_only_functions_are_kernels(thing: Any):
         assert "not a function defined by def" in failure_of_any(lambda d=decorate: d(thing)).summary
 
 
-def test_what_is_called_but_has_no_source_is_no_kernel():
+def test_callables_without_source_are_no_kernels():
     for thing in (len, np.float32, zg.add, print, type("C", (), {}), dict, min):
         assert "not a function defined by def" in failure(lambda t=thing: zg.kernel(t).model).summary
 
@@ -322,7 +322,7 @@ def inside_out(p: Any, n: Any) -> None:
 
 
 @pytest.mark.parametrize("what", TRACES)
-def test_what_a_traced_function_cannot_do(what: str):
+def test_errors_of_traced_functions(what: str):
     body, message = TRACES[what]
     error = failure(lambda: zg.trace(body, P32, zg.i32))
     assert message in error.summary
@@ -330,13 +330,13 @@ def test_what_a_traced_function_cannot_do(what: str):
         assert error.location is not None and error.location.file == __file__
 
 
-def test_symbols_have_only_what_values_have():
+def test_attributes_of_symbols():
     seen: list[bool] = []
     zg.trace(lambda n: seen.append(hasattr(n, "foo") or hasattr(n, "__array__")), zg.i32)
     assert seen == [False]
 
 
-def test_values_end_with_their_kernel():
+def test_values_of_a_finished_kernel_are_refused():
     kept: list[Any] = []
     zg.trace(lambda n: kept.append(n), zg.i32)
     assert failure(lambda: kept[0] + 1).summary == "a value is used after its kernel has been traced"
@@ -458,7 +458,7 @@ def test_the_command_line(
     assert (out, err) == ("", printed.format(folder=tmp_path))
 
 
-def test_the_process_says_no_more_than_that(tmp_path: Path):
+def test_the_command_line_prints_nothing_else(tmp_path: Path):
     (tmp_path / "raises.py").write_text(FILES["raises.py"], encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "ziggurat", "show", "raises.py:one"],

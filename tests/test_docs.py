@@ -22,7 +22,7 @@ import ziggurat.codemodel.errors as errors
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-ROOMS = {
+FOLDERS = {
     "codemodel": "codemodel",
     "frontends": "frontends",
     "transforms": "transforms",
@@ -122,11 +122,11 @@ def test_the_documents_that_show_code_are_found():
 
 def modules_with_examples() -> list[str]:
     found: list[str] = []
-    for folder in ROOMS:
+    for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*.py")):
             if re.search(r"^\s*>>> ", file.read_text(encoding="utf-8"), re.MULTILINE):
                 inside = file.relative_to(ROOT / folder).with_suffix("").parts
-                parts = ["ziggurat", ROOMS[folder], *(part for part in inside if part != "__init__")]
+                parts = ["ziggurat", FOLDERS[folder], *(part for part in inside if part != "__init__")]
                 found.append(".".join(part for part in parts if part))
     return found
 
@@ -152,7 +152,7 @@ def test_each_error_has_an_entry_with_an_example(name: str):
     assert re.search(r"^```text", entry, re.MULTILINE), f"the entry of {name} shows no message"
 
 
-def test_links_between_documents_lead_somewhere():
+def test_links_between_documents_exist():
     for file in FILES:
         if file.exists():
             prose = re.sub(

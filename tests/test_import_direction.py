@@ -1,4 +1,4 @@
-"""Which room may import which, read from the sources: imports within functions and for type checking too."""
+"""The packages that each package may import, read from the sources: also inside functions and for type checking."""
 
 import ast
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# The dotted prefixes of our own modules that a room may import; api may import all.
+# The dotted prefixes of our own modules that a folder may import; api may import all.
 OURS: dict[str, tuple[str, ...]] = {
     "codemodel": ("ziggurat.codemodel",),
     "frontends": ("ziggurat.frontends", "ziggurat.codemodel"),
@@ -49,36 +49,36 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def complaint(room: str, name: str) -> str | None:
-    """Why `room` may not import `name`, or None where it may."""
+def complaint(folder: str, name: str) -> str | None:
+    """The reason why a package may not import `name`, or None if it may."""
     top = name.split(".")[0]
     if name.startswith("."):
         return "is relative; imports are absolute here"
     if top in OURS:
         return f"is a folder; its import name is {'ziggurat' if top == 'api' else 'ziggurat.' + top}"
     if top == "ziggurat":
-        if not any(f"{name}.".startswith(f"{prefix}.") for prefix in OURS[room]):
-            return f"is out of bounds for {room}/, which may import {', '.join(OURS[room])}"
-    elif top not in sys.stdlib_module_names and top not in THEIRS[room]:
-        return f"is not among what {room}/ may import: {', '.join(sorted(THEIRS[room]))}"
+        if not any(f"{name}.".startswith(f"{prefix}.") for prefix in OURS[folder]):
+            return f"is out of bounds for {folder}/, which may import {', '.join(OURS[folder])}"
+    elif top not in sys.stdlib_module_names and top not in THEIRS[folder]:
+        return f"is not among what {folder}/ may import: {', '.join(sorted(THEIRS[folder]))}"
     return None
 
 
-@pytest.mark.parametrize("room", OURS)
-def test_imports_go_one_way(room: str):
+@pytest.mark.parametrize("folder", OURS)
+def test_imports_follow_the_table(folder: str):
     found: list[str] = []
-    files = sorted((ROOT / room).rglob("*.py"))
-    assert files, f"{room}/ holds no sources"
+    files = sorted((ROOT / folder).rglob("*.py"))
+    assert files, f"{folder}/ holds no sources"
     for file in files:
         tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
         for line, name in imported(tree):
-            if reason := complaint(room, name):
+            if reason := complaint(folder, name):
                 found.append(f"{file.relative_to(ROOT)}:{line}: {name} {reason}")
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(
-    ("room", "source", "allowed"),
+    ("folder", "source", "allowed"),
     [
         ("codemodel", "import ziggurat.codemodel.types", True),
         ("codemodel", "from ziggurat import codemodel", True),
@@ -101,7 +101,7 @@ def test_imports_go_one_way(room: str):
         ("api", "import backend", False),
     ],
 )
-def test_the_rules_themselves(room: str, source: str, allowed: bool):
-    complaints = [complaint(room, name) for _, name in imported(ast.parse(source))]
+def test_the_import_checker(folder: str, source: str, allowed: bool):
+    complaints = [complaint(folder, name) for _, name in imported(ast.parse(source))]
     assert complaints
     assert (not any(complaints)) is allowed

@@ -9,22 +9,22 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-ROOMS: dict[str, str] = {folder: package for package, folder in SETUPTOOLS["package-dir"].items()}
+FOLDERS: dict[str, str] = {folder: package for package, folder in SETUPTOOLS["package-dir"].items()}
 
 
 def source_folders() -> list[Path]:
-    """Every folder of the rooms that holds Python files, whether or not it is a package."""
-    files = (file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
+    """Every folder with Python files below the folders of the package."""
+    files = (file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
     return sorted({file.parent for file in files})
 
 
 def package_of(folder: Path) -> str:
-    room, *inner = folder.relative_to(ROOT).parts
-    return ".".join([ROOMS[room], *inner])
+    top, *inner = folder.relative_to(ROOT).parts
+    return ".".join([FOLDERS[top], *inner])
 
 
-def test_the_rooms_are_the_five_folders():
-    assert ROOMS == {
+def test_the_packages_are_the_five_folders():
+    assert FOLDERS == {
         "api": "ziggurat",
         "codemodel": "ziggurat.codemodel",
         "frontends": "ziggurat.frontends",

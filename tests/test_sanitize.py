@@ -1,4 +1,4 @@
-"""What is made of compute-sanitizer's logs; the sanitizer itself is played by a script."""
+"""Reports of compute-sanitizer's logs. A script takes the place of the sanitizer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sanitize() -> Any:
     return module
 
 
-def test_what_logs_tell(sanitize):
+def test_reports_of_sanitizer_logs(sanitize):
     assert [sanitize.found(text) for text in (STRAY, RACE, CLEAN, "", STRAY + RACE)] == [2, 1, 0, 0, 3]
     assert sanitize.found(STRAY.partition("=== ERROR")[0]) == 1, "without a summary, what was told until then counts"
 
@@ -58,7 +58,7 @@ def test_what_logs_tell(sanitize):
         (STRAY, CLEAN, 60, 0, 2),  # It took too long.
     ],
 )
-def test_the_status(sanitize, monkeypatch, tmp_path, bad, good, wait, status, expected):
+def test_exit_status(sanitize, monkeypatch, tmp_path, bad, good, wait, status, expected):
     script = tmp_path / "compute-sanitizer"
     script.write_text(SANITIZER.format(bad=bad, good=good, wait=wait, status=status))
     script.chmod(0o755)

@@ -46,7 +46,7 @@ N = zg.divisible(zg.i32, 16)
 F16, F32, I32, I64 = (aligned(element) for element in (zg.f16, zg.f32, zg.i32, zg.i64))
 BLOCK, QUERIES, KEYS = (zg.divisible(zg.descriptor(shape, zg.f16)) for shape in ((64, 64), (64, 32), (32, 32)))
 
-# Of each kernel: the types of its arguments, and how many warps run a program.
+# The argument types and the number of warps of each kernel.
 KERNELS: dict[tuple[str, str], tuple[list[Any], int]] = {
     ("attention", "attention_kernel"): ([QUERIES, KEYS, KEYS, QUERIES, N, zg.f32, True, 64, 32, 32], 4),
     ("descriptor_matmul", "matmul_kernel"): ([*[BLOCK] * 3, N, N, N, 64, 64, 64, 4], 4),
@@ -83,7 +83,7 @@ def of_an_own_transform() -> Mapping[str, Any]:
     return zg.compile(fused, target=TARGET, num_warps=warps).stages
 
 
-# What makes the stages, by the name of the golden files. Models that no function stands for begin as Triton models.
+# The kernels by the names of the golden files. Models without a Python function begin as Triton models.
 MADE: dict[str, Callable[[], Mapping[str, Any]]] = {
     **{file: (lambda file=file, kernel=kernel: of_kernel(file, kernel)) for file, kernel in KERNELS},
     "traced_chain": of_a_list_of_functions,
@@ -110,7 +110,7 @@ def without_lines(text: str) -> str:
 
 
 def made_by() -> str:
-    """Which LLVM makes PTX here, as a comment of PTX."""
+    """The version of LLVM that makes PTX here, as a comment of PTX."""
     import llvmlite.binding as llvm
 
     version = ".".join(map(str, llvm.llvm_version_info))

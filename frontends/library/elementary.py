@@ -120,7 +120,7 @@ def trunc(x: Any) -> Any:
 
 @function
 def round(x: Any) -> Any:
-    """What is cut off is exact. An infinity less itself is no number, which is not half or more."""
+    """x - trunc(x) is exact. For an infinity it is NaN, so the comparison is false."""
     wide = real(x)
     whole = trunc(wide)
     more = compare(abs(sub(wide, whole)), 0.5, CompareKind.GREATER_THAN_OR_EQUAL)
@@ -141,7 +141,7 @@ def rint(x: Any) -> Any:
     return cast(rounded, x.dtype if x.dtype in FLOATS else f32)
 
 
-# What kind of number it is.
+# Classification of numbers.
 
 
 @function

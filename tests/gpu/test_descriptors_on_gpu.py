@@ -16,7 +16,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(autouse=True)
 def a_cache_of_its_own(tmp_path, monkeypatch):
-    """What an earlier version compiled is not what is tested."""
+    """An empty cache, so that no binary of an earlier version is tested."""
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
@@ -113,7 +113,7 @@ def scaled(x_desc, out_desc, factor, M: zg.constexpr, N: zg.constexpr):
     out_desc.store(at, zg.cast(zg.mul(x_desc.load(at), factor), out_desc.dtype))
 
 
-def test_launches_that_have_been_seen(rng):
+def test_repeated_launches(rng):
     """The same route with other addresses, shapes, strides, paddings and blocks, and back again."""
     shapes = [(64, 64), (50, 72), (64, 64), (17, 8)]
     for block, padding in (((16, 32), "zero"), ((16, 32), "nan"), ((32, 16), "zero"), ((16, 32), "zero")):
@@ -226,14 +226,14 @@ def test_a_stream_of_torch():
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(10_000_000)  # What is launched on another stream would not wait for this.
+        torch.cuda._sleep(10_000_000)  # A launch on another stream would not wait for this.
         x += 1
         scaled[(2, 2)](*described, 2.0, M=32, N=32)
     stream.synchronize()
     assert (out == 2).all()
 
 
-def test_arrays_here_and_there():
+def test_arrays_on_host_and_gpu():
     here, on_gpu = np.zeros((16, 32), np.float32), zg.to_device(np.zeros((16, 32), np.float32))
     with pytest.raises(zg.LaunchError, match="'out_desc' of 'scaled' is not on a GPU, and 'x_desc' is on one"):
         scaled[(1, 1)](*(zg.TensorDescriptor(x, (16, 32)) for x in (on_gpu, here)), 2.0, M=16, N=32)

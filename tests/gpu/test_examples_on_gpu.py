@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.fixture(autouse=True)
 def a_cache_of_its_own(tmp_path, monkeypatch):
-    """What an earlier version compiled is not what is tested."""
+    """An empty cache, so that no binary of an earlier version is tested."""
     monkeypatch.setenv("HOME", str(tmp_path))
 
 

@@ -69,8 +69,8 @@ def test_a_compiled_model_takes_the_arrays_of_torch() -> None:
 
 
 @needs_torch
-def test_the_stream_of_torch_counts_wherever_its_array_stands() -> None:
-    """What is queued on torch's stream before a launch is seen by it, when the first array is ours."""
+def test_the_torch_stream_is_used_for_any_argument_order() -> None:
+    """A launch comes after the work queued on torch's stream, also when the first array is ziggurat's."""
     import torch
 
     ours, n = zg.to_device(np.ones(1 << 20, np.float32)), 1 << 20

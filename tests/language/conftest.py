@@ -82,7 +82,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def make(source: str, decorate: Callable[..., Any] = zg.kernel, **names: Any) -> Any:
-    """What a decorator makes of the one function in a source text. `names` are its globals, beside `zg`."""
+    """Decorate the one function in a source text. `names` are its globals, beside `zg`."""
     source = textwrap.dedent(source).strip() + "\n"
     file = f"<kernel {next(_numbers)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
@@ -98,7 +98,7 @@ def bits(array: Array) -> Array:
 
 
 def same(actual: Array, expected: Array, ulp: float = 0, tolerance: float = 0) -> Array:
-    """Where two arrays of a dtype agree: NaN with NaN, zeros by their sign, numbers within `ulp` last places."""
+    """The elements at which two arrays agree: NaN with NaN, zeros by their sign, numbers within `ulp` last places."""
     assert actual.dtype == expected.dtype and actual.shape == expected.shape
     equal = bits(actual) == bits(expected)
     if actual.dtype.kind in "biu":
@@ -329,6 +329,6 @@ def dtypes() -> Mapping[str, np.dtype[Any]]:
 
 @pytest.fixture(autouse=True)
 def quiet_numpy():
-    """What overflows here is meant to."""
+    """Overflows in these tests are intended."""
     with np.errstate(all="ignore"):
         yield

@@ -41,7 +41,7 @@ class NotHere(Exception):
 
 
 class Machine(Protocol):
-    """What runs a compiled kernel; the images as it leaves them. `repeated` is what its launches are counted as."""
+    """A machine that runs compiled kernels and returns the arrays. `repeated` names its count of launches."""
 
     target: str
     repeated: str
@@ -72,7 +72,7 @@ class Simulated:
     promises = True
 
     def text(self, compiled: Compiled) -> str:
-        """What is simulated."""
+        """The LLVM text to simulate."""
         return compiled.stages["llvm"]
 
     def run(self, compiled, grid, images, arguments):
@@ -133,7 +133,7 @@ class Assembled:
 
 @contextmanager
 def random_layouts(seed: int | None) -> Iterator[None]:
-    """What is compiled meanwhile has its tensors go through layouts that this seed draws; None: through none."""
+    """Convert tensors to random layouts of this seed, if any, in kernels compiled inside the `with`."""
     before = passes.PLACE
     if seed is not None:
         after = [name for name, _ in before].index("assign") + 1
@@ -150,7 +150,7 @@ MACHINES: dict[str, tuple[Callable[[], Machine], ...]] = {
 
 
 class Differential:
-    """What repeats launches on machines of one target. `counts` tells how many were, and why others were not."""
+    """Repeats launches on machines of one target. `counts` has their number, and the reasons for skipped ones."""
 
     def __init__(
         self, machines: Sequence[Machine], same: Callable[[Array, Array], Array], seed: int | None = None,

@@ -1,4 +1,4 @@
-"""Arithmetic of all pairs of dtypes: the promoted dtype, from a table of the rules of its own, and the numbers."""
+"""Arithmetic of all pairs of dtypes: the promoted dtype, by a second table of the rules, and the numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def promoted(a: str, b: str) -> str:
         ("f8e4m3", "f8e5m2", "f16"), ("i1", "i8", "i8"), ("u8", "i16", "i16"), ("i64", "f8e5m2", "f8e5m2"),
     ],
 )  # fmt: skip
-def test_the_table_says_what_the_document_says(a, b, result):
+def test_promotion_table_matches_the_document(a, b, result):
     assert promoted(a, b) == promoted(b, a) == result
 
 
@@ -233,7 +233,7 @@ def test_python_operators_on_scalars_are_the_calls(compute, dtypes):
 
 
 def test_operators_on_constants_are_pythons(compute, kernel):
-    """Of constants alone, `//` and `%` round down, the calls do not, and integers have no width."""
+    """`//` and `%` of constants round down, unlike the calls, and constant integers have no width."""
     pairs = [(-7, 2), (7, -2), (-7, -2), (7, 2), (2**30, 7), (-1, 2**31)]
     for a, b in pairs:
         compute(
@@ -386,7 +386,7 @@ def test_fma_and_clamp_promote_all_three(compute, dtypes):
 
 
 @pytest.mark.parametrize("dtype", ["i8", "u16", "i64", "f8e5m2", "f16", "bf16", "f32", "f64"])
-def test_a_nan_loses_against_a_number(dtype, compute, values, rows, dtypes):
+def test_maximum_and_minimum_ignore_nan(dtype, compute, values, rows, dtypes):
     x, low = rows(*sample(values, dtype, dtype))
     high = np.roll(low, 7)
     p, a, b = wide(x), wide(low), wide(high)

@@ -1,4 +1,4 @@
-"""Axes of size 1, anywhere: tensors of one element are not scalars, and what moves axes has to keep the two apart."""
+"""Axes of size 1: tensors of one element are not scalars, in every call that moves axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not run is not looked at: whatever is wrong there is no error; where it is run, it is what it always was."""
+"""Errors in code that is not run are not reported; the same errors in code that is run are."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def errors_of(kernel: Any, *types: Any) -> list[zg.ZigguratError]:
 
 @pytest.mark.parametrize("what", WRONG)
 @pytest.mark.parametrize("head", ["if FLAG:", "if not FLAG:\n    pass\nelse:", "while FLAG:"])
-def test_a_wrong_statement_that_is_not_run(kernel, launch, what, head):
+def test_an_error_in_a_statement_that_is_not_run(kernel, launch, what, head):
     if what.startswith("a return") and "while" in head:
         pytest.skip("a return in a loop is another error")
     source = (
@@ -80,7 +80,7 @@ def test_a_wrong_statement_that_is_not_run(kernel, launch, what, head):
 
 @pytest.mark.parametrize("part", ["n if not FLAG else {}", "{} if FLAG else n", "n > 0 and (not FLAG or {})"])
 @pytest.mark.parametrize("wrong_part", ["unknown", "zg.nosuch(n)", "zg.cast(n)", "wrong(n)", "[n]", "zg.load(n)"])
-def test_a_wrong_part_that_is_not_needed(kernel, launch, part, wrong_part):
+def test_an_error_in_an_expression_that_is_not_run(kernel, launch, part, wrong_part):
     made = kernel(
         f"def made(out, n, FLAG: zg.constexpr):\n    zg.store(out, zg.cast({part.format(wrong_part)}, zg.i32))", **NAMES
     )
@@ -126,7 +126,7 @@ def test_an_error_in_a_branch_of_a_helper_names_the_call(kernel):
     assert "return a + nowhere" in str(error) and "half_wrong(n, True)" in str(error)
 
 
-def test_what_is_not_run_assigns_nothing(kernel):
+def test_statements_that_are_not_run_assign_nothing(kernel):
     made = kernel(
         """
         def made(p, FLAG: zg.constexpr):
@@ -140,12 +140,12 @@ def test_what_is_not_run_assigns_nothing(kernel):
     first, second = errors_of(made, P, False)
     assert first.summary == "'math' is used before it is assigned"
     assert second.summary == "'value' is used before it is assigned"
-    # Where the import is run it is the error, and what follows from it is not reported.
+    # An import that is run is the error; errors that follow from it are not reported.
     (error,) = errors_of(made, P, True)
     assert error.summary == "a kernel cannot use an import inside of a kernel"
 
 
-def test_a_return_that_is_in_error_is_a_return(kernel):
+def test_a_return_with_an_error_ends_the_path(kernel):
     made = kernel(
         """
         def made(p, n):

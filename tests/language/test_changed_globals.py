@@ -32,7 +32,7 @@ def value(kernel) -> float:
 
 
 def warned(kernel) -> tuple[float, str]:
-    """What a kernel writes, and the text of its warning."""
+    """The number that a kernel of one pointer writes, and the text of its warning."""
     out = np.zeros(1, np.float32)
     with pytest.warns(zg.ZigguratWarning) as caught:
         kernel[(1,)](out)

@@ -87,7 +87,7 @@ def stored(kernel: Callable[..., Any], name: str, given: Sequence[str], into: st
 
 
 def loaded(kernel: Callable[..., Any], name: str, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """What the call gives for values that a kernel loads."""
+    """The results of the call for values that a kernel loads."""
     count = len(arrays[0])
     size = 1 << (count - 1).bit_length()
     letters = "abc"[: len(arrays)]
@@ -121,7 +121,7 @@ def result_type(name: str, types: Sequence[ScalarType]) -> ScalarType:
 
 
 def same(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Where two arrays have the same bits, or both NaN."""
+    """The elements at which two arrays have the same bits, or both NaN."""
     equal = scalars.bits_of(found) == scalars.bits_of(expected)
     if SCALARS_BY_DTYPE[found.dtype].is_float:
         equal |= np.isnan(found.astype(np.float64)) & np.isnan(expected.astype(np.float64))
@@ -225,7 +225,7 @@ def test_next_power_of_2_in_a_kernel_is_that_of_python(kernel: Any):
 @pytest.mark.parametrize(
     "name", [name for name in CALLS_OF_NUMBERS if CALLS[name].host is not None and name not in ("neg", "where")]
 )
-def test_what_a_kernel_refuses_python_refuses(name: str):
+def test_arguments_that_a_kernel_refuses_are_refused_by_python(name: str):
     for scalar, python in KINDS.values():
         if not takes(name, scalar) and name not in ("fma", "cdiv"):
             with pytest.raises(KernelTypeError):

@@ -88,7 +88,7 @@ def test_loops_with_constant_bounds(bounds, scalar):
     scalar(body(lines.replace("range(", "zg.range("), "n_ptr, out_ptr"), like, SOME)
 
 
-def test_loops_at_the_ends_of_their_index(kernel, launch):
+def test_loops_at_the_limits_of_the_index_type(kernel, launch):
     ends = kernel("""
     def ends(out_ptr, low, high, wide, N: zg.constexpr):
         count = 0
@@ -432,7 +432,7 @@ def test_conditional_expressions(scalar):
 
 
 def test_short_circuits_guard_loads(kernel, launch):
-    """Beyond the array nothing may be read, divided or looked at."""
+    """Nothing beyond the array may be read, divided or compared."""
     guard = kernel("""
     def guard(x_ptr, out_ptr, n):
         i = zg.program_id(0)

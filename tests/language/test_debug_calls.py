@@ -1,4 +1,4 @@
-"""What a kernel knows of its launch, says to its host, and tells the compiler."""
+"""Program indices, printing, assertions and hints for the compiler."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_grids_and_arguments(kernel):
     fill[(6,)](n=10, N=2, out_ptr=out)
 
 
-def test_hints_change_nothing_but_are_checked_when_strict(kernel, launch):
+def test_hints_are_checked_only_in_strict_mode(kernel, launch):
     hint = kernel("""
     def hint(x_ptr, n, limit):
         n = zg.multiple_of(n, 4)
@@ -114,7 +114,7 @@ def test_strict_shows_what_depends_on_masked_lanes(kernel):
         careless[1](x, out, 3, strict=True)
 
 
-def test_values_tell_their_types(kernel):
+def test_shape_and_dtype_of_values(kernel):
     tell = kernel("""
     def tell(x_ptr, n, N: zg.constexpr):
         x = zg.load(zg.add(x_ptr, zg.reshape(zg.arange(0, N * 2), (2, N))))
@@ -126,7 +126,7 @@ def test_values_tell_their_types(kernel):
         tell.triton(zg.ptr(zg.f32), zg.i32, 8)
 
 
-def test_the_timer_goes_on_and_there_is_one_multiprocessor(kernel, launch):
+def test_globaltimer_increases_and_smid_is_zero(kernel, launch):
     timed = kernel("""
     def timed(x_ptr, out_ptr):
         before = zg.globaltimer()

@@ -45,7 +45,7 @@ def wide(rows: int, columns: int, room: int, dtype: Any = np.float32, fill: floa
 
 
 def moved(x: np.ndarray, y: np.ndarray, block: tuple[int, ...], source: Any, target: Any, outside: float) -> np.ndarray:
-    """What a block of `x` at `source`, written at `target`, makes of `y`."""
+    """`y` after a block of `x` at `source` was written at `target`."""
     values = np.full(block, outside, x.dtype)
     expected = y.copy()
     for place in np.ndindex(*block):
@@ -102,7 +102,7 @@ def test_three_axes(at):
 
 
 def test_the_described_part_of_an_array():
-    """What is not described is neither read nor written, though it is there."""
+    """Memory outside of the described part is neither read nor written, though the array has it."""
     x, y = np.arange(64, dtype=np.float32).reshape(8, 8), np.full((8, 8), -1, np.float32)
     source = zg.TensorDescriptor(x, (4, 8), shape=(3, 5), strides=(16, 1), padding="nan")
     move[1](source, zg.TensorDescriptor(y, (4, 8), shape=(4, 6)), 0, 0, 0, 0)
@@ -147,7 +147,7 @@ def test_control_flow_carries_descriptors(first):
     assert (out[:2] == (2 if first else 6)).all() and (out[2:] == (2 if first else 3)).all()
 
 
-def test_descriptors_of_unlike_padding_do_not_meet():
+def test_descriptors_of_different_padding_cannot_be_joined():
     x = np.ones((8, 8), np.float32)
     padded = zg.TensorDescriptor(x, (4, 8), padding="nan")
     with pytest.raises(zg.KernelTypeError, match=r"descriptor<x4, x8, f32>"):
@@ -166,7 +166,7 @@ def through_a_function(x_desc, y_ptr, left_out):
         zg.store(zg.add(y_ptr, at), twice(x_desc, 2))
 
 
-def test_functions_take_them_and_pointers_stand_beside_them():
+def test_functions_take_descriptors_beside_pointers():
     x, y = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((4, 8), np.float32)
     through_a_function[1](zg.TensorDescriptor(x, (4, 8)), y, None)
     np.testing.assert_array_equal(y, [*(2 * x[2:]), [0] * 8, [0] * 8])
@@ -186,7 +186,7 @@ def test_programs_in_any_order_see_the_writes_of_those_before():
 # Signatures.
 
 
-def test_the_type_stands_for_the_argument():
+def test_models_by_the_type_of_a_descriptor():
     block = zg.descriptor((16, 32), zg.f16)
     model = scale.triton(block, zg.descriptor((16, 32), zg.f16, "nan"), 16, 32)
     zg.verify(model)
@@ -238,8 +238,8 @@ def test_the_command_line_reads_the_type(capsys):
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("padding", ["zero", "nan"])
-def test_parts_of_the_machines_kernel_are_those_of_the_arguments(target, padding):
-    """Whatever the compiler chooses, the runtime knows each parameter of the machine's kernel."""
+def test_compiled_parameters_are_parts_of_the_arguments(target, padding):
+    """The runtime knows the source of each parameter of the compiled kernel, whatever the compiler chose."""
     from ziggurat.compiler.compiled import binary_of
 
     block = zg.descriptor((16, 32), zg.f16, padding)
@@ -251,7 +251,7 @@ def test_parts_of_the_machines_kernel_are_those_of_the_arguments(target, padding
     assert target == "sm_90a" or not any(parameter.kind == "tensormap" for parameter in binary.parameters)
 
 
-# What does not fit.
+# Arguments that do not fit.
 
 
 def test_a_plain_array_where_a_descriptor_is_wanted():
@@ -280,7 +280,7 @@ def test_a_descriptor_is_not_compiled_in():
         scale[1](described, described, M=described, N=32)
 
 
-def test_arrays_here_and_on_a_gpu():
+def test_arrays_on_host_and_gpu():
     here = zg.TensorDescriptor(np.zeros((16, 32), np.float32), (16, 32))
     interface = {"typestr": "<f4", "data": (0x1000, False), "version": 3, "strides": None, "shape": (16, 32)}
     array = SimpleNamespace(__cuda_array_interface__=interface, shape=(16, 32), dtype=np.dtype(np.float32))

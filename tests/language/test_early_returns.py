@@ -20,7 +20,7 @@ def function(lines: str) -> str:
     return "def f(a, b, FLAG: zg.constexpr):\n" + textwrap.indent(textwrap.dedent(lines).strip("\n"), "    ")
 
 
-def test_nested_ifs_whose_paths_go_on(three_ways):
+def test_nested_ifs_with_paths_that_continue(three_ways):
     three_ways(
         function("""
         if a > 0:
@@ -75,7 +75,7 @@ def test_constants_choose_some_of_the_paths(three_ways):
     assert ifs[1] == 0 < ifs[2] < ifs[0]
 
 
-def test_variables_of_unlike_kinds_on_the_paths(three_ways):
+def test_variables_of_different_types_on_the_paths(three_ways):
     three_ways(
         function("""
         kind = 3
@@ -213,7 +213,7 @@ def test_a_guard_clause_is_one_if(kernel):
     assert not any("Tuple" in str(op.result.type) for op in model.walk())
 
 
-def test_a_short_end_is_written_twice_rather_than_under_an_if(kernel):
+def test_a_short_rest_is_copied_instead_of_guarded(kernel):
     ends = kernel("""
     def ends(p, n):
         if n > 4:

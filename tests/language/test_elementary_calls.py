@@ -89,8 +89,8 @@ def test_angles_are_of_the_promoted_dtype(compute):
     )  # fmt: skip
 
 
-def test_halves(compute):
-    """Next to one half, and where there are no more halves."""
+def test_rounding_of_halves(compute):
+    """Numbers next to one half, and numbers so large that they have no fraction."""
     near = np.nextafter(np.float32(0.5), np.float32(0))
     x = np.array([[0.5, 1.5, 2.5, near, 8388607.5, 8388609.0, 4194304.5, 0.0]], np.float32)
     x = np.concatenate([x, -x])

@@ -33,7 +33,7 @@ def larger(a, b):
 
 @zg.function
 def maximum_of(x):
-    """Of any shape: a scalar of a tensor, and a scalar itself."""
+    """An argument of any shape, a scalar included."""
     if x.shape == ():
         return x
     else:
@@ -84,7 +84,7 @@ def test_variables_of_other_dtypes_in_straight_lines(compute):
     )
 
 
-def test_a_name_for_unlike_things_is_only_wrong_where_it_is_read(kernel, launch):
+def test_a_variable_of_different_types_is_an_error_only_where_it_is_read(kernel, launch):
     reuse = kernel("""
     def reuse(out_ptr, n):
         total = 0

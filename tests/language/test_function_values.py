@@ -47,7 +47,7 @@ def failures(kernel: Any, *types: Any) -> list[zg.ZigguratError]:
 
 
 def marked(error: zg.ZigguratError) -> str:
-    """What the carets mark."""
+    """The text that the carets mark."""
     assert error.location is not None
     _, line, carets = error.location.excerpt().splitlines()[:3]
     return line[carets.index("^") : len(carets)]
@@ -192,7 +192,7 @@ def test_a_reduction_by_a_function_from_a_parameter(kernel, launch):
     assert out[0] == 10
 
 
-def test_kernels_of_unlike_functions_are_unlike(kernel):
+def test_kernels_with_different_function_arguments_differ(kernel):
     made = kernel("def made(p, g: zg.constexpr):\n    zg.store(p, g(3))")
     assert made.triton(P, double) is made.triton(P, double)
     assert made.triton(P, double) != made.triton(P, zg.function(lambda_like))
@@ -249,7 +249,7 @@ def test_arguments_that_do_not_fit(kernel, call, message, where):
     assert (error.hint or "").endswith("double(x, by=2)")
 
 
-def test_an_error_inside_names_the_calls(kernel):
+def test_an_error_in_a_helper_shows_the_calls(kernel):
     made = kernel("def made(p, g: zg.constexpr):\n    zg.store(p, twice(p, g))", **NAMES)
     (error,) = failures(made, P, double)
     assert error.summary.startswith("zg.mul")
@@ -267,7 +267,7 @@ def test_an_error_inside_names_the_calls(kernel):
         ("for i, j in range(3):", "i32 is not a tuple; it cannot be unpacked into 2 names", "i"),
     ],
 )
-def test_what_a_loop_cannot_run_over(kernel, loop, message, where):
+def test_iterables_that_a_loop_refuses(kernel, loop, message, where):
     made = kernel(f"def made(p, n):\n    {loop}\n        zg.store(p, i)")
     (error,) = failures(made, P, zg.i32)
     assert (error.summary, marked(error)) == (message, where)
@@ -301,7 +301,7 @@ def with_and_without(x_ptr, y_ptr, N: zg.constexpr):
     zg.store(zg.add(y_ptr, at), zg.add(biased(x, None), biased(x, zg.cast(at, zg.f32))))
 
 
-def test_a_tensor_may_be_left_out(launch):
+def test_none_in_place_of_a_tensor(launch):
     """`is None` is known at compile time of what is computed, too."""
     x = np.arange(8, dtype=np.float32) ** 2
     y = np.zeros(8, np.float32)

@@ -1,4 +1,4 @@
-"""Kernels that are made up: expressions over a few dtypes and shapes, with loops, branches and returns.
+"""Generated kernels: expressions over a few dtypes and shapes, with loops, branches and returns.
 
 Each piece of a kernel is made as two things: its source text, and a function that computes the same with NumPy.
 """

@@ -1,4 +1,4 @@
-"""Functions of floats: as near to the true value as their dtype allows, and what they give at the ends."""
+"""Functions of floats: their distance from the true value, and their results at the limits."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_functions_of_scalars(compute):
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_division_and_root_rounded_correctly(name, compute, values, rows, dtypes):
-    """Of f32 on a GPU as well, where `div` and `sqrt` are not."""
+    """`div_rn` and `sqrt_rn` of f32 are rounded correctly on a GPU as well, where `div` and `sqrt` are not."""
     some = values(name)
     a, b = rows(np.repeat(some, len(some))[:2048], np.tile(some, len(some))[:2048], programs=4)
     with np.errstate(all="ignore"):

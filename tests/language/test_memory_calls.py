@@ -121,7 +121,7 @@ def test_values_and_masks_are_broadcast(kernel, launch):
     assert (y[32:].reshape(4, 8) == np.where(mask[:, None], np.arange(8), -np.arange(8))).all()
 
 
-def test_what_is_stored_later_stays(kernel, launch):
+def test_the_last_store_wins(kernel, launch):
     clash = kernel("""
     def clash(y_ptr):
         pid = zg.program_id(0)
@@ -146,7 +146,7 @@ def atomic_dtypes(op):
 
 @pytest.mark.parametrize(("op", "name"), [(op, name) for op in ATOMICS for name in atomic_dtypes(op)])
 def test_atomics(op, name, kernel, launch, dtypes):
-    """Conflicts within a program and between programs; what each turn finds, and what is left."""
+    """Conflicts within a program and between programs: the values found and the values left."""
     update = kernel(f"""
     def update(x_ptr, i_ptr, v_ptr, old_ptr, s_ptr, m_ptr):
         at = zg.add(zg.program_id(0) * 16, zg.arange(0, 16))

@@ -1,4 +1,4 @@
-"""Sorting, and the first of what is sorted."""
+"""Sorting and top-k."""
 
 from __future__ import annotations
 

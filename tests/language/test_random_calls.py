@@ -1,4 +1,4 @@
-"""Random numbers: the published words, and distributions that are what they should be."""
+"""Random numbers: the published words of Philox, and the moments of the distributions."""
 
 from __future__ import annotations
 

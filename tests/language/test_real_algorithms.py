@@ -129,7 +129,7 @@ def reduced_by(x_ptr, out_ptr, SIZE: zg.constexpr):
     zg.store(out_ptr + 1, top + zg.log(total))
 
 
-def test_functions_handed_on(rng, launch):
+def test_functions_passed_on(rng, launch):
     x, out = rng.standard_normal(64).astype(np.float32), np.zeros(2, np.float32)
     launch(reduced_by, 1, [x, out], SIZE=64)
     assert out[0] == x[np.abs(x).argmax()]
@@ -167,7 +167,7 @@ def test_moments_in_one_pass(rng, launch):
 
 @zg.kernel
 def bisect(sorted_ptr, wanted_ptr, out_ptr, n, SIZE: zg.constexpr):
-    """Where each number would stand: all lanes search at once, until none has anything left."""
+    """The insertion point of each number: all lanes search at once, until all intervals are empty."""
     at = zg.arange(0, SIZE)
     wanted = zg.load(zg.add(wanted_ptr, at))
     low = zg.zeros((SIZE,), zg.i32)

@@ -120,7 +120,7 @@ def test_extremes(name, compute, values, dtypes):
 
 
 @pytest.mark.parametrize("name", ("u16", "i32", "f16", "f32"))
-def test_places_of_which_any_will_do(name, compute, dtypes):
+def test_index_of_any_extreme(name, compute, dtypes):
     x = np.random.default_rng(0).permutation(64).reshape(2, 4, 8).astype(dtypes[name])
     compute(
         """
@@ -156,7 +156,7 @@ def extreme(x, axis, call):
         place = keys.index(best)
         value = row[place]
         if best == 0 and row.dtype.kind not in "iub":
-            # Of the zeros, 0.0 is the larger.
+            # 0.0 is larger than -0.0.
             signs = [np.signbit(wide(row)[i]) for i, k in enumerate(keys) if k == 0]
             negative = all(signs) if call == "max" else any(signs)
             value = np.array(-0.0 if negative else 0.0).astype(row.dtype)
@@ -282,7 +282,7 @@ def summing(number):
     return summed
 
 
-def test_functions_of_one_name_are_kept_apart(compute):
+def test_functions_of_one_name_get_different_symbols(compute):
     """Two closures share their name and their argument types, and others are called as functions of the library."""
 
     @zg.function
@@ -350,7 +350,7 @@ def test_cumulative_sums_and_products(name, compute, dtypes):
 @pytest.mark.parametrize("shape", [(2048,), (8, 256), (128, 16)])
 @pytest.mark.parametrize("name", ["i1", "i8", "u64", "f16", "f32", "f64"])
 def test_long_cumulative_sums(name, shape, compute, dtypes):
-    """Of more than one warp has together; of numbers whose sums are exact in any order."""
+    """More elements than the threads of a warp; numbers whose sums are exact in any order."""
     rng = np.random.default_rng(9)
     x = rng.integers(-2 if name[0] == "f" else 0, 2, (2, *shape)).astype(dtypes[name])
     lines, expected = [], {}
@@ -383,7 +383,7 @@ def test_long_scans_by_functions(name, shape, compute, dtypes):
 
 
 @pytest.mark.parametrize("name", ["i1", "i8", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f8e5m2", "f32", "f64"])
-def test_products_and_questions(name, compute, dtypes):
+def test_products_any_and_all(name, compute, dtypes):
     rng = np.random.default_rng(4)
     x = rng.integers(0, 2 if name == "i1" else 3, (4, 4, 8)).astype(dtypes[name])
     x[1], x[2, 1] = 1, 0

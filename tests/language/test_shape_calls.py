@@ -86,7 +86,7 @@ def test_shapes(name, compute, dtypes):
     )  # fmt: skip
 
 
-def test_shapes_of_what_was_repeated(compute):
+def test_shapes_of_splats_and_broadcasts(compute):
     """Splats and broadcasts are not written out by the interpreter: every call has to see the whole shape."""
     x = np.array([3, 5], np.int32)
     full = np.broadcast_to(x[:, None, None], (2, 4, 2))
@@ -123,7 +123,7 @@ def test_shapes_of_what_was_repeated(compute):
     )  # fmt: skip
 
 
-def test_join_and_cat_bring_their_operands_together(compute, dtypes):
+def test_join_and_cat_promote_their_operands(compute, dtypes):
     a, b = np.array([[1, 2]], np.int8), np.array([[0.5, 4]], np.float32)
     compute(
         """
@@ -233,7 +233,7 @@ def test_gather(index, compute, dtypes):
     )  # fmt: skip
 
 
-def test_gathering_out_of_range_says_where(kernel):
+def test_gather_out_of_range_names_the_index(kernel):
     wrong = kernel("""
     def wrong(i_ptr, y_ptr):
         at = zg.arange(0, 4)

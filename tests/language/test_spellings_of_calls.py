@@ -95,7 +95,7 @@ def best(x_ptr, value_ptr, index_ptr, LARGEST: zg.constexpr):
 
 
 @pytest.mark.parametrize("largest", [True, False])
-def test_the_first_elements_and_where_they_are(largest: bool):
+def test_topk_with_indices(largest: bool):
     x = np.array([3, 9, 9, 1, 0, -4, 8, 9, 2, 2, 5, 7, 1, 6, 0, 4], np.float32)
     values, at = np.zeros(4, np.float32), np.zeros(4, np.int32)
     best[(1,)](x, values, at, largest)

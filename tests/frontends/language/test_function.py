@@ -17,11 +17,11 @@ def scaled(x: int, factor: constexpr = 2) -> int:
     return x * factor  # pyright: ignore
 
 
-def test_called_from_python_it_runs_as_python():
+def test_a_call_from_python_runs_as_python():
     assert scaled(3) == 6 and scaled(3, factor=5) == 15
 
 
-def test_it_shows_what_it_wraps():
+def test_attributes_of_the_wrapped_function():
     assert isinstance(scaled, Function)
     assert (scaled.name, scaled.__name__, scaled.__doc__) == ("scaled", "scaled", "Multiply.")
     assert list(scaled.signature.parameters) == ["x", "factor"]
@@ -29,7 +29,7 @@ def test_it_shows_what_it_wraps():
     assert repr(scaled).startswith("<Function scaled(x, factor: zg.constexpr")
 
 
-def test_it_may_have_a_name_of_its_own():
+def test_a_name_of_its_own():
     def _sum(a: int, b: int) -> int:
         return a + b
 
@@ -63,7 +63,7 @@ def test_a_copy_is_the_function_itself():
         assert copy.deepcopy({"of": [one]})["of"][0] is one
 
 
-def test_what_is_pickled_is_where_it_is_found():
+def test_a_pickle_holds_the_qualified_name():
     assert pickle.loads(pickle.dumps(at_the_top)) is at_the_top
     assert pickle.loads(pickle.dumps(kernel_at_the_top)) is kernel_at_the_top
     with pytest.raises((pickle.PicklingError, AttributeError), match="local"):

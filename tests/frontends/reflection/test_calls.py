@@ -190,7 +190,7 @@ def test_launch_in_a_kernel(fail):
     assert "@zg.function" in failure.hint
 
 
-def test_shadowed_builtin_is_the_users(lines):
+def test_a_global_shadows_a_builtin(lines):
     assert '@"helper"' in lines("a = max(x, c=y)", max=helper)[-3]
     found = lines("range = x\nfor i in range(3):\n    pass")
     assert not any("builtins.range" in line for line in found)
@@ -207,7 +207,7 @@ def test_call_of_a_variable(lines):
     ]
 
 
-def test_call_of_what_an_expression_gives(lines):
+def test_call_of_the_value_of_an_expression(lines):
     assert lines("x[0](y)") == [
         "%6 : object = var.load %3;",
         "%7 : object = constant @0;",

@@ -1,4 +1,4 @@
-"""Errors in code that may never be run: ops of the model in the place of what is wrong, raised by who runs them."""
+"""Errors in code that may never run: they are ops of the model, and are raised when these run."""
 
 import pytest
 
@@ -75,7 +75,7 @@ def test_the_error_is_the_one_outside_of_an_if(define, what):
 
 
 @pytest.mark.parametrize("expression", ["1 if not x else bad", "bad if x else 1", "not x or bad", "x and bad"])
-def test_parts_of_expressions_that_are_not_run(define, expression):
+def test_errors_in_parts_of_expressions_that_are_not_run(define, expression):
     model = reflect(define(f"def kernel(x):\n    return {expression}\n"))
     assert parse(str(model)) == model
     assert execute(model, (0,)) in (0, 1, True)
@@ -104,7 +104,7 @@ def test_a_loop_that_is_never_run(define):
         execute(model, (1,))
 
 
-def test_errors_that_are_certain_bring_the_others_with_them(define):
+def test_certain_errors_are_reported_with_deferred_ones(define):
     kernel = define("""
     def kernel(x):
         if x:
@@ -118,7 +118,7 @@ def test_errors_that_are_certain_bring_the_others_with_them(define):
     assert [error.summary for error in caught.value.errors] == [f"name 'bad{i}' is not defined" for i in (1, 2, 3)]
 
 
-def test_what_an_error_would_have_assigned_is_declared(lines):
+def test_variables_of_a_statement_in_error_are_declared(lines):
     found = lines("if x:\n    import math as m, os.path\n    y = m\ny = os")
     assert '    %6 : Var<object> = var @"os";' in ["    " + line for line in found]
     # The name of the import is a variable of the function, as in Python.

@@ -73,7 +73,7 @@ def test_golden(kernel, golden):
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_text_reads_back(kernel):
+def test_text_round_trip(kernel):
     assert parse(str(kernel.model)) == kernel.model
 
 

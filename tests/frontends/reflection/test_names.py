@@ -1,4 +1,4 @@
-"""What names stand for, and the errors of those that stand for nothing that a kernel can use."""
+"""The meaning of names, and the errors for objects that a kernel cannot use."""
 
 import enum
 import math

@@ -1,4 +1,4 @@
-"""Where variables are declared: by an assignment, or without a value before a statement."""
+"""Declarations of variables: by an assignment, or without a value before a statement."""
 
 import ast
 import textwrap

@@ -1,4 +1,4 @@
-"""Finding the source of functions, wherever they are defined, and the places of what is in them."""
+"""The source of functions, wherever they are defined, and locations in it."""
 
 import importlib.util
 import linecache
@@ -264,7 +264,7 @@ def test_text_that_is_registered_after_the_decorator_is_found():
 
 
 @pytest.mark.parametrize("thing", [len, int, lambda x: x, "text".upper])
-def test_what_is_no_function_is_an_error_at_the_decorator(thing):
+def test_objects_that_are_no_functions_are_errors_at_the_decorator(thing):
     for decorator in (zg.function, zg.kernel):
         with pytest.raises(KernelSyntaxError):
             decorator(thing)

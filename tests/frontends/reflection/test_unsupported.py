@@ -1,4 +1,4 @@
-"""Every construct that kernels lack: the message, what is marked, and what to do instead."""
+"""Every construct that kernels lack: the message, the marked text, and the hint."""
 
 import ast
 

@@ -153,7 +153,7 @@ def test_parts_that_do_not_fit(kernel, error, words):
     assert caught.value.location.file == __file__
 
 
-def test_a_value_of_a_body_does_not_leave_it():
+def test_a_value_of_a_body_is_not_used_outside_of_it():
     def kernel(x_ptr, n):
         kept = []
         zg.for_(0, n, 1, None, lambda i: kept.append(i + 1))

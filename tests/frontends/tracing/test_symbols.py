@@ -1,4 +1,4 @@
-"""Symbolic values: Python's operators record ops; what a value of a kernel is not is an error at its place."""
+"""Symbolic values: Python's operators record ops, and other uses are errors at the user's line."""
 
 import operator
 
@@ -39,12 +39,12 @@ def test_operators_record_their_ops(name):
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_a_number_on_the_left_stays_there(name):
+def test_a_number_as_left_operand(name):
     constant, op = recorded(lambda n, x: BINARY[name](7, n))
     assert op.NAME == name and op.operands[0] is constant.result
 
 
-def test_comparisons_with_a_number_on_the_left_are_turned_round():
+def test_comparisons_with_a_number_as_left_operand_are_swapped():
     _, op = recorded(lambda n, x: 7 < n)
     assert op.NAME == "gt" and op.operands[1].op.attributes["value"] == 7
 
@@ -86,14 +86,14 @@ def test_a_numpy_number_leaves_operators_to_symbols():
         (lambda n, x: n + object(), "an object of the type object cannot be a value", "kernels take numbers"),
     ],
 )
-def test_what_a_symbol_is_not(use, words, hint):
+def test_operations_that_symbols_refuse(use, words, hint):
     with pytest.raises(zg.KernelTypeError, match=words) as caught:
         recorded(use)
     assert caught.value.hint.startswith(hint) or hint in caught.value.hint
     assert caught.value.location.file == __file__
 
 
-def test_python_asks_for_attributes_without_an_error():
+def test_hasattr_of_symbols_is_false():
     def use(n, x):
         assert not hasattr(n, "sum") and not hasattr(n, "__array__")
         with pytest.raises(AttributeError):
@@ -121,7 +121,7 @@ def test_a_number_given_as_a_constant_remembers_its_parameter():
     assert first.operands[1] is parameters[2] and second.operands[1] is parameters[3]
 
 
-def test_a_symbol_has_no_truth_no_items_and_is_no_integer():
+def test_symbols_are_no_bools_iterables_or_integers():
     def branches(x_ptr, n):
         if n > 3:
             zg.store(x_ptr, 1.0)

@@ -1,4 +1,4 @@
-"""Tracing gives what reflection gives: calls, functions, constants and places."""
+"""Traced models: calls, functions, constants and locations, as reflection gives them."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def helper_kernel(x_ptr, n, B: zg.constexpr):
     ],
     ids=lambda thing: getattr(thing, "__name__", ""),
 )
-def test_both_ways_print_the_same_triton_model(kernel, arguments):
+def test_tracing_and_reflection_give_the_same_triton_model(kernel, arguments):
     traced = zg.trace(kernel, *arguments)
     assert str(traced) == str(zg.kernel(kernel).triton(*arguments))
     zg.verify(traced)
@@ -74,12 +74,12 @@ def test_a_builder_takes_calls_one_by_one():
     assert x.tolist() == [8] * 6 + [1, 1]
 
 
-def test_the_models_of_an_unfinished_builder_are_not_there():
+def test_models_of_an_unfinished_builder_are_errors():
     with pytest.raises(zg.BuildError, match="'k' is not finished"), zg.build("k", zg.i32) as kernel:
         _ = kernel.triton
 
 
-def test_errors_stand_at_the_call_that_was_traced():
+def test_locations_of_errors_are_the_traced_calls():
     def kernel(x_ptr):
         good = zg.arange(0, 8)
         zg.store(x_ptr, good)  # eight integers to one address of floats
@@ -125,7 +125,7 @@ def twin(module):
     return zg.function(made)
 
 
-def test_functions_of_one_name_are_told_apart():
+def test_functions_of_one_name_get_different_symbols():
     first, second = twin(1), twin(2)
 
     def kernel(x_ptr, n):
@@ -139,7 +139,7 @@ def test_functions_of_one_name_are_told_apart():
     assert calls == [base, other, base]
 
 
-def test_a_call_that_gives_a_tuple_gives_as_many_symbols():
+def test_a_call_with_several_results_gives_a_tuple_of_symbols():
     counts = {}
 
     def kernel(x_ptr):
@@ -164,7 +164,7 @@ def test_a_call_that_gives_a_tuple_gives_as_many_symbols():
         (lambda p: zg.store(p, {}) and None, "an object of the type dict cannot be a value of a kernel"),
     ],
 )
-def test_what_cannot_be_recorded(body, words):
+def test_calls_that_cannot_be_recorded(body, words):
     with pytest.raises(zg.KernelTypeError, match=words) as caught:
         zg.trace(body, F32)
     assert caught.value.location.file == __file__

@@ -1,4 +1,4 @@
-"""What the interpreter alone cannot show: printing and assertions of the machine, and inline assembly."""
+"""Printing, assertions and inline assembly, which only a GPU runs as compiled."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check(x_ptr, N: zg.constexpr):
     zg.device_assert(zg.compare(x, 100, zg.CompareKind.LESS_THAN), "too large")
 
 
-def test_an_assertion_that_does_not_hold():
+def test_a_failing_assertion():
     device = Isolated()
     binary = binary_of(check.compile(zg.ptr(zg.i32), 64), "check")
     x = np.arange(64, dtype=np.int32)
