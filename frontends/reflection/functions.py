@@ -37,8 +37,8 @@ def reader(fn: Callable[..., Any]) -> Callable[[Function], Op]:
     An edit of the file while the program runs does not change its kernels. Names are resolved when the model is made.
     Raises `KernelSyntaxError` when `fn` is not a plain function defined by `def`, with a name for each parameter.
     """
-    lines = read_lines(fn)
-    plain = cast(types.FunctionType, fn)
+    plain = cast(types.FunctionType, fn.fn if isinstance(fn, Function) else fn)
+    lines = read_lines(plain)
     if plain.__code__.co_flags & _NOT_PLAIN:
         _parameters(find_source(plain, lines))
 

@@ -39,6 +39,15 @@ def test_a_name_of_its_own():
     assert named(1, 2) == 3
 
 
+def test_a_kernel_can_be_made_of_a_helper():
+    @zg.function
+    def twice(p):
+        zg.store(p, 2.0)
+
+    kernel = zg.kernel(twice)
+    assert kernel.fn is twice.fn and kernel.model == twice.model and kernel is not twice
+
+
 def test_constexpr_marks_a_value_of_a_module():
     size = constexpr(16)
     assert type(size) is int and size == 16 and constexpr(("relu", None)) == ("relu", None)
