@@ -74,13 +74,20 @@ class Sources:
         return self._known[abs(mark) - 1]
 
 
+_HINTS: dict[type[Op], str] = {
+    tt.Load: "give the load an other= that leaves the result as it is (0 for a sum, -inf for a maximum), or choose with "
+    "zg.where and the mask",
+    tt.AtomicRMW: "choose with zg.where and the mask",
+    tt.Poison: "give the variable a value on every path",
+}
+
+
 def undefined_error(program: str, use: str, source: Source, op: Op) -> KernelRuntimeError:
     """The error of a program that depends on an undefined element."""
     error = KernelRuntimeError(
         f"{program} {use} an undefined element: {source.reason}",
         source.op.location,
-        hint="give the load an other= that the result does not depend on (0 for a sum, -inf for a maximum), or choose "
-        "with zg.where and the mask",
+        hint=_HINTS[type(source.op)],
     )
     error.add("it is used here", op.location)
     return error
@@ -88,7 +95,7 @@ def undefined_error(program: str, use: str, source: Source, op: Op) -> KernelRun
 
 @contextlib.contextmanager
 def explained(machine: Machine, pointers: Any, mask: Array | None) -> Generator[None]:
-    """Names the overflow in the error of an access outside of an array, where an address has overflowed."""
+    """Name the overflow in an error of the access, if an address depends on one."""
     try:
         yield
     except MemoryAccessError as error:
@@ -103,7 +110,7 @@ def explained(machine: Machine, pointers: Any, mask: Array | None) -> Generator[
 
 
 def joined(operands: Operands) -> Array | None:
-    """For each element the mark that one of the operands has there."""
+    """For each element, the mark of one of the operands."""
     found: Array | None = None
     for value in operands:
         if isinstance(value, Marked):
@@ -113,7 +120,7 @@ def joined(operands: Operands) -> Array | None:
 
 @marks.of(Op)
 def elementwise(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
-    """Rule of ops that work element by element."""
+    """The rule of elementwise ops."""
     result = meaning(machine, op, tuple(map(plain, operands)))
     if not is_array(result):
         return result
@@ -129,7 +136,7 @@ def elementwise(meaning: Meaning, machine: Machine, op: Op, operands: Operands) 
 
 @marks.of(arith.AndI, arith.OrI, arith.MulI)
 def _absorbing(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
-    """0 absorbs the other operand of a product or a conjunction, and a number of all ones that of a disjunction."""
+    """A product or conjunction with a defined 0 is defined, and so is a disjunction with all ones."""
     result = elementwise(meaning, machine, op, operands)
     if not isinstance(result, Marked):
         return result
@@ -157,7 +164,7 @@ def _select(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> A
 
 @marks.of(tt.Splat, tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans, tt.Join, tt.Split, tt.Cat)
 def _shaped(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
-    """Marks are moved as the elements are."""
+    """Marks move with the elements."""
     result = meaning(machine, op, tuple(map(plain, operands)))
     if joined(operands) is None:
         return result
@@ -171,7 +178,7 @@ def _shaped(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> A
     tt.Call, tt.Return, tt.ReduceReturn, tt.ScanReturn, tt.MakeTensorDescriptor,
 )  # fmt: skip
 def _moved(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
-    """The op hands values on as they are; it asks `Machine.known` for its conditions."""
+    """The op passes values on with their marks. Its conditions go through `Machine.known`."""
     return meaning(machine, op, operands)
 
 
@@ -188,7 +195,7 @@ def _used(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any
 
 @marks.of(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
 def _hinted(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
-    """Nothing can be checked of elements that are undefined."""
+    """Hints on undefined elements are not checked."""
     return operands[0] if isinstance(operands[0], Marked) else meaning(machine, op, operands)
 
 

@@ -1,12 +1,12 @@
-"""Memory that programs of one batch share, and memory that a program reads back.
+"""Checks of the memory that programs share.
 
-Programs that run together must leave what they would leave one after the other. An access does its programs in order,
-so a region that one access touches is in order; so is one that is only read, or only updated by atomics that commute.
-From the second access on, each element belongs to the first program of the batch that touches it. `Conflict` is
-raised where another program of the batch touches it too: those programs are run one at a time.
+A batch must have the result of running its programs one after the other. Each access handles its programs in order.
+So a region needs no check while a single access touches it, or all accesses are reads, or all are atomics that commute.
+After any other access the batch is run again with an owner for each element of the region: the first program of the
+batch that touches it. If a second program touches it, the remaining programs run one at a time.
 
-In strict mode a program that reads what it has written, with no barrier between, is an error: on a GPU another thread
-than the one that wrote may read.
+In strict mode a program must not read an element that it has written since its last barrier: on a GPU the thread that
+reads it may be another than the thread that wrote it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_UNITS = 1 << 28  # Units of a region whose elements are given owners; 4 byt
 
 
 class Conflict(Exception):
-    """Programs of a batch may not run together. With `again`, they may once elements have owners."""
+    """Programs of a batch share memory. With `again`, the batch is to be run again with owners of elements."""
 
     def __init__(self, again: bool = False) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Conflict(Exception):
 
 
 class Sharing:
-    """The accesses of a batch so far."""
+    """The accesses of a batch up to now."""
 
     def __init__(self, memory: Memory, strict: bool) -> None:
         self.memory = memory
@@ -40,12 +40,12 @@ class Sharing:
         self._first = 0
         self._uses: dict[Region, str] = {}
         self._owners: dict[Region, Array] = {}
-        self._written: dict[Region, Array] = {}  # For each unit the number of the write that was the last.
+        self._written: dict[Region, Array] = {}  # For each unit, the number of its last write.
         self._writes: list[Op] = []
-        self._synchronized = np.zeros(0, np.int64)  # For each program the number of writes before its last barrier.
+        self._synchronized = np.zeros(0, np.int64)  # For each program, the number of writes before its last barrier.
 
     def begin(self, start: int, stop: int) -> None:
-        """Begin with a batch: the programs `start` … `stop` - 1."""
+        """Begin a batch of the programs `start` … `stop` - 1."""
         self.together = stop - start > 1
         self._first = start
         self._uses = {}
@@ -53,18 +53,18 @@ class Sharing:
             self._synchronized = np.full(stop - start, len(self._writes), np.int64)
 
     def barrier(self, programs: Array) -> None:
-        """These programs wait until their writes are seen."""
+        """Note a barrier of these programs."""
         if self.strict:
             self._synchronized[programs - self._first] = len(self._writes)
 
     def touch(self, target: Target, access: Access, use: str) -> None:
-        """Note that elements are accessed. `use` is READ, WRITE, or the kind of an atomic that commutes with its like.
+        """Note an access to elements. `use` is READ, WRITE, or the kind of an atomic that commutes with its own kind.
 
-        Raises `Conflict`, and in strict mode `KernelRuntimeError` for a read without a barrier.
+        Raises `Conflict` for memory that programs share, and in strict mode `KernelRuntimeError` for a missing barrier.
         """
         region = target.region
         if self.together and region not in self._owners:
-            self._touch_whole(region, use)
+            self._touch_region(region, use)
             return
         if not self.together and (not self.strict or (use == READ and region not in self._written)):
             return
@@ -72,9 +72,9 @@ class Sharing:
         if self.together:
             self._claim(self._owners[region], units, programs)
         if self.strict:
-            self._order(region, units, programs, access, use)
+            self._check_barriers(region, units, programs, access, use)
 
-    def _touch_whole(self, region: Region, use: str) -> None:
+    def _touch_region(self, region: Region, use: str) -> None:
         seen = self._uses.get(region)
         if seen is None:
             self._uses[region] = use
@@ -92,8 +92,8 @@ class Sharing:
         if (owners[units] != programs).any():  # Two programs touch one element at once.
             raise Conflict
 
-    def _order(self, region: Region, units: Array, programs: Array, access: Access, use: str) -> None:
-        """Note the writes of programs, and raise `KernelRuntimeError` for a read of what its program wrote lately."""
+    def _check_barriers(self, region: Region, units: Array, programs: Array, access: Access, use: str) -> None:
+        """Note a write; for a read of an element written since the last barrier, raise `KernelRuntimeError`."""
         if use != READ:
             if region not in self._written and region.units <= _MAX_UNITS:
                 self._written[region] = np.zeros(region.units, np.int64)
@@ -104,9 +104,9 @@ class Sharing:
         if region not in self._written:
             return
         written = self._written[region][units]
-        early = written > self._synchronized[programs - self._first]
-        if early.any():
-            lane = np.unravel_index(int(np.argmax(early)), early.shape)
+        unseen = written > self._synchronized[programs - self._first]
+        if unseen.any():
+            lane = np.unravel_index(int(np.argmax(unseen)), unseen.shape)
             names = " or ".join(argument.name for argument in region.arguments)
             error = KernelRuntimeError(
                 f"{self.memory.program(int(programs[lane]))} reads an element of {names} that it has written, with no "
