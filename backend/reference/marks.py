@@ -75,8 +75,8 @@ class Sources:
 
 
 _HINTS: dict[type[Op], str] = {
-    tt.Load: "give the load an other= that leaves the result as it is (0 for a sum, -inf for a maximum), or choose with "
-    "zg.where and the mask",
+    tt.Load: "give the load an other= that leaves the result as it is (0 for a sum, -inf for a maximum), or choose "
+    "with zg.where and the mask",
     tt.AtomicRMW: "choose with zg.where and the mask",
     tt.Poison: "give the variable a value on every path",
 }
