@@ -1,4 +1,4 @@
-"""Building models. A `Builder` is a place in a body under construction; ops are added there, checked as they come.
+"""Building models. A `Builder` is a place in a body under construction; each op that is added there is checked.
 
 >>> from ziggurat.codemodel.dialects import arith, core
 >>> from ziggurat.codemodel.types import i32
@@ -41,7 +41,7 @@ class _Draft:
 class Builder:
     """A place at the end of a block of a body under construction.
 
-    `location` is given to the ops added that have none of their own.
+    Ops that are added without a location get `location`.
     """
 
     __slots__ = ("_draft", "_parent_draft", "block", "location")
@@ -75,11 +75,11 @@ class Builder:
 
     @property
     def body(self) -> Body:
-        """The body under construction. Not to be handed to an op before `finish`."""
+        """The body under construction. An op must not get it before `finish`."""
         return self._draft.body
 
     def new_block(self, parameter_types: Sequence[Type] = ()) -> Block:
-        """A further block of this body. Go there with `move_to`, or make another builder with `at`."""
+        """Add a block to this body. Go there with `move_to`, or make another builder with `at`."""
         self._require_open()
         block = Block(self._draft.body, parameter_types)
         self._draft.blocks.append(block)
@@ -142,7 +142,7 @@ class Builder:
         return op.result
 
     def finish(self) -> Body:
-        """Close the body: its blocks in reverse postorder, without those that nothing leads to.
+        """Close the body: put its blocks in reverse postorder, without unreachable ones.
 
         Raises `BuildError` when a block has no terminator or an inner body is unfinished.
         """
@@ -162,7 +162,7 @@ class Builder:
         return draft.body
 
     def abandon(self) -> None:
-        """Give up the body, so that the one around it can be finished without it."""
+        """Abandon the body, so that the one around it can be finished without it."""
         if not self._draft.closed:
             self._draft.closed = True
             if self._parent_draft is not None:
@@ -182,7 +182,7 @@ class Builder:
             body = body.ancestor
         raise BuildError(
             f"{op.NAME}: an operand is not visible here (declared in another body)",
-            hint="in a transformer, what stands for an old value is in `operands`, or builder[value]",
+            hint="in a transformer, use `operands` or builder[value] for the counterpart of an old value",
         )
 
 

@@ -1,4 +1,5 @@
-"""Declaring ops. One declaration gives constructor, text, the rules of parser and verifier, and documentation.
+"""Declarations of ops. One declaration gives the constructor, the text form, the rules of parser and verifier, and the
+documentation.
 
     @operation("tt.make_range")
     class MakeRange(Op, Pure):
@@ -13,7 +14,7 @@
     MakeRange(0, 64)            # in the text: %1 : tensor<x64, i32> = tt.make_range @start=0 @end=64;
 
 Fields are declared in the order of the constructor: operands, attributes, successors, bodies, the result type; last the
-attributes that have defaults, which are given by name. Operands that may be absent come after those that may not. When
+attributes with defaults, which are given by name. Operands that may be absent come after those that may not. When
 an op has several `operands()` fields, they have equal lengths.
 """
 
@@ -32,9 +33,9 @@ from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value, fill
 from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type, size_error, with_element
 
 _KEY = "ziggurat"
-# What every op has: no field may be named so.
+# Fields that every op has; a declared field must have another name.
 _GENERIC: Final = ("operands", "attributes", "successors", "bodies", "result", "location", "parent")
-REQUIRED: Final = object()  # The default of an attribute that has none.
+REQUIRED: Final = object()  # Marks an attribute without a default.
 
 
 @attrs.frozen
@@ -105,7 +106,7 @@ def result_type(*, kw_only: bool = False, follows: str | None = None) -> Any:
 
 
 class OpSpec:
-    """What a declaration says, as data. One for each op class, in `Op.SPEC`."""
+    """A declaration as data. Each op class has one, in `Op.SPEC`."""
 
     def __init__(self, cls: type[Op], fields: Sequence[Field]) -> None:
         self.cls = cls
@@ -124,9 +125,9 @@ class OpSpec:
         unnamed = [f for f in self.attributes if f.unnamed]
         self.unnamed = unnamed[0] if unnamed else None
         self.by_name = {f.name: f for f in self.attributes}
-        # The names of the operands, where there is exactly one for each.
+        # The names of the operands of an op whose number of operands is fixed.
         self._single = tuple(f.name for f in self.operands) if not self.optional and not self.variadic else None
-        # Kinds whose values may be stored as given, with the class that shows it.
+        # Each attribute with the class whose instances are stored unconverted.
         self._plain = tuple((f, f.kind if isinstance(f.kind, type) else None) for f in self.attributes)
 
     def ends(self, index: int) -> type[Op] | None:
@@ -134,7 +135,7 @@ class OpSpec:
         return self.bodies[min(index, len(self.bodies) - 1)].ends if self.bodies else None
 
     def _require_sound(self) -> None:
-        """Raise `ValueError` for a declaration whose parts the generic view could not tell apart."""
+        """Raise `ValueError` for a declaration whose parts cannot be told apart in the generic view."""
         order = [f.optional for f in self.operands]
         several = [f for f in self.bodies if f.role == "bodies"]
         names = [f.name for f in self.fields if f.name in _GENERIC]
@@ -151,7 +152,7 @@ class OpSpec:
                 raise ValueError(f"in the declaration of {self.cls.__name__}, {problem}")
 
     def complete(self, op: Op) -> None:
-        """Fill in the generic view of a freshly constructed op, and check it."""
+        """Fill in the generic view of a new op, and check it."""
         fields = op.__dict__
         if self._single is not None:
             operands = tuple([fields[name] for name in self._single])
@@ -160,18 +161,18 @@ class OpSpec:
         for value in operands:
             if not isinstance(value, Value):
                 hint = "give its result" if isinstance(value, Op) else None
-                raise BuildError(f"{op.NAME}: an operand must be a Value, got {value!r}", hint=hint)
+                raise BuildError(f"{op.NAME}: an operand must be a Value; got {value!r}", hint=hint)
         for field, plain in self._plain:
             value = fields[field.name]
             if type(value) is not plain or (plain is str and not value.isascii()):
                 fields[field.name] = convert_attribute(value, field.kind, f"{op.NAME}: attribute '{field.name}'")
         for field in self.successors:
             if not isinstance(fields[field.name], Successor):
-                raise BuildError(f"{op.NAME}: '{field.name}' must be a Successor, got {fields[field.name]!r}")
+                raise BuildError(f"{op.NAME}: '{field.name}' must be a Successor; got {fields[field.name]!r}")
         self._finish(op, operands)
         type_ = op.infer_type() if self.result_type is None else fields[self.result_type]
         if not isinstance(type_, Type):
-            raise BuildError(f"{op.NAME}: the result type must be a Type, got {type_!r}")
+            raise BuildError(f"{op.NAME}: the result type must be a Type; got {type_!r}")
         if (error := size_error(type_)) is not None:
             raise BuildError(f"{op.NAME}: {error}")
         fields["result"] = OpResult(type_, op)
@@ -215,7 +216,7 @@ class OpSpec:
                     found.append(fields[field.name])
             for item in found:
                 if not isinstance(item, Body):
-                    raise BuildError(f"{op.NAME}: a body must be a Body, got {item!r}")
+                    raise BuildError(f"{op.NAME}: a body must be a Body; got {item!r}")
                 if not item.blocks:
                     raise BuildError(f"{op.NAME}: its body is not finished")
             fields["bodies"] = tuple(found)
@@ -223,7 +224,7 @@ class OpSpec:
         fields["parent"] = None
 
     def arity_error(self, count: int) -> str | None:
-        """Why an op cannot have this many operands, or None."""
+        """The reason why an op cannot have this many operands, or None."""
         extra = count - self.required
         if extra >= 0:
             if self.variadic:
@@ -247,7 +248,7 @@ class OpSpec:
         bodies: Sequence[Body],
         type_: Type,
     ) -> Op:
-        """An op from its generic parts, types unchecked. The counts must fit; absent attributes take defaults."""
+        """Make an op from its generic parts, types unchecked. Counts must fit; absent attributes take defaults."""
         error = self.arity_error(len(operands))
         if error is None and len(successors) != len(self.successors):
             error = f"{self.cls.NAME} takes {len(self.successors)} successor(s), got {len(successors)}"
@@ -281,15 +282,14 @@ class OpSpec:
         bodies: Sequence[Body],
         type_: Type,
     ) -> Op:
-        """An op with the attributes and the location of `op` and these other parts, not placed, with no check of types.
+        """Copy an op, with other operands, successors, bodies and result type; not placed, types unchecked.
 
-        There must be as many operands, successors and bodies as `op` has: this is `make` for when nothing changes but
-        what the parts stand for, and several times faster.
+        There must be as many operands, successors and bodies as `op` has. This is several times faster than `make`.
         """
         made = self.cls.__new__(self.cls)
         fields = made.__dict__
         fields.update(op.__dict__)
-        # What is computed once for an op belongs to that op.
+        # Cached properties belong to the old op.
         fields.pop("_use_map", None)
         fields.pop("_structure", None)
         fields.pop("_hash", None)
@@ -312,7 +312,7 @@ class OpSpec:
         return made
 
     def rederive(self, op: Op) -> None:
-        """Give an op whose operands or bodies have other types now the result type that follows; check the op."""
+        """Set the result type that follows from the operands and bodies after their types changed; check the op."""
         if self.result_type is None:
             type_ = op.infer_type()
         else:
@@ -348,7 +348,7 @@ class OpSpec:
 
 
 def _adopt(op: Op, bodies: Sequence[Body]) -> None:
-    """Make the bodies parts of `op`: last, so that they stay free where the op is refused."""
+    """Make the bodies parts of `op`. This comes last: the bodies of an op that is refused stay free."""
     for body in bodies:
         if body.parent is not None:
             raise BuildError(f"{op.NAME}: its body is part of an op already; copy it with a transform")
@@ -356,21 +356,21 @@ def _adopt(op: Op, bodies: Sequence[Body]) -> None:
 
 
 def _several(op: Op, field: Field, value: Any) -> tuple[Any, ...]:
-    """The content of a field of any number of values or bodies."""
+    """The values or bodies of a field that holds any number of them."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise BuildError(f"{op.NAME}: '{field.name}' must be a sequence, got {value!r}")
+        raise BuildError(f"{op.NAME}: '{field.name}' must be a sequence; got {value!r}")
     return tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def convert_attribute(value: Any, kind: Any, what: str) -> Any:
-    """`value` as an attribute of this kind; reads what the parser and the article's spelling give (`"64"` for 64).
+    """Convert `value` to an attribute of this kind; also from the parser's and the article's spelling (`"64"` for 64).
 
-    Raises `BuildError` when it cannot be one.
+    Raises `BuildError` when it cannot be converted.
     """
     if isinstance(kind, list):
         inner: Any = kind[0]  # pyright: ignore[reportUnknownVariableType]
         if isinstance(value, str) or not isinstance(value, Iterable):
-            raise BuildError(f"{what} must be a sequence, got {value!r}")
+            raise BuildError(f"{what} must be a sequence; got {value!r}")
         return tuple(convert_attribute(item, inner, what) for item in value)  # pyright: ignore[reportUnknownVariableType]
     if kind is object:
         return _any_constant(value, what)
@@ -407,7 +407,7 @@ def convert_attribute(value: Any, kind: Any, what: str) -> Any:
     elif kind is str and isinstance(value, str):
         return _string(value, what)
     name = kind.__name__ if isinstance(kind, type) else str(kind)
-    raise BuildError(f"{what} must be of kind {name}, got {value!r}")
+    raise BuildError(f"{what} must be of kind {name}; got {value!r}")
 
 
 def _type_of(syntax: TypeSyntax, what: str) -> Type:
@@ -441,17 +441,17 @@ def _any_constant(value: Any, what: str) -> Any:
         return _type_of(value, what)
     if isinstance(value, (list, tuple)):
         return tuple(_any_constant(item, what) for item in value)  # pyright: ignore[reportUnknownVariableType]
-    raise BuildError(f"{what} must be a number, string, None, type, enum member or tuple of these, got {value!r}")
+    raise BuildError(f"{what} must be a number, string, None, type, enum member or tuple of these; got {value!r}")
 
 
 def _string(value: str, what: str) -> str:
-    """A string attribute, of characters that UTF-8 has."""
+    """Check that a string attribute is valid Unicode."""
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise BuildError(f"{what} must be valid Unicode; got a lone surrogate in {value!r}")
     return str(value)
 
 
-# Enums that a constant may be a member of, printed as `CompareKind.LESS_THAN`.
+# The enums whose members may be constants, printed as `CompareKind.LESS_THAN`.
 ENUMS: dict[str, type[enum.Enum]] = {}
 
 E_ = TypeVar("E_", bound=enum.Enum)
@@ -466,7 +466,7 @@ def constant_enum(cls: type[E_]) -> type[E_]:
 
 def _with_constructor(cls: type[T_]) -> type[T_]:
     if attrs.has(cls) and not inspect.get_annotations(cls):
-        # No fields of its own: the template's constructor serves. Making them is most of the time of importing.
+        # A class without own fields uses the template's constructor: making constructors takes most of the import time.
         return cls
     return attrs.define(cls, frozen=True, slots=False, eq=False, repr=False, str=False)
 
@@ -499,7 +499,8 @@ def operation(name: str) -> Callable[[type[T_]], type[T_]]:
         made = _with_constructor(cls)
         stray = [a.name for a in attrs.fields(made) if _KEY not in a.metadata]
         if stray:
-            raise ValueError(f"in the declaration of {cls.__name__}, these say not what they are: {', '.join(stray)}")
+            problem = f"fields must have a role (operand(), attribute() …); without one: {', '.join(stray)}"
+            raise ValueError(f"in the declaration of {cls.__name__}, {problem}")
         fields = [attrs.evolve(a.metadata[_KEY], name=a.name) for a in attrs.fields(made)]
         made.NAME = name
         made.SPEC = OpSpec(made, fields)

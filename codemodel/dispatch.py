@@ -1,4 +1,4 @@
-"""What ops do at one level, as one table of functions by op class.
+"""Tables of functions by op class: the one way to say what ops do at a level.
 
     emitters = OpTable("PTX emitter")
 

@@ -1,4 +1,4 @@
-"""Which blocks and values are certain to have come before others: dominators, frontiers, post-dominators.
+"""Dominators of blocks and values, and dominance frontiers.
 
 Block a dominates block b when every path from the entry of the body to b passes a; it post-dominates b when every path
 from b to an exit passes a. A value may be used where it dominates: after its op, in blocks that its block dominates,
@@ -14,7 +14,7 @@ from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 
 
 def immediate_dominators(successors: Sequence[Sequence[int]], entry: int = 0) -> list[int | None]:
-    """The immediate dominator of each node of a graph; None for the entry and for nodes that it does not lead to.
+    """The immediate dominator of each node of a graph; None for the entry and for unreachable nodes.
 
     >>> immediate_dominators([[1, 2], [3], [3], []])
     [None, 0, 0, 0]
@@ -26,7 +26,7 @@ def immediate_dominators(successors: Sequence[Sequence[int]], entry: int = 0) ->
         for following in successors[node]:
             before[following].append(node)
     found: list[int | None] = [None] * len(successors)
-    found[entry] = entry  # While the algorithm runs; it stops the walks upward.
+    found[entry] = entry  # The entry is its own dominator while the algorithm runs: this ends the walks upward.
     changed = True
     while changed:
         changed = False
@@ -120,22 +120,22 @@ class DominatorTree(_Tree):
     def dominates(self, a: Block, b: Block) -> bool:
         """True when every path from the entry to b passes a. A block dominates itself.
 
-        A block that the entry does not lead to is dominated by itself only.
+        An unreachable block is dominated by itself only.
         """
         return self.above(a, b)
 
     def reachable(self, block: Block) -> bool:
-        """True when the entry leads to the block."""
+        """True when the block can be reached from the entry."""
         return block in self._span
 
     def frontier(self, block: Block) -> tuple[Block, ...]:
-        """The blocks not strictly dominated by `block`, but with a dominated predecessor; in the order of the body."""
+        """The blocks that `block` does not strictly dominate but that have a predecessor it dominates, in order."""
         if self._frontiers is None:
             self._frontiers = self._all_frontiers()
         return self._frontiers[block]
 
     def iterated_frontier(self, blocks: Sequence[Block]) -> set[Block]:
-        """Where values that are set in `blocks` meet others: the frontier of them, of their frontier, and so on."""
+        """The iterated frontier of `blocks`, where values that are set in them meet: their frontier, its frontier …"""
         found: set[Block] = set()
         work = list(blocks)
         while work:
@@ -170,7 +170,7 @@ def _graph(body: Body) -> tuple[tuple[Block, ...], list[list[int]]]:
 
 
 class Dominance:
-    """Dominance of values over ops in a whole model; the trees of its bodies are made when they are first needed."""
+    """Dominance of values over ops in a whole model. The trees of its bodies are made at first use."""
 
     def __init__(self) -> None:
         self._trees: dict[Body, DominatorTree] = {}
@@ -194,9 +194,9 @@ class Dominance:
         return positions[op.result]
 
     def dominates(self, value: Value, user: Op) -> bool:
-        """True when `value` is there whenever `user` runs: `user` may have it as an operand.
+        """True when `value` is computed whenever `user` runs, so that `user` may have it as an operand.
 
-        That takes no account of isolation. An op's own result and what its bodies declare do not dominate it.
+        Isolation is not considered. An op's own result and values declared in its bodies do not dominate it.
         """
         home = value.block
         if home is None:
@@ -211,5 +211,6 @@ class Dominance:
         return self.tree(home.parent).dominates(home, here.parent)
 
     def op_dominates(self, a: Op, b: Op) -> bool:
-        """True when a has run whenever b starts: a is before b, or before an op that b is nested in. Not of itself."""
+        """True when `a` has run whenever `b` starts: `a` is before `b`, or before an op that `b` is nested in; False
+        for `a` itself."""
         return a.parent is not None and self.dominates(a.result, b)

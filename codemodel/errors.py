@@ -1,7 +1,7 @@
-"""The errors of the project: one family, each with the place it speaks of.
+"""The errors of the project: one family, each with its place in the source.
 
-Everything that a user can cause derives from `ZigguratError`. `InternalError` is the one that is our fault; it shows
-the model it stumbled over and asks for it.
+Everything that a user can cause derives from `ZigguratError`. `InternalError` is a fault of the compiler; it
+shows the model and asks for a report.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class TargetError(ZigguratError):
 
 
 class ResourceError(ZigguratError):
-    """A kernel needs more of something than the machine has: of shared memory, for one."""
+    """A kernel needs more of a resource than the machine has, such as shared memory."""
 
 
 class LaunchError(ZigguratError):
@@ -158,8 +158,8 @@ class KernelErrors(ZigguratError):
 
 
 class ZigguratWarning(UserWarning):
-    """Something about a kernel that is allowed, and hardly what its author wants. Not an error: nothing is raised
-    unless Python's `warnings` are told to."""
+    """A property of a kernel that is allowed but probably unwanted. It is no error: nothing is raised unless Python's
+    `warnings` are configured to."""
 
 
 class InternalError(ZigguratError):

@@ -7,8 +7,8 @@
         return operands[0] + operands[1]
 
 A meaning is a function of the interpreter, the op and the values of its operands; it gives the value of the result.
-What a terminator means is how control goes on: `Yielded`, `Returned` or `Jump`. Any other op may give one of these
-too, and then leaves its block the same way: so a `return` inside an `if` leaves the function.
+The meaning of a terminator is where control goes: `Yielded`, `Returned` or `Jump`. Any other op may give one of these,
+too, and then leaves its block in the same way: a `return` inside an `if` leaves the function.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Jump(Exit):
 
 @attrs.frozen(eq=False)
 class Step:
-    """An op made ready to run: its meaning, and the values that are not needed once it has run."""
+    """An op ready to run: its meaning, and the values that are dead after it."""
 
     op: Op
     meaning: Meaning
@@ -63,7 +63,7 @@ class Step:
 
 
 class Interpreter:
-    """Runs bodies on values. `values` holds what the values of the model are now, in the function that is running.
+    """Runs bodies. `values` maps values of the model to their present contents, in the function that is running.
 
     A subclass that keeps its values elsewhere overrides `lookup`, `bind` and `release`.
     """
@@ -74,19 +74,19 @@ class Interpreter:
         self._plans: dict[Body, dict[Block, tuple[Step, ...]]] = {}
 
     def lookup(self, value: Value) -> Any:
-        """What a value of the model is now."""
+        """The present content of a value of the model."""
         return self.values[value]
 
     def bind(self, value: Value, held: Any) -> None:
-        """From here on `value` is `held`."""
+        """Set the content of a value."""
         self.values[value] = held
 
     def release(self, value: Value) -> None:
-        """`value` is not used any more."""
+        """Forget a value that is not used any more."""
         self.values.pop(value, None)
 
     def fail(self, op: Op, error: Exception) -> NoReturn:
-        """Raise what a failure of an op's meaning becomes. A ZigguratError gets the op's location if it has none."""
+        """Raise the error of an op's meaning. A ZigguratError gets the op's location if it has none."""
         if isinstance(error, ZigguratError):
             if error.location is None:
                 error.location = op.location
@@ -95,7 +95,7 @@ class Interpreter:
         raise error
 
     def perform(self, step: Step) -> Any:
-        """What the op of a step gives for its operands as they are now."""
+        """Run the op of a step on the present contents of its operands; give its result."""
         lookup = self.lookup
         try:
             return step.meaning(self, step.op, tuple([lookup(value) for value in step.operands]))
@@ -103,7 +103,7 @@ class Interpreter:
             self.fail(step.op, error)
 
     def run_block(self, block: Block, arguments: Sequence[Any]) -> Exit:
-        """Run the ops of a block, its parameters being `arguments`. Gives how control leaves it."""
+        """Run the ops of a block with these arguments for its parameters. Gives the way control leaves the block."""
         for parameter, argument in zip(block.parameters, arguments, strict=True):
             self.bind(parameter, argument)
         for step in self.plan(block.parent)[block]:
@@ -127,7 +127,7 @@ class Interpreter:
             arguments = [self.lookup(value) for value in outcome.successor.arguments]
 
     def call(self, body: Body, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Run the body of a function on values of its own; gives what it returns."""
+        """Run the body of a function with fresh values; gives the values it returns."""
         outer, self.values = self.values, {}
         try:
             outcome = self.run_body(body, arguments)

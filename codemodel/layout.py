@@ -1,4 +1,4 @@
-"""Layouts: which thread holds which element of a tensor, as linear maps over F2.
+"""Layouts: they say which thread holds which element of a tensor, as linear maps over F2.
 
 Sizes are powers of two, so the row-major number of an element is a string of bits, and so are the number of a
 register of a thread, of a lane of a warp, and of a warp of a program. A layout maps the latter to the former
@@ -81,13 +81,13 @@ def composed(outer: Sequence[int], inner: Sequence[int]) -> tuple[int, ...]:
 
 
 def product(inner: Sequence[int], outer: Sequence[int], bits: int) -> tuple[int, ...]:
-    """The bases of two maps side by side: the low inputs go by `inner` to the low `bits` bits, the others by `outer`
-    to those above. It is a tile, and where the tiles are."""
+    """The bases of two maps side by side: `inner` maps the low inputs to the low `bits` bits, `outer` the others to
+    those above. `inner` is a tile, `outer` places the tiles."""
     return (*inner, *(basis << bits for basis in outer))
 
 
 def divided(whole: Sequence[int], inner: Sequence[int], bits: int) -> tuple[int, ...] | None:
-    """The `outer` of which `whole` is the product with `inner`; None where there is none."""
+    """The `outer` with `product(inner, outer, bits) == whole`; None where there is none."""
     rest = whole[len(inner) :]
     if tuple(whole[: len(inner)]) != tuple(inner) or any(basis & ((1 << bits) - 1) for basis in rest):
         return None
@@ -113,9 +113,9 @@ class Layout:
 
     def __attrs_post_init__(self) -> None:
         if len(self.lanes) != LANE_BITS:
-            raise ValueError(f"a layout has {LANE_BITS} lane bits, not {len(self.lanes)}")
+            raise ValueError(f"a layout must have {LANE_BITS} lane bits; got {len(self.lanes)}")
         if not independent(basis for basis in self.bases if basis):
-            raise ValueError(f"the bases of a layout are independent or zero: {self}")
+            raise ValueError(f"the bases of a layout must be independent or zero; got {self}")
 
     @property
     def bases(self) -> tuple[int, ...]:
@@ -128,16 +128,16 @@ class Layout:
 
     @property
     def num_registers(self) -> int:
-        """How many elements, copies counted, each thread holds."""
+        """The number of elements in each thread, copies counted."""
         return 1 << len(self.registers)
 
     @property
     def numel(self) -> int:
-        """How many elements the threads hold together, copies not counted."""
+        """The number of elements in all threads together, copies not counted."""
         return 1 << sum(1 for basis in self.bases if basis)
 
     def element(self, register: int, lane: int = 0, warp: int = 0) -> int:
-        """The number of the element that is held there."""
+        """The number of the element in this place."""
         return combine(self.registers, register) ^ combine(self.lanes, lane) ^ combine(self.warps, warp)
 
     def covers(self, numel: int) -> bool:
@@ -168,37 +168,37 @@ class Layout:
         """The layout whose bases are the images of this one's under a linear map of element numbers."""
         return Layout(tuple(map(image, self.registers)), tuple(map(image, self.lanes)), tuple(map(image, self.warps)))
 
-    # What becomes of a layout when its tensor is given another shape.
+    # Layouts of tensors that are made from a tensor with this layout.
 
     def transposed(self, shape: Sequence[int], order: Sequence[int]) -> Layout:
-        """Of the tensor whose axis i is axis `order[i]` of one of this shape."""
+        """The layout after a transposition: axis i of the result is axis `order[i]` of a tensor of this shape."""
         return self.map(_transposition(shape, order))
 
     def dropped(self, shape: Sequence[int], axis: int) -> Layout:
-        """Of the tensor without an axis: what differed along it are copies."""
+        """The layout without an axis: threads whose elements differed along it hold copies."""
         rest = [*shape[:axis], *shape[axis + 1 :]]
         kept = {a: a if a < axis else a - 1 for a in range(len(shape)) if a != axis}
         return self.map(_bit_map(shape, rest, kept))
 
     def narrowed(self, shape: Sequence[int], axis: int) -> Layout:
-        """Of the tensor whose size along an axis is 1: what differed along it are copies."""
+        """The layout with size 1 along an axis: threads whose elements differed along it hold copies."""
         narrow = [1 if a == axis else size for a, size in enumerate(shape)]
         return self.map(_bit_map(shape, narrow, {a: a for a in range(len(shape)) if a != axis}))
 
     def joined(self) -> Layout:
-        """Of two such tensors side by side along a new last axis, held in the lowest register bit."""
+        """The layout of two such tensors side by side along a new last axis, which is the lowest register bit."""
         wide = self.map(lambda basis: basis << 1)
         return Layout((1, *wide.registers), wide.lanes, wide.warps)
 
     def split(self) -> Layout | None:
-        """Of a half along the last axis of size 2; None where the halves are not both in each thread."""
+        """The layout of a half along the last axis, of size 2; None where a thread does not hold both halves."""
         if 1 not in self.registers or any(basis & 1 for basis in self.bases if basis != 1):
             return None
         rest = tuple(basis >> 1 for basis in self.registers if basis != 1)
         return Layout(rest, tuple(b >> 1 for b in self.lanes), tuple(b >> 1 for b in self.warps))
 
     def contiguous(self, shape: Sequence[int], axis: int) -> int:
-        """How many neighbours along an axis the lowest registers hold, in order."""
+        """The number of neighbours along an axis that the lowest registers hold in order."""
         offset = bits_of(math.prod(shape[axis + 1 :]))
         count = 0
         while (
@@ -210,8 +210,8 @@ class Layout:
         return 1 << count
 
     def picture(self, shape: Sequence[int]) -> str:
-        """Who holds what, as a table: `w0 l3 r1` for each element of a tensor. Of more than two axes, a table for each
-        index of the others. Of copies it is the one with the lowest numbers."""
+        """A table with the holder of each element: `w0 l3 r1`. A tensor of more than two axes has a table for each
+        index of the first axes. Of several copies, the table shows the one with the lowest numbers."""
         tables: list[str] = []
         for index, rows in self._tables(shape):
             cells = [["w{2} l{1} r{0}".format(*place) for place in row] for row in rows]
@@ -221,7 +221,7 @@ class Layout:
         return "\n".join(tables)
 
     def html(self, shape: Sequence[int]) -> str:
-        """The picture in HTML, each warp in a colour of its own; for notebooks."""
+        """The picture in HTML for notebooks, with a colour for each warp."""
         parts: list[str] = []
         for index, rows in self._tables(shape):
             caption = f"<caption>[{', '.join(map(str, index))}, :, :]</caption>" if index else ""
@@ -264,7 +264,7 @@ def _inverse(layout: Layout, numel: int) -> tuple[tuple[int, int, int], ...]:
 def moved(source: Layout, target: Layout, numel: int) -> tuple[int, ...] | None:
     """For each register of the target layout, the register of the same thread that holds the element in the source.
 
-    None where some elements are in other threads: then the tensor has to go through them.
+    None where some elements are in other threads, so that they must be exchanged.
     """
     if source == target:
         return tuple(range(source.num_registers))
@@ -291,7 +291,7 @@ def moved(source: Layout, target: Layout, numel: int) -> tuple[int, ...] | None:
 def _cell(place: tuple[int, int, int]) -> str:
     """A cell of a table in HTML."""
     register, lane, warp = place
-    # Neighbours in number lie far apart on the circle of colours.
+    # Neighbouring warps get colours that are far apart.
     return f'<td style="background: hsl({warp * 137 % 360} 70% 85%)">w{warp} l{lane} r{register}</td>'
 
 
@@ -327,8 +327,8 @@ def blocked(
 ) -> Layout:
     """Each thread holds `vector` neighbours along `order[0]`; lanes, then warps go on along the axes in order.
 
-    What is left over of the tensor is held in further registers; where there are more threads than elements, in copies.
-    With `warps_last` these registers come before the warps: each warp has a part of the tensor that is in one piece.
+    The rest of the tensor is held in further registers; with more threads than elements, threads hold copies. With
+    `warps_last` these registers come before the warps, so that each warp has one contiguous part of the tensor.
     """
     free: list[int] = []
     for axis in order:

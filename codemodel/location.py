@@ -1,4 +1,4 @@
-"""Where an op came from: a span of source text, and the pass that made the op."""
+"""The place that an op came from: a span of source text, and the pass that made the op."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Location:
     caller: Location | None = None
 
     def made_by(self, name: str) -> Location:
-        """This place, for an op that the pass `name` put there."""
+        """This place, for an op that the pass `name` made."""
         return self if self.by == name else attrs.evolve(self, by=name)
 
     def called_from(self, caller: Location | None) -> Location:
-        """This place, reached through a call at `caller`: where it is in a helper called by another, the outer call."""
+        """This place, reached through a call at `caller`, the outermost one when helpers call each other."""
         return attrs.evolve(self, caller=caller if self.caller is None else self.caller.called_from(caller))
 
     def outside(self, folder: str) -> Location:
-        """The place, or, where that is in a file of this folder, the call from outside of it that led there."""
+        """The place itself; for one in a file of this folder, the call from outside of the folder that led there."""
         place = self
         while place.caller is not None and place.file.startswith(folder):
             place = place.caller

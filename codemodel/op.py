@@ -1,11 +1,11 @@
-"""The code model: ops hold bodies, bodies hold blocks, blocks hold ops. Ops use and give values.
+"""The code model: ops hold bodies, bodies hold blocks, blocks hold ops; ops use values and have a result.
 
-A model is a value. Parts are put together by a `Builder`; once built nothing changes, and a transform makes another
-model.
+A model is a value. A `Builder` puts the parts together. Once built, a model never changes; a transform makes another
+one.
 
-* An **op** has operands, successors, attributes, bodies and one result (of type `void` where there is nothing to give;
-  of a `Tuple` type where there is more than one).
-* A **block** has parameters and ops, of which the last is a terminator.
+* An **op** has operands, successors, attributes, bodies and one result. Its type is `void` for an op without a
+  value, and a `Tuple` type for an op with several.
+* A **block** has parameters and ops; the last op is a terminator.
 * A **body** has blocks; the first is the entry, whose parameters are the parameters of the body.
 * A **value** is the result of an op or a parameter of a block.
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ziggurat.codemodel.location import Location
 
 
-# How the code that builds models fills in its parts. Nothing else sets a field of one.
+# Sets a field of a part. Only the code that builds models may use it.
 fill: Callable[[object, str, object], None] = object.__setattr__
 
 
@@ -52,7 +52,7 @@ class _Part:
 
 
 class Value(_Part):
-    """What an op gives or a block receives. Use `uses` for the ops that have it among their operands."""
+    """The result of an op or a parameter of a block. `uses` are the ops that have it among their operands."""
 
     __slots__ = ("__weakref__", "type")
 
@@ -81,7 +81,7 @@ class Value(_Part):
 
 
 class OpResult(Value):
-    """The value that an op gives."""
+    """The result of an op."""
 
     __slots__ = ("op",)
 
@@ -107,7 +107,7 @@ class OpResult(Value):
         return f"<result of {self.op.NAME} : {self.type}>"
 
 
-# One is made for each op, so these two go to the slots themselves, which is faster than `fill`.
+# One result is made for each op, so these two write the slots directly, which is faster than `fill`.
 _set_type: Callable[[Value, Type], None] = Value.__dict__["type"].__set__
 _set_op: Callable[[OpResult, Op], None] = OpResult.__dict__["op"].__set__
 
@@ -209,9 +209,10 @@ class Block(_Part):
 
 
 class Body(_Part):
-    """Blocks, the first of which is the entry. `yield_type` is what the body hands to its op when it is left.
+    """Blocks, the first of which is the entry. `yield_type` is the type of the values that the terminators hand to the
+    op.
 
-    `ancestor` is the body in whose ops this one stands, known from the moment building starts.
+    `ancestor` is the body around the op that this body belongs to, known from the moment building starts.
     """
 
     __slots__ = ("ancestor", "blocks", "parent", "yield_type")
@@ -280,7 +281,7 @@ def _capture(body: Body, inside: set[Value], found: dict[Value, None]) -> None:
 class Op:
     """Base of all ops. Declare one with `@operation(name)`; see `declare.py` and docs/adding-a-call.md.
 
-    The declared fields read by their names (`op.mask`). The generic view is `operands`, `successors`, `attributes`,
+    Declared fields are read by name (`op.mask`). The generic view is `operands`, `successors`, `attributes`,
     `bodies` and `result`.
     """
 
@@ -424,7 +425,7 @@ class Op:
 
 def _structure(op: Op, numbers: dict[Value, int], blocks: dict[Block, int]) -> tuple[Any, ...]:
     def number(value: Value) -> Any:
-        # A value from outside has no number here: it is itself.
+        # A value from outside has no number here; it stands for itself.
         return numbers.get(value, value)
 
     bodies: list[Any] = []
@@ -490,7 +491,7 @@ def require(condition: bool, message: str, hint: str | None = None) -> None:
 
 
 def require_model(thing: object, call: str) -> None:
-    """Raise `KernelTypeError` (a `TypeError`) when what a user gives to `call` as a model is none."""
+    """Raise `KernelTypeError` (a `TypeError`) when `thing`, the argument of `call`, is not a model."""
     if isinstance(thing, Op):
         return
     hint = "its models are kernel.model and kernel.triton(types…)" if hasattr(thing, "triton") else None

@@ -1,14 +1,14 @@
 """From variables to values: `ssa` removes `var`, `var.load` and `var.store` from a model.
 
-What a load reads becomes the value last stored. Where several stores meet, the value is
+A load is replaced by the value last stored. Where several stores meet, that value is
 
 * a parameter of the block, in a body of several blocks (Cytron et al. 1991: at the iterated dominance frontiers);
 * a loop-carried value, for a store in an `scf.for` or `scf.while` to a variable from outside of it;
 * a result, for a store in an `scf.if`.
 
-All three are pruned by liveness: a variable takes part only where a load can see it. What a loop or an if gains stands
-after what it has already, in the order of the first `var.store` in it; block parameters are added in the order of the
-declarations. The result of several is a Tuple, taken apart by `tuple.load`s right after the op, in order.
+Liveness prunes all three: a variable takes part only where a load can see it. The new values of a loop or an if come
+after its old ones, in the order of the first `var.store` in it; block parameters are added in the order of the
+declarations. Several results form a Tuple, which `tuple.load`s right after the op take apart, in order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Undefined = Callable[[Builder, Type], Value]
 
 
 def poison(builder: Builder, type_: Type) -> Value:
-    """A `tt.poison` of this type, which stands for the value of a variable that has none."""
+    """A `tt.poison` of this type: the value of a variable that has none."""
     return builder.add(OPS["tt.poison"].SPEC.make((), (), {}, (), type_))
 
 
@@ -43,7 +43,7 @@ def ssa(op: Op, undefined: Undefined = poison) -> Op:
     Some variables are kept, with their loads and stores:
 
     * one that is stored to from inside an op of another kind than `scf.for`, `scf.while` and `scf.if` (such as the
-      Python dialect's `for`) and declared outside of it: there is no telling how the op would hand the value on;
+      Python dialect's `for`) and declared outside of it: such an op does not declare how it hands values on;
     * one that is used otherwise than by loading and storing;
     * one of type `Var<object>` that is given a value of a more special type.
 
@@ -63,7 +63,7 @@ _State = dict[Value, Value]
 
 
 class _Joined(NamedTuple):
-    """What a body hands to its op beyond what it did, and how to make values that are missing."""
+    """The variables that a body hands to its op in addition, and how to make values that are missing."""
 
     variables: tuple[Value, ...]
     missing: Callable[[Value], Value]
@@ -172,7 +172,7 @@ class _Writer:
     def _live_after(
         self, block: Block, live: dict[Block, frozenset[Value]], at_exit: frozenset[Value]
     ) -> dict[Value, frozenset[Value]]:
-        """The variables live after each op of the block that may have to hand some on, by the result of the op."""
+        """The variables live after each structured op of the block, by the result of the op."""
         if not any(isinstance(op, Structured) for op in block.ops):
             return {}
         found: dict[Value, frozenset[Value]] = {}
@@ -185,7 +185,7 @@ class _Writer:
         return found
 
     def _access(self, op: core.Var | core.VarLoad | core.VarStore, state: _State) -> bool:
-        """Carry out an access to a variable that becomes a value; False for one that is kept."""
+        """Replace an access to a variable that becomes a value; False for a variable that is kept."""
         variable = op.result if isinstance(op, core.Var) else op.var
         declaration = self.variables.get(variable)
         if declaration is None:
@@ -195,7 +195,7 @@ class _Writer:
         elif isinstance(op, core.VarLoad):
             value = state.get(variable)
             if value is None:
-                raise BuildError(f"variable '{declaration.name}' is read where it has no value", op.location)
+                raise BuildError(f"variable '{declaration.name}' must have a value where it is read", op.location)
             self.values[op.result] = value
         elif op.initial is not None:
             state[variable] = self.values[op.initial]
@@ -233,7 +233,7 @@ class _Writer:
         state: _State,
         after: frozenset[Value],
     ) -> None:
-        """Write a loop or an if, with the variables it has to hand on."""
+        """Write a structured op with the variables that it must hand on."""
         exits = self.liveness.at_exits(op, after)
         seen = exits[0].union(*exits)
         variables = tuple(variable for variable in stored_in(op, self.variables) if variable in seen)
@@ -269,7 +269,7 @@ class _Writer:
     def _unpack(
         self, op: Op, result: OpResult, count: int, variables: Sequence[Value], builder: Builder, state: _State
     ) -> None:
-        """Take the packed result apart: `count` values that were there before, then the variables."""
+        """Take the packed result apart: `count` old values, then the variables."""
         if count == 0 and len(variables) == 1:
             state[variables[0]] = result
             return
@@ -315,7 +315,7 @@ class _Writer:
         return type_.value
 
 
-# The variables of a model: which can become values, and where a load can still see what they hold.
+# The variables that can become values, and their liveness.
 
 
 def promotable(root: Op) -> dict[Value, core.Var]:
@@ -360,7 +360,7 @@ def _reachable(variable: Value, store: Op) -> bool:
 
 
 class Flow(NamedTuple):
-    """How liveness passes an op or a body backwards: live before are `reads`, and what is live after but not set."""
+    """Backward transfer of liveness through an op or a body: live before are `reads` and all live after but `sets`."""
 
     reads: frozenset[Value]
     sets: frozenset[Value]
@@ -370,9 +370,9 @@ NOTHING: Final = Flow(frozenset(), frozenset())
 
 
 class VariableLiveness:
-    """The variables that a load can still see, at the places where that decides something.
+    """Liveness of variables: a variable is live where a load can still see its value.
 
-    Bodies are summed up from the inside out, each as a `Flow`; then the sets are handed down from the outside in.
+    Bodies are summed up as `Flow`s from the inside out; then live sets are computed from the outside in.
     """
 
     def __init__(self, variables: Iterable[Value]) -> None:
@@ -393,7 +393,7 @@ class VariableLiveness:
             reads, _ = self._through(op, frozenset())
             passed, _ = self._through(op, self.variables)
             return Flow(reads, self.variables - passed)
-        # Any other body may be skipped and may be repeated.
+        # Any other body may be skipped or repeated.
         return Flow(frozenset[Value]().union(*(self.of_body(body).reads for body in op.bodies)), frozenset())
 
     def _through(
@@ -457,7 +457,7 @@ class VariableLiveness:
         if isinstance(op, Structured):
             ends = self._through(op, after)[1]
             return [ends[body] for body in op.bodies]
-        # Of a body of another op no store gets out.
+        # A store in a body of another op is not seen outside.
         return [frozenset[Value]()] * len(op.bodies)
 
 

@@ -1,4 +1,4 @@
-"""Traits: what an op promises, each as one sentence. An op class states a trait by inheriting from it."""
+"""Traits: promises of ops, each as one sentence. An op class has a trait by inheriting from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transforming models: a transformer says what becomes of an op; where it says nothing, the op is copied.
+"""Transforming models: a transformer says what replaces an op; where it says nothing, the op is copied.
 
     def double_negation(builder, op, operands):
         if isinstance(op, NegF) and isinstance(inner := operands[0], OpResult) and isinstance(inner.op, NegF):
@@ -48,7 +48,7 @@ Transformer = Callable[["Rewriter", Op, tuple[Value, ...]], Outcome]
 
 
 class ValueMap:
-    """What stands in the new model for the values and blocks of the old one. Inner maps see through to outer ones."""
+    """The counterparts in the new model of values and blocks of the old one. A lookup goes on in the outer map."""
 
     __slots__ = ("blocks", "parent", "values")
 
@@ -80,7 +80,7 @@ class _Run:
 class Rewriter(Builder):
     """The builder that a transformer writes to, which also knows the map from old values to new ones.
 
-    `caller` is the place of the call that the ops rewritten here are the inlined callee of, if they are.
+    `caller` is the place of the call when the ops that are rewritten here are those of an inlined function.
     """
 
     __slots__ = ("_copied", "_run", "caller", "mapping", "pass_name", "transformers")
@@ -139,7 +139,7 @@ class Rewriter(Builder):
                 _require_fit(op, successor)
         place = self._place_of(op)
         if place is None:
-            self.location = None  # What had no place gets none.
+            self.location = None  # An op without a place stays without one.
         made = self.add(rebuilt(op, operands, bodies, successors, type_), place)
         if type_ is None and isinstance(operands, tuple):
             self._copied = made, operands
@@ -153,7 +153,7 @@ class Rewriter(Builder):
         return self.caller if place is None else place.called_from(self.caller)
 
     def inside(self, types: Sequence[Type], yield_type: Type, *, isolated: bool = False) -> Rewriter:
-        """A rewriter for the body of an op that is added here next. It sees what old values stand for here."""
+        """A rewriter for the body of an op that is added here next. It sees the counterparts that are known here."""
         start = Builder.root(types, yield_type) if isolated else self.nested(types, yield_type)
         inner = Rewriter.over(start, self.transformers, self.pass_name, self.caller)
         inner.mapping.parent = self.mapping
@@ -172,7 +172,7 @@ class Rewriter(Builder):
         """A new body made from an old one by the transformers; its parameter and yield types may be replaced.
 
         Without `yield_type` it is that of the values that the terminators hand over, where it was so before. `known`
-        has values visible here for old parameters that are to be replaced inside; the new body still takes them.
+        has values visible here that replace old parameters inside; the new body still takes these parameters.
         """
         types = [p.type for p in body.parameters] if parameter_types is None else parameter_types
         yields = body.yield_type if yield_type is None else yield_type
@@ -186,8 +186,8 @@ class Rewriter(Builder):
         return made
 
     def rewrite_blocks(self, body: Body) -> None:
-        """Append the blocks of an old body: its entry block here, the others as new blocks. Parameters of the entry are
-        to be mapped before."""
+        """Append the blocks of an old body: its entry block here, the others as new blocks. The parameters of the entry
+        must be mapped before."""
         for block in body.blocks[1:]:
             made = self.new_block([p.type for p in block.parameters])
             self.mapping.blocks[block] = made

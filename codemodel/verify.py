@@ -1,22 +1,19 @@
-"""The verifier: what holds in every well-formed model, checked.
+"""The verifier: it checks the invariants of well-formed models.
 
 The invariants:
 
-1.  Parents and parts agree: a block knows its body, a body its op and the body around it, an op its block, a value
-    its op or block; every op has one place.
-2.  A block ends in a terminator and has no other; every block of a body can be reached from its entry.
-3.  An operand is declared in the model, has a value (it is not of type `void`), and dominates its user: it comes
-    earlier in the block, or in a dominating block, or in a body around.
-4.  An isolated op uses nothing that is declared outside of it.
-5.  A successor is a block of the same body, not the entry, and gets one argument of the right type for each parameter.
-6.  An op has the operands, successors, bodies and attributes that its declaration asks for.
-7.  The type of an op's result is what its type rule infers (or the declared field), and its own `check()` passes.
-8.  A body is left in a way that its op understands (`body(ends=…)`), with values of the body's yield type. A `return`
-    leaves its own kind of function, with the values of that function's yield type, and only through ifs and loops.
-9.  A tensor has at most 2^20 elements. Ops of the Python code model (`PythonTier`) stand in no `tt.func`.
-10. A symbol is a printable name, unique in its module. A call names a function of the module, of its own kind,
-    and has the arguments and the result of that function; where one of two types is `object` or `constexpr`, any other
-    fits it.
+1.  Parents and parts agree: a block knows its body, a body its op and the body around it, an op its block, a value its
+op or block; every op has one place. 2.  A block ends in a terminator and has no other; every block of a body can be
+reached from its entry. 3.  An operand is declared in the model, is not of type `void`, and dominates its user: it comes
+earlier in the block, in a dominating block, or in a body around. 4.  An isolated op uses nothing that is declared
+outside of it. 5.  A successor is a block of the same body, not the entry, and gets one argument of the right type for
+each parameter. 6.  An op has the operands, successors, bodies and attributes that its declaration asks for. 7.  The
+type of an op's result is what its type rule infers (or the declared field), and its own `check()` passes. 8.  A body
+ends in the terminator that its op declares (`body(ends=…)`), with values of the body's yield type. A `return` leaves
+its own kind of function, with the values of that function's yield type, and only through ifs and loops. 9.  A tensor
+has at most 2^20 elements. Ops of the Python code model (`PythonTier`) stand in no `tt.func`. 10. A symbol is a
+printable name, unique in its module. A call names a function of the module, of its own kind, and has the arguments and
+the result of that function; where one of two types is `object` or `constexpr`, any other fits it.
 
 `violations` gives them as data; `verify` raises them with the model printed.
 """
@@ -58,7 +55,7 @@ class Violation:
 
     @property
     def location(self) -> Location | None:
-        """Where the op came from."""
+        """The place in the source that the op came from."""
         return self.op.location
 
     def __str__(self) -> str:
@@ -181,7 +178,7 @@ class _Verifier:
                 self.report(op, f"operand {index} {message}")
 
     def _visibility(self, op: Op, value: Value) -> str | None:
-        """What is wrong with the use of `value` by `op`, or None."""
+        """The reason why `op` cannot use `value`, or None."""
         if value not in self.declared:
             inside = self.root.parent is None
             return "is not declared in the model" if inside else f"is declared outside of the isolated {self.root.NAME}"
@@ -198,7 +195,7 @@ class _Verifier:
         return "does not dominate its use"
 
     def _block_reachable(self, block: Block) -> bool:
-        """False for a block that nothing leads to. It is reported; what dominates there is an idle question."""
+        """False for an unreachable block. It is reported as such; dominance is undefined in it."""
         return len(block.parent.blocks) == 1 or self.dominance.tree(block.parent).reachable(block)
 
     # 5: successors.
@@ -311,7 +308,7 @@ class _Verifier:
 
     def _handed(self, last: Op, values: Sequence[Value], expected: Type, what: str) -> None:
         given = scf.packed([value.type for value in values])
-        # In the Python model everything may be an object, and leaving out the value means None.
+        # In the Python model any value may be an object, and a missing value means None.
         if given != expected and not (expected == pyobject and len(values) <= 1):
             self.report(last, f"{what} yields {expected}; {last.NAME} gives {given}")
 
@@ -367,7 +364,7 @@ def _listed(types: Sequence[Type]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The message of a type rule. A rule may stumble (IndexError …) over an op that is broken in other ways, too."""
+    """The message of a type rule. On an op that is broken in other ways, a rule may raise another error."""
     if isinstance(error, BuildError):
         return error.summary
     return f"its type rule fails with {type(error).__name__}: {error}"

@@ -23,7 +23,7 @@ from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject, voi
 
 @operation("unreachable")
 class Unreachable(Op, BodyTerminator):
-    """Control never gets here."""
+    """The end of a body that is never reached."""
 
 
 @operation("return")

@@ -1,4 +1,5 @@
-"""The Python dialect: what a Python function says, as ops. Values have the type `object` until attribution.
+"""The Python dialect: the statements and expressions of Python functions as ops. Values have the type `object` until
+attribution.
 
 A variable is a `var`; a read of it a `var.load`; an assignment a `var.store`. A statement with a suite is an op with
 bodies.
@@ -243,7 +244,7 @@ class Call(Op, PythonTier):
 
 
 def parameter_names(function: Op) -> list[str | None]:
-    """The names of a function's parameters: those of the variables that first hold them. None where there is none."""
+    """The names of a function's parameters: the names of the variables that first hold them, or None."""
     body = function.bodies[0]
     held = {op.initial: op.name for op in body.entry.ops if isinstance(op, core.Var) and op.initial is not None}
     return [held.get(parameter) for parameter in body.parameters]
@@ -251,9 +252,9 @@ def parameter_names(function: Op) -> list[str | None]:
 
 @operation("error")
 class Error(Op, PythonTier):
-    """What stands here in the source is an error, which is one only where it is run.
+    """An error in the source at this place, raised only where it is run.
 
-    `kind` is the class of the error. In the branch of an `if` that is not taken it does no harm.
+    `kind` is the class of the error. In a branch of an `if` that is not taken it does no harm.
     """
 
     summary: str = attribute(str, unnamed=True)
@@ -262,7 +263,7 @@ class Error(Op, PythonTier):
 
     @staticmethod
     def of(error: errors.ZigguratError) -> Error:
-        """The op of an error. The place of the error is to be the location of the op."""
+        """The op of an error. The caller gives the op the place of the error as its location."""
         return Error(error.summary, type(error).__name__, hint=error.hint or "")
 
     def error(self) -> errors.ZigguratError:
@@ -273,10 +274,10 @@ class Error(Op, PythonTier):
         return pyobject
 
     def check(self) -> None:
-        require(self.kind in _ERRORS, f"the kind of an error is one of {', '.join(_ERRORS)}, not '{self.kind}'")
+        require(self.kind in _ERRORS, f"the kind of an error must be one of {', '.join(_ERRORS)}; got '{self.kind}'")
 
 
-# What can be wrong with the source of a kernel.
+# The errors of a kernel's source.
 _ERRORS: dict[str, type[errors.ZigguratError]] = {
     cls.__name__: cls
     for cls in (errors.KernelSyntaxError, errors.KernelNameError, errors.KernelTypeError, errors.KernelValueError)

@@ -1,4 +1,4 @@
-"""Structured control flow. What a loop or a branch gives is one value, or a Tuple of several, or nothing (`void`)."""
+"""Structured control flow. The result of a loop or a branch is one value, a Tuple of several, or nothing (`void`)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class For(Structured, Loop, MayReturn):
 
 @operation("scf.if")
 class If(Structured, MayReturn):
-    """Run one of two bodies. The result is what it yields, packed."""
+    """Run one of two bodies. The result is the values that it yields, packed."""
 
     CONTROLS = 1
 

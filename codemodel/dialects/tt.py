@@ -1,7 +1,6 @@
 """The Triton dialect: programs over tensors of constant shape, addressed by pointers; named as in Triton's MLIR.
 
-What Triton's dialect gives as several results is one Tuple here; its attributes on values (`tt.divisibility`) are ops
-here.
+Several results of an op in Triton's dialect are one Tuple here; attributes on values (`tt.divisibility`) are ops.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ class Return(Op, Returns):
 
 @operation("tt.func")
 class Func(Op, Isolated, Symbol):
-    """A function of the Triton model; a kernel where it returns nothing.
+    """A function of the Triton model. A function that returns nothing is a kernel.
 
-    `divisibility` says of each parameter by what its value (of pointers: the address in bytes) is known to be
-    divisible; without it nothing is known. `noinline` keeps calls of it as calls.
+    `divisibility` has a known divisor of each parameter's value (for pointers, of the address in bytes); without it
+    nothing is known. Calls of a function with `noinline` are not inlined.
 
-    The parameters of a kernel on a machine may be parts of its arguments; `parts` then says of each which it takes: "1"
-    is the argument number 1 as it is, "0.map" a descriptor's map, "0.base" the address of its tensor, "0.shape0" and
+    The parameters of a GPU kernel may be parts of its arguments. Then `parts` has an entry for each parameter: "1" is
+    argument number 1 itself, "0.map" a descriptor's map, "0.base" the address of its tensor, "0.shape0" and
     "0.stride1" its sizes and strides (in elements). Without it there is one parameter for each argument.
 
     `disjoint` has pairs of arguments, one after the other: the memory that the first descriptor of a pair describes is
@@ -109,12 +108,12 @@ class Grid(Op, Pure):
 
 @operation("tt.get_program_id")
 class GetProgramId(Grid):
-    """Which program of the launch this is, along an axis of the grid."""
+    """The number of this program along an axis of the grid."""
 
 
 @operation("tt.get_num_programs")
 class GetNumPrograms(Grid):
-    """How many programs were launched along an axis of the grid."""
+    """The number of programs along an axis of the grid."""
 
 
 @operation("tt.smid")
@@ -301,7 +300,7 @@ class Gather(Op, Pure):
 
 @operation("tt.histogram")
 class Histogram(Op, Pure):
-    """How often each of 0 … `bins` - 1 stands in a 1-D tensor of integers, as i32. Other numbers do not count."""
+    """Counts of the numbers 0 … `bins` - 1 in a 1-D tensor of integers, as i32. Other numbers are not counted."""
 
     value: Value = operand()
     mask: Value | None = operand(default=None)
@@ -342,7 +341,7 @@ class InputPrecision(enum.Enum):
 
 @operation("tt.dot")
 class Dot(Op, Pure):
-    """a · b + c for matrices, or batches of matrices; computed and given in the type of c."""
+    """a · b + c for matrices, or batches of matrices; computed in the type of c, which is that of the result."""
 
     a: Value = operand()
     b: Value = operand()
@@ -377,12 +376,12 @@ class Dot(Op, Pure):
 
 @operation("tt.precise_divf")
 class PreciseDivF(FloatBinary):
-    """Quotient, rounded correctly, whatever a target's own division is."""
+    """Correctly rounded quotient, also on targets whose own division is approximate."""
 
 
 @operation("tt.precise_sqrt")
 class PreciseSqrt(FloatUnary):
-    """Square root, rounded correctly, whatever a target's own root is."""
+    """Correctly rounded square root, also on targets whose own root is approximate."""
 
 
 @operation("tt.mulhiui")
@@ -450,8 +449,8 @@ class Combining(Op, Pure):
 
 @operation("tt.reduce")
 class Reduce(Combining):
-    """The elements along the axis combined to one, in no order that is said, unless `combine` gives one of its operands
-    as it is. The result lacks the axis; of a single axis, it is a scalar."""
+    """The elements along the axis combined to one. The order is unspecified, unless `combine` gives one of its operands
+    unchanged. The result lacks the axis; for a tensor of one axis it is a scalar."""
 
     combine: Body = body(ends=ReduceReturn)
 
@@ -495,12 +494,12 @@ class InlineAsm(Op):
         require(self.pack > 0, f"pack must be at least 1; got {self.pack}")
 
 
-# What is known of values, and talking to the host.
+# Hints about values; printing and assertions.
 
 
 @template
 class Hint(Op, Pure):
-    """The operand, with something known of it: one number for each axis."""
+    """The operand, with a hint about it: one number for each axis."""
 
     value: Value = operand()
     values: tuple[int, ...] = attribute([int], unnamed=True)
@@ -560,12 +559,12 @@ class Assert(Op):
 
 @operation("tt.barrier")
 class Barrier(Op):
-    """All threads of the program get here before one goes on. Of no effect on what a program computes."""
+    """A barrier of all threads of the program. It has no effect on the values a program computes."""
 
 
 @operation("tt.poison")
 class Poison(Op, Pure):
-    """No defined value: where control flow needs one that is never used."""
+    """An undefined value, for control flow that needs a value which is never used."""
 
     type: Type = result_type()
 
@@ -577,7 +576,7 @@ class Poison(Op, Pure):
 
 
 class CacheModifier(enum.Enum):
-    """Where an access is cached, as in PTX."""
+    """The caches that an access uses, as in PTX."""
 
     NONE = "none"
     CA = "ca"
@@ -589,7 +588,7 @@ class CacheModifier(enum.Enum):
 
 
 class EvictionPolicy(enum.Enum):
-    """How soon a cache may give the line up."""
+    """The eviction priority of a cache line, as in PTX."""
 
     NORMAL = "evict_normal"
     FIRST = "evict_first"
@@ -606,7 +605,7 @@ class MemSemantic(enum.Enum):
 
 
 class MemScope(enum.Enum):
-    """Among whom an atomic access is atomic."""
+    """The scope of an atomic access."""
 
     CTA = "cta"
     GPU = "gpu"
@@ -614,7 +613,7 @@ class MemScope(enum.Enum):
 
 
 class AtomicKind(enum.Enum):
-    """What an atomic read-modify-write does."""
+    """The operation of an atomic read-modify-write."""
 
     ADD = "add"
     FADD = "fadd"
@@ -631,7 +630,7 @@ class AtomicKind(enum.Enum):
 
 
 def pointee_of(op: Op, value: Value) -> ScalarType:
-    """What a pointer, or each of a tensor of pointers, points to."""
+    """The type that a pointer, or each pointer of a tensor, points to."""
     element = element_of(value.type)
     require(isinstance(element, PtrType), f"{op.NAME} takes pointers, not {value.type}")
     assert isinstance(element, PtrType)
@@ -668,8 +667,8 @@ class AddPtr(Op, Pure):
 class Load(Op, MemoryRead):
     """Read what the pointers point to; where the mask is false nothing is read and the element is `other`.
 
-    Without `other` such an element has no defined value. In a GPU model, `width` is how many registers in a row point
-    to neighbours that are aligned, and masked, together.
+    Without `other` such an element has no defined value. In a GPU model, `width` is the number of consecutive
+    registers whose pointers are adjacent, aligned together, and masked together.
     """
 
     ptr: Value = operand()
@@ -692,7 +691,7 @@ class Load(Op, MemoryRead):
 
 @operation("tt.store")
 class Store(Op, MemoryWrite):
-    """Write where the pointers point to; where the mask is false nothing is written. `width` is as of `tt.load`."""
+    """Write where the pointers point to; where the mask is false nothing is written. `width` is as in `tt.load`."""
 
     ptr: Value = operand()
     value: Value = operand()
@@ -709,8 +708,8 @@ class Store(Op, MemoryWrite):
 
 @operation("tt.atomic_rmw")
 class AtomicRMW(Op, MemoryRead, MemoryWrite):
-    """Read, combine with the value and write back, undivided. Gives what was read; undefined where masked off. `width`
-    is as of `tt.load`."""
+    """Read, combine with the value and write back, atomically. Gives the value read; undefined where the mask is false.
+    `width` is as in `tt.load`."""
 
     ptr: Value = operand()
     value: Value = operand()
@@ -743,7 +742,7 @@ class AtomicRMW(Op, MemoryRead, MemoryWrite):
 
 @operation("tt.atomic_cas")
 class AtomicCAS(Op, MemoryRead, MemoryWrite):
-    """Write `value` where memory holds `compare`, undivided. Gives what memory held."""
+    """Write `value` where memory holds `compare`, atomically. Gives the old content."""
 
     ptr: Value = operand()
     compare: Value = operand()
@@ -761,7 +760,7 @@ class AtomicCAS(Op, MemoryRead, MemoryWrite):
 
 
 class Padding(enum.Enum):
-    """What a descriptor gives outside of its tensor."""
+    """The content of a block outside of the descriptor's tensor."""
 
     ZERO = "zero"
     NAN = "nan"
@@ -771,7 +770,7 @@ class Padding(enum.Enum):
 class MakeTensorDescriptor(Op, Pure):
     """Describe a tensor in global memory: its shape in i32, its strides in elements in i64; moved in blocks.
 
-    `padding` is that of the type.
+    `padding` must be that of the type.
     """
 
     base: Value = operand()
@@ -827,7 +826,7 @@ class DescriptorLoad(Op, MemoryRead):
 
 @operation("tt.descriptor_store")
 class DescriptorStore(Op, MemoryWrite):
-    """Write the block at these offsets; what is outside of the tensor is not written."""
+    """Write the block at these offsets; elements outside of the tensor are not written."""
 
     descriptor: Value = operand()
     value: Value = operand()

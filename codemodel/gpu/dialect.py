@@ -1,7 +1,7 @@
-"""The GPU dialect: what a Triton model becomes when every tensor has a layout.
+"""The GPU dialect: the ops of a Triton model after placement, when every tensor has a layout.
 
-Tensors carry the layout in their type (`layout.py`), and the ops of arith, math, scf and tt work on them as they are.
-This dialect adds what a machine has: conversions between layouts, buffers in shared memory, asynchronous copies,
+Tensors carry the layout in their type (`layout.py`), and the ops of arith, math, scf and tt work on them unchanged.
+This dialect adds the machine: conversions between layouts, buffers in shared memory, asynchronous copies,
 barriers, and the matrix units. Names of instructions are those of the PTX manual.
 """
 
@@ -47,7 +47,7 @@ def buffer_of(op: Op, value: Value) -> SharedType:
 
 @operation("gpu.module")
 class Module(Op, Isolated, SymbolTable):
-    """A kernel for a target such as "sm_90a", of `num_warps` warps a program and `shared` bytes of shared memory."""
+    """A kernel for a target such as "sm_90a", with `num_warps` warps a CTA and `shared` bytes of shared memory."""
 
     target: str = attribute(str)
     num_warps: int = attribute(int)
@@ -100,7 +100,7 @@ class LocalView(Op, Pure):
 
 @operation("gpu.local_trans")
 class LocalTrans(Op, Pure):
-    """The same buffer with its axes permuted: nothing moves, only the map of offsets changes."""
+    """The same buffer with permuted axes: no data moves, only the map of offsets changes."""
 
     buffer: Value = operand()
     order: Sequence[int] = attribute([int])
@@ -141,7 +141,7 @@ class LocalStore(Op):
 
 @operation("gpu.local_atomic_add")
 class LocalAtomicAdd(Op):
-    """Add one to the counters of a buffer that the indices name, where the mask holds: a histogram."""
+    """Increment the counters of a buffer at the indices, where the mask holds: a histogram."""
 
     buffer: Value = operand()
     index: Value = operand()
@@ -154,7 +154,7 @@ class LocalAtomicAdd(Op):
 
 @operation("gpu.local_gather")
 class LocalGather(Op):
-    """For each element of `index`, the element of the tensor in a buffer that is there along `axis`."""
+    """For each element of `index`, the element at that index along `axis` of the tensor in a buffer."""
 
     buffer: Value = operand()
     index: Value = operand()
@@ -176,12 +176,12 @@ class LocalGather(Op):
 
 @operation("gpu.barrier")
 class Barrier(Op):
-    """bar.sync: all threads of the program get here before one goes on, and see each other's shared writes."""
+    """bar.sync: a barrier of all threads of the CTA, after which they see each other's writes to shared memory."""
 
 
 @operation("gpu.fence_async")
 class FenceAsync(Op):
-    """fence.proxy.async: writes to shared memory by this thread are seen by the copy engine and the matrix units."""
+    """fence.proxy.async: TMA and the matrix units see this thread's earlier writes to shared memory."""
 
 
 # Asynchronous copies.
@@ -191,8 +191,8 @@ class FenceAsync(Op):
 class AsyncCopy(Op, MemoryRead, MemoryWrite):
     """cp.async: begin to copy what the pointers point to into a buffer; where the mask is false, zeros.
 
-    `width` is how many registers in a row point to neighbours that are aligned and masked together, and are neighbours
-    in the buffer: 4, 8 or 16 bytes.
+    `width` is the number of consecutive registers whose pointers are adjacent, aligned and masked together, and whose
+    elements are adjacent in the buffer: 4, 8 or 16 bytes.
     """
 
     ptr: Value = operand()
@@ -211,12 +211,12 @@ class AsyncCopy(Op, MemoryRead, MemoryWrite):
 
 @operation("gpu.async_commit")
 class AsyncCommit(Op):
-    """cp.async.commit_group: the copies begun since the last commit are a group."""
+    """cp.async.commit_group: the copies begun since the last commit form a group."""
 
 
 @operation("gpu.async_wait")
 class AsyncWait(Op):
-    """cp.async.wait_group: go on when at most `pending` of this thread's groups are under way."""
+    """cp.async.wait_group: wait until at most `pending` of this thread's groups are in flight."""
 
     pending: int = attribute(int, unnamed=True)
 
@@ -226,9 +226,9 @@ class AsyncWait(Op):
 
 @operation("gpu.mbarrier_init")
 class MbarrierInit(Op):
-    """mbarrier.init of all mbarriers of a buffer of i64, each for this number of arrivals a phase. By one thread.
+    """mbarrier.init of all mbarriers of a buffer of i64, each for this number of arrivals a phase. One thread runs it.
 
-    The copy engine sees them from then on; other threads do behind a barrier.
+    TMA sees them from then on; other threads do after a barrier.
     """
 
     buffer: Value = operand()
@@ -240,7 +240,7 @@ class MbarrierInit(Op):
 
 @operation("gpu.mbarrier_inval")
 class MbarrierInval(Op):
-    """mbarrier.inval of all mbarriers of a buffer, which is memory like other from then on. By one thread."""
+    """mbarrier.inval of all mbarriers of a buffer, which is ordinary memory from then on. One thread runs it."""
 
     buffer: Value = operand()
 
@@ -250,7 +250,7 @@ class MbarrierInval(Op):
 
 @operation("gpu.mbarrier_expect")
 class MbarrierExpect(Op):
-    """mbarrier.arrive.expect_tx: arrive, and let the phase end only when so many bytes have come. By one thread."""
+    """mbarrier.arrive.expect_tx: arrive, and end the phase only after so many bytes. One thread runs it."""
 
     barrier: Value = operand()
     predicate: Value | None = operand(default=None)
@@ -283,7 +283,7 @@ class MbarrierWait(Op):
 class TmaLoad(Op, MemoryRead, MemoryWrite):
     """cp.async.bulk.tensor: where the condition holds, begin to copy a block of a tensor into a buffer, in boxes.
 
-    The mbarrier counts the bytes. By one thread.
+    The mbarrier counts the bytes. One thread runs it.
     """
 
     descriptor: Value = operand()
@@ -300,7 +300,7 @@ class TmaLoad(Op, MemoryRead, MemoryWrite):
 
 @operation("gpu.tma_store")
 class TmaStore(Op, MemoryRead, MemoryWrite):
-    """cp.async.bulk.tensor: begin to copy a buffer to a block of a described tensor, in boxes. By one thread."""
+    """cp.async.bulk.tensor: begin to copy a buffer to a block of a described tensor, in boxes; one thread."""
 
     descriptor: Value = operand()
     buffer: Value = operand()
@@ -311,7 +311,7 @@ class TmaStore(Op, MemoryRead, MemoryWrite):
 
 
 def _boxed(op: Op, descriptor: Value, buffer: Value) -> None:
-    """Check that a buffer is for the blocks of a descriptor, maybe with their axes in another order."""
+    """Check that a buffer fits the blocks of a descriptor; its axes may be in another order."""
     type_, shared = descriptor.type, buffer_of(op, buffer)
     good = (
         isinstance(type_, DescriptorType)
@@ -323,7 +323,7 @@ def _boxed(op: Op, descriptor: Value, buffer: Value) -> None:
 
 @operation("gpu.tma_store_wait")
 class TmaStoreWait(Op):
-    """cp.async.bulk.wait_group.read: go on when at most `pending` stores still read their buffers."""
+    """cp.async.bulk.wait_group.read: wait until at most `pending` stores still read their buffers."""
 
     pending: int = attribute(int, unnamed=True)
 
@@ -335,7 +335,7 @@ class TmaStoreWait(Op):
 class Wgmma(Op):
     """wgmma.mma_async: begin a · b + c. `a` is a buffer or a tensor in the layout of an operand; `b` is a buffer.
 
-    The result is complete after a `gpu.wgmma_wait` that takes it; until then only another wgmma may have it as its c.
+    The result is complete after a `gpu.wgmma_wait` of it; until then only another wgmma may use it, as its c.
     """
 
     a: Value = operand()
@@ -353,7 +353,7 @@ class Wgmma(Op):
 
 @operation("gpu.wgmma_wait")
 class WgmmaWait(Op):
-    """wgmma.wait_group: the value when at most `pending` groups are under way."""
+    """wgmma.wait_group: the value, after at most `pending` groups are in flight."""
 
     value: Value = operand()
     pending: int = attribute(int, unnamed=True)
@@ -364,7 +364,7 @@ class WgmmaWait(Op):
 
 @operation("gpu.round_tf32")
 class RoundTf32(Op, Pure):
-    """cvt.rna.tf32: f32 rounded to the 10 bits of a mantissa that the matrix units read."""
+    """cvt.rna.tf32: f32 rounded to the 10 mantissa bits that the matrix units read."""
 
     value: Value = operand()
 
@@ -415,7 +415,7 @@ class DotFma(Op):
 
 @operation("gpu.warp_id")
 class WarpId(Op, Pure):
-    """The number of this warp in the program, the same in all of its lanes."""
+    """The number of this warp in the CTA, the same in all of its lanes."""
 
     def infer_type(self) -> Type:
         return i32
@@ -423,10 +423,10 @@ class WarpId(Op, Pure):
 
 @operation("gpu.warp_specialize")
 class WarpSpecialize(Op):
-    """Each role is run by warps of its own: `warps[i]` of them, with `registers[i]` registers a thread.
+    """Run each role on its own warps: `warps[i]` warps with `registers[i]` registers a thread.
 
-    The first role's are those that compute; the barriers in it are theirs alone. Of other roles only the first warp
-    goes on, with all of its warp group's registers given back. A kernel has at most one such op, before its return.
+    The first role is the consumer, and the barriers in it are for its warps only. Of the other roles only the first
+    warp runs; the rest of its warp group releases its registers. A kernel has at most one such op, before its return.
     """
 
     roles: Sequence[Body] = bodies(ends=Yield)

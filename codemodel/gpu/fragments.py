@@ -1,10 +1,10 @@
-"""Fragments: which thread holds which element of the operands and sums of the matrix units, as layouts; and how a tile
-is to lie in shared memory for them.
+"""Fragments: the layouts of the operands and accumulators of the matrix units, and the layout of a tile in shared
+memory for them.
 
 All of mma.sync and wgmma share one shape of fragment (PTX manual, "Matrix fragments for mma.m16n8k16" and its
-neighbours, "Register fragments" of wgmma): of the 32 lanes, the 2 low bits go along k (or along n, in a sum) and the 3
-high bits along m (or n, in an operand b). A whole tile repeats the fragment in further registers, and in the warps. Of
-a batch of tiles, the warps share the matrices, and each has its further ones in further registers.
+neighbours, "Register fragments" of wgmma): of the 32 lanes, the 2 low bits go along k (or along n, in an accumulator)
+and the 3 high bits along m (or n, in an operand b). A whole tile repeats the fragment in further registers, and in the
+warps. In a batch of tiles, the warps share the matrices, and each warp holds further matrices in further registers.
 
     unit = UNITS["m16n8k16"]
     c = accumulator(unit, (128, 64), Warps(4, 1, 4))          # a wgmma's: 4 warps down the rows
@@ -39,11 +39,11 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """As PTX spells it: m16n8k16."""
+        """The name in PTX: m16n8k16."""
         return f"m{self.m}n{self.n}k{self.k}"
 
 
-# By name, and the type of the elements where that is not the only instruction of this shape.
+# By name, with the element type where there are several instructions of one shape.
 UNITS = {
     "m16n8k16": Unit(16, 8, 16, 2),
     "m16n8k8": Unit(16, 8, 8, 1),
@@ -71,7 +71,7 @@ def units_for(element: ScalarType, target: str) -> tuple[Unit, ...]:
 
 
 def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> Unit | None:
-    """The best of these that is no larger than a product m × n × k; None where all are."""
+    """The best of these units that is no larger than a dot m × n × k; None where all are larger."""
     m, n, k = shape
     fits = (unit for unit in units_for(element, target) if m >= unit.m and n >= unit.n and k >= unit.k)
     return next(fits, None)
@@ -79,7 +79,7 @@ def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> U
 
 @attrs.frozen
 class Warps:
-    """How the warps of a program share a tile: `rows` × `columns` of them; what is left of `count` has copies.
+    """How the warps of a program share a tile: `rows` × `columns` of them; the other warps of `count` have copies.
 
     There are `batches` times as many for a batch of tiles, and each of these parts has every `batches`-th tile. The low
     bits of a warp's number go down the rows, the next along the columns, then through the batch.
@@ -96,7 +96,7 @@ class Warps:
         return (*rows, *columns, *batches, *([0] * spare))
 
 
-Shape = tuple[int, ...]  # Of a matrix, or of a batch of them: (batch, rows, columns).
+Shape = tuple[int, ...]  # (rows, columns) of a matrix, or (batch, rows, columns).
 
 
 def _powers(start: int, stop: int, scale: int) -> list[int]:
@@ -105,7 +105,7 @@ def _powers(start: int, stop: int, scale: int) -> list[int]:
 
 
 def _matrices(shape: Shape, warps: Warps) -> tuple[list[int], list[int]]:
-    """The bases that go through a batch: of the warps, and of further registers. None of a single matrix."""
+    """The bases along the batch: of the warps, and of further registers; empty for a single matrix."""
     count, step = math.prod(shape[:-2]), shape[-2] * shape[-1]
     return _powers(1, warps.batches, step), _powers(warps.batches, count, step)
 
@@ -149,7 +149,7 @@ def operand_b(unit: Unit, shape: Shape, warps: Warps) -> Layout:
 
 
 def warps_of(layout: Layout, unit: Unit, shape: Shape) -> Warps | None:
-    """How the warps share a tile, or a batch, whose sum has this layout; None where it is not that of the unit."""
+    """The division among warps of a tile or a batch whose accumulator has this layout; None if it is not the unit's."""
     count = layout.num_warps
     for batches in _shares(min(count, math.prod(shape[:-2]))):
         for rows in _shares(min(count // batches, shape[-2] // unit.m)):
@@ -181,13 +181,13 @@ class Panels:
 
     @property
     def alignment(self) -> int:
-        """Of the buffer, in bytes: after 8 rows the swizzle begins anew."""
+        """The alignment of the buffer in bytes: the swizzle repeats after 8 rows."""
         return 8 * self.width
 
     def offsets(self, shape: Shape, k_axis: int, size: int) -> tuple[int, ...]:
         """The `SharedType.offsets` for a tile of elements of `size` bytes, of whose two axes `k_axis` is k.
 
-        The tiles of a batch lie behind each other.
+        The tiles of a batch lie one after the other.
         """
         bits = bits_of(shape[-2] * shape[-1])
         return product(self._offsets((shape[-2], shape[-1]), k_axis, size), _powers(1, math.prod(shape[:-2]), 1), bits)
@@ -229,7 +229,7 @@ def panels_for(shape: tuple[int, int], k_axis: int, size: int, *, k_major: bool,
 
 
 def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
-    """How a buffer for a matrix, or for a batch, lies in shared memory; None where it is not in panels.
+    """The panels in which a buffer for a matrix or a batch lies in shared memory; None where it is not in panels.
 
     `k_axis` counts the axes of a matrix: 0 or 1.
     """
@@ -248,14 +248,14 @@ def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
     return None
 
 
-# What the bulk copy engine moves at once, as it lies in shared memory.
+# Boxes of TMA copies, as they lie in shared memory.
 
 # A box (outermost axis first) and the bytes of its swizzle.
 Tile = tuple[tuple[int, ...], int]
 
 
 def box_and_swizzle(block: Sequence[int], element: ScalarType) -> Tile:
-    """The box that one copy of the bulk copy engine (TMA) moves of a block, and the bytes of its swizzle.
+    """The box of a block that one TMA copy moves, and the bytes of its swizzle.
 
     A row of the box is at most 128 bytes, and swizzled where it is 32, 64 or 128 of them, so that the copies lie as
     `Panels`; a wider block takes several copies. No side is longer than 256.
@@ -266,7 +266,7 @@ def box_and_swizzle(block: Sequence[int], element: ScalarType) -> Tile:
 
 
 def byte_of(shared: SharedType, row: int, column: int, batch: int = 0) -> int:
-    """Where an element of a matrix, or of one of a batch, is in its buffer."""
+    """The place of an element of a matrix, or of a batch, in its buffer."""
     number = (batch * shared.shape[-2] + row) * shared.shape[-1] + column
     return combine(_places(shared.offsets), number) * shared.element.bytes
 

@@ -1,7 +1,7 @@
 """The GPUs that kernels are compiled for, by NVIDIA's names of their architectures.
 
-A name that ends in "a" has the instructions of that architecture alone, and runs on no other; without, what runs there
-runs on later ones too.
+A kernel for a name that ends in "a" may use architecture-specific instructions and runs on that architecture only.
+Other kernels run on later architectures, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 @attrs.frozen
 class Target:
     """An architecture: the PTX version that a kernel for it is written in, and the bytes of shared memory that a
-    program can have (CUDA programming guide, table of technical specifications)."""
+    CTA can have (CUDA programming guide, table of technical specifications)."""
 
     name: str
     ptx: str
@@ -27,12 +27,12 @@ class Target:
 
     @property
     def has_wgmma(self) -> bool:
-        """Whether warp groups have matrix instructions of their own: those of Hopper alone."""
+        """Whether there is wgmma, the warp group's matrix instruction: only on Hopper."""
         return self.name == "sm_90a"
 
     @property
     def has_tma(self) -> bool:
-        """Whether blocks of tensors are copied by TMA: so far only Hopper's is used."""
+        """Whether blocks of tensors are copied by TMA: so far only on Hopper."""
         return self.capability == 90
 
     @property
@@ -47,12 +47,12 @@ class Target:
 
     @property
     def is_specific(self) -> bool:
-        """Whether what is compiled for it runs there alone."""
+        """Whether kernels for this target run on its architecture only."""
         return self.name.endswith("a")
 
 
-# By the architecture: PTX version, shared memory in KiB, and whether there are instructions of it alone. The version
-# is the lowest from 8.7 on that has the architecture: the older it is, the older the drivers that take it.
+# By the architecture: PTX version, shared memory in KiB, and whether it has architecture-specific instructions. The
+# version is the lowest from 8.7 on that has the architecture: older versions run on older drivers.
 _ARCHITECTURES = (
     (80, "8.7", 163, False),
     (86, "8.7", 99, False),
@@ -76,9 +76,9 @@ TARGETS: Mapping[str, Target] = {
 def target_for(major: int, minor: int) -> str:
     """The target to compile for on a device of this compute capability.
 
-    That with the instructions of the device alone, where there is one. For an architecture that is not known here it is
-    the latest before it: the driver of the device translates that. What is older than all of them has a name that
-    compiling will refuse.
+    The target with the architecture-specific instructions of the device, if there is one. For an unknown architecture
+    it is the latest known one before it, whose PTX the driver translates. An older device gets a name that `compile`
+    refuses.
     """
     exact = f"sm_{major}{minor}"
     for name in (exact + "a", exact):

@@ -1,7 +1,8 @@
-"""The article's spelling (2024): how its models are read as ours.
+"""The article's spelling of 2024, translated to ours while reading.
 
-Types are mapped by `types.LEGACY_NAMES`. Here are the rest: numbers in quotes, function symbols that spell old type
-names, masks typed as integers (ours are i1), and a `tt.dot` of two operands (ours has the accumulator as its third).
+Types are mapped by `types.LEGACY_NAMES`. This file has the rest: numbers in quotes, function symbols that spell old
+type names, masks typed as integers (ours are i1), and a `tt.dot` of two operands (ours has the accumulator as its
+third).
 """
 
 from __future__ import annotations

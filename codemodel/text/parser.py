@@ -1,7 +1,7 @@
 """Reading models from text. The grammar is in docs/text-grammar.md; `writer.py` prints it.
 
-The parser checks the form: known ops, counts of operands, declared values and blocks, terminators. That types fit is
-the verifier's business, so that a wrong model can be read and shown with its violations marked. The article's spelling
+The parser checks the form: known ops, counts of operands, declared values and blocks, terminators. It does not check
+types: the verifier does, so that a wrong model can be read and shown with its violations marked. The article's spelling
 of 2024 is read as well (`legacy.py`).
 """
 
@@ -58,7 +58,7 @@ def parse(text: str, file: str = "<text>") -> Op:
     Raises `ParseError` with line, column and caret. Run `verify` on the result to check its types.
     """
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ParseError(f"parse takes the text of a model, got {text!r}", hint="str(model) is its text")
+        raise ParseError(f"parse takes the text of a model; got {text!r}", hint="str(model) is its text")
     return _Parser(text, file).model()
 
 

@@ -24,8 +24,8 @@ def to_text(
 ) -> str:
     """The model rooted at `op` as text.
 
-    `locations` adds to each op that has one the place it came from (read back by the parser). `remark` gives lines of
-    comment to put under an op. `defaults` prints attributes that have their default value, too.
+    `locations` adds to each op its location, which the parser reads back. `remark` gives lines of comment to put under
+    an op. `defaults` prints attributes that have their default value, too.
     """
     require_model(op, "to_text")
     writer = _Writer(locations, remark, defaults)

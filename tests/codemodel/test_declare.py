@@ -133,7 +133,7 @@ def declare(name: str, **fields: Any) -> type[Op]:
         (lambda: {"a": result_type(), "b": result_type()}, "more than one field is the result type"),
         (lambda: {"location": attribute(str)}, "location: every op has a field of this name"),
         (lambda: {"operands": operands()}, "operands: every op has a field of this name"),
-        (lambda: {"a": attrs.field(default=3)}, "these say not what they are: a"),
+        (lambda: {"a": attrs.field(default=3)}, "fields must have a role (operand(), attribute() …); without one: a"),
     ],
 )
 def test_declarations_that_cannot_be_told_apart_are_refused(fields: Any, message: str):
@@ -159,15 +159,15 @@ def test_a_name_is_declared_once():
 def test_operands_are_values(place: Builder):
     x, pointer, _ = place.parameters
     op = arith.AddI(x, x)
-    with refused("arith.addi: an operand must be a Value, got <arith.addi") as caught:
+    with refused("arith.addi: an operand must be a Value; got <arith.addi") as caught:
         arith.AddI(op, x)
     assert caught.value.hint == "give its result"
     for wrong in (None, 3, i32):
-        with refused("arith.addi: an operand must be a Value, got"):
+        with refused("arith.addi: an operand must be a Value; got"):
             arith.AddI(x, wrong)
     with refused("an operand must be a Value"):
         core.Return([op])
-    with refused("return: 'values' must be a sequence, got <parameter 0 : i32>"):
+    with refused("return: 'values' must be a sequence; got <parameter 0 : i32>"):
         core.Return(x)
     with refused("tt.load: an operand must be a Value"):
         tt.Load(pointer, 3)
@@ -208,15 +208,15 @@ def test_the_padding_of_a_descriptor_is_that_of_its_type():
 
 
 def test_bodies_successors_and_types_are_what_they_say(place: Builder):
-    with refused("func: a body must be a Body, got 3"):
+    with refused("func: a body must be a Body; got 3"):
         core.Func("f", 3)
-    with refused("cand: 'parts' must be a sequence, got 3"):
+    with refused("cand: 'parts' must be a sequence; got 3"):
         py.CondAnd(3)
     block = place.new_block()
     assert isinstance(block, Block)
-    with refused("branch: 'target' must be a Successor, got <block of 0 ops>"):
+    with refused("branch: 'target' must be a Successor; got <block of 0 ops>"):
         core.Branch(block)
-    with refused("constant: the result type must be a Type, got 'i32'"):
+    with refused("constant: the result type must be a Type; got 'i32'"):
         core.ConstantOp(1, "i32")
 
 
@@ -266,7 +266,7 @@ def test_attributes_are_converted(value: object, kind: Any, expected: object):
 @pytest.mark.parametrize(
     ("value", "kind", "message"),
     [
-        (1.5, int, "it must be of kind int, got 1.5"),
+        (1.5, int, "it must be of kind int; got 1.5"),
         ("--5", int, "it must be of kind int"),
         ("x", float, "it must be of kind float"),
         (10**400, float, "it must be of kind float"),
@@ -275,10 +275,10 @@ def test_attributes_are_converted(value: object, kind: Any, expected: object):
         ("i32", Type, "it must be of kind Type"),
         (TypeSyntax("i33"), Type, "it: unknown type 'i33'"),
         ("green", Colour, "it must be one of red, blue; got 'green'"),
-        ("12", [int], "it must be a sequence, got '12'"),
-        (3, [int], "it must be a sequence, got 3"),
-        ([1, "x"], [int], "it must be of kind int, got 'x'"),
-        (1j, object, "it must be a number, string, None, type, enum member or tuple of these, got 1j"),
+        ("12", [int], "it must be a sequence; got '12'"),
+        (3, [int], "it must be a sequence; got 3"),
+        ([1, "x"], [int], "it must be of kind int; got 'x'"),
+        (1j, object, "it must be a number, string, None, type, enum member or tuple of these; got 1j"),
         ((1, {}), object, "it must be a number, string"),
         (Colour.RED, object, "it: Colour is not declared with @constant_enum"),
         (TypeSyntax("Colour.GREEN"), object, "unknown type 'Colour.GREEN'"),

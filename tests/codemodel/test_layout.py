@@ -218,7 +218,7 @@ def test_blocked_layouts_copy_what_is_left():
 
 
 def test_a_layout_has_five_lane_bits_and_independent_bases():
-    with pytest.raises(ValueError, match="5 lane bits, not 2"):
+    with pytest.raises(ValueError, match="must have 5 lane bits; got 2"):
         Layout((), (1, 2), ())
     with pytest.raises(ValueError, match="independent or zero"):
         Layout((3,), (1, 2, 4, 8, 16), ())

@@ -89,7 +89,7 @@ def test_undefined_is_the_callers_choice():
 
 
 def test_a_load_without_any_value_is_an_error():
-    with pytest.raises(BuildError, match="variable 'lost' is read where it has no value"):
+    with pytest.raises(BuildError, match="variable 'lost' must have a value where it is read"):
         ssa(function("""%a : Var<i32> = var @"lost"; %r : i32 = var.load %a; tt.print %r @"";"""))
 
 
@@ -481,7 +481,7 @@ def test_random_programs_do_the_same(seed: int, block_count: int, foreign: bool)
     try:
         result = ssa(model)
     except BuildError as error:
-        assert "has no value" in error.summary
+        assert "must have a value where it is read" in error.summary
         return
     verify(result)
     for arguments in ([0, 0], [3, 1], [1, 7]):

@@ -400,7 +400,7 @@ def test_with_attributes():
     assert hash(named) != hash(model) and model.attributes["sym_name"] == "f"
     with refused("tt.func has no attribute 'name'; it has sym_name, divisibility, noinline, parts"):
         with_attributes(model, {"name": "g"})
-    with refused("tt.func: attribute 'noinline' must be of kind bool, got 'maybe'"):
+    with refused("tt.func: attribute 'noinline' must be of kind bool; got 'maybe'"):
         with_attributes(model, {"noinline": "maybe"})
     with refused("divisibility has one number for each parameter"):
         with_attributes(model, {"divisibility": [16, 16]})

@@ -281,7 +281,7 @@ def test_attributes():
     builder.add(tt.GetProgramId.SPEC.make([], [], {"axis": "z"}, [], i32))
     builder.add(tt.Return([]))
     messages = found(finished(builder))
-    assert ("tt.get_program_id", "attribute 'axis' must be of kind int, got 'z'") in messages
+    assert ("tt.get_program_id", "attribute 'axis' must be of kind int; got 'z'") in messages
 
 
 def test_result_types():

@@ -1,4 +1,4 @@
-"""Where values come from and where they go, through tuples, loops, branches, blocks and calls.
+"""Dataflow: the origins of values and the values computed from them, through loops, branches, blocks and calls.
 
     x = model.bodies[0].parameters[0]
     derived(x)        # every value computed from x

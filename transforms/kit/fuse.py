@@ -144,7 +144,7 @@ def _computed(value: Value | None) -> str:
 
 
 def _divisibility(first: tt.Func, second: tt.Func, same: Mapping[int, int], own: list[int]) -> tuple[int, ...]:
-    """What is known of the parameters of two joined kernels: of a shared one, what either knows."""
+    """The known divisors of the parameters of two joined kernels; the larger one for a shared parameter."""
     if not first.divisibility and not second.divisibility:
         return ()
     before = list(first.divisibility or (1,) * len(first.body.parameters))

@@ -1,4 +1,4 @@
-"""Patterns over operand trees: is a value computed in such a way, and from what?
+"""Patterns over trees of operands.
 
     >>> from ziggurat.codemodel.dialects import arith
     >>> from ziggurat.transforms.kit.patterns import anything, capture, constant, match, op_
@@ -17,7 +17,7 @@
     True
 
 A pattern captures values by name; a name that occurs twice stands for one value. The operands of a commutative op are
-also tried the other way round, and a choice is taken back when what comes after it does not match.
+also tried the other way round, with backtracking.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Captures = dict[str, Value]
 
 
 class Pattern:
-    """What a value may look like. Make one with `op_`, `capture`, `constant`, `anything` or `either`."""
+    """A form of values. Make one with `op_`, `capture`, `constant`, `anything` or `either`."""
 
     def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
         """The ways in which the value has this form, each as the captures made on the way."""
@@ -42,7 +42,7 @@ class Pattern:
 
 
 def match(pattern: Pattern, value: Value) -> Captures | None:
-    """What the pattern captures from the tree of operands at `value`, the first way it matches, or None."""
+    """The captures of the first match of the pattern with the tree of operands at `value`, or None."""
     return next(pattern.matches(value, {}), None)
 
 

@@ -1,4 +1,4 @@
-"""Common subexpressions: what was computed already is not computed again."""
+"""Common subexpression elimination."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Key = tuple[Hashable, ...]
 
 
 class _Sharing:
-    """The transformer. For each block of the old model, what it has computed so far, by what was computed."""
+    """The transformer. It keeps, for each block of the old model, the values computed so far, by their keys."""
 
     def __init__(self) -> None:
         self._known: dict[Block, dict[Key, Value]] = {}

@@ -1,6 +1,6 @@
-"""Removing what nothing needs. `dce` is for everywhere, `remove_unused` for where the shape of the model is to stay.
+"""Dead code elimination. `dce` removes all dead code; `remove_unused` keeps the shape of loops, branches and modules.
 
-What is needed, and the memory model behind it, is said in `demand.py`.
+`demand.py` finds the ops and values that are needed, by its memory model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ziggurat.transforms.simplify.demand import Demand, value_count
 
 
 def dce(op: Op) -> Op:
-    """Remove, to a fixpoint, everything that is computed in vain.
+    """Remove, to a fixpoint, everything that is not needed.
 
     That is: unused pure ops and reads; variables never loaded, with their stores; loop-carried values and results of
     `scf.if` that are unused or only used to compute themselves; `scf.if` and `scf.for` without effects; calls of
@@ -68,7 +68,7 @@ def _swept(root: Op, demand: Demand) -> Op:
 
 
 class _Sweep:
-    """Copies what is kept, with narrower loops and branches."""
+    """Copies the ops that are kept, with narrower loops and branches."""
 
     def __init__(self, kept: set[Value], narrowed: dict[Value, list[int]]) -> None:
         self.kept = kept
@@ -148,7 +148,7 @@ class _Sweep:
         return op.SPEC.copy(op, tuple([self.values[value] for value in chosen]), (), (), op.result.type)
 
     def component(self, op: Op, needed: list[int], builder: Builder) -> Value:
-        """What a `tuple.load` from a narrowed op reads."""
+        """The counterpart of a `tuple.load` from a narrowed op."""
         source = self.values[op.operands[0]]
         if len(needed) == 1:
             return source

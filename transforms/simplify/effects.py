@@ -1,4 +1,4 @@
-"""What ops do to memory and to control, for passes that move or share them. The memory model is in `demand.py`."""
+"""Effects of ops on memory and control, for passes that move or share ops. The memory model is in `demand.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ziggurat.codemodel.traits import (
     Returns,
 )
 
-# What does not write memory, besides pure ops and reads.
+# Ops that do not write memory, besides pure ops and reads.
 _SILENT = (
     *(BodyTerminator, BlockTerminator, Loop, core.Var, core.VarLoad, core.VarStore),
     *(scf.If, py.If, py.CondExpression, py.CondAnd, py.CondOr, py.Assert),
@@ -53,7 +53,7 @@ def is_read(op: Op) -> bool:
 
 
 def may_write(op: Op) -> bool:
-    """Whether the op, or one inside it, may write global memory. What is not known may; a call, too."""
+    """Whether the op, or one inside it, may write global memory. Unknown ops and calls may."""
     return not all(is_pure(inner) or is_read(inner) or isinstance(inner, _SILENT) for inner in op.walk())
 
 

@@ -1,4 +1,4 @@
-"""Loop-invariant code motion: what a loop computes alike each time is computed once, before it."""
+"""Loop-invariant code motion: ops whose operands a loop does not change move before the loop."""
 
 from __future__ import annotations
 

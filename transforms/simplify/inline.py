@@ -14,7 +14,7 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer, t
 from ziggurat.codemodel.types import Type, void
 from ziggurat.transforms.simplify.demand import callees, reachable_roots
 
-# The ops that a function may come to with the functions that are inlined.
+# The limit of a function's ops after inlining.
 MAX_OPS = 1 << 17
 
 
@@ -31,10 +31,10 @@ def inline(op: Op) -> Op:
             tt.return;
         };
 
-    Functions that are left without a call go. Calls stay of functions with `noinline`, of recursive ones, and of those
-    with a `return` inside a loop or a branch (`lower_structured` turns it into blocks). A function of several blocks is
-    inlined where the call stands directly in a function, whose blocks can be split. The place of an inlined op says
-    from where it was called. Gives `op` itself where it is no module, or there is nothing to inline. Raises
+    Functions that are left without a call are removed. Calls stay when the function has `noinline`, is recursive, or
+    has a `return` inside a loop or a branch (`lower_structured` turns it into blocks). A function of several blocks is
+    inlined where the call stands directly in a function, whose blocks can be split. The location of an inlined op has
+    the place of the call. Gives `op` itself where it is no module, or there is nothing to inline. Raises
     `ResourceError` when a function would come to more than `MAX_OPS` ops.
     """
     if not isinstance(op, core.Module):
@@ -56,7 +56,7 @@ def inline_call(
     location: Location | None = None,
     transformers: Sequence[Transformer] = (),
 ) -> Value | None:
-    """Append what a `tt.func` or a `func` does to these arguments, at the place of the builder.
+    """Append the body of a `tt.func` or a `func`, applied to these arguments, at the place of the builder.
 
     Gives its result, packed into a Tuple where it returns several values, or None where it returns none. A function of
     several blocks makes the builder go on in a new block. `location` is the place of the call, `transformers` are asked
@@ -89,7 +89,7 @@ def inline_call(
 
 
 class _Leaving:
-    """The transformer that makes branches of the returns of a function that is being inlined."""
+    """The transformer that turns the returns of an inlined function into branches."""
 
     def __init__(self, rest: Block, branch: type[cf.Br] | type[core.Branch]) -> None:
         self.rest = rest
@@ -178,7 +178,7 @@ def _demand_size(functions: Mapping[str, Op], roots: Sequence[Op]) -> None:
 
     def size(name: str) -> int:
         if name not in sizes:
-            sizes[name] = 1  # Of a recursive function, which is not inlined.
+            sizes[name] = 1  # A recursive function is not inlined.
             function = functions[name]
             inner = sum(size(op.callee) for op in function.walk() if isinstance(op, tt.Call) and op.callee in functions)
             sizes[name] = inner + sum(1 for _ in function.walk())

@@ -14,12 +14,12 @@ from ziggurat.codemodel.traits import Constant
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, pyobject
 
-# What the terminator of a body becomes.
+# Writes the counterpart of a body's terminator.
 Ending = Callable[[Rewriter, tuple[Value, ...]], None]
 
 
 def lower_structured(op: Op, chosen: Callable[[Op], bool] = lambda op: True) -> Op:
-    """Turn `scf.for`, `scf.if`, `scf.while`, and what the Python dialect has of the kind, into blocks.
+    """Turn `scf.for`, `scf.if`, `scf.while`, and the control flow of the Python dialect, into blocks.
 
         %5 : i32 = scf.for %0 %1 %2 %3              cf.br ^block_1(%0, %3);
             (%6 : i32, %7 : i32)i32 -> {          ^block_1(%4 : i32, %5 : i32):
@@ -37,14 +37,14 @@ def lower_structured(op: Op, chosen: Callable[[Op], bool] = lambda op: True) -> 
     `stop` is at least a step away from them. The options of a loop (`num_stages` and so on) are gone.
 
     A Python `for` is lowered when it runs over a range; `cand` and `cor` give what Python's `and` and `or` give. Only
-    ops that are `chosen` are lowered; an op whose body holds a chosen one is to be chosen, too. Gives `op` itself where
+    ops that are `chosen` are lowered; an op around a chosen one must be chosen, too. Gives `op` itself where
     there is nothing to lower.
     """
     return transform(op, _Lowering(chosen), pass_name="lower_structured")
 
 
 class _Lowering:
-    """The transformer. What stands in a lowered body ends up in the builder that the op itself was to go to."""
+    """The transformer. The ops of a lowered body go to the builder of the op itself."""
 
     def __init__(self, chosen: Callable[[Op], bool]) -> None:
         self._chosen = chosen
@@ -90,12 +90,12 @@ class _Lowering:
         self.into(builder, block, loop.suite, parameters, following)
 
     def results(self, builder: Rewriter, op: Op, values: Sequence[Value]) -> Outcome:
-        """The values of a lowered `scf` op, as one; what takes a component finds it directly."""
+        """The results of a lowered `scf` op, packed; a `tuple.load` of it finds its component directly."""
         if len(values) < 2:
             return values[0] if values else DROP
         self._components[op.result] = values
         if all(isinstance(user, core.TupleLoad) for user in op.result.uses):
-            return values[0]  # Stands in for the Tuple, which nothing uses.
+            return values[0]  # A stand-in for the Tuple, which nothing uses.
         return builder.add(core.MakeTuple(values))
 
 
@@ -153,7 +153,7 @@ def _lower_for(lowering: _Lowering, builder: Rewriter, op: scf.For, operands: tu
 
 
 def _sign(step: Value) -> int:
-    """1 or -1 where the sign of a step is known, 0 where not."""
+    """The sign of a step, 1 or -1; 0 where it is not known."""
     type_ = step.type
     if isinstance(type_, ScalarType) and not type_.signed:
         return 1
@@ -190,7 +190,7 @@ def _lower_while(lowering: _Lowering, builder: Rewriter, op: scf.While, operands
 
 
 def _branch(block: Block, *, give: bool = False) -> Ending:
-    """The ending that branches to the block, with the value only if it is to be given on."""
+    """The ending that branches to the block, with the value if `give` is set."""
 
     def end(builder: Rewriter, values: tuple[Value, ...]) -> None:
         builder.add(core.Branch(Successor(block, values if give else ())))

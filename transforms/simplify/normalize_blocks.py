@@ -1,4 +1,4 @@
-"""Normalising blocks: the fewest blocks and block parameters that say the same."""
+"""Normalisation of blocks: the fewest blocks and block parameters for the same control flow."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 def normalize_blocks(op: Op) -> Op:
     """Simplify the blocks of each body, to a fixpoint.
 
-    * A branch on a constant goes where it goes; so does a branch to a block that only branches, if where that one goes
-      is known from here.
+    * A branch on a constant becomes an unconditional one. A branch to a block that only branches goes to the target of
+      that block, if the target is known on this edge.
     * A block is merged into its only predecessor, when that has no other successor.
-    * A block parameter goes that is always the same value, or unused, or only used to compute itself.
-    * Blocks go that nothing leads to.
+    * A block parameter is removed that is always the same value, or unused, or only used to compute itself.
+    * Unreachable blocks are removed.
 
             cf.cond_br %c ^block_1 ^block_2;           cf.cond_br %c ^block_1 ^block_2(%0);
           ^block_1:                                  ^block_1:
@@ -63,7 +63,7 @@ def _written(builder: Rewriter, graph: _Graph, isolated: bool) -> Body:
 
 
 class _Edge:
-    """A successor: where it goes, and with which old values."""
+    """A successor: its target, and the old values that are its arguments."""
 
     __slots__ = ("arguments", "target")
 
@@ -104,7 +104,7 @@ class _Node:
 
 
 class _Graph:
-    """The blocks of one body, while they are simplified. Values are old ones; `same` says which stand for others."""
+    """The blocks of a body while they are simplified. Values are old ones; `same` maps removed parameters to values."""
 
     def __init__(self, body: Body) -> None:
         nodes = {block: _Node(block) for block in body.blocks}
@@ -118,7 +118,7 @@ class _Graph:
         self._used: dict[Value, tuple[Value, ...]] = {}
 
     def simplify(self) -> bool:
-        """Apply all the rules until none applies. Tells whether one did."""
+        """Apply all the rules until none applies. True when one did."""
         changed = self.dropped
         rules = (self.decide, self.merge, self.forward, self.unify, self.drop_unused)
         while sum(rule() for rule in rules):
@@ -133,7 +133,7 @@ class _Graph:
         return value
 
     def reached(self) -> list[_Node]:
-        """The nodes that the entry leads to, each before those that it alone leads to."""
+        """The reachable nodes, in reverse postorder."""
         order: list[_Node] = []
         seen = {self.entry}
         stack: list[tuple[_Node, Iterator[_Edge]]] = [(self.entry, iter(self.entry.edges))]
@@ -149,7 +149,7 @@ class _Graph:
         return order[::-1]
 
     def incoming(self) -> dict[_Node, list[tuple[_Node, _Edge]]]:
-        """The edges that lead to each node, with where they come from."""
+        """The edges to each node, with their sources."""
         found: dict[_Node, list[tuple[_Node, _Edge]]] = {node: [] for node in self.nodes}
         for node in self.nodes:
             for edge in node.edges:
@@ -165,10 +165,10 @@ class _Graph:
             found = self._used[op.result] = (*op.operands, *op.captured_values())
         return found
 
-    # The rules. Each tells whether it changed anything.
+    # The rules. Each is True when it changed something.
 
     def decide(self) -> bool:
-        """Branch on constants, and where both ways are the same."""
+        """Make branches on constants, and branches with two equal edges, unconditional."""
         changed = False
         for node in self.nodes:
             if not node.chooses:
@@ -185,7 +185,7 @@ class _Graph:
         return all(self.resolve(a) is self.resolve(b) for a, b in zip(first, second, strict=True))
 
     def merge(self) -> bool:
-        """Merge each block into its only predecessor, if it is the only successor of that."""
+        """Merge each block into its only predecessor that has no other successor."""
         changed = False
         self.nodes = self.reached()
         incoming = self.incoming()
@@ -206,7 +206,7 @@ class _Graph:
         return changed
 
     def forward(self) -> bool:
-        """Lead the edges to a block that only branches to where it goes, if that is known on the edge."""
+        """Redirect edges to a block that only branches to the target of that block, if the edge determines it."""
         for node in self.nodes:
             if node is self.entry or node.ops or not (node.branches or node.chooses):
                 continue
@@ -247,7 +247,7 @@ class _Graph:
         return False
 
     def unify(self) -> bool:
-        """Take out the parameters that always are one value (or what they were before)."""
+        """Remove the parameters that are always one value, or their own previous value."""
         changed = False
         for node, edges in self.incoming().items():
             if node is self.entry:
@@ -262,7 +262,7 @@ class _Graph:
         return changed
 
     def drop_unused(self) -> bool:
-        """Take out the parameters that no op needs, not by way of other parameters either."""
+        """Remove the parameters that no op needs, directly or through other parameters."""
         needed: set[Value] = set()
         flows: dict[Value, list[Value]] = {}
         work: list[Value] = []

@@ -141,7 +141,7 @@ def test_a_deleted_name(define):
 
 
 def test_the_op_takes_the_errors_of_sources_only():
-    with pytest.raises(VerifyError, match="the kind of an error is one of KernelSyntaxError"):
+    with pytest.raises(VerifyError, match="the kind of an error must be one of KernelSyntaxError"):
         verify(parse('func @"f" ()object -> {\n    %0 : object = error @"no" @kind="SystemExit";\n    return %0;\n};'))
     with pytest.raises(KernelRuntimeError, match="'f' takes a, b; got 1, c"):
         model = parse(
