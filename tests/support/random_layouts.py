@@ -1,17 +1,16 @@
-"""For tests: a GPU model whose tensors go through random layouts. Any layouts have to give the same results.
+"""A pass for tests: a GPU model whose tensors go through random layouts, which must not change the results.
 
     %8 : tensor<x64, f32, "1 | 2 4 8 16 32 | 0"> = arith.addf %6 %7;
 
-becomes, with a layout that was drawn,
+becomes, with a random layout,
 
     %8 : tensor<x64, f32, "3 | 0 32 6 8 20 | 1"> = gpu.convert_layout %6;
     %9 : tensor<x64, f32, "3 | 0 32 6 8 20 | 1"> = gpu.convert_layout %7;
     %10 : tensor<x64, f32, "3 | 0 32 6 8 20 | 1"> = arith.addf %8 %9;
     %11 : tensor<x64, f32, "1 | 2 4 8 16 32 | 0"> = gpu.convert_layout %10;
 
-The pass has its place after `assign`; it is not among the steps of `PLACE`. What works on elements, and accesses, are
-done in the drawn layout; reductions and scans start from one, of bits in another order; of everything else the result
-goes to one and back.
+The pass runs after `assign`. Elementwise ops and accesses are done in the random layout; reductions and scans start
+from one whose bits are in another order; the results of all other ops are converted to one and back.
 """
 
 from __future__ import annotations
@@ -33,8 +32,10 @@ _MANY_REGISTERS = 64
 
 
 def random_layout(random: Random, numel: int, num_warps: int, *, mixed: bool = True) -> Layout:
-    """A layout that covers `numel` elements: with copies in some threads, or registers; with its bits in any order, and
-    where it is `mixed` with bases of more than one bit."""
+    """A random layout that covers `numel` elements, with copies in some threads or registers, and bits in any order.
+
+    With `mixed`, some bases have more than one bit.
+    """
     bits = bits_of(numel)
     bases = [1 << bit for bit in range(bits)]
     random.shuffle(bases)
@@ -53,7 +54,7 @@ def random_layout(random: Random, numel: int, num_warps: int, *, mixed: bool = T
 
 
 def scatter(module: Op, seed: int, share: float = 0.5) -> gpu.Module:
-    """The GPU model in which a `share` of the ops have their tensors in random layouts; always the same for a seed."""
+    """The GPU model in which a `share` of the ops have their tensors in random layouts, determined by the seed."""
     assert isinstance(module, gpu.Module)
     random = Random(seed)
     num_warps = module.num_warps
@@ -88,7 +89,7 @@ def scatter(module: Op, seed: int, share: float = 0.5) -> gpu.Module:
 
 
 def _each(builder: Rewriter, op: Op, operands: tuple[Value, ...], layout: Layout) -> Value:
-    """An op whose tensors all have the same layout, with that one."""
+    """An op whose tensors all have the same layout, in a given layout."""
     given = [_converted(builder, value, layout) for value in operands]
     before = op.result.type
     if isinstance(before, TupleType):
@@ -108,7 +109,7 @@ def _converted(builder: Builder, value: Value, layout: Layout) -> Value:
 
 
 def _back(builder: Builder, value: Value, type_: Type) -> Value:
-    """A value as it was meant to be."""
+    """A value converted back to its type."""
     if value.type == type_:
         return value
     if isinstance(type_, TupleType):

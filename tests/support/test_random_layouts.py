@@ -1,4 +1,4 @@
-"""Random layouts: they cover their tensors, a seed draws always the same, and the model stays one to be lowered."""
+"""Random layouts: they cover their tensors, depend only on the seed, and keep the model valid for lowering."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SUM = f"""tt.func @"k" (%0 : tensor<x64, f32, {HOME}>)void -> {{
 
 
 def test_before_and_after() -> None:
-    """As in the docstring: what works on elements is done in the drawn layout."""
+    """As in the docstring: an elementwise op is done in the random layout."""
     made = scatter(model(SUM), seed=3, share=1)
     zg.verify(made)
     first, second, add, back = list(made.body.entry.ops[0].bodies[0].entry.ops)[:-1]
@@ -74,7 +74,7 @@ def test_a_seed_draws_the_same() -> None:
 
 
 def test_accesses_are_of_single_elements() -> None:
-    """What registers next to each other point to is not known any more."""
+    """Neighbouring registers need not point to neighbours any more."""
     pointers = f"tensor<x64, ptr<f32>, {HOME}>"
     text = f"""tt.func @"k" (%0 : {pointers})void -> {{
         %1 : tensor<x64, f32, {HOME}> = tt.load %0 @width=2;

@@ -1,6 +1,6 @@
 """Layout assignment: a Triton model becomes a GPU model, where the type of a tensor says who holds which element.
 
-A block that is stored transposed, in a program of one warp (L and M stand for layouts):
+A block that is stored transposed, in a CTA of one warp (L and M stand for layouts):
 
     %10 : tensor<x32, x32, ptr<f32>> = tt.addptr %9 %8;
     %11 : tensor<x32, x32, f32> = tt.load %10;

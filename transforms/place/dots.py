@@ -52,7 +52,7 @@ from ziggurat.transforms.place.queries import (
     tensor_of,
 )
 
-_MAX_COLUMNS = 256  # Of a wgmma.
+_MAX_COLUMNS = 256  # The widest wgmma.
 _ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
 
 

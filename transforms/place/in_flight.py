@@ -1,9 +1,9 @@
 """The check of what is in flight: copies of cp.async, reads of wgmma, and what TMA loads and stores.
 
-    %3 = scf.for … (%i, %slot, %sum) {
+    %3 = scf.for … (%i, %slot, %acc) {
         gpu.async_wait @1;                          the copies of all but the last group are complete
         gpu.barrier;
-        %d = gpu.wgmma %a[%slot] %b[%slot] %sum;
+        %d = gpu.wgmma %a[%slot] %b[%slot] %acc;
         %e = gpu.wgmma_wait %d @1;                  the wgmma of the iteration before is complete,
         gpu.barrier;
         gpu.async_copy … %a[%before]; …             so the slot that it read can be filled again
@@ -115,7 +115,7 @@ Groups = tuple[Accesses, ...]
 
 @attrs.frozen(cache_hash=True)
 class _State:
-    """What is known at a point of the program; see the top of this file.
+    """The facts at a point of the program; see the top of this file.
 
     `open` are the copies that no commit has made a group yet. `full` are slots that TMA has filled, `empty` slots that
     the consumer has released to the producer. `odd` are the mbarriers whose next wait is for another parity than the
@@ -348,7 +348,7 @@ class _Run:
                     self._note(self.readers[slots[0][0]][0], op, "wait")
                 return attrs.evolve(state, full=state.full - {slots[0]}, empty=state.empty - {slots[0]})
             case gpu.LocalAlloc() | gpu.MbarrierInit():
-                # Of an allocation in a loop, each iteration has a new one.
+                # An allocation in a loop is a new one in each iteration.
                 new = op.buffer if isinstance(op, gpu.MbarrierInit) else op.result
                 full, odd = ({slot for slot in known if slot[0] is not new} for known in (state.full, state.odd))
                 return attrs.evolve(state, full=frozenset(full), odd=frozenset(odd))
@@ -370,7 +370,7 @@ class _Run:
         self._meets("wait", accesses, state.copies)
 
     def _wait(self, op: gpu.MbarrierWait, mbarrier: Slot, state: _State) -> _State:
-        """The state after a wait until slots are full, or empty, for each parity in turn."""
+        """The state after a wait until slots are full, or empty; each wait must be for the other parity."""
         rings, released = (known.get(mbarrier[0], set()) for known in (self.filled_by, self.emptied_by))
         # The phase before the first counts as over: the first wait for an empty slot is for that one.
         expected = int((mbarrier in state.odd) != bool(released))

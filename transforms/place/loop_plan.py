@@ -143,7 +143,7 @@ def planned(
         if num_stages < most and more() == same():
             stages, reuse = num_stages + 1, 2
         elif stages == 2:
-            deferred = None  # Copies that begin after the deferred wgmma would have nothing to hide behind.
+            deferred = None  # Copies that begin after the deferred wgmma would overlap with nothing.
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return Obstacle(f"there is no shared memory for a second stage of {stage_bytes} bytes", loop)
     return LoopPlan(kept, stages, step, in_order, tuple(carried), deferred, reuse, tuple(left))

@@ -16,9 +16,12 @@ within threads; a `tt.reduce` combines only within warps; a `tt.scan` runs along
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, bits_of, blocked, moved, replicated
@@ -45,6 +48,8 @@ from ziggurat.transforms.place.reduction_layouts import (
 from ziggurat.transforms.place.shuffles import by_shuffles
 from ziggurat.transforms.place.swizzle import buffer_bases, row_major
 
+_LOWERINGS: OpTable[Callable[[Any, Any, tuple[Value, ...]], Outcome]] = OpTable("lowering")
+
 
 def lower(module: Op) -> Op:
     """The GPU model in which conversions, reductions, scans, gathers and histograms are primitives.
@@ -52,24 +57,10 @@ def lower(module: Op) -> Op:
     Every value keeps its type, so its uses do not change.
     """
     assert isinstance(module, gpu.Module)
-    num_warps = module.num_warps
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, tt.Reduce):
-            return _reduce(builder, op, operands, num_warps)
-        if isinstance(op, tt.Scan):
-            return _scan(builder, op, operands)
-        if isinstance(op, tt.Gather):
-            return _gather(builder, op, operands)
-        if isinstance(op, tt.Histogram):
-            return _histogram(builder, op, operands)
-        if isinstance(op, tt.Reshape):
-            return _reshape(builder, op, operands)
-        if isinstance(op, tt.Broadcast):
-            return _broadcast(builder, op, operands, num_warps)
-        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
-            return _atomic(builder, op, operands, num_warps)
-        return None
+        lowering = _LOWERINGS.get(type(op))
+        return None if lowering is None else lowering(builder, op, operands)
 
     made = transform(module, lowered, pass_name="lower")
     if not any(isinstance(op, gpu.ConvertLayout) for op in made.walk()):
@@ -117,10 +108,11 @@ def repacked(builder: Builder, values: list[Value]) -> Value:
     return values[0] if len(values) == 1 else builder.add(core.MakeTuple(values))
 
 
-def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...], num_warps: int) -> Outcome:
+@_LOWERINGS.of(tt.Reduce)
+def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...]) -> Outcome:
     """A reduction: first within each warp, then of the partial results, which all warps have got by then."""
     type_ = tensor_of(operands[0])
-    layout, stages = reduction_stages(layout_of(type_), type_.shape, op.axis, num_warps)
+    layout, stages = reduction_stages(layout_of(type_), type_.shape, op.axis)
     values = _together(builder, operands, layout)
     for stage in stages:
         values = [_staged(builder, value, stage) for value in values]
@@ -151,6 +143,7 @@ def reshaped(builder: Builder, value: Value, shape: tuple[int, ...]) -> Value:
     return builder.add(tt.Reshape(value, TensorType(shape, type_.element, type_.layout)))
 
 
+@_LOWERINGS.of(tt.Scan)
 def _scan(builder: Rewriter, op: tt.Scan, operands: tuple[Value, ...]) -> Outcome:
     """A scan within warps; if a warp holds only a run of the axis, with a scan of the last values of all runs."""
     type_ = tensor_of(operands[0])
@@ -236,6 +229,7 @@ def _number_along(builder: Builder, type_: Type, axis: int) -> Value:
 # Gathers and histograms.
 
 
+@_LOWERINGS.of(tt.Gather)
 def _gather(builder: Builder, op: tt.Gather, operands: tuple[Value, ...]) -> Outcome:
     source, index = operands
     type_ = tensor_of(source)
@@ -252,6 +246,7 @@ def _gathered(builder: Builder, source: Value, index: Value, axis: int) -> Value
     return builder.add(gpu.LocalGather(buffer, index, axis))
 
 
+@_LOWERINGS.of(tt.Histogram)
 def _histogram(builder: Builder, op: tt.Histogram, operands: tuple[Value, ...]) -> Outcome:
     """A histogram: counters in shared memory, set to zero, counted up by all threads, and read."""
     result = op.result.type
@@ -262,6 +257,7 @@ def _histogram(builder: Builder, op: tt.Histogram, operands: tuple[Value, ...]) 
     return builder.add(gpu.LocalLoad(buffer, result))
 
 
+@_LOWERINGS.of(tt.Reshape)
 def _reshape(builder: Builder, op: tt.Reshape, operands: tuple[Value, ...]) -> Outcome:
     """A reshape, after a conversion to the layout of the result, which the other shape does not change."""
     (value,) = operands
@@ -273,7 +269,8 @@ def _reshape(builder: Builder, op: tt.Reshape, operands: tuple[Value, ...]) -> O
     return builder.add(tt.Reshape(value, target, allow_reorder=op.allow_reorder))
 
 
-def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...], num_warps: int) -> Outcome:
+@_LOWERINGS.of(tt.Broadcast)
+def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...]) -> Outcome:
     """A broadcast, after a conversion to the layout of the result without the new sizes."""
     (value,) = operands
     source, target = value.type, op.type
@@ -283,7 +280,7 @@ def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...], 
     except ValueError:
         # The narrow tensor would need bases that are no layout: take a detour through one that keeps the axes apart.
         order = tuple(reversed(range(len(target.shape))))
-        clean = placed(target, blocked(target.shape, order, 1, num_warps))
+        clean = placed(target, blocked(target.shape, order, 1, layout_of(target).num_warps))
         made = builder.add(tt.Broadcast(converted(builder, value, _narrowed(source, clean)), clean))
         return converted(builder, made, layout_of(target))
     if moved(layout_of(source), wanted, source.numel) is not None:
@@ -304,7 +301,8 @@ def _narrowed(source: TensorType, target: TensorType) -> Layout:
 # Atomics: one of the threads that hold copies does the access, and passes the result to the others.
 
 
-def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...], num_warps: int) -> Outcome:
+@_LOWERINGS.of(tt.AtomicRMW, tt.AtomicCAS)
+def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
     if not op.result.uses:
         return None
     type_ = op.result.type
@@ -315,7 +313,9 @@ def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...], num_warps: i
             return made
         return _from_first(builder, made, layout)
     assert isinstance(type_, ScalarType)
-    one = replicated(1, num_warps)
+    module = op.root()
+    assert isinstance(module, gpu.Module)
+    one = replicated(1, module.num_warps)
     shared = _from_first(builder, builder.add(tt.Splat(made, TensorType((1,), type_, one))), one)
     inner = builder.nested([type_, type_], type_)
     inner.add(tt.ReduceReturn([inner.parameters[0]]))

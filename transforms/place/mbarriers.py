@@ -1,4 +1,4 @@
-"""What mbarriers are told: each phase expects the bytes that TMA brings in it, and counts the arrivals that come.
+"""The check of mbarriers: each phase expects the bytes that TMA brings in it, and counts the arrivals that come.
 
     gpu.mbarrier_init %full @arrivals=1;
     …
@@ -7,8 +7,8 @@
     gpu.tma_load %A %a[%slot] %f %more …;             128 × 32 of f16
     gpu.tma_load %B %b[%slot] %f %more …;             32 × 128 of f16
 
-The loads of a phase stand in the block of its `gpu.mbarrier_expect`, behind it, with the same slot index and the same
-predicate. A phase with too few expected bytes ends before the data is there; one with too many, or without a
+The loads of a phase stand in the block of its `gpu.mbarrier_expect`, with the same slot index and the same predicate.
+A phase with too few expected bytes ends before the data is there; one with too many, or without a
 `gpu.mbarrier_expect`, never ends.
 """
 
@@ -20,9 +20,8 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.hazard import Hazard
+from ziggurat.transforms.place.queries import WARP_GROUP
 from ziggurat.transforms.place.rings import allocation, slot_index
-
-WARP_GROUP = 4
 
 # A phase: the block, the mbarriers, the slot index, the predicate.
 _Phase = tuple[object, Value, Value | None, Value | None]

@@ -1,4 +1,4 @@
-"""What a kernel asked for and did not get: the op in the way, and the warning about it."""
+"""Requests of a kernel that cannot be met: the op in the way, and the warning about it."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from ziggurat.transforms.place.obstacle import warn
 
 MAX_REGISTERS = 255  # A thread. PTX and SASS encode their numbers in 8 bits.
 REGISTERS_OF_SM = 65536  # Registers of 32 bits that an SM has for the threads of a CTA, since sm_30.
-MAX_VALUE_REGISTERS = 8 * MAX_REGISTERS  # Of one value: from here on, compiling takes 12 s, then minutes.
-SLOW_ELEMENTS = 512  # Of a tensor, a thread: from here on, compiling takes half a minute, if they are masked.
-WGMMA_REGISTERS = 128  # Of the accumulator of the widest wgmma.
+MAX_VALUE_REGISTERS = 8 * MAX_REGISTERS  # A larger value takes 12 s to compile, the next ones minutes.
+SLOW_ELEMENTS = 512  # A thread. A masked tensor with more takes half a minute to compile.
+WGMMA_REGISTERS = 128  # The accumulator of the widest wgmma.
 BESIDE_WGMMA = 26  # Registers that ptxas needs beside those of a wgmma.
 
 

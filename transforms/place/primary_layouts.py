@@ -8,13 +8,14 @@ layout in which they are needed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import TensorType
+from ziggurat.codemodel.types import TensorType, shape_of
 from ziggurat.transforms.place.accesses import Access, Accesses
 from ziggurat.transforms.place.components import (
     Component,
@@ -25,7 +26,7 @@ from ziggurat.transforms.place.components import (
     tensor_operands,
     tensor_type,
 )
-from ziggurat.transforms.place.inference import is_computable, is_elementwise, widened
+from ziggurat.transforms.place.inference import is_computable, is_elementwise, is_shaping, widened
 
 Anchor = Callable[[Op], Layout | None]
 Ranked = tuple[int, Layout]
@@ -188,9 +189,7 @@ class PrimaryLayouts:
         if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS):
             return self._access(op, stage)
         if isinstance(op, tt.Dot):
-            type_ = op.result.type
-            assert isinstance(type_, TensorType)
-            return [(_DOT, self.anchor(op) or self.accesses.default(type_.shape))]
+            return [(_DOT, self.anchor(op) or self.accesses.default(shape_of(op.result.type)))]
         operands = tensor_operands(op)
         if isinstance(op, tt.Histogram) and self._operand(op, stage) is None:
             return None
@@ -205,9 +204,7 @@ class PrimaryLayouts:
         return self._moved(op, stage)
 
     def _forced(self, op: Op) -> Ranked:
-        type_ = op.result.type
-        assert isinstance(type_, TensorType)
-        return _FORCED, self.accesses.default(type_.shape)
+        return _FORCED, self.accesses.default(shape_of(op.result.type))
 
     def _given(self, op: Op) -> Layout | None:
         """The layout of the result of an op that does not follow from its operands."""
@@ -227,17 +224,13 @@ class PrimaryLayouts:
                 return None
             return [found or (_MEMORY, self.accesses.default(operands[1][2].shape))]
         first = operands[0][2]
-        if isinstance(op, tt.Broadcast):
-            found = self._best([operands[0][1]])
-            assert isinstance(op.type, TensorType)
-            if found is None:
-                return [self._forced(op)] if stage == 2 else None
-            return [(_WEAK, widened(found[1], first.shape, op.type.shape))]
-        if isinstance(op, tt.ExpandDims | tt.Reshape | tt.Trans):
+        if is_shaping(op):
             found = self._best([operands[0][1]])
             if found is None:
                 return [self._forced(op)] if stage == 2 else None
             rank, layout = found
+            if isinstance(op, tt.Broadcast):
+                return [(_WEAK, widened(layout, first.shape, shape_of(op.type)))]
             return [(rank, layout.transposed(first.shape, op.order) if isinstance(op, tt.Trans) else layout)]
         found = self._operand(op, stage)
         if found is None:
@@ -288,8 +281,6 @@ class PrimaryLayouts:
     def _is_as_good(self, op: Access, layout: Layout, coalesced: Layout) -> bool:
         if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
             return True
-        type_ = op.ptr.type
-        assert isinstance(type_, TensorType)
-        if type_.numel <= 32 * self.accesses.num_warps:
+        if math.prod(shape_of(op.ptr.type)) <= 32 * self.accesses.num_warps:
             return True
         return self.accesses.traffic(op, layout) <= self.accesses.traffic(op, coalesced)

@@ -68,16 +68,14 @@ def _compact(axis: _Axis, bits: int, num_warps: int) -> Layout:
     return Layout((*along[:serial], *rest), tuple(lanes), tuple(warps))
 
 
-def reduction_stages(
-    layout: Layout, shape: tuple[int, ...], axis: int, num_warps: int
-) -> tuple[Layout, tuple[Stage, ...]]:
+def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple[Layout, tuple[Stage, ...]]:
     """The reduction of a tensor along an axis: the layout to begin in, and one or two stages.
 
     Each stage combines elements in the registers and lanes of one warp.
     """
     of_axis = _Axis.of(shape, axis)
     if not of_axis.is_apart(layout):
-        layout = _compact(of_axis, bits_of(math.prod(shape)), num_warps)
+        layout = _compact(of_axis, bits_of(math.prod(shape)), layout.num_warps)
     in_warps = of_axis.held(layout.warps)
     if not in_warps:
         return layout, (Stage((), shape, axis),)

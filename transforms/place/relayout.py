@@ -125,7 +125,7 @@ class _Rebuilding:
             self._plain(builder, op)
 
     def _needs(self, op: Op) -> list[tuple[Component, Layout]]:
-        """What an op and all ops inside of it read, with the layouts."""
+        """The components that an op and all ops inside of it read, with the layouts."""
         if not op.bodies:
             return self.plan.needs.get(op.result, [])
         found: dict[tuple[Component, Layout], None] = {}

@@ -27,7 +27,7 @@ from ziggurat.transforms.place.rings import allocation
 
 _MAX_TENSORS = 8  # Named in the error.
 _MAX_EXPRESSION = 40  # Characters of an expression that is quoted.
-_OPERANDS = (("first", "a"), ("second", "b"))  # Of `zg.dot`: ordinal, and name of the parameter.
+_OPERANDS = (("first", "a"), ("second", "b"))  # For `zg.dot`: ordinal, and name of the parameter.
 _PURPOSES: tuple[tuple[type[Op], str], ...] = (
     (gpu.MbarrierInit, "mbarriers, which tell that blocks are there"),
     (gpu.LocalAtomicAdd, "the counters of histogram"),

@@ -88,7 +88,7 @@ def _plans(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stag
     if len(func.body.blocks) != 1:
         return Obstacle("the kernel returns early", loops[0])
     uses = module.use_map()
-    # What is stored, or changes its layout, passes through shared memory while blocks are being fetched.
+    # Tensors that are stored, or converted, pass through shared memory while blocks are being fetched.
     passing = [op.value for op in module.walk() if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout)]
     limit = limit_of(module.target) - _LOWERING_BYTES - max((_bytes(value) for value in passing), default=0)
     found: Plans = {}
@@ -123,7 +123,7 @@ def _is_for_wgmma(copy: Copy, loop: scf.For) -> bool:
 
 
 class _Slice:
-    """What the addresses of the fetched blocks, and the loops around, depend on: ops, and carried values of loops."""
+    """The ops and carried values on which the addresses of fetched blocks, and the loops around, depend."""
 
     def __init__(self, plans: Plans) -> None:
         self.plans = plans
@@ -159,7 +159,7 @@ class _Slice:
         return None
 
     def _sources(self, value: Value) -> Sequence[Value] | Obstacle:
-        """What a value is computed from, unless that is known already; an obstacle if it cannot be computed twice."""
+        """The operands of a value, unless they are known; an obstacle if the value cannot be computed twice."""
         if isinstance(value, BlockParameter):
             owner = value.block.parent.parent
             if isinstance(owner, tt.Func):

@@ -1,4 +1,4 @@
-"""What the tests of placing share: straight-line models of indices, evaluated on concrete numbers."""
+"""Fixtures for the tests of placement: straight-line models of indices, evaluated on concrete numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPARE = {
 
 
 def _wrapped(values: Any, element: Any) -> Any:
-    """Numbers of unlimited size in the type: int64 arrays suffice, as the test's numbers are small."""
+    """Numbers wrapped to a type; int64 arrays suffice, because the test's numbers are small."""
     if isinstance(element, PtrType) or element.bits == 64:
         return values
     if element.bits == 1:
@@ -56,11 +56,11 @@ _BINARY: dict[type[Op], Callable[[Any, Any], Any]] = {
 
 
 class Overflowed(Exception):
-    """A sum or product of numbers that are not negative wrapped around: an index never does."""
+    """A sum or product of nonnegative numbers wrapped around, which no index does."""
 
 
 def apply(op: Op, operands: Sequence[Any]) -> Any:
-    """What an op gives for arrays of numbers; pointers are addresses in bytes."""
+    """The result of an op for arrays of numbers; pointers are addresses in bytes."""
     element = element_of(op.result.type)
     if isinstance(op, tt.MakeRange):
         return np.arange(op.start, op.end)

@@ -1,4 +1,4 @@
-"""Accesses by themselves, and in kernels: the widths that are found reach the PTX, which the assembler takes."""
+"""Accesses alone and in kernels: their widths reach the PTX, which ptxas accepts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_without_divisibility_accesses_are_of_one_element() -> None:
     assert ".v4.b32" not in ptx and ptx.count("ld.global.b32") == 16
 
 
-# By themselves.
+# Accesses alone.
 
 
 def model(body: str, divisibility: str = "[16, 16]", num_warps: int = 4) -> tuple[tt.Func, Accesses]:
@@ -108,7 +108,7 @@ def row(size: int) -> str:
 
 
 def grid(stride: bool) -> str:
-    """Pointers to 32 × 64 elements: rows in memory, or with a stride that is not known, columns."""
+    """Pointers to 32 × 64 elements: rows in memory, or columns with an unknown stride."""
     kinds = {"a": "tensor<x32, x64, i32>", "p": "tensor<x32, x64, ptr<f32>>"}
     text = f"""%s : {kinds["a"]} = tt.splat %n;
         %i : tensor<x32, i32> = tt.make_range @start=0 @end=32; %j : tensor<x64, i32> = tt.make_range @start=0 @end=64;
@@ -134,12 +134,12 @@ def test_the_axis_with_the_longest_runs_is_first() -> None:
     (1024, "[16, 16]", 4), (256, "[16, 16]", 2), (128, "[16, 16]", 1), (64, "[16, 16]", 1), (1024, "[8, 16]", 2),
     (1024, "[1, 16]", 1),
 ])  # fmt: skip
-def test_a_thread_has_as_many_as_it_can_take_at_once(size: int, divisibility: str, vector: int) -> None:
+def test_a_thread_holds_as_many_elements_as_one_access_moves(size: int, divisibility: str, vector: int) -> None:
     func, accesses = model(f"{row(size)} %3 : tensor<x{size}, f32> = tt.load %2;", divisibility)
     assert accesses.vector(first(func)) == vector
 
 
-def test_a_mask_bounds_what_is_taken_at_once() -> None:
+def test_a_mask_limits_the_width() -> None:
     masked = f"""{row(1024)} %3 : tensor<x1024, i32> = tt.splat %n; %4 : tensor<x1024, i1> = arith.cmpi %0 %3 @slt;
         %5 : tensor<x1024, f32> = tt.load %2 %4;"""
     for divisibility, width in (("[16, 16]", 4), ("[16, 2]", 2), ("[16, 1]", 1)):
@@ -148,20 +148,20 @@ def test_a_mask_bounds_what_is_taken_at_once() -> None:
         assert accesses.vector(first(func)) == accesses.width(first(func), layout) == width
 
 
-def test_atomics_have_lanes_side_by_side_unless_they_can_add_together() -> None:
+def test_atomics_have_neighbours_in_neighbouring_lanes_unless_they_add_vectors() -> None:
     body = row(1024) + "%3 : tensor<x1024, f32> = tt.load %2; %4 : tensor<x1024, f32> = tt.atomic_rmw %2 %3 @{};"
     for kind, vector in (("fadd", 4), ("fmax", 1), ("xchg", 1)):
         func, accesses = model(body.format(kind))
         assert accesses.vector(first(func, tt.AtomicRMW)) == vector
 
 
-def test_a_width_is_that_of_the_registers_that_are_neighbours() -> None:
+def test_the_width_is_the_number_of_neighbouring_registers() -> None:
     func, accesses = model(f"{row(1024)} %3 : tensor<x1024, f32> = tt.load %2;")
     load = first(func)
     for layout, width in (
         (blocked((1024,), (0,), 4, 4), 4), (blocked((1024,), (0,), 8, 4), 4), (blocked((1024,), (0,), 2, 4), 2),
         (blocked((1024,), (0,), 1, 4), 1), (Layout((2, 1, 128), (4, 8, 16, 32, 64), (256, 512)), 1),
-        # Lane 1 begins in the middle of the four of another.
+        # Lane 1 begins in the middle of four elements of another lane.
         (Layout((1, 2, 128), (4 | 2, 8, 16, 32, 64), (256, 512)), 2),
     ):  # fmt: skip
         assert layout.covers(1024) and accesses.width(load, layout) == width
@@ -200,7 +200,7 @@ def test_traffic_of_a_large_tensor_takes_no_time() -> None:
     assert accesses.traffic(first(func), blocked((size,), (0,), 4, 4)) == size // 8
 
 
-def test_what_no_access_decides_is_as_the_accesses_of_its_shape() -> None:
+def test_the_default_layout_is_that_of_accesses_of_the_same_shape() -> None:
     _, accesses = model(f"{row(1024)} %3 : tensor<x1024, f32> = tt.load %2;", "[8, 16]")
     assert accesses.default((1024,)) == blocked((1024,), (0,), 2, 4)
     assert accesses.default((2048,)) == blocked((2048,), (0,), 4, 4)
@@ -208,8 +208,8 @@ def test_what_no_access_decides_is_as_the_accesses_of_its_shape() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_of_what_is_scanned_each_warp_has_a_part_in_one_piece(axis: int) -> None:
-    """8 rows of 32 next to each other, as good for memory; of tensors with one axis, and of other shapes, as ever."""
+def test_each_warp_has_a_contiguous_part_of_a_scanned_tensor(axis: int) -> None:
+    """8 neighbouring rows of 32, which is as good for memory. Tensors of one axis and other shapes are as before."""
     body = "(%c : f32, %d : f32)f32 -> { %e : f32 = arith.addf %c %d; tt.scan.return %e; };"
     func, accesses = model(f"{grid(False)} %g : tensor<x32, x64, f32> = tt.scan %v @axis={axis} {body}")
     before, plain = model(grid(False))
@@ -226,7 +226,7 @@ def test_of_what_is_scanned_each_warp_has_a_part_in_one_piece(axis: int) -> None
     assert accesses.coalesced(first(func)) == blocked((1024,), (0,), 4, 4)
 
 
-def test_the_size_of_an_element_and_what_is_not_known() -> None:
+def test_the_size_of_an_element_and_unknown_values() -> None:
     func, accesses = model(row(64))
     assert element_bytes(func.body.parameters[0]) == element_bytes(func.body.entry.ops[-2].result) == 4
     with pytest.raises(AssertionError):

@@ -59,24 +59,24 @@ def offsets(model: gpu.Module) -> tuple[list[int], int]:
 KIB = 1024
 
 
-def test_what_is_not_alive_together_shares_its_place() -> None:
+def test_buffers_that_are_not_alive_together_share_memory() -> None:
     lines = "".join(alloc(name) + store(name) + load(name) for name in "ab")
     assert offsets(kernel(lines)) == ([0, 0], 32 * KIB)
 
 
-def test_what_is_alive_together_lies_apart_the_larger_first() -> None:
+def test_buffers_that_are_alive_together_lie_apart_the_larger_first() -> None:
     lines = alloc("a", 12) + alloc("b") + store("a", 12) + store("b") + load("a", 12) + load("b")
     assert offsets(kernel(lines)) == ([32 * KIB, 0], 48 * KIB)
 
 
-def test_what_is_made_before_a_loop_lives_through_it() -> None:
+def test_a_buffer_from_before_a_loop_lives_through_it() -> None:
     inside = load("a") + alloc("b") + store("b") + load("b")
     lines = f"{alloc('a')} {store('a')} scf.for %zero %n %one (%i : i32)void -> {{ {inside} scf.yield; }};"
     assert offsets(kernel(lines)) == ([0, 32 * KIB], 64 * KIB)
 
 
-def test_small_buffers_take_turns() -> None:
-    """Three in a row, two places: what is between the second's store and load also keeps the first and third apart."""
+def test_small_buffers_alternate() -> None:
+    """Three buffers in two places: the barrier for the second one also separates the first from the third."""
     lines = "".join(alloc(name, 5) + store(name, 5) + load(name, 5) for name in "abc")
     assert offsets(kernel(lines)) == ([0, 128, 0], 256)
 
@@ -90,7 +90,7 @@ def test_alignment() -> None:
     assert total == 5248
 
 
-def test_a_buffer_that_the_matrix_units_read_lives_until_they_are_done() -> None:
+def test_a_buffer_that_a_wgmma_reads_lives_until_its_wait() -> None:
     acc = 'tensor<x64, x64, f32, "1 8 16 32 512 1024 2048 | 2 4 64 128 256 | ">'
     buffer = f'shared<x64, x64, f16, "{" ".join(str(1 << b) for b in range(12))}">'
     lines = f"""%z : {acc} = arith.constant @0.0; %a : {buffer} = gpu.local_alloc; %b : {buffer} = gpu.local_alloc;
@@ -134,7 +134,7 @@ def test_intervals_that_meet_never_overlap(data: list[tuple[int, int, int]]) -> 
             assert apart or not one.meets(other)
 
 
-def test_more_than_there_is() -> None:
+def test_too_much_shared_memory_is_an_error() -> None:
     lines = alloc("a", 15) + alloc("b", 14) + alloc("c", 5)
     lines += "".join(store(n, b) for n, b in (("a", 15), ("b", 14), ("c", 5)))
     lines += "".join(load(n, b) for n, b in (("a", 15), ("b", 14), ("c", 5)))

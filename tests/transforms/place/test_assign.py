@@ -1,4 +1,4 @@
-"""Layout assignment: few conversions, wide accesses, and layouts that follow from each other as the emitter takes them.
+"""Layout assignment: few conversions, wide accesses, and layouts that agree as emission needs it.
 
 The models are also run thread by thread: each op is computed on the registers of each thread, from the registers of the
 same thread, as it will be emitted, and compared with what it gives element by element.
@@ -32,11 +32,11 @@ def aligned(*types: Any) -> list[Any]:
     return [zg.divisible(t) if not isinstance(t, int) else t for t in types]
 
 
-# Running a model thread by thread.
+# A run of a model thread by thread.
 
 
 class Threads:
-    """The threads of a program: of each tensor its elements, and what each thread holds in its registers."""
+    """The threads of a CTA: the elements of each tensor, and those that each thread holds in its registers."""
 
     def __init__(self, module: gpu.Module, numbers: Any, arguments: Sequence[int]) -> None:
         self.count = 32 * module.num_warps
@@ -56,7 +56,7 @@ class Threads:
         return np.array(table)
 
     def give(self, value: Value, elements: Any, registers: Any = None) -> None:
-        """Note what an op gives; what the threads hold must be the elements that their layout says."""
+        """Note the result of an op; the threads must hold the elements that their layout says."""
         self.elements[value] = elements
         type_ = value.type
         if not isinstance(type_, TensorType):
@@ -68,7 +68,7 @@ class Threads:
         self.registers[value] = expected
 
     def moved(self, value: Value, target: Layout) -> Any:
-        """What each thread has of a tensor in its own registers, in the order of another layout."""
+        """The elements of a tensor that each thread has in its own registers, in the order of another layout."""
         type_ = value.type
         assert isinstance(type_, TensorType) and type_.layout is not None
         source, wanted, have = self.held(type_.layout), self.held(target), self.registers[value]
@@ -140,7 +140,7 @@ class Threads:
             self.give(result, self.compute(op, given), registers)
 
     def compute(self, op: Op, operands: Sequence[Any]) -> Any:
-        """Element by element. What floats mean is of no matter here, as long as it is one thing."""
+        """Compute element by element. Any deterministic meaning of floats will do here."""
         try:
             return self.numbers.apply(op, operands)
         except KeyError:
@@ -159,7 +159,7 @@ class Threads:
             self.elements[op.result] = carried
 
     def access(self, op: tt.Load | tt.Store) -> None:
-        """Each group of `width` registers points to aligned neighbours, and has one mask."""
+        """Check that each group of `width` registers points to aligned neighbours, and has one mask."""
         if not isinstance(op.ptr.type, TensorType):
             return
         pointer = element_of(op.ptr.type)
@@ -176,12 +176,12 @@ class Threads:
 
 
 def _memory(addresses: Any) -> Any:
-    """What memory holds at an address."""
+    """The content of memory at an address."""
     return (np.asarray(addresses) * 2654435761 % 1009) / 8.0
 
 
 def placed(kernel: Any, types: Sequence[Any], num_warps: int = 4, **given: Any) -> gpu.Module:
-    """The GPU model of a kernel; it verifies, and is read back from its text."""
+    """The GPU model of a kernel; it verifies, and its text parses to the same model."""
     module = assign(prepare(kernel.triton(*types)), CompileOptions(num_warps=num_warps), **given)
     verify(module)
     assert zg.parse(str(module)) == module
@@ -299,7 +299,7 @@ def attention_kernel(out, q, k, n, S: zg.constexpr, D: zg.constexpr):
     zg.store(zg.add(out, zg.add(zg.mul(rows, D), zg.expand(depth, 0))), total)
 
 
-# What each comes to.
+# Their layouts.
 
 BASES = (1 << 20, 1 << 21, 1 << 22, 1 << 23)
 
@@ -320,7 +320,7 @@ def test_vector_add_is_four_wide_without_conversions(numbers: Any) -> None:
     ([*(zg.divisible(F16, 4) for _ in range(3)), zg.divisible(zg.i32), 1024], [2, 2, 2]),
     (aligned(F16, F16, F16, zg.i32, 256), [2, 2, 2]),
 ])  # fmt: skip
-def test_a_width_is_what_pointers_masks_and_threads_allow(numbers: Any, types: list[Any], widths: list[int]) -> None:
+def test_the_width_is_limited_by_pointers_masks_and_threads(numbers: Any, types: list[Any], widths: list[int]) -> None:
     module = placed(add_kernel, types)
     assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == widths
     Threads(
@@ -356,7 +356,7 @@ def test_a_transposed_copy_converts_once(numbers: Any) -> None:
     Threads(module, numbers, (*BASES[:2], 64, 32))
 
 
-def test_masks_of_two_axes_bound_the_width(numbers: Any) -> None:
+def test_masks_of_two_axes_limit_the_width(numbers: Any) -> None:
     module = placed(masked_kernel, [*aligned(F32, F32, zg.i32), zg.i32, zg.divisible(zg.i32), 16, 64], 2)
     assert not conversions(module)
     assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [4, 4]
@@ -375,7 +375,7 @@ def test_a_loop_carries_pointers_in_the_layout_of_their_loads(numbers: Any) -> N
     Threads(module, numbers, (*BASES[:2], 3, 512))
 
 
-def test_matmul_converts_its_result_alone(numbers: Any) -> None:
+def test_matmul_converts_only_its_result(numbers: Any) -> None:
     dot = blocked((32, 32), (0, 1), 1, 2)
     types = [*aligned(F16, F16, F16, zg.i32, zg.i32), 32, 32, 32]
     module = placed(matmul_kernel, types, 2, anchor=lambda op: dot if isinstance(op, tt.Dot) else None)
@@ -389,7 +389,7 @@ def test_matmul_converts_its_result_alone(numbers: Any) -> None:
 
 
 def test_attention_converts_nothing(numbers: Any) -> None:
-    """With dots by rows, as the matrix units have them, statistics of rows go from one to the other freely.
+    """With the rows of dots in one warp, as the matrix units have them, the statistics of rows need no conversion.
 
     Nor is the result converted: four lanes with two neighbours each write a whole sector.
     """
@@ -408,7 +408,7 @@ def test_attention_converts_nothing(numbers: Any) -> None:
     Threads(module, numbers, (*BASES[:3], 64))
 
 
-def test_what_is_loaded_by_index_stays_where_the_index_is(numbers: Any) -> None:
+def test_a_load_by_index_has_the_layout_of_the_index(numbers: Any) -> None:
     @zg.kernel
     def gather_kernel(out, x, index, BLOCK: zg.constexpr):
         places = zg.arange(0, BLOCK)
@@ -420,7 +420,7 @@ def test_what_is_loaded_by_index_stays_where_the_index_is(numbers: Any) -> None:
     assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [4, 1, 4]
 
 
-def test_joined_split_and_concatenated_tensors_hold_what_they_should(numbers: Any) -> None:
+def test_joined_split_and_concatenated_tensors(numbers: Any) -> None:
     @zg.kernel
     def shapes_kernel(out, x, BLOCK: zg.constexpr):
         index = zg.arange(0, BLOCK)

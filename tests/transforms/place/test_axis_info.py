@@ -1,4 +1,4 @@
-"""What the analysis claims of indices and pointers is true of the numbers that programs compute."""
+"""The facts that the analysis states about indices and pointers hold for the numbers that programs compute."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIGNED = ("slt", "sle", "sgt", "sge", "eq", "ne")
 
 
 def true_of(info: AxisInfo, values: Any, narrowest: int) -> None:
-    """Assert each claim on the numbers; runs may wrap around in the narrowest type of the program."""
+    """Assert each fact on the numbers; runs may wrap around in the narrowest type of the program."""
     values = np.atleast_1d(np.asarray(values))
     if values.dtype == bool:
         values = values.astype(int)
@@ -125,7 +125,7 @@ def programs(draw: Any) -> tuple[tt.Func, list[int], int]:
 
 @settings(max_examples=120)
 @given(programs())
-def test_claims_are_true_of_the_numbers(numbers: Any, program: tuple[tt.Func, list[int], int]) -> None:
+def test_facts_hold_for_the_numbers(numbers: Any, program: tuple[tt.Func, list[int], int]) -> None:
     func, arguments, narrowest = program
     try:
         values = numbers.evaluate(func, arguments)
@@ -138,7 +138,7 @@ def test_claims_are_true_of_the_numbers(numbers: Any, program: tuple[tt.Func, li
 
 
 @pytest.mark.parametrize("op", [*SIGNED, "divsi", "remsi", "andi", "ori", "shrsi"])
-def test_claims_of_ranges_and_scalars_are_true_of_all_small_ones(numbers: Any, op: str) -> None:
+def test_facts_about_ranges_and_scalars_hold_for_all_small_ones(numbers: Any, op: str) -> None:
     """Every range that begins at 0 to 8, with every scalar up to 32 of every divisibility."""
     for start in (0, 1, 2, 4, 8):
         for divisor in (1, 2, 4, 8, 16):
@@ -157,7 +157,7 @@ def test_claims_of_ranges_and_scalars_are_true_of_all_small_ones(numbers: Any, o
 
 
 def one(text: str, divisibility: str = "") -> AxisInfo:
-    """What is known of the last value of a function given as text."""
+    """The facts about the last value of a function given as text."""
     func = parse(f'tt.func @"f" {divisibility} (%n : i32, %p : ptr<f32>, %q : i32)void -> {{ {text} tt.return; }};')
     assert isinstance(func, tt.Func)
     return analyse(func)[(func.body.entry.ops[-2].result, 0)]
@@ -177,8 +177,8 @@ def test_the_example_of_the_module() -> None:
     assert (one(sums + pointers, divisible).contiguity, one(sums + pointers, divisible).divisibility) == ((64,), (16,))
 
 
-def test_a_number_that_a_kernel_is_called_with_may_be_negative() -> None:
-    """-32 % 16 is 0, and -31 % 16 is -15: the remainders of a range that begins at -32 are no runs."""
+def test_a_signed_argument_may_be_negative() -> None:
+    """-32 % 16 is 0, and -31 % 16 is -15: the remainders of a range that begins at -32 are not consecutive."""
     text = (
         RANGE
         + """%2 : tensor<x64, i32> = arith.addi %0 %1; %8 : i32 = arith.constant @16;
@@ -189,7 +189,7 @@ def test_a_number_that_a_kernel_is_called_with_may_be_negative() -> None:
     assert one(below + text, "@divisibility=[16, 16, 1]").contiguity == (16,)
 
 
-def test_a_masked_tail_is_constant_as_far_as_the_bound_is_divisible() -> None:
+def test_a_tail_mask_is_constant_in_runs_that_divide_the_bound() -> None:
     text = RANGE + "%2 : tensor<x64, i1> = arith.cmpi %0 %1 @slt;"
     assert one(text, "@divisibility=[16, 16, 1]").constancy == (16,)
     assert one(text).constancy == (1,)
@@ -197,7 +197,7 @@ def test_a_masked_tail_is_constant_as_far_as_the_bound_is_divisible() -> None:
     assert one(text.replace("%0 %1 @slt", "%1 %0 @sgt"), "@divisibility=[16, 16, 1]").constancy == (16,)
 
 
-def test_pointers_count_in_bytes_what_divides_them() -> None:
+def test_divisors_of_pointers_are_bytes() -> None:
     text = RANGE + "%2 : tensor<x64, ptr<f32>> = tt.splat %p; %3 : tensor<x64, ptr<f32>> = tt.addptr %2 %0;"
     info = one(text, "@divisibility=[1, 16, 1]")
     assert (info.contiguity, info.divisibility, info.unit) == ((64,), (16,), 4)
@@ -207,12 +207,12 @@ def test_pointers_count_in_bytes_what_divides_them() -> None:
 def test_a_remainder_keeps_runs_that_do_not_wrap_around() -> None:
     text = RANGE + "%2 : tensor<x64, i32> = arith.remsi %0 %1;"
     assert one(text, "@divisibility=[16, 16, 1]").contiguity == (16,)
-    # Of numbers that may be negative it does not: -4 % 4 is 0, and -3 % 4 is -3.
+    # Numbers that may be negative have none: -4 % 4 is 0, and -3 % 4 is -3.
     text = RANGE + "%2 : tensor<x64, i32> = arith.subi %0 %1; %3 : tensor<x64, i32> = arith.remsi %2 %1;"
     assert one(text, "@divisibility=[16, 16, 1]").contiguity == (1,)
 
 
-def test_hints_and_assumptions_are_believed() -> None:
+def test_hints_and_assumptions_count() -> None:
     hinted = "%2 : tensor<x64, i32> = tt.multiple_of %1 @[32]; %3 : tensor<x64, i32> = tt.max_contiguous %2 @[8];"
     info = one(RANGE + hinted)
     assert (info.contiguity, info.divisibility) == ((8,), (32,))
@@ -224,7 +224,7 @@ def test_hints_and_assumptions_are_believed() -> None:
     assert one(text).divisibility == (8,)
 
 
-def test_a_loop_keeps_what_each_step_keeps() -> None:
+def test_a_loop_keeps_facts_that_each_iteration_keeps() -> None:
     text = (
         RANGE
         + """

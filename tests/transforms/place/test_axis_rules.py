@@ -1,4 +1,4 @@
-"""Each rule by itself: what is claimed of a result is true of the numbers, whatever is true of the operands.
+"""Each axis rule alone: the facts about a result hold for the numbers, for any facts about the operands.
 
 `test_axis_info.py` has the same of whole programs. Here, operands are rows of eight numbers of which everything that is
 true is known, or only a part of that.
@@ -30,7 +30,7 @@ MASK = TensorType((SIZE,), i1)
 
 
 def runs_of(values: Any, step: int) -> int:
-    """How long the aligned runs are in which each number is the one before it, and the step."""
+    """The length of the aligned runs in which each number is the one before it plus the step."""
     run = SIZE
     while run > 1 and np.any(np.diff(values.reshape(-1, run), axis=1) != step):
         run //= 2
@@ -38,7 +38,7 @@ def runs_of(values: Any, step: int) -> int:
 
 
 def all_of(values: Any, type_: Type = ROW) -> AxisInfo:
-    """All that is true of a row of numbers."""
+    """All facts that hold for a row of numbers."""
     values = np.asarray(values).astype(np.int64)
     run = runs_of(values, 1)
     divisor = math.gcd(*(int(first) for first in values.reshape(-1, run)[:, 0]))
@@ -49,7 +49,7 @@ def all_of(values: Any, type_: Type = ROW) -> AxisInfo:
 
 
 def check(info: AxisInfo, values: Any) -> None:
-    """Assert every claim."""
+    """Assert every fact."""
     values = np.asarray(values).astype(np.int64)
     (run,), (divisor,), (same,) = info.contiguity, info.divisibility, info.constancy
     assert runs_of(values, 1) >= run and runs_of(values, 0) >= same
@@ -61,7 +61,7 @@ def check(info: AxisInfo, values: Any) -> None:
 
 @st.composite
 def rows(draw: Any, low: int = -64) -> tuple[Any, AxisInfo]:
-    """Eight numbers, with what is known of them: all that is true, or less."""
+    """Eight numbers, with some or all of the facts that hold for them."""
     start = draw(st.integers(0 if low >= 0 else -16, 16)) * draw(st.sampled_from([1, 2, 4, 8]))
     number = np.arange(SIZE)
     shaped = [number, number // 2, number // 4, number % 4, number * 2, number * 0, 7 - number, number ^ 1]
@@ -77,7 +77,7 @@ def rows(draw: Any, low: int = -64) -> tuple[Any, AxisInfo]:
 
 
 def quotient(x: Any, y: Any) -> Any:
-    """Rounded toward zero, as machines do."""
+    """The quotient rounded toward zero."""
     return np.sign(x) * (np.abs(x) // y)
 
 
@@ -91,7 +91,7 @@ BINARY: dict[str, tuple[type[Any], Callable[[Any, Any], Any], int]] = {
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_binary_rules_claim_nothing_false(name: str) -> None:
+def test_binary_rules_are_sound(name: str) -> None:
     cls, apply, low = BINARY[name]
     op = cls(*Builder.root([ROW, ROW]).parameters)
 
@@ -104,7 +104,7 @@ def test_binary_rules_claim_nothing_false(name: str) -> None:
 
 
 @pytest.mark.parametrize("predicate", list(IntPredicate))
-def test_comparisons_claim_nothing_false(predicate: IntPredicate) -> None:
+def test_comparisons_are_sound(predicate: IntPredicate) -> None:
     type_ = TensorType((SIZE,), u32) if predicate.value.startswith("u") else ROW
     op = arith.CmpI(*Builder.root([type_, type_]).parameters, predicate)
     name, low = predicate.value, 0 if predicate.value.startswith("u") else -64
@@ -121,7 +121,7 @@ def test_comparisons_claim_nothing_false(predicate: IntPredicate) -> None:
 
 @settings(max_examples=30)
 @given(rows(), rows(), rows())
-def test_a_choice_claims_nothing_false(
+def test_select_is_sound(
     chosen: tuple[Any, AxisInfo], first: tuple[Any, AxisInfo], second: tuple[Any, AxisInfo]
 ) -> None:
     condition = chosen[0] > 0
@@ -132,7 +132,7 @@ def test_a_choice_claims_nothing_false(
 
 @settings(max_examples=30)
 @given(rows(), rows())
-def test_what_holds_of_either_is_true_of_both(first: tuple[Any, AxisInfo], second: tuple[Any, AxisInfo]) -> None:
+def test_meet_is_sound(first: tuple[Any, AxisInfo], second: tuple[Any, AxisInfo]) -> None:
     met = meet(ROW, first[1], second[1])
     check(met, first[0])
     check(met, second[0])
@@ -141,7 +141,7 @@ def test_what_holds_of_either_is_true_of_both(first: tuple[Any, AxisInfo], secon
 
 @pytest.mark.parametrize("by", range(4))
 @pytest.mark.parametrize("left", [False, True])
-def test_shifts_claim_nothing_false(left: bool, by: int) -> None:
+def test_shifts_are_sound(left: bool, by: int) -> None:
     op = (arith.ShlI if left else arith.ShrSI)(*Builder.root([ROW, ROW]).parameters)
 
     @settings(max_examples=15)
@@ -154,7 +154,7 @@ def test_shifts_claim_nothing_false(left: bool, by: int) -> None:
     claims()
 
 
-# The words.
+# The facts.
 
 
 def test_powers_of_two_that_divide() -> None:
@@ -167,37 +167,37 @@ def test_pointers_count_in_the_bytes_of_their_elements() -> None:
     assert unknown(TensorType((4,), PtrType(f16))).divisibility == (2,)
 
 
-def test_what_is_known_of_nothing_is_one() -> None:
+def test_numbers_that_are_not_given_are_one() -> None:
     assert unknown(TensorType((4, 8), i32)) == AxisInfo((1, 1), (1, 1), (1, 1))
     assert unknown(i32) == AxisInfo((1,), (1,), (1,))
     assert unknown(u32).nonnegative and not unknown(i32).nonnegative and unknown(TensorType((4,), u8)).nonnegative
 
 
-def test_what_is_known_is_no_longer_than_the_axis() -> None:
+def test_runs_are_no_longer_than_the_axis() -> None:
     info = known(TensorType((4, 8), i32), (64, 2), (1 << 60, 4), (16, 16))
     assert (info.contiguity, info.constancy) == ((4, 2), (4, 8))
     assert info.divisibility[0] == LIMIT
 
 
-def test_a_constant_says_everything() -> None:
+def test_a_constant_implies_all_facts() -> None:
     info = known(TensorType((2, 4), i32), constant=12)
     assert info == AxisInfo((1, 1), (4, 4), (2, 4), 12, True)
     assert not known(i32, constant=-1).nonnegative and known(i32, constant=0).everywhere == LIMIT
 
 
-def test_what_divides_every_element_divides_the_first_of_any_run() -> None:
+def test_a_divisor_of_every_element_divides_the_first_of_any_run() -> None:
     info = known(TensorType((4, 8), i32), (1, 4), (16, 1))
     assert info.everywhere == 16 and info.divisibility == (16, 16)
 
 
-def test_runs_are_taken_apart() -> None:
+def test_shorter_runs_have_smaller_divisors() -> None:
     info = known(TensorType((64,), PtrType(f32)), (64,), (128,))
     assert [info.divides(0, run) for run in (64, 16, 4, 1)] == [128, 64, 16, 4]
     assert info.aligned(0) == 32 and info.everywhere == 4
     assert known(TensorType((64,), i32), (64,), (16,)).aligned(0) == 16
 
 
-# Rules of a shape.
+# Rules of shapes.
 
 
 def result(make: Callable[..., Op], info: AxisInfo, type_: Type) -> AxisInfo:
@@ -221,7 +221,7 @@ def test_a_scalar_is_the_same_everywhere() -> None:
     assert result(lambda x: tt.Splat(x, type=GRID), known(i32, constant=5), i32).constant == 5
 
 
-def test_moving_elements_moves_what_is_known() -> None:
+def test_moves_of_elements_move_the_facts() -> None:
     turned = result(lambda x: tt.Trans(x, (1, 0)), OF_GRID, GRID)
     assert (turned.contiguity, turned.constancy, turned.divisibility) == ((8, 1), (1, 4), OF_GRID.divisibility[::-1])
     wider = result(lambda x: tt.ExpandDims(x, 1), OF_GRID, GRID)
@@ -269,7 +269,7 @@ def test_pointers_of_another_unit_are_unknown() -> None:
     assert same == info and other == unknown(TensorType((8,), PtrType(f16)))
 
 
-def test_hints_add_to_what_is_known() -> None:
+def test_hints_add_facts() -> None:
     info = known(ROW, (2,), (4,), (1,))
     assert result(lambda x: tt.MultipleOf(x, (16,)), info, ROW).divisibility == (16,)
     assert result(lambda x: tt.MultipleOf(x, (2,)), info, ROW).divisibility == (4,)  # Not less than before.
@@ -286,7 +286,7 @@ def test_other_elementwise_ops_give_equal_results_of_equal_operands() -> None:
     op = arith.MulF(*Builder.root([type_, type_]).parameters)
     assert type(op) not in RULES
     assert infer(op, [known(type_, (), (), (4,)), known(type_, (), (), (8,))]).constancy == (4,)
-    # A scalar among tensors is equal everywhere; of what is not elementwise nothing is known.
+    # A scalar among tensors is equal everywhere; an op that is not elementwise has no facts.
     condition, x = known(i1), attrs.evolve(known(type_, (), (), (2,)))
     chosen = arith.Select(*Builder.root([i1, type_, type_]).parameters)
     assert infer(chosen, [condition, x, x]).constancy == (2,)

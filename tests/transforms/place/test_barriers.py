@@ -1,4 +1,4 @@
-"""Barriers: enough of them, and none too many, on models written by hand and on generated ones."""
+"""Barriers: as many as needed and no more, on models written by hand and on generated ones."""
 
 import random
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def without(model: Op, number: int) -> Op:
 
 
 def placed_exactly(model: gpu.Module, barriers: int, fences: int = 0) -> Op:
-    """The model with barriers, after showing that there are so many, that they suffice, and that none is idle."""
+    """The model with barriers; there must be this many, and each must be needed."""
     made = insert_barriers(model)
     verify(made)
     assert [h for h in hazards(made) if h.missing != "wait"] == []
@@ -71,12 +71,12 @@ B = f"%b : {BUFFER} = gpu.local_alloc;"
 @pytest.mark.parametrize(
     ("lines", "barriers"),
     [
-        # What a thread has written itself, it may read.
+        # A thread may read what it has written itself.
         (f"{A} gpu.local_store %a %r; %1 : {ROWS} = gpu.local_load %a;", 0),
         (f"{A} gpu.local_store %a %r; %1 : {COLUMNS} = gpu.local_load %a;", 1),
-        # Copies are written by one thread and read by all.
+        # Copies of an element are written by one thread and read by all.
         (f"{A} gpu.local_store %a %d; %1 : {COPIES} = gpu.local_load %a;", 1),
-        # Read, then written by others: WAR; written by others: WAW.
+        # Write after read, and write after write, by other threads.
         (f"{A} %1 : {ROWS} = gpu.local_load %a; gpu.local_store %a %k;", 1),
         (f"{A} gpu.local_store %a %r; gpu.local_store %a %k;", 1),
         (f"{A} gpu.local_store %a %r; gpu.local_store %a %r;", 0),
@@ -88,7 +88,7 @@ B = f"%b : {BUFFER} = gpu.local_alloc;"
         ),
         # A barrier that is there already.
         (f"{A} gpu.local_store %a %r; tt.barrier; %1 : {COLUMNS} = gpu.local_load %a;", 0),
-        # On one path only.
+        # A barrier on one path only.
         (
             f"{A} scf.if %c ()void -> {{ gpu.local_store %a %r; scf.yield; }} ()void -> {{ scf.yield; }};"
             f"%1 : {COLUMNS} = gpu.local_load %a;",
@@ -105,8 +105,8 @@ def loop(lines: str) -> str:
         scf.for %zero %n %one (%i : i32)void -> {{ {lines} scf.yield; }};"""
 
 
-def test_ways_back() -> None:
-    """The next round writes what this one reads: a second barrier, unless another is on the way."""
+def test_back_edges() -> None:
+    """The next iteration writes what this one reads: that takes a second barrier, unless there is another one."""
     once = f"gpu.local_store %a %r; %1 : {COLUMNS} = gpu.local_load %a;"
     placed_exactly(kernel(A + loop(once)), 2)
     twice = f"{once} gpu.local_store %b %r; %2 : {COLUMNS} = gpu.local_load %b;"
@@ -134,8 +134,8 @@ def test_blocks_of_control_flow() -> None:
     placed_exactly(model, 2)
 
 
-def test_the_same_place_used_again() -> None:
-    """Buffers that are not alive together share their place: the first must be read before the second is written."""
+def test_memory_that_is_used_again() -> None:
+    """Buffers that are not alive together share memory: the first must be read before the second is written."""
     big = 'tensor<x8192, f32, "64 128 256 512 1024 2048 4096 | 1 2 4 8 16 | 32">'
     other = 'tensor<x8192, f32, "1 128 256 512 1024 2048 4096 | 2 4 8 16 32 | 64">'
     buffer = 'shared<x8192, f32, "1 2 4 8 16 32 64 128 256 512 1024 2048 4096">'
@@ -157,11 +157,11 @@ def test_fences_before_the_matrix_units() -> None:
         gpu.local_store %a %v; gpu.local_store %b %v;
         %1 : {acc} = gpu.wgmma %a %b %z; %2 : {acc} = gpu.wgmma_wait %1 @0;"""
     placed_exactly(kernel(lines, 4), 1, 1)
-    # In a loop, the next round's stores come after everyone has waited for the products.
+    # In a loop, the next iteration's stores come after all threads have waited for the wgmma.
     placed_exactly(kernel(loop(lines), 4), 2, 1)
 
 
-def test_products_that_nobody_waits_for() -> None:
+def test_a_wgmma_without_a_wait() -> None:
     acc = 'tensor<x64, x64, f32, "1 512 8 16 32 | 2 4 64 128 256 | 1024 2048">'
     part = 'tensor<x64, x64, f16, "1 2 4 512 1024 | 8 16 32 64 128 | 256 2048">'
     lines = f"""%v : {part} = arith.constant @1.0; %z : {acc} = arith.constant @0.0;
@@ -180,7 +180,7 @@ def test_copies_that_are_waited_for() -> None:
     assert [h.missing for h in hazards(kernel(early))] == ["wait"]
 
 
-# The copy engine.
+# TMA.
 
 ACC = 'tensor<x64, x64, f32, "1 512 8 16 32 | 2 4 64 128 256 | 1024 2048">'
 PART = 'tensor<x64, x64, f16, "1 2 4 512 1024 | 8 16 32 64 128 | 256 2048">'
@@ -198,7 +198,7 @@ def of_phase(parity: str) -> str:
     return WAIT.replace("%zero", parity)
 
 
-def engine_kernel(lines: str) -> gpu.Module:
+def tma_kernel(lines: str) -> gpu.Module:
     text = f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
         tt.func @"f" (%t : descriptor<x64, x64, f16>, %n : i32)void -> {{
             {lines}
@@ -218,10 +218,10 @@ def missing(model: Op) -> set[tuple[str, type[Op], type[Op]]]:
 
 def test_a_fetch_is_waited_for_by_its_mbarrier() -> None:
     read = f"%1 : {PART} = gpu.local_load %a;"
-    assert hazards(engine_kernel(f"{MADE} {FETCH} {WAIT} {read}")) == []
-    assert missing(engine_kernel(f"{MADE} {FETCH} gpu.barrier; {read}")) == {("wait", gpu.TmaLoad, gpu.LocalLoad)}
+    assert hazards(tma_kernel(f"{MADE} {FETCH} {WAIT} {read}")) == []
+    assert missing(tma_kernel(f"{MADE} {FETCH} gpu.barrier; {read}")) == {("wait", gpu.TmaLoad, gpu.LocalLoad)}
     other = f"%o : {PHASES} = gpu.local_alloc; gpu.mbarrier_init %o @arrivals=1; gpu.barrier;"
-    wrong = engine_kernel(f"{MADE} {other} {FETCH} gpu.mbarrier_wait %o %zero; {read}")
+    wrong = tma_kernel(f"{MADE} {other} {FETCH} gpu.mbarrier_wait %o %zero; {read}")
     assert missing(wrong) == {("wait", gpu.TmaLoad, gpu.LocalLoad)}
 
 
@@ -229,56 +229,56 @@ def test_a_fetch_is_waited_for_by_its_mbarrier() -> None:
     ("waited", "wanted"),
     [("%one", set[str]()), ("%zero", {"wait"}), ("", {"wait"})],
 )
-def test_a_fetch_of_one_of_several_buffers(waited: str, wanted: set[str]) -> None:
-    """Only the wait for the mbarrier of the same number is for the buffer that is read."""
+def test_a_fetch_into_a_slot(waited: str, wanted: set[str]) -> None:
+    """Only the wait for the mbarrier of the same index is for the slot that is read."""
     both = HALF.replace("shared<", "shared<n2, ")
     phases = PHASES.replace("shared<", "shared<n2, ")
     lines = f"""%as : {both} = gpu.local_alloc; %ms : {phases} = gpu.local_alloc; gpu.mbarrier_init %ms @arrivals=1;
         gpu.barrier; %a : {HALF} = gpu.local_view %as %one; %m : {PHASES} = gpu.local_view %ms %one; {FETCH}"""
     if waited:
         lines += f"%w : {PHASES} = gpu.local_view %ms {waited}; gpu.mbarrier_wait %w %zero;"
-    model = engine_kernel(f"{NUMBERS} {lines} %1 : {ACC} = gpu.wgmma %a %a %z; %2 : {ACC} = gpu.wgmma_wait %1 @0;")
+    model = tma_kernel(f"{NUMBERS} {lines} %1 : {ACC} = gpu.wgmma %a %a %z; %2 : {ACC} = gpu.wgmma_wait %1 @0;")
     assert {hazard.missing for hazard in hazards(model)} == wanted
 
 
-def test_mbarriers_are_made_before_a_barrier() -> None:
-    """Another thread must not look at one before, nor store where one was before it has been forgotten."""
+def test_mbarriers_are_initialised_before_a_barrier() -> None:
+    """Other threads must not wait for an mbarrier before that, nor reuse its memory before it is invalidated."""
     early = f"{BLOCK} {PHASE}"
-    assert missing(engine_kernel(f"{early} {WAIT}")) == {("barrier", gpu.MbarrierInit, gpu.MbarrierWait)}
-    placed_exactly(engine_kernel(f"{early} {WAIT} gpu.mbarrier_inval %m;"), 2)
+    assert missing(tma_kernel(f"{early} {WAIT}")) == {("barrier", gpu.MbarrierInit, gpu.MbarrierWait)}
+    placed_exactly(tma_kernel(f"{early} {WAIT} gpu.mbarrier_inval %m;"), 2)
 
 
-def test_a_product_is_over_before_a_fetch_into_its_operand() -> None:
-    """For all threads: a barrier between the wait and the fetch, in every round."""
+def test_a_wgmma_is_complete_before_a_fetch_into_its_operand() -> None:
+    """In all threads: there is a barrier between the wait and the fetch, in every iteration."""
     product = f"{of_phase('%odd')} %1 : {ACC} = gpu.wgmma %a %a %z; %2 : {ACC} = gpu.wgmma_wait %1 @0;"
     lines = f"""{MADE} {FETCH} %last : i32 = scf.for %zero %n %one %zero (%i : i32, %odd : i32)i32 -> {{
         {product} {FETCH} %next : i32 = arith.xori %odd %one; scf.yield %next; }}; {of_phase("%last")}"""
-    model = engine_kernel(lines)
+    model = tma_kernel(lines)
     assert missing(model) == {("barrier", gpu.Wgmma, gpu.TmaLoad)}
     made = insert_barriers(model)
     assert hazards(made) == [] and sum(isinstance(op, gpu.Barrier) for op in made.walk()) == 2
-    late = engine_kernel(lines.replace("gpu.wgmma_wait %1 @0;", "gpu.wgmma_wait %1 @1;"))
+    late = tma_kernel(lines.replace("gpu.wgmma_wait %1 @0;", "gpu.wgmma_wait %1 @1;"))
     assert ("wait", gpu.Wgmma, gpu.TmaLoad) in missing(late)
 
 
-def test_a_store_by_the_engine() -> None:
-    """A fence and a barrier before it; a wait and a barrier before its buffer is written again."""
+def test_a_store_by_tma() -> None:
+    """There is a fence and a barrier before it, and a wait and a barrier before its buffer is written again."""
     store = "gpu.local_store %a %v; gpu.tma_store %t %a %zero %zero; gpu.tma_store_wait @0;"
-    placed_exactly(engine_kernel(f"{BLOCK} {store}"), 1, 1)
-    placed_exactly(engine_kernel(f"{BLOCK} {store} {store}"), 3, 2)
-    placed_exactly(engine_kernel(f"{BLOCK} scf.for %zero %n %one (%i : i32)void -> {{ {store} scf.yield; }};"), 2, 1)
+    placed_exactly(tma_kernel(f"{BLOCK} {store}"), 1, 1)
+    placed_exactly(tma_kernel(f"{BLOCK} {store} {store}"), 3, 2)
+    placed_exactly(tma_kernel(f"{BLOCK} scf.for %zero %n %one (%i : i32)void -> {{ {store} scf.yield; }};"), 2, 1)
     without_wait = f"{BLOCK} {store} {store}".replace("gpu.tma_store_wait @0;", "", 1)
-    made = insert_barriers(engine_kernel(without_wait))
+    made = insert_barriers(tma_kernel(without_wait))
     assert missing(made) == {("wait", gpu.TmaStore, gpu.LocalStore)}
 
 
-def test_what_threads_have_written_is_fenced_before_a_fetch() -> None:
-    """Else the engine's bytes could be overwritten by what came before them. The barrier is for the mbarrier, too."""
+def test_writes_of_threads_are_fenced_before_a_fetch() -> None:
+    """Otherwise an earlier write could overwrite the bytes of TMA. The barrier is for the mbarrier, too."""
     lines = f"{BLOCK} {PHASE} gpu.local_store %a %v; {FETCH} {WAIT} %1 : {PART} = gpu.local_load %a;"
-    placed_exactly(engine_kernel(lines), 1, 1)
+    placed_exactly(tma_kernel(lines), 1, 1)
 
 
-# Generated programs, run along random paths by a judge that knows only which thread touches which byte.
+# Generated programs, run along random paths by a checker that knows only which thread touches which byte.
 
 
 @st.composite
@@ -301,7 +301,7 @@ def programs(draw: st.DrawFn, depth: int = 0) -> str:
 
 
 def path(body: Body, choose: random.Random) -> Iterator[Op]:
-    """The ops of one run, with loops of up to three rounds and branches by chance."""
+    """The ops of one run, with loops of up to three iterations and random branches."""
     for op in body.entry.ops:
         if isinstance(op, scf.For):
             for _ in range(choose.randrange(4)):
@@ -313,7 +313,7 @@ def path(body: Body, choose: random.Random) -> Iterator[Op]:
 
 
 def touched(op: Op) -> Iterator[tuple[int, int]]:
-    """(place, thread) for all that an access touches; a place of copies is written by one thread and read by all."""
+    """The pairs (place, thread) of an access; a place with copies is written by one thread and read by all."""
     assert isinstance(op, gpu.LocalLoad | gpu.LocalStore)
     held = op.result.type if isinstance(op, gpu.LocalLoad) else op.value.type
     buffer = op.buffer.op  # type: ignore[attr-defined]
@@ -368,5 +368,5 @@ def test_generated_programs(lines: str, seed: int) -> None:
         assert hazards(without(made, number)) != [], f"barrier {number} is not needed:\n{made}"
 
 
-def test_the_judge_of_runs_finds_a_race() -> None:
+def test_the_checker_of_runs_finds_a_race() -> None:
     assert race(kernel(f"{A} gpu.local_store %a %r; %1 : {COLUMNS} = gpu.local_load %a;"), random.Random(0))

@@ -1,4 +1,4 @@
-"""Slots and groups: what Tuples hold is seen through them, and what control flow makes one is one."""
+"""Components and groups: Tuples are looked through, and control flow joins components."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def test_types_of_components() -> None:
     assert component_types(TupleType((TENSOR, i32))) == (TENSOR, i32)
 
 
-def test_a_component_is_the_slot_of_the_op_that_gives_it() -> None:
+def test_a_loaded_component_is_that_of_the_op_that_gives_it() -> None:
     func = function(LOOP)
     loop, printed = only(func, scf.For), only(func, tt.Print)
     tensor, number = printed.operands
     assert component_of(tensor) == (loop.result, 0) and component_of(number) == (loop.result, 1)
     assert components_of(loop.result) == ((loop.result, 0), (loop.result, 1))
     assert tensor_type((loop.result, 0)) == TENSOR and tensor_type((loop.result, 1)) is None
-    # A parameter and a plain result are themselves.
+    # A parameter and a result that is no Tuple stand for themselves.
     assert component_of(func.body.parameters[0]) == (func.body.parameters[0], 0)
     assert components_of(only(func, tt.Return).result) == ()
 
 
-def test_what_is_put_together_is_taken_apart() -> None:
+def test_a_component_of_a_made_tuple() -> None:
     func = function("""%t : Tuple<i32, tensor<x8, f32>> = tuple %n %x; %y : tensor<x8, f32> = tuple.load %t @1;
         %u : Tuple<tensor<x8, f32>, i32> = tuple %y %n; %z : tensor<x8, f32> = tuple.load %u @0;
         tt.print %z @""; tt.return;""")
@@ -69,7 +69,7 @@ def test_what_is_put_together_is_taken_apart() -> None:
 
 @pytest.mark.parametrize("whole", ["parameter", "changed"])
 def test_a_tuple_that_is_not_of_one_op_is_an_internal_error(whole: str) -> None:
-    """Preparing leaves none."""
+    """`prepare` leaves none."""
     f = Builder.root([TupleType((i32, i32)), i32])
     tuple_, number = f.parameters
     if whole == "changed":
@@ -89,7 +89,7 @@ def test_operands_that_are_tensors() -> None:
     assert tensor_operands(only(func, tt.Print)) == [(1, (chosen, 0), TENSOR)]
 
 
-def test_what_a_loop_carries_is_a_group() -> None:
+def test_a_loop_carried_variable_is_a_group() -> None:
     func = function(LOOP)
     loop = only(func, scf.For)
     assert isinstance(loop, scf.For)
@@ -97,7 +97,7 @@ def test_what_a_loop_carries_is_a_group() -> None:
     index, tensor, number = loop.body.parameters
     group = groups[(tensor, 0)]
     assert group.members == ((tensor, 0), (loop.result, 0)) and groups[(loop.result, 0)] is group
-    # What comes from inside is first.
+    # Sources from inside come first.
     end = only(func, scf.Yield)
     assert group.sources == ((end, (end.operands[0], 0)), (loop, (func.body.parameters[1], 0)))
     assert groups[(number, 0)].sources == ((end, (index, 0)), (loop, (func.body.parameters[0], 0)))
@@ -120,7 +120,7 @@ def test_a_while_joins_both_bodies() -> None:
     assert group.sources == expected
 
 
-def test_the_branches_of_an_if_give_one_slot() -> None:
+def test_the_branches_of_an_if_give_one_component() -> None:
     func = function("""%t : Tuple<tensor<x8, f32>, i32> = scf.if %c
         ()Tuple<tensor<x8, f32>, i32> -> { scf.yield %x %n; }
         ()Tuple<tensor<x8, f32>, i32> -> { %y : tensor<x8, f32> = arith.addf %x %x; scf.yield %y %n; }; tt.return;""")

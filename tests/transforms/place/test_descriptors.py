@@ -1,4 +1,4 @@
-"""Descriptors become pointers: the same numbers, whatever carries them."""
+"""Descriptors become pointers, also those that control flow carries; the results are the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ziggurat.transforms.place.prepare import prepare
 
 
 def both(kernel: Any, types: list[Any], *arrays: np.ndarray, grid: tuple[int, ...] = (1,)) -> core.Module:
-    """The lowered model, after both models have given the same."""
+    """The lowered model; both models give the same results."""
     model = prepare(kernel.triton(*types))
     made = lower_descriptors(model)
     verify(made)
@@ -102,7 +102,7 @@ def test_blocks_take_descriptors(choice: bool) -> None:
     assert (y if choice else x).tolist() == ([0, 1, 2, 13] if choice else [10, 11, 12, 3])
 
 
-def test_unlike_paddings_do_not_meet() -> None:
+def test_different_paddings_do_not_meet() -> None:
     """The padding is in the type."""
     text = BLOCKS.replace("i32>", "f32>").replace("%b : descriptor<x4, f32>", "%b : descriptor<x4, f32, nan>")
     with pytest.raises(VerifyError, match=r"it is given .descriptor<x4, f32>, descriptor<x4, f32, nan>"):
@@ -136,7 +136,7 @@ def test_a_kernel_takes_the_parts_of_a_descriptor(padding: Padding) -> None:
 
 @pytest.mark.parametrize(("row", "elements"), [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4), (64, 16)])
 def test_the_last_size_is_divided_as_the_bytes_of_a_row_are(row: int, elements: int) -> None:
-    """That is of elements, here of 4 bytes. Whatever the rows are, their strides are multiples of 16 bytes."""
+    """The size counts elements, here of 4 bytes. The strides are multiples of 16 bytes in any case."""
     made = lower_descriptors(zg.parse(TAKING.replace("[1, 16, 1]", f"[1, {row}, 1]")))
     (func,) = made.functions().values()
     assert isinstance(func, tt.Func)
@@ -168,12 +168,12 @@ def test_a_descriptor_that_is_used_in_both_ways_is_passed_in_both() -> None:
     assert func.divisibility == (1, 1, 16, 1, 4, 4, 1)
 
 
-def test_a_model_without_descriptors_is_left_alone() -> None:
+def test_a_model_without_descriptors_stays() -> None:
     model = zg.parse('module ()void -> { tt.func @"f" ()void -> { tt.return; }; unreachable; };')
     assert lower_descriptors(model) is model
 
 
-# What is known of a parameter decides how wide its blocks are moved.
+# The divisibility of a parameter decides the width of its accesses.
 
 
 @zg.kernel
@@ -191,7 +191,7 @@ def widths(module: gpu.Module) -> set[int]:
     (1, zg.f16, 1), (4, zg.f16, 2), (16, zg.f16, 8), (16, zg.i8, 16), (16, zg.f32, 4), (16, zg.f64, 2), (32, zg.f64, 2),
 ])  # fmt: skip
 def test_vectors_are_as_wide_as_rows_are_divisible(target: str, by: int, element: Any, width: int) -> None:
-    """No product takes the blocks: the engine does not load them."""
+    """No dot reads the blocks, so TMA does not load them."""
     type_ = zg.divisible(zg.descriptor((32, 64), element), by)
     module = place(doubling.triton(type_, type_, 32, 64), CompileOptions(target, 4, 3))
     loads = {op.width for op in module.walk() if isinstance(op, tt.Load)}
@@ -207,7 +207,7 @@ def described(array: np.ndarray, block: tuple[int, ...]) -> tuple[zg.TensorDescr
 
 
 def apart(shape: tuple[int, ...], dtype: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A tensor of small integers, and the array that it is in: rows are a multiple of 16 bytes, and more, apart."""
+    """A tensor of small integers and the array around it; the distance of rows is a multiple of 16 bytes."""
     unit = 16 // np.dtype(dtype).itemsize
     sizes = (*shape[:-1], -(-shape[-1] // unit) * unit + unit)
     whole = np.random.default_rng(seed).integers(1, 9, sizes).astype(dtype)
@@ -229,7 +229,7 @@ def simulated(module: gpu.Module, arguments: list[Any], grid: tuple[int, ...]) -
 @pytest.mark.parametrize("shape", [(37, 48), (5, 16), (19, 80), (9, 41), (20, 3), (32, 12)])
 @pytest.mark.parametrize("block", [(16, 32), (32, 64)])
 def test_blocks_of_parameters_at_the_edges(target: str, dtype: Any, shape: Any, block: Any) -> None:
-    """Rows of whole 16 bytes and others, that end within a block: nothing of what lies between them is touched."""
+    """Rows that end within a block, of whole 16 bytes and others: nothing between the rows is touched."""
     (x, _), (_, whole) = apart(shape, dtype, 1), apart(shape, dtype, 2)
     before = whole.copy()
     (source, taken), (target_of, given) = described(x, block), described(whole[:, : shape[1]], block)
@@ -241,8 +241,8 @@ def test_blocks_of_parameters_at_the_edges(target: str, dtype: Any, shape: Any, 
     np.testing.assert_array_equal(whole[:, shape[1] :], before[:, shape[1] :])
 
 
-def test_rows_that_are_not_as_they_are_said_to_be_are_seen_to_be() -> None:
-    """So the test above can fail: with vectors of 16 bytes, what follows a row of 82 bytes is read."""
+def test_a_wrong_divisibility_of_rows_has_wrong_results() -> None:
+    """The test above can fail: with vectors of 16 bytes, the bytes after a row of 82 bytes are read."""
     (x, _), (y, _) = apart((9, 41), np.float16, 1), apart((9, 41), np.float16, 2)
     type_ = zg.divisible(zg.descriptor((16, 32), zg.f16))
     module = place(doubling.triton(type_, type_, 16, 32), CompileOptions("sm_80", 1, 3))
@@ -259,11 +259,11 @@ def multiplying(a_desc, b_desc, c_desc, k, M: zg.constexpr, N: zg.constexpr, K: 
     c_desc.store((row, column), zg.cast(total, zg.f16))
 
 
-# On sm_90a these tiles are too small for wgmma: the engine does not load them either.
+# On sm_90a these tiles are too small for wgmma, so TMA does not load them either.
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("sizes", [(40, 24, 72), (33, 40, 128), (40, 24, 75)])
-def test_blocks_of_products_are_copied_ahead(target: str, sizes: tuple[int, int, int]) -> None:
-    """By cp.async of 16 bytes, where rows are whole 16 bytes; then more stages take more shared memory."""
+def test_blocks_for_dots_are_copied_ahead(target: str, sizes: tuple[int, int, int]) -> None:
+    """By cp.async of 16 bytes, if rows are whole 16 bytes; then more stages take more shared memory."""
     rows, columns, depth = sizes
     tile = (32, 16, 32)
     a, b, c = (apart(s, np.float16, at)[0] for at, s in enumerate(((rows, depth), (columns, depth), (rows, columns))))

@@ -1,4 +1,4 @@
-"""Which unit computes a product, and what of the model it becomes."""
+"""The choice of the unit for a dot, and the ops that the dot becomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ziggurat.transforms.place.dots import anchors, mma_of, place_dots
 
 
 def model(element: str, shape: tuple[int, int, int], target: str, num_warps: int, sum_: str = "f32") -> gpu.Module:
-    """A product of two tensors, all three in coalesced layouts."""
+    """A dot of two tensors, all three in coalesced layouts."""
     m, n, k = shape
 
     def tensor(rows: int, columns: int, kind: str) -> str:
@@ -83,7 +83,7 @@ def test_before_and_after(element, shape, target, num_warps, kind):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_factors_of_8_bits(target):
-    """Since sm_89 there are products of them; before, they are multiplied as f16."""
+    """The matrix units multiply them since sm_89; before, they are multiplied as f16."""
     made = model("f8e4m3", (64, 32, 64), target, 4)
     mma = mma_of(the_dot(made), target, 4)
     assert str(mma.element) == ("f16" if target in ("sm_80", "sm_86", "sm_87") else "f8e4m3")

@@ -1,4 +1,4 @@
-"""The check of hazards: each op that keeps asynchronous ops in order is taken away, or changed, and is missed."""
+"""The check of hazards: it reports each op that orders asynchronous ops, if that is removed or changed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.transforms.place import passes
 from ziggurat.transforms.place.hazards import Hazard, hazards
 from ziggurat.transforms.place.passes import place
 
@@ -45,7 +47,7 @@ def by_descriptors(a, b, c, k):
 
 @zg.kernel
 def attention(q, k_desc, v_desc, c, n):
-    """The second dot reads what becomes of the first."""
+    """The second dot reads the result of the first."""
     first = q.load((0, 0))
     total = zg.zeros((64, 64), zg.f32)
     for at in range(0, n, 64):
@@ -139,7 +141,7 @@ def test_mbarriers_count_the_arrivals_that_come(name: str) -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_ops_use_the_slot_of_their_iteration(name: str) -> None:
-    """Each view of a slot in turn becomes one of slot 0, or of the slot after."""
+    """Each view of a slot in a loop becomes one of slot 0."""
     module = placed(name, 3)
     views = [op for op in module.walk() if isinstance(op, gpu.LocalView)]
     loops = [op for op in views if op.parent_op is not None and op.parent_op.NAME == "scf.for"]
@@ -164,7 +166,7 @@ def test_waits_are_for_the_phase_of_their_iteration(name: str) -> None:
             assert "phase" in {hazard.missing for hazard in hazards(replaced(module, op, other))}
 
 
-# Roles: what is said.
+# Roles: the hazards in words.
 
 
 def changed(module: gpu.Module, op: Op, change: Callable[[Rewriter, tuple[Value, ...]], Outcome]) -> list[Hazard]:
@@ -193,8 +195,8 @@ NOT_TOLD = {("gpu.wgmma", "gpu.tma_load", "arrival")}
     [
         ("tiles", gpu.MbarrierWait, 0, READ_EARLY),
         ("tiles", gpu.MbarrierWait, 1, FETCH_EARLY),
-        ("tiles", gpu.WgmmaWait, 0, FETCH_EARLY),  # In the loop: the product of the iteration before may go on.
-        ("tiles", gpu.WgmmaWait, 1, FETCH_EARLY),  # Behind it.
+        ("tiles", gpu.WgmmaWait, 0, FETCH_EARLY),  # In the loop: the wgmma of the iteration before may be in flight.
+        ("tiles", gpu.WgmmaWait, 1, FETCH_EARLY),  # After the loop.
         ("tiles", gpu.MbarrierArrive, 0, NOT_TOLD),
         ("tiles", gpu.MbarrierArrive, 1, NOT_TOLD),
         ("scaled", gpu.MbarrierWait, 0, READ_EARLY),
@@ -203,13 +205,13 @@ NOT_TOLD = {("gpu.wgmma", "gpu.tma_load", "arrival")}
         ("scaled", gpu.MbarrierArrive, 0, NOT_TOLD),
     ],
 )
-def test_what_is_missed(name: str, kind: type[Op], number: int, wanted: set[tuple[str, str, str]]) -> None:
+def test_which_hazards_are_reported(name: str, kind: type[Op], number: int, wanted: set[tuple[str, str, str]]) -> None:
     assert said(without(placed(name, 3), kind, number)) >= wanted
 
 
 @pytest.mark.parametrize(("number", "wanted"), [(0, READ_EARLY), (1, FETCH_EARLY)])
-def test_a_wait_for_another_turn(number: int, wanted: Any) -> None:
-    """It says nothing of this one's buffers."""
+def test_a_wait_for_another_slot(number: int, wanted: Any) -> None:
+    """It does not count for the slot that is used."""
     module = placed("tiles", 3)
     wait = [op for op in module.walk() if isinstance(op, gpu.MbarrierWait)][number]
 
@@ -221,8 +223,8 @@ def test_a_wait_for_another_turn(number: int, wanted: Any) -> None:
     assert said(changed(module, wait, other)) >= wanted
 
 
-def test_a_product_that_is_kept_under_way_longer() -> None:
-    """A wait that leaves the last product under way does for the arrival of its turn, but not of this one's."""
+def test_a_wgmma_that_stays_in_flight_too_long() -> None:
+    """A wait that leaves the last wgmma in flight does not cover the slot that this wgmma reads."""
     module = placed("scaled", 3)
     (wait,) = [op for op in module.walk() if isinstance(op, gpu.WgmmaWait)]
     found = changed(module, wait, lambda builder, operands: builder.add(gpu.WgmmaWait(operands[0], 1)))
@@ -273,7 +275,7 @@ unreachable; };
             "%to : i32 = arith.select %9 %11 %10;",
             1,
         ),
-        # The slot that was read, again; and one that is not known.
+        # The slot that was read, and an unknown one.
         ("%to : i32 = arith.addi %slot %0;", 3),
         ("%to : i32 = arith.remsi %slot %n;", 0),
     ],
@@ -282,3 +284,12 @@ def test_a_wait_leaves_as_many_groups_as_the_slot_allows(lines: str, most: int) 
     for pending in range(5):
         module = parse(RING.replace("LINES", lines).replace("PENDING", str(pending)))
         assert bool(hazards(module)) == (pending > most)
+
+
+def test_the_option_verify_checks_for_hazards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the pass that inserts barriers, the model is refused with the option, and passes without it."""
+    monkeypatch.setattr(passes, "PLACE", tuple(step for step in passes.PLACE if step[0] != "barriers"))
+    model = by_pointers.triton(F16, F16, F16, I32)
+    with pytest.raises(InternalError, match="no barrier between <gpu"):
+        place(model, CompileOptions("sm_90a", verify=True))
+    assert hazards(place(model, CompileOptions("sm_90a")))

@@ -1,4 +1,4 @@
-"""What is begun is waited for: nothing is missing in placed kernels, and whatever wait is taken away is missed."""
+"""Asynchronous ops are waited for in placed kernels; the check reports each wait that is removed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def by_pointers(a, b, c, k, K: zg.constexpr):
     for _ in range(0, k, K):
         total = zg.dot(zg.load(a_at), zg.load(b_at), total)
         a_at, b_at = zg.add(a_at, K), zg.add(b_at, K * 64)
-    # Through shared memory, where the copies have been.
+    # The store goes through shared memory that the copies have used.
     zg.store(zg.add(c, zg.add(zg.mul(columns, 64), rows)), zg.cast(total, zg.f16))
 
 
 @zg.kernel
-def by_engine(a, b, c, k):
+def by_tma(a, b, c, k):
     total = zg.zeros((64, 64), zg.f32)
     for at in range(0, k, 64):
         total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
@@ -45,8 +45,8 @@ def by_engine(a, b, c, k):
 
 
 @zg.kernel
-def two_products(q, k_desc, v_desc, c, n):
-    """As attention's loop: the second product reads what becomes of the first."""
+def two_dots(q, k_desc, v_desc, c, n):
+    """A loop like attention's: the second dot reads the result of the first."""
     first = q.load((0, 0))
     total = zg.zeros((64, 64), zg.f32)
     for at in range(0, n, 64):
@@ -58,8 +58,8 @@ def two_products(q, k_desc, v_desc, c, n):
 KERNELS: dict[str, tuple[Any, list[Any], str]] = {
     "wgmma by pointers": (by_pointers, [F16, F16, F16, I32, 32], "sm_90a"),
     "mma by pointers": (by_pointers, [F16, F16, F16, I32, 32], "sm_80"),
-    "engine": (by_engine, [BLOCK, BLOCK, BLOCK, I32], "sm_90a"),
-    "two products": (two_products, [BLOCK, BLOCK, BLOCK, BLOCK, I32], "sm_90a"),
+    "TMA": (by_tma, [BLOCK, BLOCK, BLOCK, I32], "sm_90a"),
+    "two dots": (two_dots, [BLOCK, BLOCK, BLOCK, BLOCK, I32], "sm_90a"),
 }
 
 
@@ -81,7 +81,7 @@ def without(module: Op, gone: Op) -> Op:
 
 
 def laxer(module: Op, which: Op) -> Op:
-    """The module with one more group under way behind a wait."""
+    """The module with one more group in flight after a wait."""
 
     def changed(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.result is not which.result:
@@ -95,7 +95,7 @@ def laxer(module: Op, which: Op) -> Op:
 
 
 def said_before(op: Op) -> bool:
-    """Whether a wait for a product only names its result: the wait before it was for all products."""
+    """Whether a wait only names the result of a wgmma, because the wait before it was for all wgmma."""
     assert op.parent is not None
     ops = op.parent.ops
     before = [other for other in ops[: ops.index(op)] if isinstance(other, gpu.Wgmma | gpu.WgmmaWait)]
@@ -105,7 +105,7 @@ def said_before(op: Op) -> bool:
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize("name", KERNELS)
-def test_nothing_is_missing_and_everything_is_needed(name: str, stages: int) -> None:
+def test_no_wait_is_missing_and_each_is_needed(name: str, stages: int) -> None:
     module = placed(name, stages)
     assert hazards(module) == []
     waits = [op for op in module.walk() if isinstance(op, WAITS) and not said_before(op)]
@@ -123,7 +123,7 @@ def test_a_wait_for_too_few(name: str, stages: int) -> None:
             assert list(used_too_early(laxer(module, op))), f"{op!r} waits for too many:\n{module}"
 
 
-SUM = '"1 512 8 16 32 | 2 4 64 128 256 | 1024 2048"'
+ACCUMULATOR = '"1 512 8 16 32 | 2 4 64 128 256 | 1024 2048"'
 FACTOR = 'shared<x64, x64, f16, "1 2 4 8 16 32 72 144 288 512 1024 2048">'
 
 
@@ -133,9 +133,9 @@ FACTOR = 'shared<x64, x64, f16, "1 2 4 8 16 32 72 144 288 512 1024 2048">'
         ("%e : TT = gpu.wgmma_wait %d @0; %f : TT = arith.addf %e %e;", 0),
         ("%f : TT = arith.addf %d %d;", 1),
         ("%e : TT = gpu.wgmma_wait %d @1; %f : TT = arith.addf %e %e;", 1),
-        # Another product may go on with it.
+        # Another wgmma may take the accumulator.
         ("%e : TT = gpu.wgmma %a %a %d; %f : TT = gpu.wgmma_wait %e @0;", 0),
-        # By way of control flow.
+        # Through control flow.
         (
             "%e : TT = scf.if %c ()TT -> { scf.yield %d; } ()TT -> { scf.yield %z; }; %f : TT = arith.addf %e %e;",
             1,
@@ -154,7 +154,7 @@ FACTOR = 'shared<x64, x64, f16, "1 2 4 8 16 32 72 144 288 512 1024 2048">'
         ),
     ],
 )
-def test_sums_that_are_under_way(lines: str, missing: int) -> None:
+def test_accumulators_in_flight(lines: str, missing: int) -> None:
     text = f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
         tt.func @"k" (%c : i1, %n : i32)void -> {{
             %a : {FACTOR} = gpu.local_alloc @offset=0 @alignment=1024;
@@ -163,7 +163,7 @@ def test_sums_that_are_under_way(lines: str, missing: int) -> None:
             {lines}
             tt.return;
         }}; unreachable; }};"""
-    module = parse(text.replace("TT", f"tensor<x64, x64, f32, {SUM}>"))
+    module = parse(text.replace("TT", f"tensor<x64, x64, f32, {ACCUMULATOR}>"))
     verify(module)
     found = [hazard.missing for hazard in used_too_early(module)]
     assert found == ["wait"] * len(found) and bool(found) == bool(missing)
@@ -188,7 +188,7 @@ def last_copies(op: Op) -> bool:
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_a_loop_in_a_loop_waits_for_its_own_copies(target: str) -> None:
-    """Behind the outer loop nothing is left, so its store need not wait; without the inner one's wait, it would."""
+    """Nothing is in flight after the outer loop, so the store need not wait; without the inner wait, it must."""
     model = tile_by_tile.triton(F16, F16, F16, I32, zg.i32)
     placed = place(model, CompileOptions(target, 4, 3))
     assert any(last_copies(op) for op in placed.walk()) and list(used_too_early(placed)) == []

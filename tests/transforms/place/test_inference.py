@@ -1,4 +1,4 @@
-"""Layouts through ops, thread by thread: a result's elements are computed from what the same thread holds."""
+"""Layouts through ops, thread by thread: each thread computes a result from the elements that it holds."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ WIDE = (4, 2, 8)
 
 @settings(max_examples=30)
 @given(layouts(math.prod(WIDE)), st.sampled_from([(1, 2, 8), (4, 1, 8), (4, 2, 1), (4, 1, 1), (1, 1, 1), WIDE]))
-def test_a_broadcast_is_of_what_the_thread_holds(layout: Layout, narrow: tuple[int, ...]) -> None:
+def test_a_broadcast_repeats_elements_of_the_same_thread(layout: Layout, narrow: tuple[int, ...]) -> None:
     found = narrowed(layout, WIDE, narrow)
     assert found.covers(math.prod(narrow)) and found.free[0] == 0  # No copies in a thread.
 
     def source(element: int) -> int:
-        """The element of the narrow tensor that the broadcast repeats there."""
+        """The element of the narrow tensor that the broadcast repeats at a place."""
         i, j, k = element // 16 % 4, element // 8 % 2, element % 8
         i, j, k = (index % size for index, size in zip((i, j, k), narrow, strict=True))
         return (i * narrow[1] + j) * narrow[2] + k
@@ -81,10 +81,10 @@ def test_narrowing_is_the_inverse_of_widening(data: st.DataObject, narrow: tuple
 
 
 def test_threads_with_copies_take_the_new_axis() -> None:
-    """A column for each row of 8, held in 8 lanes and again in the others: those take the columns."""
+    """A column of 8 rows, held in 8 lanes and copied in the others, which take the columns."""
     narrow = Layout((), (1, 2, 4, 0, 0), (0,))
     assert widened(narrow, (8, 1), (8, 16)) == Layout((8,), (16, 32, 64, 1, 2), (4,))
-    # What is left over is in the lowest registers, so that it is in a row.
+    # The other columns are in the lowest registers, so that a thread has neighbours.
     full = Layout((32,), (1, 2, 4, 8, 16), ())
     assert widened(full, (64, 1), (64, 4)) == Layout((1, 2, 128), (4, 8, 16, 32, 64), ())
 
@@ -95,8 +95,8 @@ def test_copies_in_registers_are_dropped() -> None:
 
 @settings(max_examples=30)
 @given(layouts(64, copies=False), st.data())
-def test_a_conversion_is_free_where_each_thread_has_what_it_is_to_have(source: Layout, data: st.DataObject) -> None:
-    """Two bases are exchanged: that is free where both are of registers."""
+def test_a_conversion_within_threads_is_free(source: Layout, data: st.DataObject) -> None:
+    """Two bases are exchanged, which is free if both are of registers."""
     bases = list(source.bases)
     first, second = (data.draw(st.integers(0, len(bases) - 1)) for _ in range(2))
     bases[first], bases[second] = bases[second], bases[first]
@@ -116,7 +116,7 @@ def test_registers_in_another_order_are_free(source: Layout, data: st.DataObject
     assert within_threads(source, other, 64)
 
 
-def test_what_is_in_other_threads_is_not_free() -> None:
+def test_a_conversion_between_threads_is_not_free() -> None:
     source = Layout((1, 2), (4, 8, 16, 32, 64), (128,))
     for other in (
         Layout((1, 2), (8, 4, 16, 32, 64), (128,)),  # Lanes
@@ -127,7 +127,7 @@ def test_what_is_in_other_threads_is_not_free() -> None:
     ):
         assert not within_threads(source, other, 256)
         assert other.covers(256)
-    # Where lanes hold copies, it does not matter which of them the target asks.
+    # If lanes hold copies, the target may name any of them.
     copied = Layout((1, 2), (4, 8, 16, 0, 0), (0,))
     assert within_threads(copied, copied, 32) and within_threads(copied, Layout((2, 1, 0), copied.lanes, (0,)), 32)
 
@@ -181,7 +181,7 @@ def test_a_scalar_among_the_operands_has_no_layout() -> None:
     assert operand_layouts(op, layout) == [(1, layout), (2, layout)]
 
 
-def test_roots_take_nothing_and_others_are_an_internal_error() -> None:
+def test_roots_have_no_operand_layouts_and_other_ops_are_an_internal_error() -> None:
     layout = blocked((64,), (0,), 1, 1)
     assert all(operand_layouts(op, layout) == [] for op in ROOTS.values())
     f = Builder.root([TensorType((32,), f32)])

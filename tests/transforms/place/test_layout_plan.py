@@ -1,4 +1,4 @@
-"""The plan: what is wanted in which layouts, what is computed lazily, and what comes from a conversion."""
+"""The layout plan: wanted layouts, lazy ops, and conversions."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_indices_are_wanted_where_they_are_used() -> None:
     assert made.wanted((store.result, 0)) == []
 
 
-def test_what_is_not_at_home_is_late_also_through_shapes() -> None:
-    """Shapes cost nothing: they are made of what was converted, not converted themselves."""
+def test_a_layout_other_than_the_primary_one_is_late_also_through_shapes() -> None:
+    """Shapes cost nothing: they are computed from a converted tensor, not converted themselves."""
     func, made = plan(INDEX + TRANSPOSED)
     (load,), (turned,), (store,) = ops(func, tt.Load), ops(func, tt.Trans), ops(func, tt.Store)
     assert all(made.is_lazy(op) for op in (*ops(func, tt.Reshape), turned))
@@ -59,8 +59,8 @@ def test_a_widening_cast_is_after_the_conversion_and_other_arithmetic_before() -
     assert made.is_late((narrowed.result, 0), wanted) and made.is_late((widened.result, 0), wanted)
 
 
-def test_what_is_in_the_threads_already_is_broadcast_as_it_is() -> None:
-    """A row's sum is in the threads that hold the row: in registers of another number, which does not matter."""
+def test_a_tensor_in_the_right_threads_is_broadcast_without_a_conversion() -> None:
+    """The sum of a row is in the threads that hold the row; the register numbers do not matter."""
     func, made = plan(INDEX + """%4 : tensor<x8, x128, f32> = tt.reshape %3;
         %5 : tensor<x8, f32> = tt.reduce %4 @axis=1 (%a : f32, %b : f32)f32 -> {
             %s : f32 = arith.addf %a %b; tt.reduce.return %s; };
@@ -89,12 +89,12 @@ def test_control_flow_carries_each_layout_that_is_used() -> None:
     assert pointers == [ROWS] and total == [ROWS] and number == [None]
     _, q, _, k = loop.body.parameters
     assert made.carried((q, 0)) == pointers and made.carried((k, 0)) == [None]
-    # What hands on tensors of groups reads none by itself.
+    # Ops that pass on groups read no layouts of their own.
     ends: list[Op] = [loop, *ops(func, scf.Yield)]
     assert all(made.reads(op) == [] for op in ends)
 
 
-def test_what_nobody_uses_is_not_carried() -> None:
+def test_an_unused_value_is_not_carried() -> None:
     func, made = plan(f"""{INDEX} %z : i32 = arith.constant @0; %o : i32 = arith.constant @1;
         %t : tensor<x1024, i32> = scf.for %z %n %o %0 (%i : i32, %a : tensor<x1024, i32>)tensor<x1024, i32> -> {{
             %b : tensor<x1024, i32> = arith.addi %a %a; scf.yield %b; }}; tt.store %2 %3;""")

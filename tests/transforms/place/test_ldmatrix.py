@@ -1,4 +1,4 @@
-"""Matrices of 8 rows: which layouts are such, and that their buffers have no conflicts."""
+"""Matrices of 8 rows: the layouts that have them, and buffers without conflicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ziggurat.transforms.place.swizzle import buffer_bases, vector_bits
 
 
 def fragments(rows: int, columns: int, num_warps: int) -> Layout:
-    """The sums of a product: m16n8 tiles, or a warpgroup's, of a row-major tensor; warps have further rows."""
+    """The layout of an accumulator: m16n8 tiles of a row-major tensor; warps have further rows."""
     down = [columns << bit for bit in range((rows - 1).bit_length())]
     across = [1 << bit for bit in range((columns - 1).bit_length())]
     count = num_warps.bit_length() - 1
@@ -19,7 +19,7 @@ def fragments(rows: int, columns: int, num_warps: int) -> Layout:
 
 
 def conflicts(view: View, offsets: tuple[int, ...], size: int) -> int:
-    """How many rows of a matrix are in the same 16 bytes of the banks, at most."""
+    """The largest number of rows of a matrix in the same 16 bytes of the banks."""
     places = inverted(offsets)
     rows = [combine(places, view.layout.element(0, lane)) * size for lane in range(8)]
     assert all(row % 16 == 0 for row in rows)
@@ -29,10 +29,10 @@ def conflicts(view: View, offsets: tuple[int, ...], size: int) -> int:
 
 @pytest.mark.parametrize(("rows", "columns", "num_warps"), [(64, 128, 4), (128, 64, 8), (16, 32, 1), (128, 256, 4)])
 @pytest.mark.parametrize("order", [(1, 0), (0, 1)])
-def test_sums_go_to_coalesced_layouts_in_matrices(
+def test_accumulators_become_coalesced_as_matrices(
     rows: int, columns: int, num_warps: int, order: tuple[int, int]
 ) -> None:
-    """The epilogue of a product, and operands from coalesced loads: 16 bytes an instruction on both sides."""
+    """The epilogue of a dot, and operands from coalesced loads: 16 bytes an instruction on both sides."""
     sums, rows_ = fragments(rows, columns, num_warps), blocked((rows, columns), order, 8, num_warps)
     least = rows * columns // (32 * num_warps) // 8 * 4.5
     for source, target in ((sums, rows_), (rows_, sums)):
@@ -46,8 +46,8 @@ def test_sums_go_to_coalesced_layouts_in_matrices(
 
 
 @pytest.mark.parametrize("order", [(1, 0), (0, 1)])
-def test_sums_in_rows_and_in_columns(order: tuple[int, int]) -> None:
-    """As the fragments are for what is stored in rows, transposed for what is stored in columns."""
+def test_accumulators_in_rows_and_in_columns(order: tuple[int, int]) -> None:
+    """Plain matrices for a buffer in rows, transposed ones for a buffer in columns."""
     sums, target = fragments(64, 128, 4), blocked((64, 128), order, 8, 4)
     plain, trans = views(sums, 2)
     wanted = trans if order == (0, 1) else plain
@@ -74,7 +74,7 @@ def test_no_matrices_of_wide_elements_and_of_copies() -> None:
 
 
 def test_vectors_are_as_good_as_matrices() -> None:
-    """Where both sides have 16 bytes in a row, nothing is gained."""
+    """If both sides have 16 neighbouring bytes, matrices gain nothing."""
     rows = Layout((1, 2, 4), (8, 16, 32, 64, 128), (256, 512))
     columns = Layout((1, 2, 4), (256, 512, 8, 16, 32), (64, 128))
     offsets = conversion_buffer(rows, columns, 1024, 2, True)

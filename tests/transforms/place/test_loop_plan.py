@@ -1,4 +1,4 @@
-"""Plans of pipelined loops: what is brought ahead, in which groups, and which product stays under way."""
+"""Plans of pipelined loops: the copies, their groups, and the wgmma that stays in flight."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLENTY = 200_000
 
 
 def placed(model: Op, target: str = "sm_90a", num_warps: int = 4) -> Op:
-    """The model as the pipelining sees it."""
+    """The model before the pass `pipeline_loads`."""
     options = CompileOptions(target, num_warps)
     for name, step in PLACE:
         if name in ("specialize", "pipeline_loads"):
@@ -73,7 +73,7 @@ def product_of(also: str = "", m: int = 64, n: int = 64, k: int = 64) -> Op:
     return product.triton(*blocks, zg.ptr(zg.f32), zg.i32, m, n, k, also)
 
 
-def test_a_product_that_adds_to_its_own_sum_stays_under_way() -> None:
+def test_a_wgmma_that_adds_to_its_own_accumulator_stays_in_flight() -> None:
     plan = sure(plan_of(product_of()))
     assert [copy.by_tma for copy in plan.copies] == [True, True]
     assert (plan.stages, plan.distance, plan.step) == (3, 2, 64)
@@ -81,7 +81,7 @@ def test_a_product_that_adds_to_its_own_sum_stays_under_way() -> None:
     assert isinstance(plan.deferred.covered, gpu.Wgmma) and plan.deferred.wait.value is plan.deferred.covered.result
     # The addresses follow from the index alone.
     assert plan.carried == () and plan.deferred.position == 0
-    # Both blocks are for one product: one mbarrier a stage.
+    # Both blocks are for one dot: one mbarrier a stage.
     ((reader, group),) = plan.groups().items()
     assert reader is plan.deferred.covered.result and group == list(plan.copies)
 
@@ -90,11 +90,11 @@ def test_a_product_that_adds_to_its_own_sum_stays_under_way() -> None:
     ("also", "copies", "why"),
     [
         ("scales before", 2, "the sum is needed before the product"),
-        ("scales after", 2, "the sum is needed behind it"),
+        ("scales after", 2, "the accumulator is needed after it"),
         ("changes", 1, "its operand is stored by the threads, in a single buffer"),
     ],
 )
-def test_no_product_stays_under_way(also: str, copies: int, why: str) -> None:
+def test_no_wgmma_stays_in_flight(also: str, copies: int, why: str) -> None:
     plan = sure(plan_of(product_of(also)))
     assert plan.deferred is None, why
     assert len(plan.copies) == copies
@@ -103,8 +103,8 @@ def test_no_product_stays_under_way(also: str, copies: int, why: str) -> None:
 @pytest.mark.parametrize(
     ("also", "copies"), [("barrier", None), ("stores", None), ("divides", 1), ("changes", 1), ("", 2)]
 )
-def test_what_is_brought_ahead(also: str, copies: int | None) -> None:
-    """Nothing where memory has an order in the loop; no block at a place that may trap, or that the threads change."""
+def test_which_loads_are_pipelined(also: str, copies: int | None) -> None:
+    """None if the loop orders memory accesses; no block whose address may trap, or that threads change."""
     plan = plan_of(product_of(also))
     assert (None if plan is None else len(plan.copies)) == copies
 
@@ -120,7 +120,7 @@ def test_what_is_brought_ahead(also: str, copies: int | None) -> None:
         (5, 16383, None),
     ],
 )
-def test_as_many_stages_as_there_is_memory_for(stages: int, limit: int, wanted: int | None) -> None:
+def test_stages_are_limited_by_shared_memory(stages: int, limit: int, wanted: int | None) -> None:
     plan = plan_of(product_of(), stages, limit)
     assert (None if plan is None else plan.stages) == wanted
 
@@ -129,7 +129,7 @@ def test_as_many_stages_as_there_is_memory_for(stages: int, limit: int, wanted: 
 def attention(
     q_desc, k_desc, v_desc, out_desc, n, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr, rescaled: zg.constexpr
 ):
-    """Two products in a loop, of which the second takes what the first has given."""
+    """Two dots in a loop; the second reads the result of the first."""
     q = q_desc.load((0, 0))
     total = zg.zeros((M,), zg.f32)
     acc = zg.zeros((M, D), zg.f32)
@@ -152,27 +152,27 @@ def attention_of(rescaled: str) -> Op:
 
 
 @pytest.mark.parametrize("rescaled", ["", "between"])
-def test_the_wait_for_another_product_covers_the_last(rescaled: str) -> None:
-    """That of queries and keys: behind it the sum of the iteration before is complete, and may be scaled."""
+def test_the_wait_for_another_wgmma_covers_the_last(rescaled: str) -> None:
+    """After the wait for queries and keys, the accumulator of the iteration before is complete and may be scaled."""
     plan = sure(plan_of(attention_of(rescaled)))
     late = plan.deferred
     assert late is not None and not late.chained and isinstance(late.covered, gpu.WgmmaWait)
     assert late.covered is not late.wait
-    # Keys and values have their own readers, and so mbarriers of their own: scores need not wait for values.
+    # Keys and values have different readers and mbarriers: scores need not wait for values.
     first, second = plan.groups().items()
     assert [len(copies) for _, copies in (first, second)] == [1, 1]
     assert isinstance(late.covered.value, type(first[0])) and late.covered.value is first[0]
     assert late.wait.value is second[0]
 
 
-def test_a_sum_that_is_needed_before_is_waited_for() -> None:
+def test_an_accumulator_that_is_read_earlier_is_waited_for() -> None:
     plan = sure(plan_of(attention_of("first")))
     assert plan.deferred is None and len(plan.copies) == 2
 
 
 @zg.kernel
 def pointed(a_ptr, b_desc, c_desc, k, N: zg.constexpr, stride: zg.constexpr):
-    """One operand by pointers, that the loop carries; the other by the engine."""
+    """One operand through pointers that the loop carries, the other by TMA."""
     rows, along = zg.expand(zg.arange(0, N), 1), zg.expand(zg.arange(0, N), 0)
     pointers = zg.add(a_ptr, zg.add(zg.mul(rows, stride), along))
     acc = zg.zeros((N, N), zg.f32)
@@ -187,8 +187,8 @@ def pointed_of() -> Op:
     return pointed.triton(zg.divisible(zg.ptr(zg.f16)), block, block, zg.i32, 64, 512)
 
 
-def test_copies_of_threads_beside_the_engine() -> None:
-    """Where both bring something, no product stays under way."""
+def test_copies_of_threads_beside_tma() -> None:
+    """If both copy, no wgmma stays in flight."""
     plan = sure(plan_of(pointed_of()))
     assert [copy.by_tma for copy in plan.copies] in ([True, False], [False, True])
     assert plan.deferred is None
@@ -214,21 +214,21 @@ TILE = 2 * 64 * 64
 
 
 @pytest.mark.parametrize(
-    ("stages", "limit", "programs", "wanted"),
+    ("stages", "limit", "occupancy", "wanted"),
     [
-        # One buffer more: what is filled was read two iterations before.
+        # One slot more: the slot that is filled was read two iterations before.
         (3, PLENTY, lambda further, registers: 4, (4, 2, True)),
         (2, PLENTY, lambda further, registers: 4, (3, 2, True)),
-        # That would make room for fewer programs; then the barrier is there twice.
+        # One slot more would lower the occupancy: there are two barriers instead.
         (3, PLENTY, lambda further, registers: PLENTY // further, (3, 1, True)),
         (3, 2 * 2 * TILE, lambda further, registers: 1, (3, 1, True)),
-        # Of two buffers there is none to fill while a product is under way.
+        # With two slots, none can be filled while a wgmma is in flight.
         (2, 2 * TILE, lambda further, registers: 1, (2, 1, False)),
         (3, 2 * TILE, lambda further, registers: 1, (2, 1, False)),
     ],
 )
-def test_a_product_of_what_threads_copy_stays_under_way(
-    stages: int, limit: int, programs: Occupancy, wanted: tuple[int, int, bool]
+def test_a_wgmma_of_copied_operands_stays_in_flight(
+    stages: int, limit: int, occupancy: Occupancy, wanted: tuple[int, int, bool]
 ) -> None:
     pointer = zg.divisible(zg.ptr(zg.f16))
     module = placed(both_pointed.triton(pointer, pointer, zg.ptr(zg.f32), zg.i32, 64))
@@ -237,18 +237,18 @@ def test_a_product_of_what_threads_copy_stays_under_way(
 
     def counted(further: int, registers: int) -> int:
         asked.append((further, registers))
-        return programs(further, registers)
+        return occupancy(further, registers)
 
     plan = sure(planned(loop, stages, module.use_map(), limit, counted))
     assert (plan.stages, plan.reuse, plan.deferred is not None) == wanted
     assert plan.distance == plan.stages - plan.reuse
-    # The sum of 64 × 64 in 128 threads; the buffers beside the loop's own.
+    # The accumulator of 64 × 64 in 128 threads; the slots beside the loop's own buffer.
     assert asked in ([], [(stages * 2 * TILE, 32), ((stages - 1) * 2 * TILE, 32)])
 
 
 @zg.kernel
 def shared_block(a_desc, c_desc, d_desc, k, N: zg.constexpr):
-    """Two products of one loop: the first reads both blocks, the second the second one again."""
+    """Two dots of one loop: the first reads both blocks, the second one of them again."""
     first, second = zg.zeros((N, N), zg.f32), zg.zeros((N, N), zg.f32)
     for start in range(0, k, N):
         a = a_desc.load((0, start))
@@ -283,7 +283,7 @@ def stepped(a_desc, c_desc, first, last, STEP: zg.constexpr):
 @pytest.mark.parametrize("index", [zg.i32, zg.i64])
 @pytest.mark.parametrize(("step", "wanted"), [(-64, 3), (1, 3), (1 << 28, 3), (1 << 29, None)])
 def test_steps(index: Any, step: int, wanted: int | None) -> None:
-    """Down as well as up; not by so much that the index of an iteration ahead could not be compared."""
+    """Down as well as up, unless the index of an iteration ahead could overflow."""
     block = zg.descriptor((64, 64), zg.f16)
     plan = plan_of(stepped.triton(block, block, zg.divisible(index), index, step))
     assert (None if plan is None else plan.stages) == wanted
@@ -298,6 +298,6 @@ def unknown_step(a_desc, c_desc, last, step):
     c_desc.store((0, 0), zg.cast(acc, zg.f16))
 
 
-def test_a_step_that_is_not_known() -> None:
+def test_an_unknown_step() -> None:
     block = zg.descriptor((64, 64), zg.f16)
     assert plan_of(unknown_step.triton(block, block, zg.i32, zg.i32)) is None

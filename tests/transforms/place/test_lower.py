@@ -1,4 +1,4 @@
-"""What lowering makes of what crosses threads; tests/backend/ptx/test_crossing.py shows that it computes the same."""
+"""The lowering of ops that cross threads; tests/backend/ptx/test_crossing.py checks the results."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def tensor(layout: str, element: str = "f32", size: int = 512) -> str:
 
 
 def lowered(lines: str, element: str = "f32") -> list[Op]:
-    """The ops of the lowered kernel, which takes %x in ROWS, without its return."""
+    """The ops of the lowered kernel, which has %x in ROWS, without its return."""
     text = f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
         tt.func @"f" (%x : {tensor(ROWS, element)}, %p : ptr<f32>, %s : f32)void -> {{ {lines} tt.return; }};
         unreachable;
@@ -52,13 +52,13 @@ def test_conversions_between_threads_go_through_a_buffer() -> None:
     assert str(ops[-1].result.type) == tensor(COLUMNS)
 
 
-def test_pointers_go_as_numbers() -> None:
+def test_pointers_are_converted_as_integers() -> None:
     ops = lowered(f"%y : {tensor(COLUMNS, 'ptr<f16>')} = gpu.convert_layout %x;", "ptr<f16>")
     assert names(ops) == ["ptr_to_int", "local_alloc", "local_store", "local_load", "int_to_ptr"]
     assert str(ops[-1].result.type) == tensor(COLUMNS, "ptr<f16>")
 
 
-def test_reductions_send_one_number_a_warp() -> None:
+def test_reductions_exchange_one_number_a_warp() -> None:
     ops = lowered(f"%y : f32 = tt.reduce %x @axis=0 {BODY.replace('NAME', 'tt.reduce')};")
     assert names(ops) == ["reshape", "reduce", "local_alloc", "local_store", "local_load", "reduce"]
     (alloc,) = (op for op in ops if isinstance(op, gpu.LocalAlloc))
@@ -78,8 +78,8 @@ def test_reductions_within_warps_stay() -> None:
     assert names(lowered(lines + BODY.replace("NAME", "tt.reduce") + ";")) == ["reshape", "reduce"]
 
 
-def test_scans_send_one_number_of_each_run_of_a_warp() -> None:
-    """Twice: to where one warp has all of them, and to the run that goes on. 512 numbers, 128 of them in a warp."""
+def test_scans_exchange_one_number_for_each_run_of_a_warp() -> None:
+    """Twice: to one warp for the scan of the runs, and to the next run. 512 numbers, 128 of them in a warp."""
     ops = lowered(f"%y : {tensor(ROWS)} = tt.scan %x @axis=0 {BODY.replace('NAME', 'tt.scan')};")
     allocs = [op.type for op in ops if isinstance(op, gpu.LocalAlloc)]
     assert len(allocs) == 2 and all(isinstance(type_, SharedType) and type_.bytes == 16 for type_ in allocs)
@@ -100,7 +100,7 @@ def test_scans_keep_layouts_that_fit() -> None:
     assert scans_within_warps(near, (1024,), 0)
     assert near.registers[:3] == (1, 2, 512), "vectors stay together"
     assert near.lanes == across.lanes
-    # Where there are other axes, the warps go on with them.
+    # Warps continue along other axes.
     down = scan_layout(blocked((128, 16), (0, 1), 1, 4), (128, 16), 0)
     assert scans_within_warps(down, (128, 16), 0)
     assert all(down.warps)
@@ -122,7 +122,7 @@ def test_a_broadcast_from_any_layout() -> None:
 
 
 @pytest.mark.parametrize("used", [True, False])
-def test_the_result_of_an_atomic_is_told_to_all_threads(used: bool) -> None:
+def test_all_threads_get_the_result_of_an_atomic(used: bool) -> None:
     use = "tt.store %p %old;" if used else ""
     ops = lowered(f"%old : f32 = tt.atomic_rmw %p %s @fadd; {use}")
     told = ["splat", "local_alloc", "local_store", "local_load", "reduce", "store"] if used else []

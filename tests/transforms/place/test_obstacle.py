@@ -1,4 +1,4 @@
-"""What a kernel asks for and does not get is warned of, with the reason, at the line that asks for it."""
+"""Warnings about requests that could not be met: they have the reason, and the line of the request."""
 
 from __future__ import annotations
 
@@ -116,12 +116,12 @@ def fine(a, b, c, k):
 
 @zg.kernel
 def doubled(a, c):
-    """A load for no dot: pointers are the right way."""
+    """A load that feeds no dot is right to go through pointers."""
     block = zg.cast(a.load((0, 0)), zg.f32)
     c.store((0, 0), zg.cast(zg.add(block, block), zg.f16))
 
 
-def test_nothing_is_said_of_what_is_done() -> None:
+def test_no_warning_if_everything_is_done() -> None:
     assert warned(fine, BLOCK, BLOCK, BLOCK, I32) == []
     assert warned(doubled, BLOCK, BLOCK) == []
     # Fewer stages than the default are not fewer than asked for.

@@ -1,4 +1,4 @@
-"""Kernels that are made up, through every step to the GPU model: each step's model verifies, and no hazard is left.
+"""Generated kernels through every pass to the GPU model: the model after each pass verifies, and no hazard is left.
 
 They are rich in what makes layouts meet: control flow that carries tensors, pointers and tuples, and within it
 reductions, scans, dots, transposes and accesses of memory. What they compute is of no interest here; that generated
@@ -39,7 +39,7 @@ def is_pair(kind: Kind) -> bool:
 
 
 class Kernels:
-    """Writes one kernel: statements over variables whose types are known."""
+    """A writer of one kernel: statements over variables whose types are known."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -53,7 +53,7 @@ class Kernels:
     def pick(self, *choices: Any) -> Any:
         return self.random.choice(choices)
 
-    # Expressions: the text of one of the type that is asked for.
+    # Expressions: the text of one of a given type.
 
     def known(self, dtype: str, shape: Shape) -> str:
         """A variable of a type, or else a new value."""
@@ -79,7 +79,7 @@ class Kernels:
         return f"zg.cast({self.offsets(shape)}, zg.{dtype})"
 
     def offsets(self, shape: Shape) -> str:
-        """Numbers of elements, in rows or in columns, or of what is not known."""
+        """Numbers of elements, in rows, in columns, or with an unknown stride."""
         if len(shape) == 2:
             rows, columns = (f"zg.expand(zg.arange(0, {size}), {1 - axis})" for axis, size in enumerate(shape))
             strides = self.pick((shape[1], 1), (1, shape[0]), ("n", 1), (1, "n"))
@@ -118,7 +118,7 @@ class Kernels:
         return self.pick(*ways)()
 
     def shaped(self, dtype: str, shape: Shape, below: int) -> list[Any]:
-        """Further ways to a tensor."""
+        """Further expressions of a tensor."""
         rank, numel = len(shape), math.prod(shape)
         axis = self.random.randrange(rank)
         others = [shape, *(other for other in SHAPES if math.prod(other) == numel)]
@@ -252,7 +252,7 @@ def generated(random: Random) -> tuple[str, Op]:
 
 
 def checked(source: str, model: Op, options: CompileOptions) -> gpu.Module:
-    """Through all steps, each model verified."""
+    """Place a kernel; each model is verified."""
     try:
         placed = place(model, attrs.evolve(options, verify=True))
     except zg.ResourceError:
@@ -272,8 +272,8 @@ def test_generated_kernels_are_placed(random: Random, num_warps: int, target: st
     checked(source, model, CompileOptions(target, num_warps))
 
 
-def test_generated_kernels_have_what_is_to_be_tested() -> None:
-    """Otherwise the test above would say little."""
+def test_generated_kernels_have_all_kinds_of_ops() -> None:
+    """Otherwise the test above would prove little."""
     seen: set[type[Op]] = set()
     for seed in range(40):
         _, model = generated(Random(seed))
@@ -284,7 +284,7 @@ def test_generated_kernels_have_what_is_to_be_tested() -> None:
 
 
 @pytest.mark.parametrize("num_warps", [1, 8])
-def test_the_steps_are_seen_in_order(num_warps: int) -> None:
+def test_snapshots_are_in_the_order_of_the_passes(num_warps: int) -> None:
     snapshots: list[Snapshot] = []
     _, model = generated(Random(1))
     placed = place(model, CompileOptions(num_warps=num_warps), snapshots)

@@ -1,4 +1,4 @@
-"""Pipelined loads: which loads become copies, and that the copies give what the loads gave, simulated and assembled.
+"""Pipelined loads: the copies that loads become have the same results, simulated and assembled.
 
 The simulation keeps what a copy writes back until it has been waited for, so a copy that is waited for too late, or
 that begins too early, is an error or a wrong sum. Inputs are small integers, of which all sums are exact.
@@ -37,7 +37,7 @@ def product(
     a_ptr, b_ptr, out_ptr, k_size,
     M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, masked: zg.constexpr, transposed: zg.constexpr,
 ):  # fmt: skip
-    """a · b for an a of M rows of k_size, and a b of so many rows, or columns where it is transposed; K at a time."""
+    """a · b, K columns of a at a time; b is transposed on request."""
     rows = zg.expand(zg.arange(0, M), 1)
     columns = zg.expand(zg.arange(0, N), 0)
     along = zg.arange(0, K)
@@ -87,10 +87,10 @@ CASES: list[tuple[Any, ...]] = [
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize(("m", "n", "k", "target", "num_warps", "transposed", "length"), CASES)
-def test_pipelined_products(
+def test_pipelined_dots(
     m: int, n: int, k: int, target: str, num_warps: int, transposed: bool, length: int, stages: int
 ) -> None:
-    """The sums are those of NumPy, also where the loop is shorter than the pipeline, or does not run at all."""
+    """The results are those of NumPy, also if the loop is shorter than the pipeline, or does not run."""
     module = placed(model_of(m, n, k, transposed=transposed), target, num_warps, stages)
     verify(module)
     assert hazards(module) == []
@@ -98,12 +98,12 @@ def test_pipelined_products(
     (loop,) = kinds(module, scf.For)
     assert isinstance(loop, scf.For)
     assert not kinds(loop, tt.Load) and not kinds(loop, gpu.LocalStore)
-    # A product that stays under way needs a second barrier, or one more buffer.
-    under_way = [wait for wait in kinds(loop, gpu.WgmmaWait) if isinstance(wait, gpu.WgmmaWait) and wait.pending]
+    # A wgmma that stays in flight needs a second barrier, or one slot more.
+    in_flight = [wait for wait in kinds(loop, gpu.WgmmaWait) if isinstance(wait, gpu.WgmmaWait) and wait.pending]
     rings = {op.type.count for op in kinds(module, gpu.LocalAlloc) if isinstance(op.type, SharedType)} - {1}
-    assert bool(under_way) == (target == "sm_90a" and (stages > 2 or rings == {3}))
-    assert rings == {stages} or (under_way and rings == {stages + 1})
-    assert len(kinds(loop, gpu.Barrier)) == (2 if under_way and rings == {stages} else 1)
+    assert bool(in_flight) == (target == "sm_90a" and (stages > 2 or rings == {3}))
+    assert rings == {stages} or (in_flight and rings == {stages + 1})
+    assert len(kinds(loop, gpu.Barrier)) == (2 if in_flight and rings == {stages} else 1)
     assert len(kinds(loop, gpu.FenceAsync)) == (1 if target == "sm_90a" else 0)
     rng = np.random.default_rng(length)
     a, b = rng.integers(-3, 4, (m, length)), rng.integers(-3, 4, (length, n))
@@ -115,7 +115,7 @@ def test_pipelined_products(
 
 
 def test_a_wait_too_few_is_found() -> None:
-    """The simulation and the analysis are judges: neither lets a loop pass that waits for too little."""
+    """Both the simulation and the check report a loop that waits for too little."""
     module = placed(model_of(32, 32, 32), "sm_80", 4, 3)
     text = to_llvm(module).replace("cp.async.wait_group 1;", "cp.async.wait_group 2;")
     arguments = [np.ones((32, 96), np.float16), np.ones((96, 32), np.float16), np.zeros((32, 32), np.float32), 96]
@@ -125,7 +125,7 @@ def test_a_wait_too_few_is_found() -> None:
 
 @pytest.mark.parametrize(("cls", "missing"), [(gpu.FenceAsync, "fence"), (gpu.Barrier, "barrier")])
 def test_the_fence_and_the_barrier_are_needed(cls: type[Op], missing: str) -> None:
-    """Without the one or the other, the analysis sees what is missing; without the barrier, the simulation as well."""
+    """The check reports either; the simulation reports the barrier as well."""
     module = placed(model_of(64, 32, 32), "sm_90a", 4, 3)
     less = transform(module, lambda _builder, op, _operands: DROP if isinstance(op, cls) else None)
     assert missing in {hazard.missing for hazard in hazards(less)}
@@ -136,8 +136,8 @@ def test_the_fence_and_the_barrier_are_needed(cls: type[Op], missing: str) -> No
             simulate(to_llvm(less), num_warps=4, shared=module.shared, arguments=arguments)
 
 
-def test_no_more_buffers_than_there_is_memory() -> None:
-    """Two tiles of 32 kB each: of 227 kB, three times the two, and something is left."""
+def test_no_more_stages_than_there_is_memory() -> None:
+    """Two tiles of 32 kB each: 227 kB hold three stages, and something is left."""
     module = placed(model_of(128, 128, 128), "sm_90a", 4, 7)
     assert len(kinds(module, gpu.AsyncCopy)) == 6
     assert module.shared == 3 * 65536
@@ -149,7 +149,7 @@ def test_one_stage_changes_nothing() -> None:
 
 @zg.kernel
 def counting_down(a_ptr, b_ptr, out_ptr, start, N: zg.constexpr):
-    """Sums of products of tiles whose addresses follow from the index, the last first; a loop with 2 stages."""
+    """Dots of tiles whose addresses follow from the index, the last first; a loop with 2 stages."""
     at = zg.add(zg.mul(zg.expand(zg.arange(0, N), 1), N), zg.expand(zg.arange(0, N), 0))
     total = zg.zeros((N, N), zg.f32)
     for i in zg.range(start, -1, -2, num_stages=2):
@@ -176,7 +176,7 @@ def test_downwards_from_the_index(start: int) -> None:
 
 @zg.kernel
 def tile_by_tile(a_ptr, b_ptr, out_ptr, rounds, steps, N: zg.constexpr):
-    """For each round, the sum of a[step] · b[round]: the loop is begun again while its buffers may still be read."""
+    """For each round, the sum of a[step] · b[round]: the inner loop begins again while its slots may still be read."""
     at = zg.add(zg.mul(zg.expand(zg.arange(0, N), 1), N), zg.expand(zg.arange(0, N), 0))
     whole = zg.zeros((N, N), zg.f32)
     for i in zg.range(0, rounds, num_stages=1):
@@ -192,7 +192,7 @@ def tile_by_tile(a_ptr, b_ptr, out_ptr, rounds, steps, N: zg.constexpr):
     (16, np.float16, "sm_80", 2), (64, np.float16, "sm_90a", 4), (16, np.float32, "sm_80", 4),
 ])  # fmt: skip
 def test_a_loop_in_a_loop(n: int, dtype: Any, target: str, num_warps: int) -> None:
-    """By mma.sync, wgmma, and by multiply-adds on elements of f32."""
+    """Loops of mma.sync, wgmma, and multiply-adds on elements of f32."""
     pointer = F16 if dtype is np.float16 else F32
     module = placed(tile_by_tile.triton(pointer, pointer, F32, zg.i32, zg.i32, n), target, num_warps, 3)
     verify(module)
@@ -209,7 +209,7 @@ def test_a_loop_in_a_loop(n: int, dtype: Any, target: str, num_warps: int) -> No
 
 @zg.kernel
 def attention(q_ptr, k_ptr, v_ptr, out_ptr, length, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr):
-    """Softmax(q · kᵀ) · v over blocks of N keys; two dots, of which the second takes what the first has given."""
+    """Softmax(q · kᵀ) · v over blocks of N keys: two dots, the second of which reads the result of the first."""
     rows, wide = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, D), 0)
     q = zg.load(zg.add(q_ptr, zg.add(zg.mul(rows, D), wide)))
     keys = zg.expand(zg.arange(0, N), 1)
@@ -268,18 +268,18 @@ def other_than_zero(a_ptr, b_ptr, out_ptr, steps, N: zg.constexpr):
 
 
 @pytest.mark.parametrize("kernel", [stores_too, other_than_zero])
-def test_what_is_left_alone(kernel: Any) -> None:
-    """A loop that writes memory; loads with values for false masks, or with other uses."""
+def test_loops_that_are_not_pipelined(kernel: Any) -> None:
+    """A loop that writes memory, and loads with values for false masks or with other uses."""
     module = placed(kernel.triton(F16, F16, F32, zg.i32, 32), "sm_80", 4, 3)
     assert not kinds(module, gpu.AsyncCopy)
 
 
-# The copy engine. What its loops compute is tested with the emission (tests/backend/ptx/test_tma.py).
+# TMA. The results of such loops are tested with emission (tests/backend/ptx/test_tma.py).
 
 
 @zg.kernel
 def two_loops(a_desc, b_desc, c_desc, middle, last, N: zg.constexpr):
-    """One sum by two loops in sequence."""
+    """One accumulator in two loops in sequence."""
     total = zg.zeros((N, N), zg.f32)
     for at in range(0, middle, N):
         total = zg.dot(a_desc.load((0, at)), b_desc.load((at, 0)), total)
@@ -290,7 +290,7 @@ def two_loops(a_desc, b_desc, c_desc, middle, last, N: zg.constexpr):
 
 @pytest.mark.parametrize(("n", "stages", "wanted"), [(64, 2, 2), (64, 4, 4), (128, 3, 3), (128, 8, 3)])
 def test_loops_in_sequence_have_the_same_memory(n: int, stages: int, wanted: int) -> None:
-    """As many buffers for each loop as if it were alone; mbarriers are made and forgotten by each."""
+    """Each loop has as many slots as if it were alone, and its own mbarriers."""
     block = zg.descriptor((n, n), zg.f16)
     module = placed(two_loops.triton(block, block, block, zg.divisible(zg.i32), zg.i32, n), "sm_90a", 4, stages)
     verify(module)
@@ -299,13 +299,13 @@ def test_loops_in_sequence_have_the_same_memory(n: int, stages: int, wanted: int
     assert len(loops) == 2 and all(len(kinds(loop, gpu.TmaLoad)) == 2 for loop in loops)
     assert len(kinds(module, gpu.TmaLoad)) == 2 * 2 * wanted
     assert len(kinds(module, gpu.MbarrierInit)) == len(kinds(module, gpu.MbarrierInval)) == 2
-    # The second loop's mbarriers may not lie where the first's are still in use, but the blocks are in one place.
+    # The second loop's mbarriers may not overlap the first's, which are still in use, but the blocks may.
     assert wanted * 2 * 2 * n * n <= module.shared <= wanted * 2 * 2 * n * n + 1024
 
 
 @pytest.mark.parametrize(("stages", "wanted"), [(2, 2), (3, 3), (6, 6)])
 def test_one_mbarrier_for_each_stage(stages: int, wanted: int) -> None:
-    """The bytes that it counts are those of both blocks; who waits carries its number and its phase."""
+    """It counts the bytes of both blocks; the loop carries the slot index and the phase."""
     block = zg.descriptor((64, 64), zg.f16)
     module = placed(two_loops.triton(block, block, block, zg.divisible(zg.i32), zg.i32, 64), "sm_90a", 4, stages)
     for op in kinds(module, gpu.MbarrierInit):
@@ -314,7 +314,7 @@ def test_one_mbarrier_for_each_stage(stages: int, wanted: int) -> None:
     for op in kinds(module, gpu.MbarrierExpect):
         assert isinstance(op, gpu.MbarrierExpect) and op.bytes == 2 * 64 * 64 * 2
     for loop in kinds(module, scf.For):
-        # One barrier a round, between the product of the round before and the fetch into its buffers.
+        # One barrier an iteration, between the wgmma of the one before and the fetch into its slot.
         assert len(kinds(loop, gpu.Barrier)) == len(kinds(loop, gpu.MbarrierWait)) == 1
         assert not kinds(loop, gpu.FenceAsync) and not kinds(loop, gpu.LocalStore)
         waits = kinds(loop, gpu.WgmmaWait)

@@ -1,4 +1,4 @@
-"""Preparation leaves one kernel without calls, and starts dots from what they are added to."""
+"""Preparation leaves one kernel without calls, and starts dots from the term that they are added to."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ KERNEL = """tt.func @"f" (%p : ptr<i32>, %n : i32, %s : i32)void -> {
     tt.return; };"""
 
 
-def test_a_callee_of_blocks_turns_only_the_loop_around_it_into_blocks() -> None:
+def test_a_callee_with_blocks_makes_only_the_loop_around_it_blocks() -> None:
     made = prepared(f"module ()void -> {{ {CALLEE} {KERNEL} unreachable; }};")
     assert names(made).count("scf.for") == 1
     assert "tt.call" not in names(made) and "cf.cond_br" in names(made)
@@ -68,11 +68,11 @@ def test_a_recursive_callee_is_named() -> None:
         prepared(f"module ()void -> {{ {callee} {KERNEL} unreachable; }};")
 
 
-def test_two_kernels_are_one_too_many() -> None:
+def test_a_module_of_two_kernels_is_an_error() -> None:
     kernels = "".join(
         f'tt.func @"{name}" (%p : ptr<i32>, %n : i32)void -> {{ tt.store %p %n; tt.return; }};' for name in "fg"
     )
-    with pytest.raises(LaunchError, match="has one kernel, not 2: f, g"):
+    with pytest.raises(LaunchError, match="must have one kernel; got 2: f, g"):
         prepared(f"module ()void -> {{ {kernels} unreachable; }};")
 
 
@@ -88,7 +88,7 @@ def test_two_kernels_are_one_too_many() -> None:
         %x : i32 = tuple.load %u @0;""",
     ],
 )
-def test_a_tuple_is_handed_on_by_its_components(lines: str) -> None:
+def test_a_tuple_is_carried_by_its_components(lines: str) -> None:
     """The interpreter runs such models, which no kernel gives."""
     text = f"""module ()void -> {{ tt.func @"k" (%p : ptr<i32>, %n : i32)void -> {{
         %one : i32 = arith.constant @1;
@@ -97,9 +97,9 @@ def test_a_tuple_is_handed_on_by_its_components(lines: str) -> None:
         {lines}
         tt.store %p %x; tt.return; }}; unreachable; }};"""
     zg.verify(zg.parse(text))
-    with pytest.raises(KernelTypeError, match=r"scf\.\w+ hands on a Tuple as one value") as caught:
+    with pytest.raises(KernelTypeError, match=r"scf\.\w+ must carry the components of a Tuple one by one") as caught:
         zg.compile(zg.parse(text))
-    assert caught.value.hint == "hand on its components"
+    assert caught.value.hint == "carry its components"
 
 
 M, A = "tensor<x16, x16, f32>", "tensor<x16, x16, f16>"
@@ -144,7 +144,7 @@ def accumulating_kernel(out, x, n):
     zg.store(zg.add(out, places), total)
 
 
-def test_an_accumulator_of_a_loop_is_the_start_of_its_dot() -> None:
+def test_a_loop_carried_accumulator_is_the_start_of_its_dot() -> None:
     made = prepare(accumulating_kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f16), zg.i32))
     verify(made)
     assert "arith.addf" not in names(made)

@@ -1,4 +1,4 @@
-"""What a loop carries, as registers."""
+"""The registers of the values that a loop carries."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_floats_that_are_carried_are_counted(block, dtype, warps, registers):
     assert pressure(placed(block, dtype, warps)).registers == registers
 
 
-def test_more_than_there_is_is_an_error_at_the_loop():
+def test_too_many_registers_are_an_error_at_the_loop():
     check_registers(placed(16384, zg.f32, 4))
     with pytest.raises(zg.ResourceError, match="carries 512 registers in each of 32 threads, which have 255") as caught:
         check_registers(placed(16384, zg.f32, 1))
@@ -56,7 +56,7 @@ def test_registers_are_shared_among_the_threads():
     assert [registers_of_thread(warps) for warps in (1, 4, 8, 16, 32)] == [255, 255, 255, 128, 64]
 
 
-def test_what_spills_is_warned_of_and_what_is_hopeless_refused():
+def test_spills_are_warned_of_and_too_large_values_refused():
     warn_of_registers(placed(8192, zg.f32, 2))
     with pytest.warns(
         zg.ZigguratWarning, match=r"carries 512 registers .* have 255: the rest is spilled to memory"
@@ -84,7 +84,7 @@ def product(a_ptr, b_ptr, out_ptr, N: zg.constexpr, K: zg.constexpr):
 
 @pytest.mark.parametrize(("size", "warps", "fits"), [(256, 16, False), (128, 16, True), (256, 8, True), (64, 4, True)])
 def test_a_wgmma_needs_its_registers_at_once(size: int, warps: int, fits: bool):
-    """256 × 256 sums are all registers of a multiprocessor; ptxas says C7602 for 16 warps."""
+    """An accumulator of 256 × 256 takes all registers of an SM; ptxas says C7602 for 16 warps."""
     pointer = zg.divisible(zg.ptr(zg.f16))
     module = place(
         product.triton(pointer, pointer, zg.ptr(zg.f32), size, 16), CompileOptions("sm_90a", num_warps=warps)
@@ -98,7 +98,7 @@ def test_a_wgmma_needs_its_registers_at_once(size: int, warps: int, fits: bool):
                 check(module)
 
 
-def test_sums_of_integers_need_registers_as_well():
+def test_integer_accumulators_need_registers_as_well():
     pointer = zg.divisible(zg.ptr(zg.i8))
     model = product.triton(pointer, pointer, zg.ptr(zg.i32), 256, 32)
     module = place(model, CompileOptions("sm_90a", num_warps=16))
@@ -113,8 +113,8 @@ def copies(x_ptr, out_ptr, BLOCK: zg.constexpr):
     zg.store(zg.add(out_ptr, at), zg.load(zg.add(x_ptr, at)))
 
 
-def test_tensors_of_which_a_thread_has_very_many_elements(recwarn: pytest.WarningsRecorder):
-    """Without a loop, too."""
+def test_tensors_with_very_many_elements_a_thread(recwarn: pytest.WarningsRecorder):
+    """They count outside of loops as well."""
     pointer = zg.ptr(zg.i8)
 
     def made(block: int, warps: int) -> gpu.Module:

@@ -1,4 +1,4 @@
-"""PrimaryLayouts: which layout each tensor is computed in, whose word counts, and what has none."""
+"""Primary layouts: the layout that each tensor is computed in, the ranks, and flexible tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ INDEX = """%0 : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %1 : tens
 COALESCED = blocked((1024,), (0,), 4, 4)
 
 
-def homes(body: str, divisibility: str = "[16, 1, 1]", anchor: Any = lambda op: None) -> tuple[tt.Func, PrimaryLayouts]:
+def layouts_of(
+    body: str, divisibility: str = "[16, 1, 1]", anchor: Any = lambda op: None
+) -> tuple[tt.Func, PrimaryLayouts]:
     func = parse(
         f'tt.func @"f" @divisibility={divisibility} (%p : ptr<f32>, %n : i32, %c : i1)void -> {{ {body} tt.return; }};'
     )
@@ -34,8 +36,8 @@ def result(func: tt.Func, kind: Any) -> Value:
     return next(op for op in func.walk() if isinstance(op, kind)).result
 
 
-def test_indices_have_no_home() -> None:
-    func, found = homes(INDEX + "tt.store %2 %3;")
+def test_indices_have_no_primary_layout() -> None:
+    func, found = layouts_of(INDEX + "tt.store %2 %3;")
     for kind in (tt.MakeRange, tt.Splat, tt.AddPtr):
         component = (result(func, kind), 0)
         assert component in found.flexible and found.of(component) is None
@@ -47,22 +49,22 @@ def test_indices_have_no_home() -> None:
 @pytest.mark.parametrize(("load", "flexible"), [
     ("tt.load %q", True), ("tt.load %q @volatile=true", False),
 ])  # fmt: skip
-def test_what_few_threads_load_is_loaded_again(load: str, flexible: bool) -> None:
-    """Not what may differ each time."""
-    func, found = homes(f"""%0 : tensor<x128, i32> = tt.make_range @start=0 @end=128;
+def test_a_small_load_is_flexible(load: str, flexible: bool) -> None:
+    """A volatile load is not: it may give something else each time."""
+    func, found = layouts_of(f"""%0 : tensor<x128, i32> = tt.make_range @start=0 @end=128;
         %1 : tensor<x128, ptr<f32>> = tt.splat %p; %q : tensor<x128, ptr<f32>> = tt.addptr %1 %0;
         %x : tensor<x128, f32> = {load};""")
     assert ((result(func, tt.Load), 0) in found.flexible) is flexible
 
 
-def test_what_is_computed_from_memory_is_not_flexible() -> None:
-    func, found = homes(INDEX + "%4 : tensor<x1024, f32> = arith.addf %3 %3; tt.store %2 %4;")
+def test_a_tensor_computed_from_memory_is_not_flexible() -> None:
+    func, found = layouts_of(INDEX + "%4 : tensor<x1024, f32> = arith.addf %3 %3; tt.store %2 %4;")
     component = (result(func, arith.AddF), 0)
     assert component not in found.flexible and found.of(component) == COALESCED
 
 
-def test_what_a_loop_carries_is_as_flexible_as_what_it_is_made_of() -> None:
-    func, found = homes(INDEX + """%z : i32 = arith.constant @0; %o : i32 = arith.constant @1;
+def test_a_carried_tensor_is_as_flexible_as_its_sources() -> None:
+    func, found = layouts_of(INDEX + """%z : i32 = arith.constant @0; %o : i32 = arith.constant @1;
         %t : Tuple<tensor<x1024, ptr<f32>>, tensor<x1024, f32>> = scf.for %z %n %o %2 %3
             (%i : i32, %q : tensor<x1024, ptr<f32>>, %a : tensor<x1024, f32>)
             Tuple<tensor<x1024, ptr<f32>>, tensor<x1024, f32>> -> {
@@ -80,7 +82,7 @@ HALF = "%h : f16 = arith.sitofp %n;"
 
 
 def test_a_dot_outranks_memory() -> None:
-    func, found = homes(
+    func, found = layouts_of(
         f"""%0 : tensor<x512, i32> = tt.make_range @start=0 @end=512; %1 : tensor<x16, x32, i32> = tt.reshape %0;
         %2 : tensor<x16, x32, ptr<f32>> = tt.splat %p; %3 : tensor<x16, x32, ptr<f32>> = tt.addptr %2 %1;
         %4 : tensor<x16, x32, f32> = tt.load %3; {HALF} {PRODUCT}
@@ -90,13 +92,13 @@ def test_a_dot_outranks_memory() -> None:
     loaded, dot, total = (result(func, kind) for kind in (tt.Load, tt.Dot, arith.AddF))
     assert found.of((dot, 0)) == found.of((total, 0)) == DOT
     assert found.of((loaded, 0)) == blocked((16, 32), (1, 0), 4, 4) != DOT
-    # The accumulator is where the result is.
+    # The accumulator has the layout of the result.
     reads = dict(found.reads(next(op for op in func.walk() if isinstance(op, tt.Dot))))
     assert reads[2] == DOT and set(reads) == {0, 1, 2}
 
 
-def test_reductions_and_shapes_have_theirs_from_their_operands() -> None:
-    func, found = homes(INDEX + """%4 : tensor<x8, x128, f32> = tt.reshape %3;
+def test_layouts_of_reductions_and_shapes_follow_from_their_operands() -> None:
+    func, found = layouts_of(INDEX + """%4 : tensor<x8, x128, f32> = tt.reshape %3;
         %5 : tensor<x8, f32> = tt.reduce %4 @axis=1 (%a : f32, %b : f32)f32 -> {
             %s : f32 = arith.addf %a %b; tt.reduce.return %s; };
         %6 : tensor<x128, x8, f32> = tt.trans %4 @order=[1, 0];
@@ -109,8 +111,8 @@ def test_reductions_and_shapes_have_theirs_from_their_operands() -> None:
     assert found.of((last, 0)) is None  # A scalar.
 
 
-def test_halves_that_are_not_in_one_thread_are_read_side_by_side() -> None:
-    func, found = homes(
+def test_halves_that_are_not_in_one_thread_are_read_as_neighbours() -> None:
+    func, found = layouts_of(
         INDEX
         + """%4 : tensor<x512, x2, f32> = tt.reshape %3;
         %t : Tuple<tensor<x512, f32>, tensor<x512, f32>> = tt.split %4;""",

@@ -1,4 +1,4 @@
-"""Reductions and scans within warps: the stages combine everything once, and the layouts are such that they can run."""
+"""Reductions and scans within warps: the stages combine each element once, in layouts in which they can run."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ziggurat.transforms.place.reduction_layouts import (
 
 
 def along(layout_bases: Sequence[int], shape: Sequence[int], axis: int) -> list[int]:
-    """The bases that have something of the axis."""
+    """The bases that have bits of the axis."""
     low = math.prod(shape[axis + 1 :])
     return [basis for basis in layout_bases if basis // low % shape[axis]]
 
 
 @st.composite
 def layouts(draw: Any, apart: bool = False) -> tuple[Layout, tuple[int, ...], int]:
-    """A layout of a tensor, with copies here and there, and one of the tensor's axes."""
+    """A layout of a tensor, with some copies, and one of the tensor's axes."""
     shape = tuple(draw(st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=3)))
     axis = draw(st.integers(0, len(shape) - 1))
     warp_bits = draw(st.integers(0, 3))
@@ -46,7 +46,7 @@ def layouts(draw: Any, apart: bool = False) -> tuple[Layout, tuple[int, ...], in
 
 
 def reduced(values: Any, stages: Sequence[Stage]) -> Any:
-    """What the stages compute of an array."""
+    """The result of the stages for an array."""
     for stage in stages:
         for shape, order in stage.moves:
             values = values.reshape(shape).transpose(order)
@@ -58,7 +58,7 @@ def reduced(values: Any, stages: Sequence[Stage]) -> Any:
 @given(layouts())
 def test_reductions_combine_all_of_the_axis_within_warps(case: tuple[Layout, tuple[int, ...], int]) -> None:
     layout, shape, axis = case
-    began, stages = reduction_stages(layout, shape, axis, layout.num_warps)
+    began, stages = reduction_stages(layout, shape, axis)
     assert began.covers(math.prod(shape)) and began.num_warps == layout.num_warps
     values = np.random.default_rng(0).integers(0, 1 << 40, shape)
     np.testing.assert_array_equal(reduced(values, stages), values.sum(axis=axis))
@@ -70,20 +70,20 @@ def test_reductions_combine_all_of_the_axis_within_warps(case: tuple[Layout, tup
         assert current.covers(math.prod(stage.shape))
         assert not along(current.warps, stage.shape, stage.axis)
         current = current.dropped(stage.shape, stage.axis)
-    # The result is where a reduction in one step would have left it: the same elements in each lane and warp.
+    # Each lane and warp has the same elements as after a reduction in one step.
     expected = began.dropped(shape, axis)
     assert (current.lanes, current.warps) == (expected.lanes, expected.warps)
 
 
-def test_a_reduction_within_warps_stays_where_it_is() -> None:
+def test_a_reduction_within_warps_keeps_its_layout() -> None:
     layout = blocked((8, 64), (1, 0), 2, 4)
-    assert reduction_stages(layout, (8, 64), 1, 4) == (layout, (Stage((), (8, 64), 1),))
+    assert reduction_stages(layout, (8, 64), 1) == (layout, (Stage((), (8, 64), 1),))
 
 
-def test_a_reduction_across_warps_is_of_two_stages() -> None:
-    """First of what each warp holds, then of one number of each warp."""
+def test_a_reduction_across_warps_has_two_stages() -> None:
+    """The first is within each warp, the second of one number of each warp."""
     layout = blocked((1024,), (0,), 4, 4)
-    began, (first, last) = reduction_stages(layout, (1024,), 0, 4)
+    began, (first, last) = reduction_stages(layout, (1024,), 0)
     assert began == layout
     assert (first.shape, first.axis, first.layout) == ((4, 256), 1, None)
     # Bits 7 and 8 are those of the warps; bit 9 is held in registers.
@@ -93,22 +93,22 @@ def test_a_reduction_across_warps_is_of_two_stages() -> None:
     assert (last.layout.lanes, last.layout.warps) == ((1, 2, 0, 0, 0), (0, 0))
 
 
-def test_an_axis_that_only_warps_hold_is_of_one_stage() -> None:
+def test_an_axis_that_only_warps_hold_has_one_stage() -> None:
     layout = Layout((), (4, 8, 16, 32, 64), (1, 2))
-    _, (only,) = reduction_stages(layout, (32, 4), 1, 4)
+    _, (only,) = reduction_stages(layout, (32, 4), 1)
     assert (only.shape, only.axis, only.moves) == ((32, 4), 1, ())
     assert only.layout is not None and only.layout.warps == (0, 0)
 
 
-def test_bases_of_two_axes_are_taken_apart_first() -> None:
+def test_bases_of_two_axes_are_separated_first() -> None:
     layout = Layout((), (1 | 32, 2, 4, 8, 16), (32,))  # Lane 1 is in the next row, and in the next column.
-    began, (only,) = reduction_stages(layout, (2, 32), 1, 2)
+    began, (only,) = reduction_stages(layout, (2, 32), 1)
     assert began == Layout((), (1, 2, 4, 8, 16), (32,)) and only.layout is None
 
 
 @settings(max_examples=50)
 @given(layouts())
-def test_scans_can_run_in_the_layout_that_is_given_for_them(case: tuple[Layout, tuple[int, ...], int]) -> None:
+def test_scans_can_run_in_their_layout(case: tuple[Layout, tuple[int, ...], int]) -> None:
     layout, shape, axis = case
     found = scan_layout(layout, shape, axis)
     assert scans_within_warps(found, shape, axis)
@@ -120,7 +120,7 @@ def test_scans_can_run_in_the_layout_that_is_given_for_them(case: tuple[Layout, 
 @settings(max_examples=50)
 @given(layouts())
 def test_runs_of_a_warp(case: tuple[Layout, tuple[int, ...], int]) -> None:
-    """Each warp holds whole runs; where a warp has a part of the axis that is apart from others, no longer ones."""
+    """Each warp holds whole runs, and none that are longer."""
     layout, shape, axis = case
     run, low = run_of_warps(layout, shape, axis), math.prod(shape[axis + 1 :])
     assert shape[axis] % run == 0
@@ -143,8 +143,8 @@ def test_runs_of_a_warp(case: tuple[Layout, tuple[int, ...], int]) -> None:
 
 @settings(max_examples=50)
 @given(layouts(apart=True))
-def test_what_one_warp_has_is_put_in_order_there(case: tuple[Layout, tuple[int, ...], int]) -> None:
-    """Where no warp lacks anything of the axis, none gets what another has."""
+def test_an_axis_within_a_warp_stays_in_it(case: tuple[Layout, tuple[int, ...], int]) -> None:
+    """If each warp has the whole axis, nothing goes to another warp."""
     layout, shape, axis = case
     if along(layout.warps, shape, axis):
         return
@@ -153,7 +153,7 @@ def test_what_one_warp_has_is_put_in_order_there(case: tuple[Layout, tuple[int, 
     assert sorted((*found.registers, *found.lanes)) == sorted((*layout.registers, *layout.lanes))
 
 
-def test_runs_of_layouts_as_loads_have_them() -> None:
+def test_runs_of_the_layouts_of_loads() -> None:
     assert run_of_warps(blocked((1024,), (0,), 4, 4), (1024,), 0) == 128
     assert run_of_warps(blocked((128, 64), (1, 0), 4, 4), (128, 64), 0) == 2
     assert run_of_warps(blocked((128, 64), (1, 0), 4, 4), (128, 64), 1) == 1  # No warp lacks anything.
@@ -175,8 +175,8 @@ def test_where_a_scan_runs(layout: Layout, runs: bool) -> None:
     assert scans_within_warps(layout, (4, 64), 1) is runs
 
 
-def test_a_scan_is_near_to_what_it_scans() -> None:
-    """Warps that hold parts of a row exchange them for registers with other rows; lanes stay as they are."""
+def test_the_layout_of_a_scan_is_close_to_that_of_its_operand() -> None:
+    """Warps that hold parts of a row exchange them for registers of other rows; lanes do not change."""
     layout = Layout((1, 64, 128), (2, 4, 8, 16, 0), (32, 256))
     assert scan_layout(layout, (8, 64), 1) == Layout((1, 64, 32), (2, 4, 8, 16, 0), (128, 256))
     alone = Layout((1,), (2, 4, 8, 16, 0), (32,))

@@ -1,4 +1,4 @@
-"""Rebuilding with layouts: conversions just before their use, control flow with what is needed in each layout."""
+"""The rebuilding with layouts: conversions just before their use, and control flow that carries each needed layout."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_types_with_layouts() -> None:
     assert with_layout(several, layout) is several
 
 
-def test_the_module_keeps_what_is_said_of_the_kernel() -> None:
+def test_the_module_keeps_the_attributes_of_the_kernel() -> None:
     text = """tt.func @"f" @divisibility=[16, 1] (%p : ptr<f32>, %n : i32)void -> {
         %0 : tensor<x256, i32> = tt.make_range @start=0 @end=256; %1 : tensor<x256, ptr<f32>> = tt.splat %p;
         %2 : tensor<x256, ptr<f32>> = tt.addptr %1 %0; %3 : tensor<x256, f32> = tt.load %2;
@@ -63,7 +63,7 @@ def test_the_module_keeps_what_is_said_of_the_kernel() -> None:
 
 
 def test_a_conversion_is_just_before_its_use() -> None:
-    """And made once for all uses of the same block."""
+    """There is one for all uses of the same block."""
     text = """module ()void -> { tt.func @"f" @divisibility=[16, 16] (%p : ptr<f32>, %n : i32)void -> {
         %r : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %m : tensor<x32, x32, i32> = tt.reshape %r;
         %b : tensor<x32, x32, ptr<f32>> = tt.splat %p; %at : tensor<x32, x32, ptr<f32>> = tt.addptr %b %m;
@@ -93,7 +93,7 @@ def chosen(x_ptr, y_ptr, n, BLOCK: zg.constexpr):
 
 @pytest.mark.parametrize(("hint", "comparisons"), [(zg.divisible, 2), (lambda type_: type_, 8)])
 def test_a_mask_is_compared_once_for_a_run(hint: Any, comparisons: int) -> None:
-    """Of 8 elements in a thread 4 in a row are masked together, where that is known."""
+    """Four neighbours of 8 elements in a thread have one mask, if that is known."""
     types = [*aligned(F32, F32), hint(zg.i32), 1024]
     hints = ops_of(placed(chosen, types), tt.MaxConstancy)
     assert [op.values for op in hints] == ([(16,)] if comparisons == 2 else [])
@@ -140,7 +140,7 @@ ONE_RESULT_IN_TWO_LAYOUTS = {
 @pytest.mark.parametrize("kind", ONE_RESULT_IN_TWO_LAYOUTS)
 @pytest.mark.parametrize("num_warps", [1, 4])
 def test_one_result_of_control_flow_is_used_in_two_layouts(kind: str, num_warps: int) -> None:
-    """It is computed in both: what the op gives becomes a Tuple, although there was none."""
+    """It is computed in both: the result of the op becomes a Tuple."""
     text = f"""module ()void -> {{ tt.func @"f" (%p : ptr<i32>, %c : i1, %n : i32)void -> {{
         %zero : i32 = arith.constant @0;
         %one : i32 = arith.constant @1;

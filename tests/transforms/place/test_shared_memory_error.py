@@ -1,4 +1,4 @@
-"""What an error of too little shared memory says of the tensors that are there."""
+"""The error of too little shared memory, and the tensors that it names."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_the_operands_of_a_dot_have_the_names_of_the_source(target: str, num_sta
 
 
 @pytest.mark.parametrize(("element", "count"), [(zg.f32, 2), (zg.f64, 1)])
-def test_so_have_those_of_other_units(element: Any, count: int) -> None:
-    """Of f32 without matrix units; and of f64, where the other operand is not in shared memory at the same time."""
+def test_operands_of_other_units_have_names_too(element: Any, count: int) -> None:
+    """For f32 without matrix units; and for f64, whose other operand is not in shared memory at the same time."""
     pointer = zg.divisible(zg.ptr(element))
     lines = said(exact, pointer, pointer, pointer, 128, 128, 256)
     names = [line.split(": ")[2].split(", at ")[0] for line in lines if " of f" in line]
@@ -84,7 +84,7 @@ def nested(a, b, c, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
     zg.store(zg.add(c, zg.reshape(zg.arange(0, M * N), (M, N))), total)
 
 
-def test_what_is_given_by_name_in_a_function_of_the_author() -> None:
+def test_keyword_arguments_in_a_function_of_the_author() -> None:
     lines = said(nested, F16, F16, F32, 256, 256, 256)
     here, call = line_of("zg.dot(b=y"), line_of("multiplied(tile")
     assert lines[1:] == [
@@ -102,7 +102,7 @@ def by_engine(a, b, c):
     c.store((0, 0), zg.cast(zg.dot(a.load((0, 0)), b.load((0, 0))), zg.f16))
 
 
-def test_blocks_of_the_engine_and_its_mbarriers() -> None:
+def test_blocks_of_tma_and_its_mbarriers() -> None:
     block = zg.divisible(zg.descriptor((256, 256), zg.f16))
     lines = said(by_engine, block, block, block, target="sm_90a")
     assert any("131072 bytes: 256×256 of f16: a.load((0, 0)), the first operand of dot, at" in line for line in lines)
@@ -136,7 +136,7 @@ def picked(x, y):
         (picked, F32, "65536 of f32: the table of a gather"),
     ],
 )
-def test_what_else_is_in_shared_memory(kernel: Any, pointer: Any, what: str) -> None:
+def test_other_purposes_of_buffers(kernel: Any, pointer: Any, what: str) -> None:
     assert f"  262144 bytes: {what}, at " in said(kernel, pointer, pointer)[1]
 
 
@@ -148,8 +148,8 @@ def summed(x, y, N: zg.constexpr):
     zg.store(y, zg.max(running, axis=0))
 
 
-def test_results_are_told_by_the_variable_that_they_are_assigned_to() -> None:
-    """Of scans and reductions, which need little: so of all buffers that the kernel has."""
+def test_results_are_named_by_their_variable() -> None:
+    """Scans and reductions need little, so the error is made of all buffers of the kernel."""
     module = place(summed.triton(F32, F32, 1024), CompileOptions("sm_80", 4, 3))
     buffers = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
     lines = shared_memory_error(buffers, 1 << 20, 1 << 10, "sm_80").summary.splitlines()
@@ -165,7 +165,7 @@ def weights(x, y, N: zg.constexpr):
     zg.store(zg.add(y, zg.add(zg.mul(across, N), down)), there)
 
 
-def test_in_a_call_of_the_language_it_is_the_call_that_is_told() -> None:
+def test_a_buffer_of_a_library_function_is_shown_at_the_call() -> None:
     lines = said(weights, F32, F32, 256)
     assert lines[1].endswith(f", at {FILE}:{line_of('zg.softmax')}:13")
     assert lines[2] == "    there = zg.softmax(tile(x, N, N), 0)"
@@ -179,7 +179,7 @@ def buffer(count: int) -> gpu.LocalAlloc:
 @pytest.mark.parametrize(
     ("counts", "hint"), [((1, 1), "use smaller blocks"), ((1, 3), "use smaller blocks, or fewer stages")]
 )
-def test_stages_are_spoken_of_where_there_are_any(counts: tuple[int, int], hint: str) -> None:
+def test_the_hint_names_stages_if_there_are_any(counts: tuple[int, int], hint: str) -> None:
     error = shared_memory_error([buffer(count) for count in counts], 1 << 20, 1 << 10, "sm_90a")
     assert error.hint == hint
     assert [line for line in error.summary.splitlines() if "3 ×" in line] == ["  12288 bytes: 3 × 1024 of f32"] * (
@@ -187,7 +187,7 @@ def test_stages_are_spoken_of_where_there_are_any(counts: tuple[int, int], hint:
     )
 
 
-def test_a_model_of_a_text_has_no_names() -> None:
+def test_a_model_from_text_has_no_names() -> None:
     text = str(product.triton(F16, F16, F32, 256, 256, 256))
     with pytest.raises(zg.ResourceError) as caught:
         place(parse(text), CompileOptions("sm_80", 8, 3))

@@ -1,4 +1,4 @@
-"""Exchanges between the lanes of a warp: run on numbers, and how much they move."""
+"""Exchanges between the lanes of a warp: their results on numbers, and the words that they move."""
 
 import pytest
 from hypothesis import given, settings
@@ -29,10 +29,10 @@ def delivered(found: Exchange, source: Layout, warp: int, lane: int) -> list[int
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Layout, Layout, int]:
-    """Two layouts of one tensor with the same elements in each warp, any bits of which are sums of others."""
+    """Two random layouts of one tensor with the same elements in each warp."""
     warp_bits, bits = draw(st.sampled_from([0, 2, 3])), draw(st.integers(1, 9))
     count = min(warp_bits, bits)
-    # The bits that warps hold, with copies among the warps of one of the layouts or of both.
+    # The bits of the warps, with copies among the warps of one or both layouts.
     warps = draw(st.permutations([*(1 << bit for bit in range(count)), *[0] * (warp_bits - count)]))
     shared = draw(st.integers(0, 1))
     made: list[Layout] = []
@@ -53,10 +53,10 @@ def pairs(draw: st.DrawFn) -> tuple[Layout, Layout, int]:
 
 @settings(max_examples=300)
 @given(pairs())
-def test_every_thread_gets_what_its_layout_says(pair: tuple[Layout, Layout, int]) -> None:
+def test_every_thread_gets_the_elements_of_its_layout(pair: tuple[Layout, Layout, int]) -> None:
     source, target, numel = pair
     found = exchange(source, target, numel)
-    # Where warps hold copies of each other, too few lanes may have what a warp wants.
+    # If warps hold copies of each other, too few lanes may have the elements that a warp needs.
     assert found is not None or source.warps != target.warps
     if found is None:
         return
@@ -68,8 +68,8 @@ def test_every_thread_gets_what_its_layout_says(pair: tuple[Layout, Layout, int]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_swapping_bits_leaves_a_part_at_home(count: int) -> None:
-    """Of 16 registers, half are sent for one bit, three quarters for two, seven eighths for three."""
+def test_an_exchange_of_bits_keeps_a_part_in_place(count: int) -> None:
+    """For one bit half of 16 registers are sent, for two bits three quarters, for three bits seven eighths."""
     source = Layout((1, 2, 4, 8), (16, 32, 64, 128, 256), ())
     swapped = dict(zip(source.registers[:count], source.lanes[:count], strict=True))
     swapped |= {lane: register for register, lane in swapped.items()}
@@ -90,18 +90,18 @@ def test_a_permutation_of_lanes_needs_no_selects() -> None:
     assert found.cost(8) == 8  # and 64 bits go in two.
 
 
-def test_what_a_warp_has_already_is_not_sent() -> None:
-    """Copies in all lanes: each chooses among its own registers."""
+def test_an_element_that_a_lane_has_is_not_sent() -> None:
+    """All lanes have copies, so each selects among its own registers."""
     found = exchange(Layout((1, 2, 4, 8, 16), (0,) * 5, ()), Layout((), (1, 2, 4, 8, 16), ()), 32)
     assert found is not None and found.own and not any(found.far) and len(found.turned) == 5
 
 
-def test_not_between_warps() -> None:
+def test_no_exchange_between_warps() -> None:
     one, other = blocked((1024,), (0,), 4, 4), blocked((1024,), (0,), 8, 4)
     assert exchange(one, other, 1024) is None and not by_shuffles(one, other, 1024, 4)
 
 
-def test_shared_memory_where_there_is_much_to_exchange() -> None:
+def test_large_exchanges_use_shared_memory() -> None:
     source = Layout(tuple(1 << bit for bit in range(6)), tuple(64 << bit for bit in range(5)), ())
     target = source.map(lambda basis: basis * 32 if basis < 64 else basis >> 6)
     assert exchange(source, target, 2048) is not None and not by_shuffles(source, target, 2048, 4)

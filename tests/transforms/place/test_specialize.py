@@ -1,4 +1,4 @@
-"""Warp specialisation as a pass: what becomes of a loop, which loops share buffers, and what is not specialised.
+"""Warp specialisation as a pass: the roles of a loop, shared channels, and loops that are not specialised.
 
 What is specialised is run in `tests/backend/ptx/test_roles.py`. What is not is pipelined as if it had not asked.
 """
@@ -26,7 +26,7 @@ Golden = Callable[[str, object], None]
 
 
 def before(model: Op, num_warps: int = 4, target: str = "sm_90a") -> Op:
-    """The model as it comes to the pass."""
+    """The model before the pass."""
     options = CompileOptions(target, num_warps)
     for name, step in PLACE:
         if name == "specialize":
@@ -44,7 +44,7 @@ def inside(role: Any, *classes: type[Op]) -> list[Op]:
 
 
 def asked(model: Op) -> Op:
-    """The placed model; every step's verifies and comes back from its text."""
+    """The placed model; the model after each pass verifies, and its text parses to the same model."""
     snapshots: list[Snapshot] = []
     module = place(model, CompileOptions("sm_90a", 4, 3, verify=True), snapshots)
     for snapshot in snapshots:
@@ -62,7 +62,7 @@ BLOCKS = descriptors((64, 16), (16, 16), (64, 16))
 
 @zg.kernel
 def product(a_desc, b_desc, c_desc, k, also_ptr, ALSO: zg.constexpr, ROLES: zg.constexpr):
-    """One tile, with `ALSO` in it."""
+    """One tile, with a variation `ALSO`."""
     acc = zg.zeros((64, 16), zg.f32)
     also = zg.zeros((64, 16), zg.f32)
     row = 0
@@ -97,7 +97,7 @@ def product_of(also: str = "", *, roles: bool = True, pointers: Any = zg.i32) ->
     return product.triton(*BLOCKS, I32, zg.divisible(zg.ptr(pointers)), also, roles)
 
 
-def test_what_becomes_of_a_loop(golden: Golden) -> None:
+def test_the_roles_of_a_loop(golden: Golden) -> None:
     model = before(product_of())
     made = specialize(model, 2)
     verify(made)
@@ -117,8 +117,8 @@ def test_each_role_has_its_part() -> None:
 
 
 @pytest.mark.parametrize(("also", "wanted"), [("", [0, 2]), ("print", [0, 2]), ("loaded inside", [0, 1])])
-def test_what_is_specialised(also: str, wanted: list[int]) -> None:
-    """A block whose address is loaded in the loop is left to those that compute, as is what is printed."""
+def test_loads_that_the_producer_does_not_do(also: str, wanted: list[int]) -> None:
+    """The consumer keeps a block whose address is loaded in the loop, and a print."""
     split = roles_of(asked(product_of(also)))
     assert split is not None
     assert [len(inside(role, gpu.TmaLoad)) for role in split.roles] == wanted
@@ -128,8 +128,8 @@ def test_what_is_specialised(also: str, wanted: list[int]) -> None:
 @pytest.mark.parametrize(
     "also", ["loaded address", "gathered address", "summed address", "condition", "store", "atomic"]
 )
-def test_what_is_not(also: str) -> None:
-    """It is what it is without having asked, but for the loop's attribute."""
+def test_loops_that_are_not_specialised(also: str) -> None:
+    """The model is the same as without the request, apart from the loop's attribute."""
     made, plain = asked(product_of(also)), asked(product_of(also, roles=False))
     assert roles_of(made) is None
     kinds = [[op.NAME for op in module.walk()] for module in (made, plain)]
@@ -137,7 +137,7 @@ def test_what_is_not(also: str) -> None:
 
 
 def test_copies_by_threads_are_pipelined() -> None:
-    """A block that goes elsewhere, too, or comes through pointers, is copied by the threads that compute."""
+    """The consumer copies a block that has other uses as well, or that comes through pointers."""
     made = asked(product_of("pointers", pointers=zg.f16))
     names = [op.NAME for op in made.walk()]
     assert "gpu.async_copy" in names and "gpu.tma_load" in names and roles_of(made) is None
@@ -145,7 +145,7 @@ def test_copies_by_threads_are_pipelined() -> None:
 
 @pytest.mark.parametrize(("warps", "wanted"), [(1, False), (2, False), (4, True), (8, True), (16, True), (32, False)])
 def test_how_many_warps(warps: int, wanted: bool) -> None:
-    """Warp groups that compute, and room for one that fetches: a program has 32 warps at most."""
+    """Whole warp groups compute, and one more fetches: a CTA has 32 warps at most."""
     blocks = descriptors((512, 16), (16, 16), (512, 16))
     module = place(wide.triton(*blocks, I32), CompileOptions("sm_90a", warps, 3))
     split = roles_of(module)
@@ -171,7 +171,7 @@ def test_one_stage_is_no_pipeline() -> None:
     assert roles_of(place(product_of(), CompileOptions("sm_90a", 4, 1))) is None
 
 
-def test_a_module_that_does_not_ask_is_left_as_it_is() -> None:
+def test_a_module_without_a_request_stays() -> None:
     model = before(product_of(roles=False))
     assert specialize(model, 3) is model
     model = before(product_of("store"))
@@ -179,7 +179,7 @@ def test_a_module_that_does_not_ask_is_left_as_it_is() -> None:
 
 
 def test_several_blocks() -> None:
-    """A function whose control flow is between blocks is left as it is."""
+    """A function with several blocks stays as it is."""
     text = str(before(product_of())).replace("tt.return;", "cf.br ^last; ^last: tt.return;")
     model = parse(text)
     verify(model)
@@ -187,12 +187,12 @@ def test_several_blocks() -> None:
     assert specialize(model, 3) is model
 
 
-# Where the loop stands.
+# The ops around the loop.
 
 
 @zg.kernel
 def placed_in(a_desc, b_desc, c_desc, k, n, IN: zg.constexpr):
-    """The loop in a loop, a while, an if, or a loop that asks as well."""
+    """The loop in a for, a while, an if, or another specialised loop."""
     if IN == "for":
         for row in range(0, n, 64):
             acc = zg.zeros((64, 16), zg.f32)
@@ -230,8 +230,8 @@ def placed_in(a_desc, b_desc, c_desc, k, n, IN: zg.constexpr):
 @pytest.mark.parametrize(
     ("where", "wanted"), [("for", 2), ("for in for", 3), ("asking for", 0), ("while", 0), ("if", 0)]
 )
-def test_where_a_loop_stands(where: str, wanted: int) -> None:
-    """Other loops may be around it, which the role that fetches runs as well."""
+def test_the_ops_around_a_loop(where: str, wanted: int) -> None:
+    """Other for loops may be around it; the producer runs them as well."""
     split = roles_of(asked(placed_in.triton(*BLOCKS, I32, I32, where)))
     assert (split is not None) == bool(wanted)
     if split is not None:
@@ -243,7 +243,7 @@ def test_where_a_loop_stands(where: str, wanted: int) -> None:
 
 @zg.kernel
 def in_sequence(a_desc, b_desc, other_desc, c_desc, k, OTHER: zg.constexpr, SECOND: zg.constexpr, STAGES: zg.constexpr):
-    """Two loops; `OTHER`: the second one's blocks are of another shape; `SECOND`: it asks as well."""
+    """Two loops. With `OTHER`, the second one has blocks of another shape; with `SECOND`, it asks for roles as well."""
     acc = zg.zeros((64, 64), zg.f32)
     for start in zg.range(0, k, 16, warp_specialize=True):
         acc = zg.dot(a_desc.load((0, start)), zg.trans(b_desc.load((0, start))), acc)
@@ -261,7 +261,7 @@ def sequence_of(other: bool, second: bool = True, stages: int | None = None) -> 
 
 
 def channels_of(module: Op) -> list[int]:
-    """How many buffers each of a kernel's sets has, but for mbarriers."""
+    """The number of slots of each ring of a kernel, mbarriers aside."""
     func = next(op for op in module.walk() if isinstance(op, tt.Func))
     found: list[int] = []
     for op in func.body.entry.ops:
@@ -274,12 +274,12 @@ def channels_of(module: Op) -> list[int]:
     ("other", "stages", "wanted"), [(False, None, [3, 3]), (False, 2, [3, 3, 2, 2]), (True, None, [3, 3, 3, 3])]
 )
 def test_channels(other: bool, stages: int | None, wanted: list[int]) -> None:
-    """Loops that fetch the same shapes into as many buffers share them."""
+    """Loops that fetch the same shapes in the same number of stages share a channel."""
     assert channels_of(asked(sequence_of(other, stages=stages))) == wanted
 
 
-def test_a_loop_that_does_not_ask_beside_one_that_does() -> None:
-    """It is pipelined, by the warps that compute."""
+def test_a_loop_without_a_request_beside_one_with() -> None:
+    """The consumer pipelines it."""
     split = roles_of(asked(sequence_of(other=True, second=False)))
     assert split is not None
     computing, fetching = split.roles
@@ -292,7 +292,7 @@ def test_a_loop_that_does_not_ask_beside_one_that_does() -> None:
 
 @zg.kernel
 def large(a_desc, b_desc, c_desc, e_desc, f_desc, k, K: zg.constexpr, N: zg.constexpr, L: zg.constexpr):
-    """Two channels, of which each alone may have all its buffers."""
+    """Two channels, each of which alone would fit with all its stages."""
     acc = zg.zeros((64, N), zg.f32)
     for start in zg.range(0, k, K, warp_specialize=True):
         acc = zg.dot(a_desc.load((0, start)), zg.trans(b_desc.load((0, start))), acc)
@@ -314,8 +314,8 @@ def large_of(k: int, n: int, depth: int) -> Op:
         (256, 128, 128, []),  # 96 KB and 48 KB: not two of each.
     ],
 )
-def test_all_channels_together_have_room(k: int, n: int, depth: int, wanted: list[int]) -> None:
-    """Channels are there as long as the kernel, beside each other: there are fewer buffers, or no roles."""
+def test_all_channels_fit_together(k: int, n: int, depth: int, wanted: list[int]) -> None:
+    """Channels live as long as the kernel, beside each other: there are fewer stages, or no roles."""
     model = large_of(k, n, depth)
     module = place(model, CompileOptions("sm_90a", 4, 4))
     assert isinstance(module, gpu.Module) and module.shared <= 227 * 1024
@@ -326,7 +326,7 @@ def test_all_channels_together_have_room(k: int, n: int, depth: int, wanted: lis
 
 @zg.kernel
 def beside(a_desc, b_desc, c_desc, e_desc, k, K: zg.constexpr, N: zg.constexpr):
-    """What a loop before has in shared memory is there beside the channel."""
+    """The buffers of an earlier loop are in shared memory beside the channel."""
     acc = zg.zeros((64, N), zg.f32)
     for start in zg.range(0, k, 256, num_stages=1):
         acc = zg.dot(e_desc.load((0, start)), zg.trans(e_desc.load((64, start))), acc)
@@ -335,8 +335,8 @@ def beside(a_desc, b_desc, c_desc, e_desc, k, K: zg.constexpr, N: zg.constexpr):
     c_desc.store((0, 0), zg.cast(acc, zg.f16))
 
 
-def test_other_buffers_have_room() -> None:
-    """64 KB of a loop that is not pipelined: of 32 KB a stage, there are four stages and not six."""
+def test_channels_fit_beside_other_buffers() -> None:
+    """A loop that is not pipelined needs 64 KB: with 32 KB a stage, there are four stages and not six."""
     blocks = descriptors((64, 128), (64, 128), (64, 64), (64, 256))
     module = place(beside.triton(*blocks, I32, 128, 64), CompileOptions("sm_90a", 4, 6))
     assert isinstance(module, gpu.Module) and module.shared <= 227 * 1024
@@ -344,7 +344,7 @@ def test_other_buffers_have_room() -> None:
 
 
 def test_an_address_that_the_loop_does_not_compute() -> None:
-    """What a carried value becomes may come from before the loop."""
+    """The next value of a carried one may come from before the loop."""
     module = asked(jumping.triton(*BLOCKS, zg.i32))
     split = roles_of(module)
     assert split is not None

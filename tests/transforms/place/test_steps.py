@@ -1,4 +1,4 @@
-"""Before and after each step: small kernels as they come to it and as they leave it, as golden files.
+"""Small kernels before and after each pass, as golden files.
 
 `golden/steps/KERNEL.STEP.txt` is the model that a step of `PLACE` leaves, where it is another than it came to
 (`dce_2` where `dce` comes for the second time); what it came to is the file of the step before. So what a step does to
@@ -41,7 +41,7 @@ def transposed_sums(x, y, sums, ROWS: zg.constexpr, COLUMNS: zg.constexpr):
 
 @zg.kernel
 def products(a, b, c, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
-    """A loop with a product that is added up, through pointers."""
+    """A loop of dots, through pointers."""
     rows, columns, steps = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, N), 0), zg.arange(0, K)
     a_at = zg.add(a, zg.add(zg.mul(rows, k), zg.expand(steps, 0)))
     b_at = zg.add(b, zg.add(zg.mul(zg.expand(steps, 1), N), columns))
@@ -55,7 +55,7 @@ def products(a, b, c, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
 
 @zg.kernel
 def by_descriptors(a, b, c, k, ACROSS: zg.constexpr, DEPTH: zg.constexpr):
-    """The same through descriptors: two that the kernel was given, one that it makes."""
+    """The same through descriptors: two parameters, and one that the kernel makes."""
     total = zg.zeros((64, ACROSS), zg.f32)
     for at in range(0, k, DEPTH):
         total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
@@ -65,13 +65,13 @@ def by_descriptors(a, b, c, k, ACROSS: zg.constexpr, DEPTH: zg.constexpr):
 
 @zg.kernel
 def by_engine(a, b, c):
-    """One product, whose blocks the copy engine brings and takes."""
+    """One dot, whose blocks TMA loads and stores."""
     c.store((0, 0), zg.cast(zg.dot(a.load((0, 0)), b.load((0, 0))), zg.f16))
 
 
 @zg.kernel
 def by_roles(a, b, c, k, ACROSS: zg.constexpr, DEPTH: zg.constexpr):
-    """Products in a loop of warps with roles."""
+    """Dots in a loop with warp roles."""
     total = zg.zeros((64, ACROSS), zg.f32)
     for at in zg.range(0, k, DEPTH, warp_specialize=True):
         total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
@@ -80,19 +80,19 @@ def by_roles(a, b, c, k, ACROSS: zg.constexpr, DEPTH: zg.constexpr):
 
 @zg.kernel
 def batches(a, b, c, B: zg.constexpr, SIZE: zg.constexpr):
-    """A product of each of several matrices."""
+    """A dot of a batch."""
     at = zg.reshape(zg.arange(0, B * SIZE * SIZE), (B, SIZE, SIZE))
     zg.store(zg.add(c, at), zg.dot(zg.load(zg.add(a, at)), zg.load(zg.add(b, at))))
 
 
 @zg.kernel
 def running_sums(x, y, N: zg.constexpr):
-    """A scan that goes over several warps."""
+    """A scan over several warps."""
     at = zg.arange(0, N)
     zg.store(zg.add(y, at), zg.cumsum(zg.load(zg.add(x, at)), 0))
 
 
-# Kernel, types, target, warps; and the steps that have to do something to it.
+# Kernel, types, target, warps; and the passes that must change it.
 A, B = zg.descriptor((64, 64), zg.f16), zg.descriptor((64, 64), zg.f16)
 C = zg.divisible(zg.descriptor((64, 64), zg.f16))
 KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
@@ -146,7 +146,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_what_each_step_does(name: str, golden: Any) -> None:
+def test_the_model_after_each_pass(name: str, golden: Any) -> None:
     kernel, types, target, num_warps, needed = KERNELS[name]
     model = kernel.triton(*types)
     golden(f"steps/{name}.triton", model)
@@ -163,6 +163,6 @@ def test_what_each_step_does(name: str, golden: Any) -> None:
             changing.append(snapshot.name if count == 1 else f"{snapshot.name}_{count}")
             golden(f"steps/{name}.{changing[-1]}", snapshot.model)
         before = snapshot.model
-    assert needed <= set(changing), f"nothing is done by {sorted(needed - set(changing))}"
+    assert needed <= set(changing), f"not changed by {sorted(needed - set(changing))}"
     files = Path(__file__).parent.glob(f"golden/steps/{name}.*.txt")
-    assert {file.name.split(".")[1] for file in files} == set(changing), "a golden file of a step that does nothing"
+    assert {file.name.split(".")[1] for file in files} == set(changing), "a golden file of a pass that changes nothing"

@@ -1,4 +1,4 @@
-"""Buffers for conversions: a simulation of the 32 banks over random pairs of layouts."""
+"""Buffers for conversions: a simulation of the 32 banks for random pairs of layouts."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ def layouts(draw: st.DrawFn, bits: int, num_warps: int) -> Layout:
 
 
 def wavefronts(layout: Layout, offsets: tuple[int, ...], size: int) -> tuple[int, int]:
-    """How often the banks are asked by one warp for all of a tensor's vectors, and the least that is possible."""
+    """The accesses to the banks of one warp for all of a tensor's vectors, and their least possible number."""
     places = inverted(offsets)
     vector = vector_bits(layout, offsets, size)
     width = size << len(vector)
@@ -61,7 +61,7 @@ def combine_all(offsets: tuple[int, ...]):  # type: ignore[no-untyped-def]
     return lambda place: combine(offsets, place)
 
 
-def test_what_both_hold_in_a_thread_moves_as_a_vector() -> None:
+def test_neighbours_in_a_thread_on_both_sides_move_as_a_vector() -> None:
     rows = Layout((1, 2, 4), (8, 16, 32, 64, 128), (256, 512))
     columns = Layout((1, 2, 4), (256, 512, 8, 16, 32), (64, 128))
     offsets = buffer_bases(rows, columns, 1024, 2)

@@ -1,4 +1,4 @@
-"""Which accesses the copy engine does, where it puts a block, and how single loads and stores are lowered."""
+"""TMA: the accesses that it does, the places of a block's elements, and the lowering of single loads and stores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def product(
     a_desc, b_desc, c_desc, x_ptr, n,
     M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, also: zg.constexpr, precision: zg.constexpr,
 ):  # fmt: skip
-    """c = a · b for one block, and what `also` says."""
+    """c = a · b for one block, with a variation `also`."""
     a, b = a_desc.load((0, 0)), b_desc.load((0, 0))
     if also == "turned":
         b = zg.trans(b)
@@ -55,7 +55,7 @@ def model_of(
 
 
 def engine_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
-    """The letters of the descriptors, a, b and c, whose accesses the engine does."""
+    """The letters of the descriptors, a, b and c, whose accesses TMA does."""
     module = prepare(model)
     chosen = tma_accesses(module, target, num_warps)
     found: set[str] = set()
@@ -74,7 +74,7 @@ def engine_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
         ({"also": "turned"}, "abc"),
         ({"num_warps": 2}, "c"),  # No warp group: no wgmma.
         ({"target": "sm_80"}, ""),
-        ({"target": "sm_90"}, "c"),  # The engine, but not wgmma.
+        ({"target": "sm_90"}, "c"),  # TMA, but not wgmma.
         ({"m": 32}, "c"),
         ({"n": 8}, "a"),  # A row of 16 bytes has no swizzle.
         ({"n": 16}, "abc"),
@@ -92,7 +92,7 @@ def engine_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
         ({"element": zg.f32, "also": "turned", "precision": "ieee"}, "c"),  # Not by the matrix units.
     ],
 )
-def test_what_the_engine_does(given: dict[str, Any], wanted: str) -> None:
+def test_which_accesses_tma_does(given: dict[str, Any], wanted: str) -> None:
     options = {key: given[key] for key in ("target", "num_warps") if key in given}
     model = model_of(**{key: value for key, value in given.items() if key not in options})
     assert engine_does(model, **options) == wanted
@@ -105,8 +105,8 @@ def made_here(x_ptr, c_desc, n):
     c_desc.store((0, 0), zg.cast(zg.dot(a, zg.trans(source.load((64, 0)))), zg.f16))
 
 
-def test_only_descriptors_that_the_kernel_was_given() -> None:
-    """A tensor map is made by the host; one that a kernel makes has none."""
+def test_only_descriptors_that_are_parameters() -> None:
+    """The host makes tensor maps; a descriptor that a kernel makes has none."""
     model = made_here.triton(zg.ptr(zg.f16), zg.divisible(zg.descriptor((64, 64), zg.f16)), zg.i32)
     module = prepare(model)
     (chosen,) = tma_accesses(module, "sm_90a", 4)
@@ -139,19 +139,19 @@ def test_columns_begin_at_multiples_of_16_bytes(unit: int, wanted: str) -> None:
     assert engine_does(placed.triton(block, block, block, zg.i32, zg.i32, unit)) == wanted
 
 
-def test_what_is_stored_to_has_rows_of_whole_16_bytes() -> None:
-    """Otherwise the engine writes behind them; what it reads there it replaces by the padding."""
+def test_stores_go_to_rows_of_whole_16_bytes() -> None:
+    """Otherwise TMA writes after their end. Loads have the padding there."""
     block = zg.descriptor((64, 64), zg.f16)
     assert engine_does(placed.triton(block, block, block, zg.i32, zg.i32, 64)) == "ab"
     assert engine_does(placed.triton(block, block, zg.divisible(block, 8), zg.i32, zg.i32, 64)) == "ab"
 
 
-# Where a block lies.
+# The places of a block in shared memory.
 
 
 def place_of(row: int, byte: int, rows: int, width: int) -> int:
-    """The byte in a buffer, from the PTX manual's swizzling modes: in a panel `width` bytes wide, in which chunks of 16
-    bytes are swapped within repeating patterns; panels lie side by side."""
+    """The byte in a buffer by the PTX manual's swizzling modes: in a panel of `width` bytes, chunks of 16 bytes are
+    swapped within repeating patterns; panels follow each other."""
     panel, inside = divmod(byte, width)
     line = row * width + inside
     return panel * rows * width + (line ^ (line >> 7 & width // 16 - 1) << 4)
@@ -164,7 +164,7 @@ def place_of(row: int, byte: int, rows: int, width: int) -> int:
         ((64, 128), zg.f8e4m3, 128), ((64, 32), zg.f8e5m2, 32), ((64, 64), zg.f32, 128), ((8, 64), zg.f16, 128),
     ],
 )  # fmt: skip
-def test_where_the_elements_are(block: tuple[int, int], element: Any, width: int) -> None:
+def test_the_places_of_elements(block: tuple[int, int], element: Any, width: int) -> None:
     """The offsets of the buffer's type against a formula of addresses; the buffer begins where the pattern does."""
     shared, alignment = buffer_for(DescriptorType(block, element))
     assert alignment == 8 * width and shared.shape == block
@@ -176,7 +176,7 @@ def test_where_the_elements_are(block: tuple[int, int], element: Any, width: int
 
 
 def after(name: str, model: Op, num_stages: int = 3) -> Op:
-    """The model after the step of this name."""
+    """The model after the pass of this name."""
     options = CompileOptions("sm_90a", 4, num_stages)
     for step, function in PLACE:
         model = function(model, options)
@@ -185,8 +185,8 @@ def after(name: str, model: Op, num_stages: int = 3) -> Op:
     raise AssertionError(name)
 
 
-def test_which_buffers_the_engine_can_fill() -> None:
-    """Those that are as it lays them, and the axes of which are turned as the block's are."""
+def test_which_buffers_tma_can_fill() -> None:
+    """Buffers in its own form, whose axes are permuted like the block's."""
     before = after("pipeline_loads", model_of(also="turned"))
     stores = [op for op in before.walk() if isinstance(op, gpu.LocalStore)]
     assert len(stores) == 2
@@ -272,7 +272,7 @@ def test_buffers_for_wgmma_are_filled_directly() -> None:
 
 
 def test_a_buffer_that_is_stored_twice_is_not_filled_directly() -> None:
-    """What the threads store there later must not meet the engine: the block goes through a buffer of its own."""
+    """Later stores of threads must not race with TMA: the block goes through a buffer of its own."""
     begin = f"%9 : {BLOCK} = tt.descriptor_load %0 %2 %2; %8 : {BUFFER} = gpu.local_alloc; gpu.local_store %8 %9;"
     end = f"%10 : {BLOCK} = gpu.local_load %8;"
     found = lowered(f"{begin} gpu.local_store %8 %9; {end}")
@@ -281,7 +281,7 @@ def test_a_buffer_that_is_stored_twice_is_not_filled_directly() -> None:
     assert "gpu.local_store" not in once and once.count("gpu.local_load") == 1
 
 
-def test_a_module_without_descriptors_is_left_as_it_is() -> None:
+def test_a_module_without_descriptors_stays() -> None:
     module = after("pipeline_loads", made_plain.triton(zg.ptr(zg.f16)))
     assert lower_tma(module) is module
 
@@ -314,7 +314,7 @@ def powers(a, w, c, n, MODE: zg.constexpr):
     [("in a loop", (2, 0, 2, 1)), ("loads before", ()), ("loads after", (2, 0)), ("the same", ())],
 )
 def test_descriptors_that_must_not_describe_the_same_memory(mode: str, wanted: tuple[int, ...]) -> None:
-    """Those of a store and of a load that may come after it, if TMA does one of the two."""
+    """A pair of a store and a load that may come after it, if TMA does one of the two."""
     block = zg.divisible(zg.descriptor((64, 64), zg.f16))
     model = powers.triton(block, block, block, zg.i32, mode)
     for target, found in (("sm_90a", wanted), ("sm_80", ())):
