@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ziggurat.backend.cuda.arrays import device_of, reader_of, view
+from ziggurat.backend.cuda.arrays import reader_of, view
 from ziggurat.backend.cuda.driver import Loaded
-from ziggurat.backend.cuda.launch import Launcher, one_device
+from ziggurat.backend.cuda.launch import Launcher, devices_of, one_device
 from ziggurat.backend.launch.arrays import is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.ptx.sass import Resources, assembled, tool
@@ -33,12 +33,7 @@ class Executable(Checked):
         check = checked_option("check", check)
         arguments = tuple(leaves(arguments))
         names = self.check(arguments)
-        devices: dict[int, str] = {}
-        for name, given in zip(names, arguments, strict=True):
-            device = _device_of(given, name)
-            if device is not None:
-                devices.setdefault(device, name)
-        one_device(devices, self.title)
+        one_device(devices_of(zip(names, arguments, strict=True)), self.title)
         self._launcher(grid, *arguments, stream=stream, check=check)
 
     def is_array(self, given: Any) -> bool:
@@ -101,10 +96,3 @@ class Executable(Checked):
         found = self._resources
         # Code says for how many threads it is; an assembler that takes it has given them registers.
         return found.max_threads if isinstance(found, Loaded) else 32 * self.compiled.num_warps
-
-
-def _device_of(given: Any, name: str) -> int | None:
-    """The device of an array or a descriptor that says so."""
-    if isinstance(given, TensorDescriptor):
-        return given.device
-    return device_of(view(given, name)) if reader_of(given) is not None else None

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from ziggurat.backend.cuda.arrays import device_of, reader_of, view
+from ziggurat.backend.cuda.launch import devices_of
 from ziggurat.backend.launch.arrays import is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
@@ -95,17 +96,11 @@ def _is_hashable(value: Any) -> bool:
 
 def refused(bound: Mapping[str, Any]) -> bool:
     """Whether a launch rejects these arguments, some of them on a GPU: others are not, or they are on several."""
-    devices: set[int | None] = set()
-    for name, value in bound.items():
-        if isinstance(value, TensorDescriptor):
-            if value.host is not None:
-                return True
-            devices.add(value.device)
-        elif reader_of(value) is not None:
-            devices.add(device_of(view(value, name)))
-        elif is_array(value):
+    for value in bound.values():
+        described = isinstance(value, TensorDescriptor)
+        if value.host is not None if described else is_array(value) and reader_of(value) is None:
             return True
-    return len(devices - {None}) > 1
+    return len(devices_of(bound.items())) > 1
 
 
 def types_of(bound: Mapping[str, Any]) -> dict[str, str]:

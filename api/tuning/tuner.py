@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.cache import Cache
 from ziggurat.backend.cuda.driver import current_device, on_device
 from ziggurat.backend.cuda.keys import compiler_contents, key, structure
+from ziggurat.backend.cuda.launch import devices_of, stream_of
 from ziggurat.backend.cuda.records import Record, Records, chosen
 from ziggurat.backend.cuda.saved import Region, Saved
 from ziggurat.backend.cuda.specialize import Specialization
@@ -61,7 +61,7 @@ class Tuner:
             return None, configs[0]
         bound = bounds[0]
         by_name = {str(config): config for config in full}
-        with on_device(self._device(bound)):
+        with on_device(next(iter(devices_of(bound.items())), None)):
             about = self._about(bound, configs, bounds)
             record = Records().get(about) if self.kernel.tuning.cache_results else None
             if record is None or record.config not in by_name:
@@ -75,22 +75,11 @@ class Tuner:
             self._leave_out(config, LaunchError(f"its grid {sizes} is empty"))
         return 0 not in sizes
 
-    def _device(self, bound: dict[str, Any]) -> int | None:
-        """The device of the arrays, or None where none says."""
-        for name, value in bound.items():
-            if isinstance(value, TensorDescriptor):
-                return value.device
-            if value is not None and reader_of(value) is not None:
-                return device_of(view(value, name))
-        return None
-
     def _stream(self, bound: dict[str, Any]) -> int:
-        """The stream on which the launch is to be: the one that it names, or the current one of the arrays' library."""
+        """The stream of the launch: the one that it names, or the current one of the arrays' library."""
         if self.stream is not None:
             return address_of(self.stream)
-        readers = (reader_of(_memory(value)) for value in bound.values() if value is not None)
-        reader = next((reader for reader in readers if reader is not None and reader.streams), OWN)
-        return reader.stream()(current_device().number)
+        return stream_of(bound.values(), current_device().number)
 
     def _about(
         self, bound: dict[str, Any], configs: Sequence[Config], bounds: Sequence[dict[str, Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,6 +75,29 @@ def start(loaded: Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stre
         raise failure(status.name, f"launching over a grid of {sizes}", binary.title)
     if check:
         synchronize(binary.title)
+
+
+def devices_of(given: Iterable[tuple[str, Any]]) -> dict[int, str]:
+    """The devices of the arrays and descriptors among named values, each with one of the names. Raises `LaunchError` for
+    an array that cannot be read."""
+    found: dict[int, str] = {}
+    for name, value in given:
+        if isinstance(value, TensorDescriptor):
+            number = value.device
+        elif value is None or reader_of(value) is None:
+            continue
+        else:
+            number = device_of(view(value, name))
+        if number is not None:
+            found.setdefault(number, name)
+    return found
+
+
+def stream_of(given: Iterable[Any], device: int | None) -> int:
+    """The address of the stream that arrays are launched on unless a launch names one: their library's current one."""
+    readers = (reader_of(v.array if isinstance(v, TensorDescriptor) else v) for v in given if v is not None)
+    reader = next((reader for reader in readers if reader is not None and reader.streams), OWN)
+    return reader.stream()(device)
 
 
 def one_device(arrays: Mapping[int, str], kernel: str) -> int | None:
@@ -289,17 +312,8 @@ class Dispatcher:
     def _device_of(self, values: Sequence[Any]) -> int | None:
         """The device that the arrays are on, or None where they do not say. Raises `LaunchError` when they are on
         several."""
-        found: dict[int, str] = {}
-        for parameter, value in zip(self.parameters, values, strict=True):
-            if isinstance(value, TensorDescriptor):
-                number = value.device
-            elif parameter.constexpr or reader_of(value) is None:
-                continue
-            else:
-                number = device_of(view(value, parameter.name))
-            if number is not None:
-                found.setdefault(number, parameter.name)
-        return one_device(found, self.name)
+        given = ((p.name, v) for p, v in zip(self.parameters, values, strict=True) if not p.constexpr)
+        return one_device(devices_of(given), self.name)
 
     def _specialization(self, values: Sequence[Any], kinds: Sequence[Kind], options: dict[str, Any]) -> Specialization:
         arguments = tuple(map(described, values, kinds, self.parameters))
@@ -341,7 +355,8 @@ class Launcher:
         sizes = gpu_sizes(grid(Meta(self.binary.title, {})) if callable(grid) else grid, self.binary.title)
         kinds: list[str] = []
         values: list[Any] = []
-        device: int | None = None
+        names = [f"argument {number}" for number in range(len(arguments))]
+        device = next(iter(devices_of(zip(names, arguments, strict=True))), None)
         for position, parameter in enumerate(self.binary.parameters):
             number = position if parameter.argument is None else parameter.argument
             if number >= len(arguments):
@@ -349,29 +364,21 @@ class Launcher:
             given = arguments[number]
             value: Any = given
             if isinstance(given, TensorDescriptor):
-                value, device = given.part(parameter.part, (parameter.box, parameter.swizzle)), given.device
+                value = given.part(parameter.part, (parameter.box, parameter.swizzle))
             elif parameter.kind == POINTER and not isinstance(given, int):
-                seen = view(given, f"argument {number}")
-                value = seen.address
-                device = device_of(seen) if device is None else device
+                value = view(given, names[number]).address
             kinds.append(parameter.kind)
             values.append(value)
         used = {p if q.argument is None else q.argument for p, q in enumerate(self.binary.parameters)}
         if len(arguments) != len(used):
             raise self._count(arguments)
-        names = [f"argument {number}" for number in range(len(arguments))]
         check_disjoint(self.binary.pairs, arguments, names, self.binary.title)
         packing = Packing.of(kinds)
         slot = Slot.make(packing.size, packing.offsets)
         packing.write(slot.buffer, values)
-        on = self._stream(arguments, device) if stream is None else stream_object(stream)
+        on = STREAMS[stream_of(arguments, device)] if stream is None else stream_object(stream)
         with on_device(device):
             start(self.loaded(), sizes, (slot.buffer, slot.pointers), on, check)
-
-    def _stream(self, arguments: Sequence[Any], device: int | None) -> Any:
-        readers = [reader_of(given.array if isinstance(given, TensorDescriptor) else given) for given in arguments]
-        reader = next((reader for reader in readers if reader is not None and reader.streams), OWN)
-        return STREAMS[reader.stream()(device)]
 
     def _count(self, arguments: Sequence[Any]) -> LaunchError:
         kinds = ", ".join(parameter.kind for parameter in self.binary.parameters)

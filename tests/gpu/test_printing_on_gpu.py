@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+from isolated import Image, Isolated
 
 import ziggurat as zg
-from ziggurat.backend.cuda.isolated import Image, Isolated
 from ziggurat.compiler.compiled import binary_of
 
 pytestmark = pytest.mark.gpu

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 from accuracy import Bound, bounds
+from isolated import Image, Isolated
 from random_layouts import scatter
 
 import ziggurat as zg
-from ziggurat.backend.cuda.isolated import Image, Isolated
 from ziggurat.backend.ptx.assemble import optimized
 from ziggurat.backend.ptx.sass import assembled
 from ziggurat.backend.simulator.shared import SimulationError

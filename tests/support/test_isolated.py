@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from isolated import Image, Isolated
 
 import ziggurat as zg
-from ziggurat.backend.cuda.isolated import Image, Isolated
 from ziggurat.compiler.compiled import binary_of
 
 

@@ -99,9 +99,7 @@ class Isolated:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is None:
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+            self._child = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self._child
 
 
