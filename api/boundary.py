@@ -1,4 +1,4 @@
-"""The boundary between the compiler and its users: what is our fault is told from what is theirs, and shown as that."""
+"""The boundary between the compiler and its users: errors of the user and faults of the compiler are told apart."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ R = TypeVar("R")
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator of what users call: their errors show their own code, not the way through the compiler."""
+    """Decorator of public functions: tracebacks of user errors end at the user's code."""
 
     @functools.wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
         try:
             return function(*arguments, **keywords)
         except InternalError:
-            raise  # Whoever looks into it needs the way.
+            raise  # A fault needs the whole traceback.
         except ZigguratError as error:
             raise error.with_traceback(None) from error.__cause__
 

@@ -43,9 +43,7 @@ class KernelBuilder:
 
     def _function(self) -> Function:
         if self._made is None:
-            raise BuildError(
-                f"the kernel '{self.name}' is not finished", hint="its models are there after the 'with' block"
-            )
+            raise BuildError(f"the kernel '{self.name}' is not finished", hint="read its models after the 'with' block")
         return self._made
 
     @property
@@ -81,7 +79,7 @@ def build(name: str, *arguments: Any) -> Generator[KernelBuilder]:
         yield kernel
 
     def built() -> None:
-        """The kernel, which has no source of its own."""
+        """A stand-in for the source, which a built kernel lacks."""
 
     kernel._finish(finished(started, built, name))  # pyright: ignore[reportPrivateUsage]
 
@@ -91,7 +89,7 @@ def _plain(arguments: Sequence[Any]) -> list[Any]:
 
 
 def _known(argument: Any) -> Type:
-    """The type of a constant argument. What has no place in a model is known to the traced function alone."""
+    """The type of a constant argument. A value that no model can hold is known to the traced function alone."""
     good, value = as_constant(argument)
     return constant(value if good else None)
 

@@ -36,7 +36,7 @@ _MODELS = ("python", "triton", "mlir")  # Shown without compiling.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status. What the user got wrong is printed without a traceback."""
+    """Run a command; its exit status. Errors of the user are printed without a traceback."""
     options = _parser().parse_args(arguments)
     try:
         return _write(options.run(options))
@@ -75,17 +75,15 @@ def _parser() -> argparse.ArgumentParser:
         help="the model after a pass on the way to the GPU model; NAME:2 is the second of its name",
     )
     show.add_argument("--diff", action="store_true", help="what each pass changes, or the one of --after")
-    show.add_argument("--locations", action="store_true", help="with the place that each op came from")
-    show.add_argument(
-        "--types", dest="attributed", action="store_true", help="of the Python model: with attributed types"
-    )
+    show.add_argument("--locations", action="store_true", help="with the source location of each op")
+    show.add_argument("--types", dest="attributed", action="store_true", help="the Python model with attributed types")
     _add_options(show)
     show.add_argument(
         "--divisible",
         action="append",
         default=[],
         metavar="NAME[,NAME…]=N",
-        help="parameters that N is known to divide, as zg.divisible says it: x_ptr,n=16",
+        help="parameters that are known to be divisible by N, as with zg.divisible: x_ptr,n=16",
     )
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     show.set_defaults(run=_show)
@@ -100,9 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     cache = commands.add_parser("cache", help="list or clear the compiled kernels kept on disk")
     cache.add_argument("what", nargs="?", choices=("list", "clear"), default="list")
     cache.set_defaults(run=_cache)
-    choices = commands.add_parser("choices", help="list, clear, export or import what zg.autotune has chosen")
+    choices = commands.add_parser("choices", help="list, clear, export or import the choices of zg.autotune")
     choices.add_argument("what", nargs="?", choices=("list", "clear", "export", "import"), default="list")
-    choices.add_argument("file", nargs="?", help="of export and import")
+    choices.add_argument("file", nargs="?", help="the file to export to or import from")
     choices.set_defaults(run=_choices)
     docs = commands.add_parser("docs", help="print the reference of the language, or of the ops")
     docs.add_argument("what", nargs="?", choices=("language", "ops"), default="language")
@@ -185,7 +183,7 @@ def _difference(name: str, before: Op, after: Op, locations: bool) -> str:
 
 
 def _divisible(kernel: Kernel, arguments: Sequence[Any], said: Sequence[str]) -> list[Any]:
-    """The arguments, with what `--divisible` says of some. Raises `LaunchError` where it cannot be meant."""
+    """The arguments, with the divisibility that `--divisible` gives to some. Raises `LaunchError` for other texts."""
     names = list(kernel.signature.parameters)
     made = list(arguments)
     for text in said:
@@ -202,7 +200,7 @@ def _divisible(kernel: Kernel, arguments: Sequence[Any], said: Sequence[str]) ->
 
 
 def _check_forms(options: argparse.Namespace) -> None:
-    """Raises `LaunchError` for a form that the stage cannot be printed in."""
+    """Raise `LaunchError` for a form that the stage does not have."""
     if options.attributed and (options.stage != "python" or options.html or options.locations):
         raise LaunchError("--types is of the Python model alone, as text", hint="write --stage python --types")
     for form, stages in (("html", _HTML), ("locations", _LOCATIONS)):
@@ -214,7 +212,7 @@ def _check_forms(options: argparse.Namespace) -> None:
 
 def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> Compiled:
     """The kernel compiled with the options of the command line."""
-    # A constexpr parameter of an option's name is that option, if it is not among the arguments already.
+    # A constexpr parameter that has the name of an option is that option, unless it is among the arguments.
     names = list(kernel.signature.parameters)
     taken = {*names[: len(arguments)], *(set(names) - constexpr_names(kernel)), *({"target"} & set(names))}
     given = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in taken}
@@ -230,7 +228,7 @@ def _simulate(options: argparse.Namespace) -> str:
 
 
 def _cache(options: argparse.Namespace) -> str:
-    """The kernels that are kept, or how many were removed."""
+    """The list of kept kernels, or the number of removed ones."""
     from ziggurat.backend.cuda.cache import Cache
 
     cache = Cache()
@@ -242,7 +240,7 @@ def _cache(options: argparse.Namespace) -> str:
 
 
 def _choices(options: argparse.Namespace) -> str:
-    """The choices of tuning that are kept, or what became of them."""
+    """The list of kept choices of tuning, or the number of those removed, exported or imported."""
     from ziggurat.backend.cuda.records import Records
 
     records = Records()
@@ -319,8 +317,8 @@ def _find(place: str) -> Kernel:
         raise
     except SystemExit as error:
         raise LaunchError(
-            f"'{path}' ends the program (exit status {error.code}) while it is read",
-            hint="put what it does as a program under: if __name__ == '__main__':",
+            f"'{path}' ends the program (exit status {error.code}) when it is imported",
+            hint="put the main program under: if __name__ == '__main__':",
         ) from None
     except Exception as error:
         raise LaunchError(

@@ -159,7 +159,7 @@ SIGNATURE = "scale(x_ptr, out_ptr, n, factor, BLOCK: zg.constexpr)"
 OUTSIDE = "call it in a function decorated with @zg.kernel or @zg.function, or in one given to zg.trace"
 WRONG_CALLS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: scale[(1,)](X), "'scale' needs 'out_ptr', 'n', 'factor', 'BLOCK'", SIGNATURE),
-    (lambda: scale[(1,)](X, X, 1, 1.0, 32, 33), "'scale' takes 5 arguments, got 6", SIGNATURE),
+    (lambda: scale[(1,)](X, X, 1, 1.0, 32, 33), "'scale' takes 5 arguments; got 6", SIGNATURE),
     (lambda: launch(BLOK=3), "'scale' has no parameter 'BLOK', nor is there such an option", "did you mean 'BLOCK'?"),
     (lambda: scale[(1,)](X, x_ptr=X), "'scale' got 'x_ptr' twice", ""),
     (lambda: scale(X, X, 1, 1.0, 32), "'scale' is a kernel: it is run over a grid", "scale[grid](…)"),
@@ -207,7 +207,10 @@ NO_DTYPES = [None, "f32", 1, P32, [zg.f32], float, np.float32, np.dtype("f4"), z
 def test_types_are_made_of_dtypes(thing: Any):
     assert "zg.ptr takes a dtype such as zg.f32" in failure_of_any(lambda: zg.ptr(thing)).summary
     if thing is not P32:
-        assert "zg.divisible speaks of integers, pointers" in failure_of_any(lambda: zg.divisible(thing)).summary
+        assert (
+            "the type of zg.divisible must be an integer, a pointer"
+            in failure_of_any(lambda: zg.divisible(thing)).summary
+        )
 
 
 @pytest.mark.parametrize("by", [0, -16, 3, 1.0, "16", None, True, zg.i32], ids=str)
@@ -216,7 +219,7 @@ def test_divisibility_is_a_power_of_two(by: Any):
 
 
 def test_floats_are_not_divisible():
-    words = "zg.divisible speaks of integers, pointers and descriptors, not of f32"
+    words = "the type of zg.divisible must be an integer, a pointer or a descriptor; got f32"
     assert failure(lambda: zg.divisible(zg.f32)).summary == words
 
 

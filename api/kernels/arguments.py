@@ -1,4 +1,4 @@
-"""What a kernel is compiled for: an argument's type, or its value, and what is known of it."""
+"""Arguments of kernels: their types or values, and what is known about divisibility."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from ziggurat.transforms.attribution import constant, function_name
 
 @attrs.frozen
 class Divisible:
-    """An argument of a type whose value is known to be divisible by a number.
+    """The type of an argument whose value is known to be divisible by a number.
 
-    Of a pointer that is the address in bytes; of a descriptor, the bytes of a row of the tensor.
+    The value of a pointer is its address in bytes; that of a descriptor, the size of a row of the tensor in bytes.
     """
 
     type: Type
@@ -44,14 +44,14 @@ class Divisible:
 def divisible(type_: Type, by: int = 16) -> Divisible:
     """`type_` for an argument that is known to be divisible: `zg.divisible(zg.ptr(zg.f32), 16)`.
 
-    Of a pointer that is the address in bytes; of a descriptor, the bytes of a row of the tensor: the copy engine stores
-    only to rows of whole 16 bytes.
+    The value of a pointer is its address in bytes; that of a descriptor, the size of a row of the tensor in bytes: TMA
+    stores only to rows of whole 16 bytes.
     """
     known = isinstance(type_, PtrType | DescriptorType) or (isinstance(type_, ScalarType) and type_.is_int)
     if not known:
-        raise LaunchError(f"zg.divisible speaks of integers, pointers and descriptors, not of {type_}")
+        raise LaunchError(f"the type of zg.divisible must be an integer, a pointer or a descriptor; got {type_}")
     if type(by) is not int or by < 1 or by & (by - 1):
-        raise LaunchError(f"zg.divisible: a power of two, got {by!r}")
+        raise LaunchError(f"the number of zg.divisible must be a power of two; got {by!r}")
     return Divisible(type_, by)
 
 
@@ -59,7 +59,7 @@ def ptr(pointee: ScalarType) -> PtrType:
     """The type of a pointer: `zg.ptr(zg.f32)`."""
     if not isinstance(pointee, ScalarType):  # pyright: ignore[reportUnnecessaryIsInstance]
         got = str(pointee) if isinstance(pointee, Type) else repr(pointee)
-        raise LaunchError(f"zg.ptr takes a dtype such as zg.f32, got {got}")
+        raise LaunchError(f"zg.ptr takes a dtype such as zg.f32; got {got}")
     return PtrType(pointee)
 
 
@@ -67,7 +67,8 @@ def ptr(pointee: ScalarType) -> PtrType:
 def descriptor(block: Sequence[int], dtype: ScalarType, padding: str = "zero") -> DescriptorType:
     """The type of a tensor descriptor that a kernel takes: `zg.descriptor((64, 64), zg.f16)`.
 
-    `block` is what is moved at once, as of `zg.make_tensor_descriptor`: powers of two, in rows of 16 bytes or more.
+    `block` is the shape of one load or store, as for `zg.make_tensor_descriptor`: powers of two, in rows of 16 bytes or
+    more.
     `padding` is "zero" or (of floats) "nan". At a launch, `zg.TensorDescriptor` makes the argument.
     """
     from ziggurat.backend.launch.descriptors import descriptor_type
@@ -77,14 +78,14 @@ def descriptor(block: Sequence[int], dtype: ScalarType, padding: str = "zero") -
 
 @attrs.frozen
 class Signature:
-    """What a kernel is compiled for: each parameter's attributed type, and the divisibility of those with a value."""
+    """The types that a kernel is compiled for, one for each parameter, and the divisibility of run-time values."""
 
     types: tuple[Type, ...]
     divisibility: tuple[int, ...]
 
 
 def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Signature:
-    """The signature that types and values, in the order of the parameters or by name, stand for.
+    """The signature for types and values in the order of the parameters or by name.
 
     A constexpr parameter takes its value; another takes a type, a tuple with types in it, or a value that is then
     compiled in. Raises `LaunchError` that names the parameter.
@@ -144,7 +145,7 @@ def _no_name_of_a_type(function: Function, name: str, given: str) -> None:
     """Raise `LaunchError` for "f32", "ptr<f32>" and the like, as a shell has them; other strings are compiled in."""
     if given in SCALARS or re.fullmatch(r"(ptr|descriptor|tensor)<.*>", given):
         raise LaunchError(
-            f"'{name}' of '{function.name}' takes a type, and \"{given}\" is a string",
+            f"'{name}' of '{function.name}' must be a type; got the string \"{given}\"",
             hint="zg.f32, zg.ptr(zg.f32), zg.descriptor((64, 64), zg.f16): names of types are for the command line",
         )
 
@@ -158,7 +159,7 @@ def _run_time(function: Function, name: str, given: Type) -> Type:
             raise LaunchError(f"'{name}' of '{function.name}': {error.summary}", hint=error.hint) from None
     if not isinstance(given, ScalarType | PtrType):
         raise LaunchError(
-            f"'{name}' of '{function.name}': a parameter is a scalar, a pointer or a descriptor, not {given}",
+            f"'{name}' of '{function.name}': a parameter must be a scalar, a pointer or a descriptor; got {given}",
             hint="zg.i32, zg.f32 …, zg.ptr(zg.f32), or zg.descriptor((64, 64), zg.f16)",
         )
     return given
@@ -173,8 +174,8 @@ def constant_of(function: Function, name: str, given: Any) -> ConstantType:
             named = given.__name__ != "<lambda>"
             hint = f"decorate {given.__name__} with @zg.function" if named else "write it with def, under @zg.function"
         raise LaunchError(
-            f"'{name}' of '{function.name}' is compiled in, so it is a number, a string, a dtype, None, a function of "
-            f"the language or a tuple of these; got {type(given).__name__}",
+            f"'{name}' of '{function.name}' is compiled in: it must be a number, a string, a dtype, None, a function "
+            f"of the language or a tuple of these; got {type(given).__name__}",
             hint=hint,
         )
     try:
@@ -184,7 +185,7 @@ def constant_of(function: Function, name: str, given: Any) -> ConstantType:
 
 
 def _without_lists(given: Any) -> Any:
-    """A list as a tuple, inside of tuples and lists as well."""
+    """A value with tuples in place of lists, at every depth."""
     if isinstance(given, list) or type(given) is tuple:
         return tuple(map(_without_lists, cast(Sequence[Any], given)))
     return given
@@ -218,9 +219,9 @@ def constexpr_names(function: Function) -> set[str]:
 
 
 def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by parameter, defaults filled in: of a constexpr parameter that is named as an option, the option's.
+    """Arguments by parameter, with defaults: a constexpr parameter that has the name of an option has its default.
 
-    Raises `LaunchError` in words for the caller.
+    Raises `LaunchError` for arguments that do not fit the parameters.
     """
     from difflib import get_close_matches
 
@@ -228,7 +229,7 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
     _reject_variadic(function)
     if len(arguments) > len(names):
         raise LaunchError(
-            f"'{function.name}' takes {_counted(len(names), 'argument')}, got {len(arguments)}",
+            f"'{function.name}' takes {_counted(len(names), 'argument')}; got {len(arguments)}",
             hint=function.written,
         )
     bound = dict(zip(names, arguments, strict=False))

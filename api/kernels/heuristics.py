@@ -23,7 +23,7 @@ Heuristic = Callable[[dict[str, Any]], Any]
 
 
 class ComputedKernel(Kernel):
-    """A kernel of whose parameters some are computed at each launch; `kernel.heuristics` has the functions by name."""
+    """A kernel that computes some of its parameters at each launch; `kernel.heuristics` has the functions by name."""
 
     def __init__(
         self, fn: Callable[..., Any], do_not_specialize: Iterable[str], *, heuristics: Mapping[str, Heuristic]
@@ -39,17 +39,17 @@ class ComputedKernel(Kernel):
         self._places = {name: place for place, name in enumerate(self._names)}
         self._not_computed = {name: value for name, value in self.defaults.items() if name not in self.heuristics}
         for name, heuristic in self.heuristics.items():
-            if name not in self._names and name not in SHARED_OPTIONS:  # Other options are no matter of the kernel.
+            if name not in self._names and name not in SHARED_OPTIONS:
                 raise LaunchError(f"'{self.name}' has no parameter '{name}' (in zg.heuristics)", hint=self.written)
             if not callable(heuristic):
                 raise LaunchError(
-                    f"zg.heuristics of '{self.name}': '{name}' is a function of the arguments, got {heuristic!r}",
+                    f"zg.heuristics of '{self.name}': '{name}' must be a function of the arguments; got {heuristic!r}",
                     hint=f'{{"{name}": lambda args: …}}',
                 )
 
     @property
     def wrap(self) -> functools.partial[Kernel]:
-        """What makes such a kernel of a function, for a decorator above."""
+        """The constructor of such a kernel from a function, for a decorator above."""
         return functools.partial(ComputedKernel, heuristics=self.heuristics)
 
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
@@ -65,15 +65,15 @@ class ComputedKernel(Kernel):
     def computed(
         self, arguments: Sequence[Any], keywords: Mapping[str, Any], chosen: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The computed values of a launch by name. `chosen` is what tuning adds to the keywords.
+        """The computed values of a launch by name. `chosen` has the keywords that tuning adds.
 
-        Each function gets the arguments by name with those computed before. Raises `LaunchError` where one asks for
-        what is not there, and where the launch gives what is computed.
+        Each function gets the arguments by name, with those that were computed before. Raises `LaunchError` if one
+        reads an argument that is missing, and if the launch gives a computed one.
         """
         values: dict[str, Any] = {}
         count = len(arguments)
         if not self.heuristics or count > len(self._names):
-            return values  # The launch says that these are too many.
+            return values  # The launch raises the error for too many arguments.
         seen = _Arguments(self._not_computed)
         seen.kernel = self
         seen.update(zip(self._names, arguments, strict=False))
@@ -92,50 +92,52 @@ class ComputedKernel(Kernel):
 
 
 class _Arguments(dict[str, Any]):
-    """What a heuristic gets: the arguments of a launch by name."""
+    """The arguments of a launch by name, for heuristics."""
 
     kernel: ComputedKernel
-    computing: str  # what the heuristic is of
+    computing: str  # the parameter that is computed
 
     def __missing__(self, name: object) -> Any:
         kernel = self.kernel
         if name in kernel.heuristics:
             raise LaunchError(
-                f"the heuristic of '{self.computing}' of '{kernel.name}' asks for '{name}', which is not computed yet",
+                f"the heuristic of '{self.computing}' of '{kernel.name}' reads '{name}', which is not computed yet",
                 hint=f"write '{name}' before '{self.computing}'",
             )
         if name in kernel.signature.parameters:
             raise LaunchError(f"'{kernel.name}' needs '{name}'", hint=kernel.written)
         raise LaunchError(
-            f"the heuristic of '{self.computing}' of '{kernel.name}' asks for {name!r}, which is no argument of it",
+            f"the heuristic of '{self.computing}' of '{kernel.name}' reads {name!r}, which is no argument of it",
             hint=f"it has {', '.join(map(repr, self))}",
         )
 
 
 class Undecorated:
-    """A function below `zg.autotune` or `zg.heuristics` that `zg.kernel`, above them, makes a kernel of."""
+    """A function under `zg.autotune` or `zg.heuristics` that becomes a kernel by a `zg.kernel` above them."""
 
     def __init__(self, fn: Callable[..., Any], wrap: functools.partial[Kernel]) -> None:
         self.fn, self.wrap = fn, wrap
         functools.update_wrapper(self, fn)
 
     def ziggurat_wrap(self, fn: Any, do_not_specialize: Iterable[str]) -> Kernel:
-        """The kernel; `zg.kernel` asks what it decorates for this."""
+        """The kernel. `zg.kernel` calls this on what it decorates."""
         return self.wrap(self.fn, do_not_specialize)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self.fn(*arguments, **keywords)
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        raise LaunchError(f"'{self.fn.__name__}' is no kernel yet", hint="put @zg.kernel above or below its decorators")
+        raise LaunchError(
+            f"'{self.fn.__name__}' must be a kernel to be launched", hint="put @zg.kernel above or below its decorators"
+        )
 
 
 def decorated(target: Any, by: str, kind: type[ComputedKernel], **settings: Any) -> Any:
-    """`target`, a kernel or a function that is to be one, as a kernel of `kind` with these settings and those of
-    the decorators below. `by` is the decorator's name, for messages."""
+    """A kernel of `kind` from `target`, a kernel or a function, with these settings and those of the decorators below.
+    `by` is the decorator's name, for messages."""
     if not callable(target) or (isinstance(target, Function) and not isinstance(target, Kernel)):
         got = f"'{target.name}' is a zg.function" if isinstance(target, Function) else f"got {target!r}"
-        raise LaunchError(f"{by} decorates a kernel, and {got}", hint=f"@{by}(…) above @zg.kernel")
+        raise LaunchError(f"{by} must decorate a kernel; {got}", hint=f"@{by}(…) above @zg.kernel")
     if isinstance(target, ComputedKernel | Undecorated):
         before: Any = target.wrap
         kind = kind if issubclass(kind, before.func) else before.func
@@ -149,13 +151,13 @@ def decorated(target: Any, by: str, kind: type[ComputedKernel], **settings: Any)
 
 
 def heuristics(values: Mapping[str, Heuristic]) -> Callable[[Any], Any]:
-    """Decorator, above or below `@zg.kernel` and `@zg.autotune`: parameters that are computed at each launch.
+    """Decorator, above or below `@zg.kernel` and `@zg.autotune`: compute parameters at each launch.
 
-    `values` has a function for each, which gets a dict of the arguments by name: those of the launch, defaults, what
-    tuning has chosen, and what was computed before it, in the order of `values`. A launch leaves these parameters out.
-    Of options, num_warps, num_stages and exact_math can be computed as well.
+    `values` has a function for each, which gets a dict of the arguments by name: those of the launch, defaults, those
+    of the chosen configuration, and those computed before it, in the order of `values`. A launch leaves these
+    parameters out. The options num_warps, num_stages and exact_math can be computed as well.
 
-    Raises `LaunchError` for names that are no parameters, and for what tuning chooses already.
+    Raises `LaunchError` for names that are no parameters, and for parameters that the configurations give.
     """
     return functools.partial(_computed, values=values)
 
@@ -163,7 +165,7 @@ def heuristics(values: Mapping[str, Heuristic]) -> Callable[[Any], Any]:
 def _computed(target: Any, values: Mapping[str, Heuristic]) -> Any:
     if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(
-            f"zg.heuristics takes a dict of functions by parameter, got {values!r}",
+            f"zg.heuristics takes a dict of functions by parameter; got {values!r}",
             hint='zg.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})',
         )
     return decorated(target, "zg.heuristics", ComputedKernel, heuristics=values)

@@ -1,4 +1,4 @@
-"""Kernels: what `@zg.kernel` makes of a Python function."""
+"""Kernels: functions under `@zg.kernel`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Kernel(Function):
         if unknown:
             raise LaunchError(f"'{self.name}' has no parameter '{min(unknown)}' (in do_not_specialize)")
         self._models: dict[Signature, core.Module] = {}
-        # Made at the first launch on a GPU; launches go straight to it from then on.
+        # Made at the first launch on a GPU, and called directly by later launches.
         self._dispatcher: Dispatcher | None = None
         self._launches: dict[Any, Callable[..., None]] = {}
 
@@ -64,7 +64,7 @@ class Kernel(Function):
 
     @public
     def attribution(self, /, *arguments: Any, **keywords: Any) -> Attribution:
-        """Which type each value of the Python model has for these arguments. Its `str` is the model with the types."""
+        """The type of each value of the Python model for these arguments. Its `str` is the model with the types."""
         types = signature_of(self, arguments, keywords).types
         with no_faults("attributing", lambda: self.model, self.name):
             return attribute(self, types)
@@ -120,7 +120,7 @@ class Kernel(Function):
         if self._watched:
             self.check_globals()
         try:
-            known = self._launches.get(grid)  # One that the dispatcher knows is found without asking it.
+            known = self._launches.get(grid)  # Found without a call of the dispatcher.
         except TypeError:  # A list.
             known = None
         if known is not None:
@@ -131,7 +131,7 @@ class Kernel(Function):
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """What launches the kernel on GPUs."""
+        """The dispatcher that launches the kernel on GPUs."""
         if self._dispatcher is None:
             from ziggurat.launches.gpu import dispatcher_of
 
@@ -153,7 +153,7 @@ class Kernel(Function):
 
     def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> None:
         """Run the kernel on arrays in memory. With the option `strict`, use of an undefined element is an error;
-        those of compilation say nothing here."""
+        options of compilation have no effect here."""
         from ziggurat.backend.reference.run import run
 
         strict = bool(options.get("strict", False))
@@ -206,7 +206,7 @@ class Kernel(Function):
             got = f"the type {given}" if isinstance(given, Type) else type(given).__name__
             listed = isinstance(given, (list, tuple, range))
             raise LaunchError(
-                f"'{name}' of '{self.name}' takes an array or a number, got {got}",
+                f"'{name}' of '{self.name}' takes an array or a number; got {got}",
                 hint=f"pass an array of the element type: np.array({name}, np.float32)"
                 if listed
                 else f"annotate it as zg.constexpr to pass other values: {name}: zg.constexpr",
@@ -219,7 +219,9 @@ class Kernel(Function):
         return sizes_of(grid, self.name)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        raise LaunchError(f"'{self.name}' is a kernel: it is run over a grid", hint=f"{self.name}[grid](…)")
+        raise LaunchError(
+            f"'{self.name}' is a kernel, which must be launched over a grid", hint=f"{self.name}[grid](…)"
+        )
 
     def __repr__(self) -> str:
         return f"<kernel {self.written}>"
@@ -252,7 +254,7 @@ def kernel(*, do_not_specialize: Iterable[str] = ()) -> Callable[[Callable[..., 
 def kernel(fn: Callable[..., Any] | None = None, /, *, do_not_specialize: Iterable[str] = ()) -> Any:
     """Decorator: a function to be run once for each program of a grid.
 
-    `do_not_specialize` names parameters for whose values (divisible by 16 or not) no model of their own is made.
+    `do_not_specialize` names parameters whose values (divisible by 16 or not) do not lead to kernels of their own.
     """
     if fn is None:
         return functools.partial(_made, do_not_specialize=do_not_specialize)
@@ -260,6 +262,6 @@ def kernel(fn: Callable[..., Any] | None = None, /, *, do_not_specialize: Iterab
 
 
 def _made(fn: Callable[..., Any], do_not_specialize: Iterable[str]) -> Kernel:
-    # What a decorator below this one has asked for: see `autotune`.
+    # A decorator below this one may choose the class: see `autotune`.
     wrap: Callable[[Callable[..., Any], Iterable[str]], Kernel] = getattr(fn, "ziggurat_wrap", Kernel)
     return wrap(fn, do_not_specialize)

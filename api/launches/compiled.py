@@ -1,4 +1,4 @@
-"""A compiled kernel on a GPU: launched with arguments that are checked against what it was compiled for."""
+"""Launches of a compiled kernel on a GPU, with arguments checked against those it was compiled for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ziggurat.launches.checked import Checked
 
 
 class Executable(Checked):
-    """Launches a `Compiled`, and says what it takes of the machine. A GPU is asked for when it is needed."""
+    """Launches a `Compiled`, and tells its resources. A GPU is needed only for these."""
 
     def __init__(self, compiled: Compiled) -> None:
         super().__init__(compiled, compiled.title)
@@ -63,18 +63,18 @@ class Executable(Checked):
             )
         self.fits_described(argument, name, given)
 
-    # What it takes of the machine.
+    # Resources.
 
     @functools.cached_property
     def _resources(self) -> Loaded | Resources:
-        """The kernel as the driver has it, or else ptxas."""
+        """The resources of the kernel from the driver, or else from ptxas."""
         try:
             return self._launcher.loaded()
         except (LaunchError, TargetError) as error:
             if tool("ptxas") is None:
                 raise LaunchError(
-                    f"what '{self.title}' takes of {self.compiled.target} is said by a driver with such a GPU, or by "
-                    f"ptxas, and here is neither: {error.summary}",
+                    f"the resources of '{self.title}' on {self.compiled.target} must come from a driver with such "
+                    f"a GPU, or from ptxas; neither is here: {error.summary}",
                     hint="pip install nvidia-cuda-nvcc",
                 ) from None
             return assembled(self.compiled.ptx, self.compiled.target)[1]
@@ -94,5 +94,5 @@ class Executable(Checked):
     def max_threads(self) -> int:
         """See `Compiled.max_threads`."""
         found = self._resources
-        # Code says for how many threads it is; an assembler that takes it has given them registers.
+        # The code states its number of threads, and ptxas has found registers for them.
         return found.max_threads if isinstance(found, Loaded) else 32 * self.compiled.num_warps

@@ -1,4 +1,4 @@
-"""Launching kernels on GPUs: what joins a kernel, the compiler, the cache on disk and the runtime."""
+"""Launches of kernels on GPUs: the kernel, the compiler, the cache on disk and the runtime joined."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
         spread[shape].at(sizes)(*values, **options)
 
     constexprs = constexpr_names(kernel)
-    # A constexpr parameter that is named as an option is that option: see `built`.
+    # A constexpr parameter that has the name of an option is that option: see `built`.
     options = {name: default_of(name) for name in constexprs.intersection(SHARED_OPTIONS)}
     parameters = [
         KernelParameter(

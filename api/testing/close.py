@@ -8,7 +8,7 @@ import numpy as np
 
 from ziggurat.codemodel.errors import LaunchError
 
-# Relative and absolute differences that are passed over, by the expected element type; of others, none.
+# Relative and absolute tolerances by the name of the element type; other types must be equal.
 TOLERANCES: dict[str, tuple[float, float]] = {
     "float64": (1e-7, 1e-7),
     "float32": (1.3e-6, 1e-5),
@@ -24,9 +24,9 @@ def assert_close(
 ) -> None:
     """Raise `AssertionError` unless two arrays, of whatever libraries, agree element by element.
 
-    `|actual - expected| <= atol + rtol * |expected|`; where these are not given they are as the coarser of the two
-    element types asks for, and integers are to be equal. Shapes must agree, unless one is a single number. Differences
-    are taken in float64. The message says how many differ, and where most.
+    The condition is `|actual - expected| <= atol + rtol * |expected|`. The defaults of `rtol` and `atol` follow from
+    the coarser of the two element types; integers must be equal. Shapes must agree, unless one is a single number.
+    Differences are computed in float64. The message tells how many elements differ, and the largest difference.
     """
     found, wanted = _host(actual), _host(expected)
     if found.shape != wanted.shape and wanted.ndim and found.ndim:

@@ -27,7 +27,7 @@ import attrs
 
 from ziggurat.codemodel.errors import LaunchError
 
-# What no file system (or shell, without quotes) has in a name.
+# Characters that file systems, or shells without quotes, do not allow in a name.
 _NOT_IN_FILES = re.compile(r'[/\\:*?"<>|\x00-\x1f]+')
 
 
@@ -45,11 +45,11 @@ def _pairs(styles: Any) -> tuple[Any, ...] | None:
 
 @attrs.frozen
 class Benchmark:
-    """What is measured: a line for each of `line_vals` of the argument `line_arg`, over `x_vals` of the arguments
+    """A measurement: a line for each of `line_vals` of the argument `line_arg`, over `x_vals` of the arguments
     `x_names` (all get the value; or each its own, where the values are tuples or lists). `args` are further arguments.
 
     `plot_name` names the files; `line_names` the lines. `styles` are pairs of colour and line style of matplotlib, and
-    begin again where there are more lines. Raises `LaunchError` for what does not go together.
+    begin again where there are more lines. Raises `LaunchError` for settings that contradict each other.
     """
 
     x_names: Sequence[str] = attrs.field(converter=_listed)
@@ -74,7 +74,7 @@ class Benchmark:
         for value in self.x_vals:
             if _spread(value) and len(value) != len(self.x_names):
                 names = ", ".join(f"'{name}'" for name in self.x_names)
-                raise self._wrong(f"has {value!r} among x_vals, which is to be a value for each of {names}")
+                raise self._wrong(f"has {value!r} among x_vals, which must have a value for each of {names}")
         twice = [name for name in (self.line_arg, *self.args) if name in self.x_names]
         twice += [self.line_arg] if self.line_arg in self.args else []
         if twice:
@@ -84,7 +84,7 @@ class Benchmark:
                 raise self._wrong(f"has the style {style!r}", 'a pair of colour and line style: ("blue", "-")')
 
     def arguments(self, x: Any, line: Any) -> dict[str, Any]:
-        """What the function is called with for a point of a line."""
+        """The arguments of the function for a point of a line."""
         values = _each(x, len(self.x_names))
         return {**dict(zip(self.x_names, values, strict=True)), self.line_arg: line, **self.args}
 
@@ -102,8 +102,8 @@ class Benchmark:
 
 @attrs.frozen
 class Table:
-    """What came out: for each x, a (median, low, high) for each line; low and high are the median where the function
-    gives one number."""
+    """The results: for each x, a (median, low, high) for each line; low and high are the median if the function gives
+    one number."""
 
     benchmark: Benchmark
     rows: tuple[tuple[Any, tuple[tuple[float, float, float], ...]], ...]
@@ -154,7 +154,7 @@ class Table:
                 figure.savefig(path)
             if show:
                 plt.show()
-        except (ValueError, OSError) as error:  # The numbers are measured by now, and are not to be lost.
+        except (ValueError, OSError) as error:  # The numbers are measured by now, and must not be lost.
             return f"no plot of '{self.benchmark.plot_name}': matplotlib says: {str(error).partition(chr(10))[0]}"
         finally:
             plt.close(figure)
@@ -233,7 +233,7 @@ class Report:
         try:
             signature = inspect.signature(self.function)
         except (TypeError, ValueError):
-            return  # of something that Python knows no parameters of
+            return  # Python knows no parameters of some callables.
         try:
             signature.bind(**benchmark.arguments(benchmark.x_vals[0], benchmark.line_vals[0]))
         except TypeError as error:
@@ -282,7 +282,7 @@ def _triple(result: Any, plot_name: str, given: Mapping[str, Any]) -> tuple[floa
 
 
 def _as_written(text: str) -> str:
-    """A text that matplotlib shows as it is, and does not read for a formula."""
+    """A text that matplotlib shows as it is, and not as a formula."""
     return text.replace("$", r"\$")
 
 

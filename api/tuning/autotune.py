@@ -1,4 +1,4 @@
-"""Tuning: a kernel with several configurations, of which the fastest is found by measuring, once for each key.
+"""Tuning: a kernel with several configurations. The fastest is found by measuring, once for each key.
 
     @zg.autotune(configs=[zg.Config({"BLOCK": 128}), zg.Config({"BLOCK": 1024}, num_warps=8)], key=["n"])
     @zg.kernel
@@ -6,7 +6,7 @@
 
     add[lambda meta: (zg.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
 
-On arrays in memory the first configuration is taken: the reference interpreter is no measure of speed.
+On arrays in memory the first configuration is used: the reference interpreter says nothing about speed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Measure = Callable[[Callable[[], None]], float]
 
 @attrs.frozen
 class Tuning:
-    """How a kernel is tuned; the parameters of `autotune`."""
+    """The settings of a tuned kernel, which are the parameters of `autotune`."""
 
     configs: tuple[Config, ...]
     key: tuple[str, ...]
@@ -129,7 +129,7 @@ class TunedKernel(ComputedKernel):
         return config
 
     def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Config]:
-        """The configurations that the user's own pruning leaves."""
+        """The configurations that the user's pruning keeps."""
         configs, prune = list(self.tuning.configs), self.tuning.prune
         named = dict(zip(self._names, arguments, strict=False)) | keywords
         early: Callable[..., Any] | None = prune.get("early_config_prune")
@@ -139,7 +139,7 @@ class TunedKernel(ComputedKernel):
             configs = [config for config in given if isinstance(config, Config)]
             if len(configs) < len(given):
                 raise LaunchError(
-                    f"early_config_prune of '{self.name}' is to give a list of configurations, and gave {kept!r}"
+                    f"early_config_prune of '{self.name}' must give a list of configurations; got {kept!r}"
                 )
             if not configs:
                 raise LaunchError(f"early_config_prune of '{self.name}' leaves no configuration")
@@ -154,9 +154,9 @@ class TunedKernel(ComputedKernel):
         return configs
 
     def bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any], config: Config) -> dict[str, Any]:
-        """All arguments of a launch by name, with those of a configuration and what is computed from them.
+        """All arguments of a launch by name, with those of a configuration and those that are computed from them.
 
-        Raises `LaunchError` for what the kernel does not take.
+        Raises `LaunchError` for arguments that the kernel does not take.
         """
         given = {**keywords, **config.keywords, **self.computed(arguments, keywords, config.keywords)}
         return bind(
@@ -190,11 +190,11 @@ def autotune(
     quiet: bool = False,
     processes: int | None = None,
 ) -> Callable[[Any], Any]:
-    """Decorator, above or below `@zg.kernel`: take the fastest of several configurations.
+    """Decorator, above or below `@zg.kernel`: launch with the fastest of several configurations.
 
     They are measured at the first launch on a GPU with new values of the parameters named in `key`, or new dtypes, and
-    the choice is kept on disk. Configurations that need more than the GPU has are left out, which is said on standard
-    error unless `quiet`.
+    the choice is kept on disk. Configurations that need more than the GPU has are left out, with a line on standard
+    error for each unless `quiet`.
 
     `prune_configs_by` has, as Triton's: "early_config_prune", called with the configurations, the arguments by name and
     the keyword arguments, to give those that are to be kept; or "perf_model", called with all arguments by keyword to
@@ -202,7 +202,7 @@ def autotune(
     to zero before each run, those in `restore_value` get back their contents. `measure(run)` gives a time in place of
     `zg.testing.do_bench`, which gets `warmup`, `rep` (in milliseconds) and `use_cuda_graph`. `processes` compile.
 
-    Raises `LaunchError` for what does not fit the kernel; at the launch, where no configuration is left.
+    Raises `LaunchError` for settings that do not fit the kernel, and at a launch if no configuration is left.
     """
     tuning = Tuning(
         tuple(configs),
@@ -232,7 +232,7 @@ def _check(kernel: TunedKernel, tuning: Tuning) -> None:
         raise LaunchError(f"zg.autotune of '{kernel.name}' has no configurations", hint="configs=[zg.Config({…}), …]")
     for config in tuning.configs:
         if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise LaunchError(f"a configuration of '{kernel.name}' is a zg.Config, got {config!r}")
+            raise LaunchError(f"a configuration of '{kernel.name}' must be a zg.Config; got {config!r}")
         _known(kernel, names, config.values, "a configuration")
         if set(config.values) != set(tuning.configs[0].values):
             raise LaunchError(

@@ -10,7 +10,7 @@ import attrs
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 
-# Configurations whose times differ by less than this are as fast: the first of them is taken.
+# The first of the configurations within this share of the fastest time is chosen, so that noise does not change it.
 NOISE = 0.02
 
 
@@ -29,7 +29,7 @@ class Config:
     keywords: dict[str, Any] = attrs.field(
         init=False, eq=False, repr=False, default=attrs.Factory(lambda self: _keywords(self), takes_self=True)
     )
-    """What a launch with this configuration is given."""
+    """The keywords that this configuration adds to a launch."""
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.keywords.items())
@@ -38,6 +38,6 @@ class Config:
 def _keywords(config: Config) -> dict[str, Any]:
     if not isinstance(config.values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(
-            f"zg.Config takes a dict of values by parameter, got {config.values!r}", hint='zg.Config({"BLOCK": 128})'
+            f"zg.Config takes a dict of values by parameter; got {config.values!r}", hint='zg.Config({"BLOCK": 128})'
         )
     return {**config.values, "num_warps": config.num_warps, "num_stages": config.num_stages}

@@ -45,7 +45,7 @@ class ChoiceKey:
     def _found(
         self, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> tuple[str, list[tuple[Read | None, int]]]:
-        """What the arguments of these types have in common as text, and how to read the rest from which argument."""
+        """The common text of all keys of these argument types, and the reading of the other parts."""
         parameters = list(self.kernel.signature.parameters)
         given = {**dict(zip(parameters, arguments, strict=False)), **keywords}
         places = {name: place for place, name in enumerate(given)}

@@ -1,4 +1,4 @@
-"""A line that says how far something is, where somebody looks at it: on a terminal only."""
+"""A progress bar, shown on terminals only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WIDTH = 30
 
 
 class Progress:
-    """`advance` counts up to `total`; `close` takes the line away again."""
+    """A bar that `advance` moves towards `total` and `close` removes."""
 
     def __init__(self, title: str, total: int, stream: TextIO | None = None) -> None:
         self.title, self.total, self.done = title, total, 0
@@ -20,13 +20,13 @@ class Progress:
         self._draw()
 
     def advance(self) -> None:
-        """One more is done. Threads may call this."""
+        """Count one more. Threads may call this."""
         with self._lock:
             self.done += 1
             self._draw()
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the bar."""
         if self._shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()

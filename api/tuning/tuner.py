@@ -1,4 +1,4 @@
-"""One tuning: compile the configurations, leave out what does not fit, measure the rest, and write the choice down."""
+"""One tuning: compile the configurations, leave out those that do not fit, measure the rest, and record the choice."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from ziggurat.tuning.progress import Progress
 if TYPE_CHECKING:
     from ziggurat.tuning.autotune import TunedKernel
 
-# Of a launch that is measured: all of it is on one stream, and is waited for as a whole.
+# Options of the launch that a measured launch does not repeat: all of them run on one stream, which is waited for.
 _NOT_MEASURED = ("stream", "check")
 
 
 class Tuner:
-    """A launch for which a configuration is to be chosen: a kernel, its grid and its arguments."""
+    """The choice of a configuration for one launch: a kernel, its grid and its arguments."""
 
     def __init__(self, kernel: TunedKernel, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> None:
         self.kernel, self.grid = kernel, grid
         self.arguments, self.keywords = arguments, keywords
-        names = kernel.signature.parameters  # One may have the name of an option, and is none then.
+        names = kernel.signature.parameters  # A parameter that has the name of an option is no option.
         options = {name: value for name, value in keywords.items() if name in LAUNCH_OPTIONS and name not in names}
         self.stream = options.get("stream")
         self.options = {name: value for name, value in options.items() if name not in LAUNCH_ONLY}
@@ -50,10 +50,10 @@ class Tuner:
         self.left_out: dict[str, ZigguratError] = {}
 
     def choice(self, configs: Sequence[Config]) -> tuple[Record | None, Config]:
-        """The record of the choice, from disk or made now, and the configuration that it names. There is no record
-        where the grid is empty with every configuration: what does nothing is not measured.
+        """The record of the choice, from disk or made now, and the configuration that it names. There is no record if
+        the grid is empty with every configuration.
 
-        Raises `LaunchError` where none can be launched, naming the reason of each.
+        Raises `LaunchError` with the reason of each configuration if none can be launched.
         """
         bounds = [self.kernel.bound(self.arguments, self.keywords, config) for config in configs]
         full = [config for config, bound in zip(configs, bounds, strict=True) if self._does_something(config, bound)]
@@ -88,7 +88,7 @@ class Tuner:
         about: dict[str, Any] = {
             "kernel": kernel.name,
             "structure": structure(kernel.module),
-            # An array's type and device are asked for anyway, and its address is no question.
+            # The types and devices of arrays are part of the record anyway; their addresses do not count.
             "key": {name: repr(bound[name]) for name in kernel.tuning.key if name not in types},
             "types": types,
             "options": {name: repr(value) for name, value in self.options.items()},
@@ -116,8 +116,7 @@ class Tuner:
         return record
 
     def _compiled(self, configs: Sequence[Config]) -> list[Config]:
-        """The configurations that could be compiled; the kernels are given to the dispatcher, but for those that it
-        finds on disk."""
+        """The configurations that could be compiled. Kernels that are not on disk are given to the dispatcher."""
         dispatcher, cache = self.kernel.dispatcher, Cache()
         jobs: list[tuple[Config, Specialization, str, Job]] = []
         failed: set[str] = set()
@@ -146,13 +145,13 @@ class Tuner:
         return [config for config in configs if str(config) not in failed]
 
     def _job(self, config: Config) -> tuple[Specialization, Job]:
-        """What a launch with a configuration is compiled for, and its compilation."""
+        """The specialization of a launch with a configuration, and the job that compiles it."""
         kernel = self.kernel
         bound = kernel.bound(self.arguments, self.keywords, config)
         chosen = {**config.keywords, **kernel.computed(self.arguments, self.keywords, config.keywords)}
         options = {**self.options, **{name: value for name, value in chosen.items() if name not in bound}}
         spec = kernel.dispatcher.specialization(tuple(bound.values()), options)
-        # A constexpr parameter that is named as an option is that option.
+        # A constexpr parameter that has the name of an option is that option.
         shared = {name: bound[name] for name in constexpr_names(kernel).intersection(SHARED_OPTIONS)}
         compiled = CompileOptions.of({**options, **shared, "target": spec.target})
         return spec, Job(model_of(kernel, spec), compiled, kernel.name)
@@ -187,7 +186,7 @@ class Tuner:
                     if math.isfinite(time):
                         times[str(config)] = time
                     else:
-                        what = f"measuring it gave {given!r}, which is no time"
+                        what = f"its time must be finite; measure gave {given!r}"
                         self._leave_out(config, LaunchError(what, hint="let measure give milliseconds"))
                 progress.advance()
             reset()
@@ -203,15 +202,15 @@ class Tuner:
         Kernel.__getitem__(self.kernel, self.grid)(*self.arguments, **self.measured, **config.keywords, **computed)
 
     def _milliseconds(self, given: Any, config: Config) -> float:
-        """What `measure` gave. Raises `LaunchError` where that is no time; what is not finite is left to the caller."""
+        """The time that `measure` gave, which may be infinite or NaN. Raises `LaunchError` for anything else."""
         try:
             time = -1.0 if given is None or isinstance(given, str) else float(given)
         except (TypeError, ValueError):
             time = -1.0
         if time < 0:
             raise LaunchError(
-                f"measure of zg.autotune of '{self.kernel.name}' is to give a time, a number of zero or more; "
-                f"with {config} it gave {given!r}",
+                f"measure of zg.autotune of '{self.kernel.name}' must give a time, a number of zero or more; "
+                f"got {given!r} with {config}",
                 hint="return the time: measure=lambda run: zg.testing.do_bench(run)" if given is None else None,
             )
         return time
@@ -228,7 +227,7 @@ class Tuner:
     def _nothing_left(self) -> ZigguratError:
         errors = list(self.left_out.values())
         if len({str(error) for error in errors}) == 1 and not isinstance(errors[0], LaunchError | ResourceError):
-            return errors[0]  # It is not the configurations that are wrong.
+            return errors[0]  # The kernel itself is wrong.
         listed = "".join(f"\n  {name}: {_reason(error)}" for name, error in self.left_out.items())
         hints = dict.fromkeys(error.hint for error in errors if error.hint)
         return LaunchError(
@@ -238,11 +237,11 @@ class Tuner:
 
 
 def _memory(value: Any) -> Any:
-    """The array that an argument is, or describes."""
+    """The array of an argument: the argument itself, or the one that a descriptor describes."""
     return value.array if isinstance(value, TensorDescriptor) else value
 
 
 def _reason(error: ZigguratError) -> str:
-    """What is wrong, in a line."""
+    """The reason of an error, in one line."""
     inner: Sequence[ZigguratError] = getattr(error, "errors", ())
     return (inner[0] if inner else error).summary.strip().partition("\n")[0]

@@ -24,8 +24,8 @@ from ziggurat.codemodel.types import BY_NUMPY_NAME, ScalarType, find_scalar
 
 @attrs.frozen
 class View:
-    """What a launch needs to know of an array: the address of its first element, the elements' type, the number of
-    its device or None, and the address of the stream on which it was last written, or None."""
+    """An array as a launch sees it: the address of its first element, the elements' type, the number of its device or
+    None, and the address of the stream on which it was last written, or None."""
 
     address: int
     element: ScalarType
@@ -35,11 +35,11 @@ class View:
 
 @attrs.frozen
 class Reader:
-    """How arrays of a type are read in a launch: expressions over `{0}`, the array.
+    """The reading of arrays of a type in a launch: expressions over `{0}`, the array.
 
-    `address` and `element` give the address and a key for the element type; `device` the device's number, which
-    `asks` somebody else than the array, so that it is left out where there is one device. `stream` makes the function
-    that gives the current stream's address for a device, and `streams` says that it is the library's own, not ours.
+    `address` and `element` give the address and a key for the element type, `device` the device's number. With `asks`,
+    the driver is asked for the device, so that it is left out on machines with one. `stream` makes the function that
+    gives the current stream's address for a device; `streams` says that the stream is the library's own.
     `key` tells element types and devices apart; None leaves that to `view`.
     """
 
@@ -54,7 +54,7 @@ class Reader:
 
 
 def reader_of(array: Any) -> Reader | None:
-    """How to read arrays like this one; None for what is not an array on a GPU."""
+    """The reader of arrays like this one; None for a value that is no array on a GPU."""
     if _has(array, "data_ptr") and hasattr(array, "dtype"):
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(array, torch.Tensor):
@@ -71,14 +71,14 @@ def reader_of(array: Any) -> Reader | None:
 
 
 def view(array: Any, name: str) -> View:
-    """What a launch needs to know of an array on a GPU. `name` is the parameter's, for messages.
+    """The view of an array on a GPU. `name` is the parameter's, for messages.
 
     Raises `LaunchError` for arrays elsewhere, and for element types that kernels lack.
     """
     reader = reader_of(array)
     if reader is None:
         raise LaunchError(
-            f"'{name}' is not an array on a GPU", hint="move it there: zg.to_device(array), or .cuda() of torch"
+            f"'{name}' must be an array on a GPU", hint="move it there: zg.to_device(array), or .cuda() of torch"
         )
     if reader is _PROTOCOL:
         try:
@@ -100,13 +100,13 @@ def view(array: Any, name: str) -> View:
 
 
 def device_of(seen: View) -> int | None:
-    """The device of an array: as it says itself, or, where there are several, as the driver knows its memory."""
+    """The device of an array by its own word, or, on machines with several, by the driver's."""
     return seen.device if seen.device is not None or device_count() == 1 else pointer_device(seen.address)
 
 
 def protocol_address(array: Any) -> int:
-    """The address of an array that is known by a protocol. It waits for the stream the array comes with, if that is
-    another than ours. Raises `TypeError` for one that `view` refuses."""
+    """The address of an array that is known by a protocol. It waits for the array's stream if that is not ours. Raises
+    `TypeError` for an array that `view` rejects."""
     try:
         seen = _by_protocol(array)
     except Exception as error:

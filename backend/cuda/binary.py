@@ -1,4 +1,4 @@
-"""A compiled kernel as a plain value: what the compiler hands to the runtime, and what the cache keeps."""
+"""Compiled kernels as plain values, which the compiler gives to the runtime, and the cache keeps."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TYPES: Final[dict[str, type]] = {
 
 @attrs.frozen
 class Parameter:
-    """One parameter of the machine's kernel.
+    """One parameter of the PTX kernel.
 
     `kind` is the name of a scalar type ("i32", "f32" …), "ptr", or "tensormap". It takes the run-time argument of its
-    own place among the parameters, unless `argument` names another. Of an argument that is a descriptor, `part` says
-    what it takes: "map", "base", "shape0", "stride0" (in elements) and so on; `box` (outermost axis first) and
-    `swizzle` (0, 32, 64 or 128 bytes) say how the map is encoded.
+    own index, unless `argument` is another index. For a descriptor, `part` names the part that it takes: "map", "base",
+    "shape0", "stride0" (in elements) and so on; `box` (outermost axis first) and `swizzle` (0, 32, 64 or 128 bytes) are
+    the encoding of the map.
     """
 
     kind: str
@@ -48,9 +48,9 @@ class Parameter:
 class Binary:
     """A kernel for one target: PTX text, or the bytes of a cubin.
 
-    `symbol` is its name in `code`; `name` the kernel's name for people. `shared` is the dynamic shared memory of a
-    program in bytes, `parameters` are in the order of the code's. `metadata` holds what is worth keeping beside it,
-    as JSON can hold it.
+    `symbol` is its name in `code`; `name` the kernel's name for messages. `shared` is the dynamic shared memory of a
+    CTA in bytes, `parameters` are in the order of the code's. `metadata` holds further facts, which JSON can hold;
+    `disjoint` has pairs of run-time arguments, one after the other: see `pairs`.
     """
 
     symbol: str
@@ -70,7 +70,7 @@ class Binary:
 
     @property
     def threads(self) -> int:
-        """Threads of a program."""
+        """Threads of a CTA."""
         return 32 * self.num_warps
 
     @property

@@ -47,8 +47,8 @@ _CODES: dict[tuple[int, int], ScalarType] = {(scalar.dlpack, 8 * scalar.bytes): 
 
 
 def view(array: Any) -> View | None:
-    """What a launch needs to know of an array with the DLPack protocol; None where its elements are of a type that
-    kernels lack."""
+    """The address, element type and device of an array with the DLPack protocol; None for an element type that kernels
+    lack."""
     from ziggurat.backend.cuda.arrays import View
 
     capsule = _capsule(array)  # The structure is there as long as this is.
@@ -69,7 +69,8 @@ def layout(array: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
 
 
 def _capsule(array: Any) -> Any:
-    """What the array gives: on its own device, if its library (torch) exports only those of the current one."""
+    """The capsule of an array. Its device is made current if its library, torch, exports only arrays of the current
+    one."""
     from ziggurat.backend.cuda.driver import on_device
 
     try:

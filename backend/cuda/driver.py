@@ -29,18 +29,18 @@ _DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 @functools.cache
 def cuda() -> Any:
-    """The module `cuda.bindings.driver`, with the driver started. Raises `LaunchError` where there is none."""
+    """The module `cuda.bindings.driver`, with the driver started. Raises `LaunchError` if there is none."""
     try:
         driver: Any = importlib.import_module("cuda.bindings.driver")
     except ImportError:
         raise LaunchError(
-            "kernels run on a GPU through cuda-bindings, which is not here", hint="pip install cuda-bindings"
+            "kernels run on a GPU through cuda-bindings, which is not installed", hint="pip install cuda-bindings"
         ) from None
     try:
         status = driver.cuInit(0)[0]
     except RuntimeError as error:  # The driver's library is not there.
         raise LaunchError(
-            f"there is no NVIDIA driver here: {error}", hint="kernels run on NumPy arrays without one"
+            f"the NVIDIA driver cannot be loaded: {error}", hint="kernels run on NumPy arrays without one"
         ) from None
     if status:
         raise failure(status.name, "starting the NVIDIA driver")
@@ -48,7 +48,7 @@ def cuda() -> Any:
 
 
 def check(result: tuple[Any, ...], doing: str) -> Any:
-    """What a call of the driver gave: nothing, a value, or several. Raises the error for its status."""
+    """The values that a call of the driver gave: none, one, or a tuple. Raises the error for its status."""
     status, *values = result
     if status:
         raise failure(status.name, doing)
@@ -57,7 +57,7 @@ def check(result: tuple[Any, ...], doing: str) -> Any:
 
 @attrs.frozen
 class Device:
-    """A GPU, by its number in the driver's order. Its properties are asked for when they are read."""
+    """A GPU, by its number in the driver's order. Reading a property asks the driver."""
 
     number: int
 
@@ -67,7 +67,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """What the maker calls it: "NVIDIA H200"."""
+        """The name of the model: "NVIDIA H200"."""
         text: bytes = check(cuda().cuDeviceGetName(100, _handle(self.number)), "asking for the device's name")
         return text.split(b"\0")[0].decode()
 
@@ -87,17 +87,17 @@ class Device:
 
     @property
     def max_shared(self) -> int:
-        """Shared memory that a program can have, in bytes."""
+        """Shared memory that a CTA can have, in bytes."""
         return self.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
 
     @property
     def register_file(self) -> int:
-        """Registers that the threads of a program share."""
+        """Registers that the threads of a CTA share."""
         return self.attribute("MAX_REGISTERS_PER_BLOCK")
 
     @property
     def l2_bytes(self) -> int:
-        """Size of the last cache before memory."""
+        """Size of the L2 cache in bytes."""
         return self.attribute("L2_CACHE_SIZE")
 
 
@@ -118,12 +118,12 @@ def _attribute(number: int, name: str) -> int:
 
 @functools.cache
 def device_count() -> int:
-    """How many devices there are."""
+    """The number of devices."""
     return int(check(cuda().cuDeviceGetCount(), "counting devices"))
 
 
 def pointer_device(address: int) -> int | None:
-    """The device whose memory an address is in; None where the driver knows of none."""
+    """The device that owns the memory at an address; None if the driver knows of none."""
     number = ctypes.c_int()
     status = _library().cuPointerGetAttribute(ctypes.byref(number), _DEVICE_ORDINAL, ctypes.c_uint64(address))
     return None if status else number.value
@@ -131,7 +131,7 @@ def pointer_device(address: int) -> int | None:
 
 @functools.cache
 def _library() -> Any:
-    """The driver itself, for what cuda.bindings does not do: of every address it says (13.3) that it is device 0's."""
+    """The driver's library, for calls that cuda.bindings gets wrong: 13.3 gives device 0 for every address."""
     cuda()
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
@@ -148,7 +148,7 @@ def _primary(number: int) -> Any:
 
 
 def current_context() -> Any:
-    """The current context; where the thread has none, the first device's primary context becomes current."""
+    """The current context. If the thread has none, the first device's primary context becomes current."""
     driver = cuda()
     context = check(driver.cuCtxGetCurrent(), "asking for the current context")
     if int(context) == 0:
@@ -165,7 +165,7 @@ def current_device() -> Device:
 
 @contextmanager
 def on_device(number: int | None) -> Generator[Any, None, None]:
-    """Make a device's context current for a while: the one that is, where it is of that device; otherwise the primary
+    """Make a device's context current for a while: the current one if it belongs to the device, else the primary
     one."""
     driver = cuda()
     if number is None or number == current_device().number:
@@ -203,8 +203,8 @@ OWN_STREAM = _Own()
 
 
 def own_stream(device: int | None = None) -> int:
-    """The address of this thread's stream for arrays that belong to no library, the same for all devices: the default
-    stream (0) outside of `using_stream`."""
+    """The address of this thread's stream for arrays of no other library, on all devices: the default stream, 0,
+    outside of `using_stream`."""
     return OWN_STREAM.address
 
 
@@ -220,8 +220,7 @@ def using_stream(address: int) -> Generator[None, None, None]:
 
 
 def synchronize(kernel: str | None = None, stream: int | None = None) -> None:
-    """Wait until the current device has done all that was asked of it, or a stream has. Raises what kernels failed
-    with.
+    """Wait for all work of the current device, or of a stream. Raises the error of a kernel that failed.
 
     `kernel` names the only one that can have failed.
     """
@@ -237,7 +236,7 @@ def synchronize(kernel: str | None = None, stream: int | None = None) -> None:
 
 @attrs.frozen(eq=False)
 class Loaded:
-    """A binary in a context: ready to launch. `context` is that context's address."""
+    """A binary loaded into a context, by the context's address."""
 
     binary: Binary
     context: int
@@ -258,28 +257,28 @@ class Loaded:
 
     @property
     def local_bytes(self) -> int:
-        """Local memory of a thread in bytes: what is spilled, and the stack."""
+        """Local memory of a thread in bytes: spilled registers, and the stack."""
         return self._ask("LOCAL_SIZE_BYTES")
 
     @property
     def static_shared(self) -> int:
-        """Shared memory of a program beside the dynamic one, in bytes."""
+        """Static shared memory of a CTA, in bytes."""
         return self._ask("SHARED_SIZE_BYTES")
 
     @property
     def max_threads(self) -> int:
-        """The most threads that a program of this kernel can have."""
+        """The largest number of threads that a CTA of this kernel can have."""
         return self._ask("MAX_THREADS_PER_BLOCK")
 
     def check_fits(self) -> None:
-        """Raise `LaunchError` when a program is too large for the current device, saying what is too much."""
+        """Raise `LaunchError` if a CTA needs more than the current device has."""
         threads, device = self.binary.threads, current_device()
         shared = self.binary.shared + self.static_shared
         if threads > self.max_threads or shared > device.max_shared:
             raise self.too_large()
 
     def too_large(self) -> LaunchError:
-        """The error that says what a program of this kernel needs, and what there is."""
+        """The error that tells the resources a CTA of this kernel needs, and those of the device."""
         device = current_device()
         return out_of_resources(
             self.binary.title,
@@ -295,8 +294,8 @@ class Loaded:
 def load(binary: Binary) -> Loaded:
     """Load a kernel into the current context; PTX is assembled by the driver.
 
-    Raises `LaunchError` when the device is of another target or has no room for a program, and `TargetError` with the
-    assembler's log when the driver refuses the code.
+    Raises `LaunchError` if the device has another target or too few resources for a CTA, and `TargetError` with the
+    assembler's log if the driver rejects the code.
     """
     driver = cuda()
     context = current_context()
@@ -305,7 +304,7 @@ def load(binary: Binary) -> Loaded:
     function = check(driver.cuModuleGetFunction(module, name), f"finding '{binary.symbol}' in its own code")
     loaded = Loaded(binary, int(context), function, module)
     loaded.check_fits()
-    if binary.shared + loaded.static_shared > 48 * 1024:  # More than that has to be asked for.
+    if binary.shared + loaded.static_shared > 48 * 1024:  # More than that has to be requested.
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         check(driver.cuFuncSetAttribute(function, attribute, binary.shared), f"shared memory for '{binary.title}'")
     return loaded
@@ -320,7 +319,7 @@ def _load_module(driver: Any, binary: Binary) -> Any:
         options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: len(log),
     }
     if b"\t.loc\t" in code:
-        # Profilers show the lines of the kernel beside the machine's. The code is the same, and is made as quickly.
+        # Profilers then show the lines of the kernel. Code and time of assembly stay the same.
         settings[options.CU_JIT_GENERATE_LINE_INFO] = 1
     status, module = driver.cuModuleLoadDataEx(code, len(settings), list(settings), list(settings.values()))
     if not status:

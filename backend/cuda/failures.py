@@ -1,24 +1,24 @@
-"""What a status of the CUDA driver means, in words for the person who wrote or launched the kernel."""
+"""Errors for statuses of the CUDA driver, for the author of the kernel."""
 
 from __future__ import annotations
 
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, ZigguratError
 
-# After these, every call in the context fails until the process (or at least the context) is gone.
+# After these, every call in the context fails until the process, or at least the context, ends.
 _FAULTS = {
-    "CUDA_ERROR_ILLEGAL_ADDRESS": (MemoryAccessError, "touched memory outside of its arrays"),
+    "CUDA_ERROR_ILLEGAL_ADDRESS": (MemoryAccessError, "accessed memory outside of its arrays"),
     "CUDA_ERROR_MISALIGNED_ADDRESS": (
         MemoryAccessError,
-        "touched memory at an address that its access is not aligned to",
+        "accessed memory at a misaligned address",
     ),
-    "CUDA_ERROR_INVALID_ADDRESS_SPACE": (MemoryAccessError, "touched memory of the wrong kind"),
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE": (MemoryAccessError, "accessed memory of the wrong address space"),
     "CUDA_ERROR_ASSERT": (KernelRuntimeError, "stopped at a device assertion"),
     "CUDA_ERROR_ILLEGAL_INSTRUCTION": (
         KernelRuntimeError,
-        "met an instruction that the device does not have or has trapped on",
+        "executed an instruction that the device lacks or traps on",
     ),
     "CUDA_ERROR_HARDWARE_STACK_ERROR": (KernelRuntimeError, "ran over its stack"),
-    "CUDA_ERROR_INVALID_PC": (KernelRuntimeError, "jumped to an address that holds no code"),
+    "CUDA_ERROR_INVALID_PC": (KernelRuntimeError, "jumped to an address without code"),
     "CUDA_ERROR_LAUNCH_FAILED": (KernelRuntimeError, "failed while it ran"),
     "CUDA_ERROR_LAUNCH_TIMEOUT": (KernelRuntimeError, "ran longer than the device's watchdog allows"),
 }
@@ -42,8 +42,8 @@ NO_DEVICE = ("CUDA_ERROR_NO_DEVICE", "CUDA_ERROR_INVALID_DEVICE")
 def failure(status: str, doing: str, kernel: str | None = None, certain: bool = False) -> ZigguratError:
     """The error for a status, given by its name in `CUresult`.
 
-    `doing` says what was asked of the driver. `kernel` is the kernel in question; `certain` that it was the one
-    running: a fault shows at a later call, whatever that call is.
+    `doing` names the call. `kernel` is the kernel in question; `certain` says that no other can have failed: a fault
+    shows at a later call, whichever that is.
     """
     if status in _FAULTS:
         error, what = _FAULTS[status]
@@ -67,12 +67,12 @@ def failure(status: str, doing: str, kernel: str | None = None, certain: bool = 
 def out_of_resources(
     kernel: str, *, threads: int, registers: int, shared: int, max_threads: int, register_file: int, max_shared: int
 ) -> LaunchError:
-    """The error for a kernel that a multiprocessor has no room for; it names what is too much. Sizes of shared memory
-    are in bytes."""
+    """The error for a kernel that needs more resources than a multiprocessor has. Sizes of shared memory are in
+    bytes."""
     found: list[str] = []
     hints: list[str] = []
     if shared > max_shared:
-        found.append(f"{shared} bytes of shared memory, where the device has {max_shared} for a program")
+        found.append(f"{shared} bytes of shared memory, where the device has {max_shared} for a CTA")
         hints.append("smaller blocks, or a lower num_stages")
     # The registers of a warp are handed out in units of 256.
     if -(-registers * 32 // 256) * 256 * (threads // 32) > register_file:
@@ -85,5 +85,5 @@ def out_of_resources(
         hints.append("fewer warps")
     what = " and ".join(found) or f"{threads} threads of {registers} registers and {shared} bytes of shared memory"
     return LaunchError(
-        f"'{kernel}' does not fit on the device: a program needs {what}", hint="; ".join(hints) or "smaller blocks"
+        f"'{kernel}' does not fit on the device: a CTA needs {what}", hint="; ".join(hints) or "smaller blocks"
     )

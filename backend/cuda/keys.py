@@ -1,9 +1,8 @@
 """The key of a compiled kernel: equal for equal models, whatever their sources look like.
 
-Locations do not count, nor the names of variables and of helper functions, so that comments and renaming do not make a
-kernel be compiled again. The name of the kernel itself counts: it is the symbol that profilers show. So does the place
-of an assertion, because the kernel prints it. Options count as they are meant: a default that is given is as one that
-is not.
+Locations do not count, nor the names of variables and of helper functions: comments and renaming lead to no new
+compilation. The name of the kernel counts, because it is the symbol that profilers show. The location of an assertion
+counts, because the kernel prints it. An option that is given its default counts as one that is not given.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.text.writer import attribute_text
 
-# Attributes that only name things for people.
+# Attributes that are names for readers.
 _NAMES: dict[type[Op], frozenset[str]] = {core.Var: frozenset({"name"})}
 _PLACED = (tt.Assert,)
 
@@ -56,7 +55,7 @@ def _write(
     helpers: Mapping[str, str],
     write: Callable[[str], None],
 ) -> None:
-    """Write all that `==` of ops compares, but names, in an order that does not depend on the process."""
+    """Write everything that `==` of ops compares, except names, in an order that does not depend on the process."""
 
     def number(value: Value) -> int:
         return numbers[value] if value in numbers else numbers.setdefault(value, -1 - len(numbers))
@@ -88,8 +87,7 @@ def _write(
 
 @functools.cache
 def compiler_version() -> str:
-    """A name for the sources of the rooms that compile, and of LLVM. Another file, or one written again, is another
-    version."""
+    """A name for the version of the compiler's sources and of LLVM, by the sizes and times of the files."""
     digest = hashlib.sha256()
     for folder, file in _sources():
         state = file.stat()
@@ -99,7 +97,7 @@ def compiler_version() -> str:
 
 @functools.cache
 def compiler_contents() -> str:
-    """The same by what the sources say: equal for equal sources, wherever and whenever they were installed."""
+    """The same by the contents of the sources: equal wherever and whenever they were installed."""
     digest = hashlib.sha256()
     for folder, file in _sources():
         digest.update(f"{file.relative_to(folder)}\n".encode())
@@ -108,10 +106,10 @@ def compiler_contents() -> str:
 
 
 def _sources() -> Iterator[tuple[Path, Path]]:
-    """Each room's folder with each of its files, in an order."""
-    for room in (codemodel, transforms, backend):
-        assert room.__file__ is not None
-        folder = Path(room.__file__).parent
+    """The files of the packages that compile, in a fixed order, each with the folder of its package."""
+    for package in (codemodel, transforms, backend):
+        assert package.__file__ is not None
+        folder = Path(package.__file__).parent
         for file in sorted(folder.rglob("*.py")):
             yield folder, file
 

@@ -1,5 +1,4 @@
-"""Launching: `Dispatcher` for a kernel that is compiled for its arguments, `Launcher` for one that is compiled
-already."""
+"""Launches: `Dispatcher` compiles a kernel for its arguments, `Launcher` takes a compiled one."""
 
 from __future__ import annotations
 
@@ -43,12 +42,12 @@ Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], "int | tuple[int, ...]
 Build = Callable[[Specialization], Binary]
 OnHost = Callable[[Any, dict[str, Any], dict[str, Any]], None]
 
-# As many grids are remembered with what `at` gives for them.
+# The number of grids whose launches `Dispatcher.at` remembers.
 _GRIDS = 256
 
 
 def stream_object(stream: Any) -> Any:
-    """The driver's object for a stream: an address, torch's or CuPy's stream, or what has `__cuda_stream__`."""
+    """The driver's object for a stream: an address, a stream of torch or CuPy, or an object with `__cuda_stream__`."""
     if type(stream) is int and stream >= 0:
         return STREAMS[stream]
     for name in ("cuda_stream", "ptr"):
@@ -63,8 +62,8 @@ def stream_object(stream: Any) -> Any:
 
 
 def start(loaded: Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stream: Any, check: bool) -> None:
-    """Launch, with words for what goes wrong; `check` waits for the end, so that a fault is known to be this
-    kernel's. `slot` has the buffer of the arguments, and the address of the pointers into it."""
+    """Launch, and raise the error for a status of the driver. `check` waits for the end, so that a fault is known to be
+    this kernel's. `slot` has the buffer of the arguments, and the address of the pointers into it."""
     if 0 in sizes:
         return
     binary = loaded.binary
@@ -78,8 +77,10 @@ def start(loaded: Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stre
 
 
 def devices_of(given: Iterable[tuple[str, Any]]) -> dict[int, str]:
-    """The devices of the arrays and descriptors among named values, each with one of the names. Raises `LaunchError` for
-    an array that cannot be read."""
+    """The devices of the arrays and descriptors among named values, each with one of the names.
+
+    Raises `LaunchError` for an array that cannot be read.
+    """
     found: dict[int, str] = {}
     for name, value in given:
         if isinstance(value, TensorDescriptor):
@@ -101,9 +102,9 @@ def stream_of(given: Iterable[Any], device: int | None) -> int:
 
 
 def one_device(arrays: Mapping[int, str], kernel: str) -> int | None:
-    """The device of all arrays of a launch, given the name of one on each device; None where none says.
+    """The device of all arrays of a launch, given the name of one on each device; None if no array names its device.
 
-    Raises `LaunchError` where there are several.
+    Raises `LaunchError` if there are several.
     """
     if len(arrays) > 1:
         (first, a), (second, b) = list(arrays.items())[:2]
@@ -148,10 +149,9 @@ class Dispatcher:
         self._binaries: dict[Specialization, Binary] = {}
         self._loaded: dict[tuple[Specialization, int], Loaded] = {}
         self._compiling = threading.RLock()
-        # Makes launches over a grid by the route of the last launch that was of other kinds than the one before; it
-        # hands on what is not for it.
+        # Makes launches over a grid by the route of the last arguments of new kinds. A route passes other arguments on.
         self._hot: Callable[[Any, Any, Any], Callable[..., None]] = self._first
-        # Launches by grid, for `at` and for who looks there first to save a call.
+        # Launches by grid, for `at`, and for kernels, which save a call by looking here first.
         self.known_grids: dict[Any, Callable[..., None]] = {}
 
     def at(self, grid: Grid) -> Callable[..., None]:
@@ -172,18 +172,18 @@ class Dispatcher:
         return made
 
     def specialization(self, values: tuple[Any, ...], options: dict[str, Any]) -> Specialization:
-        """What a launch with these arguments, in the order of the parameters, and these options is compiled for."""
+        """The specialization for arguments in the order of the parameters, and options."""
         values = self._complete(values, ())
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
         with on_device(self._device_of(values)):
             return self._specialization(values, kinds, options)
 
     def offer(self, spec: Specialization, binary: Binary) -> None:
-        """Give a kernel that is compiled already."""
+        """Keep a kernel that was compiled elsewhere."""
         self._binaries.setdefault(spec, binary)
 
     def loaded(self) -> tuple[Loaded, ...]:
-        """What is loaded of this kernel, each with its registers and memory."""
+        """The loaded versions of this kernel, each with its registers and memory."""
         return tuple(self._loaded.values())
 
     def _first(self, x: Any, y: Any, z: Any, /) -> Callable[..., None]:
@@ -211,8 +211,8 @@ class Dispatcher:
         stream: Any,
         tried: Route | None,
     ) -> None:
-        """Launch with any arguments: find or make their route, find or make their kernel. `tried` is the route that
-        does not know them."""
+        """Launch with any arguments: find or make their route and their kernel. `tried` is a route that does not know
+        them."""
         values = self._complete(values, more)
         if self._with_tuples is not None and any(
             isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)
@@ -234,7 +234,7 @@ class Dispatcher:
             self._hot = route.bound
             self.known_grids.clear()
         if route is not tried:
-            # The arguments are of other kinds than those of the launch before, and may be known all the same.
+            # The route of these kinds may know the arguments, though the launch before had other kinds.
             route.seek(x, y, z, (), options if stream is None else {**options, "stream": stream}, *values)
         else:
             self._learn(x, y, z, values, options, stream, route)
@@ -260,7 +260,7 @@ class Dispatcher:
 
     @contextmanager
     def _located(self) -> Generator[None, None, None]:
-        """Errors of loading and launching that speak of no place get the kernel's."""
+        """Give errors of loading and launching that have no location the kernel's."""
         try:
             yield
         except ZigguratError as error:
@@ -271,22 +271,22 @@ class Dispatcher:
     def _again(
         self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any, route: Route
     ) -> None:
-        """What the hot path could not do: an empty grid, a value it cannot write, another context; or its error, in
-        words.
+        """Repeat a launch that the hot path could not make: an empty grid, a value that it cannot write, another
+        context, or a status of the driver.
 
-        Nothing was launched, so what was wrong shows again where there is time to say it.
+        Nothing was launched, so that the slow path meets the same error, and explains it.
         """
         self._generic(x, y, z, values, (), options, stream, route)
 
     def _complete(self, values: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
         if more:
             raise LaunchError(
-                f"'{self.name}' takes {len(self.parameters)} argument(s), got {len(self.parameters) + len(more)}"
+                f"'{self.name}' takes {len(self.parameters)} argument(s); got {len(self.parameters) + len(more)}"
             )
         missing = [p.name for p, value in zip(self.parameters, values, strict=True) if value is MISSING]
         if missing:
             raise LaunchError(f"'{self.name}' needs {', '.join(map(repr, missing))}")
-        # A list that is compiled in is as good as a tuple, and a key can hold that.
+        # A list that is compiled in becomes a tuple, which a key can hold.
         given: Any = zip(values, self.parameters, strict=True)
         return tuple(tuple(value) if type(value) is list and p.constexpr else value for value, p in given)
 
@@ -299,9 +299,9 @@ class Dispatcher:
             (p.name, isinstance(value, TensorDescriptor)) for p, value, kind in named if kind.way == "host"
         )
         if there or self._on_host is None:
-            also = f", and '{there[0]}' is on one" if there else ""
+            also = f", as '{there[0]}' is" if there else ""
             raise LaunchError(
-                f"'{here}' of '{self.name}' is not on a GPU{also}",
+                f"'{here}' of '{self.name}' must be on a GPU{also}; it is in memory",
                 hint=f"describe an array there: zg.TensorDescriptor(zg.to_device({here}.array), …)"
                 if described_here
                 else f"zg.to_device({here}), or .cuda() of torch",
@@ -310,8 +310,7 @@ class Dispatcher:
         self._on_host(grid, {parameter.name: value for parameter, value, _ in named}, options)
 
     def _device_of(self, values: Sequence[Any]) -> int | None:
-        """The device that the arrays are on, or None where they do not say. Raises `LaunchError` when they are on
-        several."""
+        """The device of the arrays, or None if none names it. Raises `LaunchError` if they are on several."""
         given = ((p.name, v) for p, v in zip(self.parameters, values, strict=True) if not p.constexpr)
         return one_device(devices_of(given), self.name)
 
@@ -322,7 +321,7 @@ class Dispatcher:
     def _load(self, spec: Specialization, context: int) -> Loaded:
         loaded = self._loaded.get((spec, context))
         if loaded is None:
-            with self._compiling:  # One thread compiles; others that need the same kernel wait for it.
+            with self._compiling:  # Threads that need the same kernel wait for the one that compiles it.
                 loaded = self._loaded.get((spec, context))
                 if loaded is None:
                     binary = self._binaries.get(spec)
@@ -337,7 +336,7 @@ class Dispatcher:
 
 
 class Launcher:
-    """Launches a kernel that is compiled: `launcher(grid, …)`, with an argument for each of its run-time parameters."""
+    """Launches a binary: `launcher(grid, …)`, with an argument for each of its run-time parameters."""
 
     def __init__(self, binary: Binary) -> None:
         self.binary = binary
@@ -382,6 +381,4 @@ class Launcher:
 
     def _count(self, arguments: Sequence[Any]) -> LaunchError:
         kinds = ", ".join(parameter.kind for parameter in self.binary.parameters)
-        return LaunchError(
-            f"'{self.binary.title}' does not take {len(arguments)} argument(s); its parameters are ({kinds})"
-        )
+        return LaunchError(f"'{self.binary.title}' has the parameters ({kinds}); got {len(arguments)} argument(s)")

@@ -1,4 +1,4 @@
-"""Arrays in a GPU's memory for people who have NumPy only: `empty`, `to_device`, `to_host`."""
+"""Arrays in a GPU's memory without another library: `empty`, `to_device`, `to_host`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class DeviceArray:
     """An array in the memory of a GPU, in row-major order without gaps. `numpy()` and `np.asarray(array)` copy it.
 
     `pointer` is its address, `element` the type of its elements, `dtype` the same as NumPy's, `device` the number of
-    its GPU. Other libraries see it through `__cuda_array_interface__`. The memory is freed with the object; `base`
-    keeps memory that is not its own. `key` stands for all that a kernel is compiled for: launches compare that alone,
-    so none of these is to be changed.
+    its GPU. Other libraries read it through `__cuda_array_interface__`. The memory is freed with the object; `base`
+    keeps memory of another object. `key` stands for everything that a kernel is compiled for: launches compare it
+    alone, so that none of these may be changed.
     """
 
     __slots__ = ("__weakref__", "base", "device", "dtype", "element", "key", "pointer", "shape")
@@ -34,7 +34,7 @@ class DeviceArray:
         self.pointer = pointer
         self.shape = shape
         self.element = element
-        # Equal ones are one object, which is quickest to compare.
+        # Equal keys are one object, which is quickest to compare.
         self.key = sys.intern(f"{element.name} on {device}{'' if pointer & 15 else ', aligned'}")
         self.dtype: np.dtype[Any] = element.dtype
         self.device = device
@@ -56,11 +56,11 @@ class DeviceArray:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """For each axis how many bytes lie from one element to the next."""
+        """The distance between neighbouring elements of each axis in bytes."""
         return tuple(self.element.bytes * math.prod(self.shape[axis + 1 :]) for axis in range(self.ndim))
 
     def stride(self, axis: int) -> int:
-        """How many elements lie from one element to the next along an axis."""
+        """The distance between neighbouring elements of an axis in elements."""
         return self.strides[axis] // self.element.bytes
 
     @property
@@ -77,7 +77,7 @@ class DeviceArray:
     def reshape(self, *shape: int | Sequence[int]) -> DeviceArray:
         """The same memory in another shape of the same number of elements: `reshape(8, 8)`, `reshape((8, 8))`.
 
-        A size of -1 is what is left for it.
+        A size of -1 follows from the others.
         """
         given: Any = shape[0] if len(shape) == 1 else shape
         sizes = _sizes(given, "the shape of an array", least=-1)
@@ -94,7 +94,7 @@ class DeviceArray:
         return to_host(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """What NumPy makes of it: a copy. Without this it would take the object for a number of its own kind."""
+        """A copy in NumPy, which would otherwise take the object for a scalar of dtype object."""
         if copy is False:
             raise ValueError("an array on a GPU is copied to be one of NumPy")
         made = to_host(self)

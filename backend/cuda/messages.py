@@ -10,14 +10,14 @@ _HEAD = struct.Struct("<Q")
 
 
 def send(stream: IO[bytes], thing: Any) -> None:
-    """Write a message, all of it. Raises `OSError` where nobody reads any more."""
+    """Write a whole message. Raises `OSError` if the other side has closed the pipe."""
     data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
     stream.write(_HEAD.pack(len(data)) + data)
     stream.flush()
 
 
 def receive(stream: IO[bytes]) -> Any:
-    """The next message. Raises `EOFError` where the other side has gone."""
+    """The next message. Raises `EOFError` if the other side has closed the pipe."""
     head = stream.read(_HEAD.size)
     if len(head) < _HEAD.size:
         raise EOFError

@@ -32,7 +32,7 @@ AS_BITS = frozenset(scalar.name for scalar in SCALARS.values() if scalar.is_floa
 
 @attrs.frozen
 class Packing:
-    """Where values of these kinds lie: `format` is struct's, `offsets` in bytes, `size` that of all."""
+    """The layout of values of these kinds: `format` is struct's, `offsets` and `size` are in bytes."""
 
     kinds: tuple[str, ...]
     format: str
@@ -61,7 +61,7 @@ class Packing:
 
 @attrs.frozen(eq=False)
 class Slot:
-    """A buffer for the values of one launch, and an array of pointers to them; `pointers` is that array's address."""
+    """A buffer for the values of one launch, and the address of an array of pointers to them."""
 
     buffer: Any
     pointers: int

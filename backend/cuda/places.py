@@ -1,8 +1,8 @@
-"""Places in the source that the code of a kernel tells, for profilers: `.loc` of the PTX, which follow the source.
+"""Source locations in the code of a kernel, for profilers: `.loc` of the PTX, moved to where the source is now.
 
-A kernel that the cache gives was compiled from a model of the same structure, whose source may have stood elsewhere.
-So for each place that the code tells it is kept from which op of the model it came; the same op of the model at hand
-has the place as it is now.
+A cached kernel was compiled from a model of the same structure, whose source may have been elsewhere. A binary keeps,
+for each location in its code, the op of the model that it came from. The same op of the current model has the current
+location.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ziggurat.backend.ptx.lines import directive_name, files_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 
-# A place of the source, with the number of an op in the model, and how many calls led from the place to the op.
+# A location, with the number of an op in the model, and the number of calls from the location to the op.
 Entry = list[Any]
 Place = tuple[str, int, int]
 
-# Both begin with fixed text, which is found ten times as quickly as what may vary.
+# Both begin with fixed text, which the search finds ten times as quickly as a pattern.
 _FILE = re.compile(r'\t\.file\t(\d+) "(.*)"\n?')
 _LOC = re.compile(r"\t\.loc\t(\d+ \d+ \d+)(.*)")
 _CALL = re.compile(r"(?<=inlined_at )\d+ \d+ \d+")
 
 
 def source_map(model: Op, ptx: str) -> list[Entry]:
-    """Where in a model each place comes from that its code tells: `[file, line, column, op, calls]`, as JSON has it."""
+    """The op of each location in the code: lists `[file, line, column, op, calls]`, which JSON can hold."""
     files = files_of(ptx)
     told = {_place(files, text) for loc, more in set(_LOC.findall(ptx)) for text in (loc, *_CALL.findall(more))}
     if not told:
@@ -42,7 +42,7 @@ def source_map(model: Op, ptx: str) -> list[Entry]:
             lines.setdefault(place[:2], (number, calls))
     entries: list[Entry] = []
     for place in sorted(told):
-        # LLVM drops the column where what it joins differs in nothing else.
+        # LLVM drops the column when it joins instructions that differ in the column alone.
         source = exact.get(place) or (lines.get(place[:2]) if place[2] == 0 else None)
         if source is not None:
             entries.append([*place, *source])
@@ -99,7 +99,7 @@ def _rewritten(ptx: str, moved: dict[Place, Place]) -> str:
 
 
 def _place(files: Mapping[int, str], said: str) -> Place:
-    """A place as a directive says it: the number of the file, line, column."""
+    """A location in a directive: the number of the file, line, column."""
     number, line, column = map(int, said.split())
     return files.get(number, ""), line, column
 

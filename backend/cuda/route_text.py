@@ -1,17 +1,18 @@
 """The hot path of a launch, as source text: functions for one combination of kinds of arguments.
 
-There are two steps, each of which leaves to the next what it does not know.
+The text holds fixed statements and the names of the parameters, which are identifiers of a Python function; a loop over
+readers in its place costs twice the time of a launch with many arguments. There are two steps, each of which passes
+unknown arguments to the next.
 
-* `launch` compares the arguments with those of the launch before. What is the same object is of the same type as well,
-  so this is quick. Where the addresses and numbers are the same, too, a buffer that holds them is launched as it is;
-  otherwise the buffer is written anew.
-* `seek` finds the kernel in a table. The key holds integers by value; a second key, in which integers count only by
-  what kernels tell apart, finds the kernel for new values.
+* `launch` compares the arguments with those of the launch before. The same object has the same type, so this is quick.
+  If addresses and numbers are equal too, the buffer that holds them is launched as it is; otherwise it is written anew.
+* `seek` finds the kernel in a table. The key holds integers by value. A second key, in which integers that share a
+  kernel are equal, finds the kernel for new values.
 
-Beside the parameters' names, those in the text begin with `_z_`, for builtins, too: a parameter may have the name
-`type`. Where a parameter's own name begins so, they begin with something else (`mark`).
+Names in the text that are no parameters begin with `_z_`, builtins included: a parameter may have the name `type`. If a
+parameter's own name begins so, they begin with another prefix (`mark`).
 
-Threads do not share buffers: each launch takes one from a list and puts it back, which Python does in one step each.
+Threads do not share buffers: each launch takes one from a list and puts it back, both in one atomic step of Python.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from ziggurat.backend.cuda.packing import AS_BITS
 from ziggurat.backend.cuda.specialize import INTEGERS, KernelParameter, Kind
 
 MARK = "_z_"
-# Types whose equal values are the same to a kernel.
+# Types whose equal values lead to the same kernel.
 _PLAIN = (int, bool, str, type(None))
-# Of an int, the type that holds it, and what kernels tell apart; `integer_class` as text.
+# The type that holds an int, and its class of integers that share a kernel: `integer_class` as text.
 _WIDTH = "(0 if -2147483648 <= {0} <= 2147483647 else 64 + ({0} >> 63))"
 _INTEGER = "None if {0} == 1 else {0} & 15 == 0, " + _WIDTH
 _TEXT = """\
@@ -118,32 +119,32 @@ def moving(_z_tiles{plain}):
 
 
 def mark(names: Sequence[str]) -> str:
-    """What the other names in the text are to begin with: with nothing that a parameter's name begins with."""
+    """The prefix of the other names in the text, which no parameter's name begins with."""
     return next(m for m in chain((MARK,), map("_z{}_".format, count())) if not any(n.startswith(m) for n in names))
 
 
 class Writer:
-    """Collects the parts of the source text, argument by argument; `text` puts them together. Where there are `several`
-    devices, it asks for that of each array."""
+    """Collects the parts of the source text, argument by argument; `text` joins them. If there are `several` devices,
+    the text reads that of each array."""
 
     def __init__(self, several: bool = True) -> None:
         self.several = several
         self.read: list[str] = []  # statements that read addresses
         self.exact: list[str] = []  # the key that holds integers by value
-        self.loose: list[str] = []  # and the one that does not
-        self.known: list[str] = []  # what the next launch is compared with
-        self.conditions: list[str] = []  # and how; `_z_e0` is the first of what is known
-        self.placed: list[str] = []  # what depends on addresses beside the types: alignment, device
-        self.moving: list[str] = []  # what each launch writes anew
-        self.given: list[str] = []  # the same, before it is made fit for writing
-        self.fields: list[str] = []  # the kinds of that, field by field
-        self.whole: list[str] = []  # addresses and integers: equal ones are written alike
-        self.identical: list[str] = []  # other numbers: 0.0 and -0.0 are equal
+        self.loose: list[str] = []  # the key that holds their classes
+        self.known: list[str] = []  # values that the next launch is compared with
+        self.conditions: list[str] = []  # the comparisons; `_z_e0` is the first of these values
+        self.placed: list[str] = []  # conditions on addresses: alignment, device
+        self.moving: list[str] = []  # values that each launch writes anew
+        self.given: list[str] = []  # the same, before they are fitted to their fields
+        self.fields: list[str] = []  # the kinds of these fields
+        self.whole: list[str] = []  # addresses and integers, compared by ==
+        self.identical: list[str] = []  # other numbers, compared by `is`, because 0.0 == -0.0
         self.aligned: list[str] = []  # addresses whose divisibility matters
         self.types: dict[type, list[str]] = {}  # exact types, and the arguments that have them
-        self.places: list[tuple[int, int]] = []  # of each argument: where its fields begin, and how many there are
-        self.devices: list[str] = []  # of the arrays whose library says it
-        self.reader: Reader | None = None  # that of the array whose library says on which stream
+        self.places: list[tuple[int, int]] = []  # the first field of each argument, and the number of its fields
+        self.devices: list[str] = []  # the devices of arrays whose library tells them
+        self.reader: Reader | None = None  # of an array whose library has a current stream
         self.descriptors = 0
 
     def both(self, expression: str) -> None:
@@ -151,7 +152,7 @@ class Writer:
         self.loose.append(expression)
 
     def expect(self, known: str, condition: str) -> None:
-        """A condition on the next launch, over `{0}`: what `known` is now."""
+        """Add a condition on the next launch. `{0}` in it is the value that `known` has now."""
         self.conditions.append(condition.format(f"_z_e{len(self.known)}"))
         self.known.append(known)
 
@@ -190,7 +191,7 @@ class Writer:
         self.places.append((first, len(self.fields) - first))
 
     def _number(self, name: str, kind: Kind) -> None:
-        """A number of which only the type counts."""
+        """Add a number whose type alone selects the kernel."""
         self.conditions.append(f"_z_type({name}) is {self.type_of(kind)}")
         if kind.type in INTEGERS:
             self.both(_WIDTH.format(name))
@@ -237,7 +238,7 @@ class Writer:
         self.descriptors += 1
 
     def text(self, names: Sequence[str]) -> str:
-        """The functions for parameters of these names, which are those that `argument` was given."""
+        """The source text for parameters of these names, those that `argument` was given."""
         placed = list(self.placed)
         if self.aligned:
             each = "".join(f"{address} & 15 == 0, " for address in self.aligned)
@@ -251,7 +252,7 @@ class Writer:
         for number, arguments in enumerate(self.types.values()):
             guard += f" and _z_type{number} is " + " is ".join(f"_z_type({name})" for name in arguments)
         unchanged = ["_z_now == _z_was", *(f"{name} is _z_w{i}" for i, name in enumerate(self.identical))]
-        # What a descriptor writes is not compared.
+        # The fields of a descriptor are not compared.
         same = "False" if self.descriptors else " and ".join(unchanged)
         own = (self.reader or OWN) is OWN
         return _TEXT.format(

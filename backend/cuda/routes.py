@@ -1,5 +1,5 @@
-"""Routes: how a kernel is launched with arguments of given kinds. Each has functions of its own, compiled from the text
-that `route_text` writes."""
+"""Routes: launches of a kernel with arguments of given kinds. Each has its own functions, compiled from the text of
+`route_text`."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from ziggurat.codemodel.errors import InternalError
 # When a table has more argument values than these, they are forgotten all at once. With a larger table a kernel whose
 # integers are always new spends its launches on getting memory.
 _TABLE_LIMIT = 512
-# What the text uses of Python; parameters may have these names.
+# The builtins in the text, whose names parameters may have.
 _BUILTINS = (type, dict, tuple, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
-# What the table gives to a launch: what the next launch is compared with; function, threads, bytes of shared memory,
-# free buffers, how to make another, and the tiles of the descriptors.
+# An entry of the table: values that the next launch is compared with; function, threads, bytes of shared memory, free
+# buffers, the function that makes another, and the tiles of the descriptors.
 Found = tuple[tuple[Any, ...], Any, int, int, list[Any], Callable[[], Any], tuple[Tile, ...]]
 
 
 class Route:
-    """How a kernel is launched with arguments of these kinds. `bound(x, y, z)` gives the hot path over a grid.
+    """The launches of a kernel with arguments of these kinds. `bound(x, y, z)` gives the hot path over a grid.
 
-    The grid is three sizes, or a function and None and None. `seek(x, y, z, more, options, *values)` launches what the
-    table knows. `again(x, y, z, values, options, stream, route)` takes over when the driver refused, and `generic(x, y,
-    z, values, more, options, stream, route)` when the arguments are of other kinds or were never seen. `given(stream)`
-    reads a stream that the caller named.
+    The grid is three sizes, or a function and None and None. `seek(x, y, z, more, options, *values)` launches a kernel
+    of the table. `again(x, y, z, values, options, stream, route)` takes over if the driver returns an error, and
+    `generic(x, y, z, values, more, options, stream, route)` if the arguments have other kinds or are new.
+    `given(stream)` gives the driver's object for the stream of a launch.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Route:
         self._moving: Callable[..., Any] = scope["moving"]
 
     def learn(self, values: Sequence[Any], options: dict[str, Any], loaded: Loaded, spec: Specialization) -> Found:
-        """Remember the kernel for these arguments, and for what kernels do not tell from them."""
+        """Remember the kernel for these arguments, and for others that share it."""
         exact, loose = self._keys(options, *values)
         order, tiles = arranged(loaded.binary, spec, self._places)
 
@@ -128,7 +128,7 @@ class Route:
         return found
 
     def slot(self, found: Found, values: Sequence[Any]) -> Any:
-        """A buffer with these arguments, written carefully: floats out of range become infinities."""
+        """A buffer with these arguments. Floats out of range become infinities."""
         slot = found[5]()
         moving = self._moving(found[6], *values)
         fields = zip(self._fields, moving, strict=True)
@@ -138,7 +138,7 @@ class Route:
     def _found(
         self, exact: tuple[Any, ...], loose: tuple[Any, ...], options: dict[str, Any], values: Sequence[Any]
     ) -> Found | None:
-        """What the table is to give for an exact key, if the other key is known."""
+        """The entry of the table for an exact key, if the other key is known."""
         known = self._classes.get(loose)
         if known is None:
             return None
@@ -152,9 +152,9 @@ class Route:
 def arranged(
     binary: Binary, spec: Specialization, places: Sequence[Sequence[int]]
 ) -> tuple[list[int], tuple[Tile, ...]]:
-    """For each parameter of the machine's kernel its place in the buffer, and the box and swizzle of each descriptor.
+    """For each parameter of the PTX kernel its offset in the buffer, and the box and swizzle of each descriptor.
 
-    `places` has those of each argument's fields. Raises `InternalError` when the parameters do not agree with the
+    `places` has the offsets of each argument's fields. Raises `InternalError` if the parameters do not agree with the
     arguments.
     """
     passed = [(a, place) for a, place in zip(spec.arguments, places, strict=True) if isinstance(a, RunTime)]
@@ -178,4 +178,4 @@ def arranged(
 def _disagree(binary: Binary, spec: Specialization) -> InternalError:
     wanted = ", ".join(f"{argument.name}: {argument.type}" for argument in spec.run_time)
     got = ", ".join(" ".join(filter(None, (parameter.kind, parameter.part))) for parameter in binary.parameters)
-    return InternalError(f"the machine's kernel of '{binary.title}' takes ({got}), and the arguments are ({wanted})")
+    return InternalError(f"the parameters of the PTX kernel of '{binary.title}' must be ({wanted}); got ({got})")

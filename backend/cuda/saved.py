@@ -1,6 +1,6 @@
-"""The contents of arrays on a GPU, of any library: put aside and put back, or set to zero, on the array's own stream.
+"""The contents of arrays on a GPU, of any library: saved and restored, or set to zero, on the array's own stream.
 
-Tuning runs a kernel many times. What the kernel adds to or writes over has to be there again each time.
+Tuning runs a kernel many times, and each run must find the same contents in the arrays that the kernel changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Region:
         size = _bytes(array, seen.element.bytes, name)
         if size is None:
             raise LaunchError(
-                f"'{name}' is to be set back between the runs of tuning, and its memory has gaps",
+                f"'{name}' must be contiguous to be restored between the runs of tuning; its memory has gaps",
                 hint="pass an array that is contiguous",
             )
         self.array = array
@@ -81,7 +81,7 @@ def _bytes(array: Any, width: int, name: str) -> int | None:
         step = 1
     else:
         raise LaunchError(
-            f"'{name}' is to be set back between the runs of tuning, and does not say how large it is",
+            f"'{name}' must tell its size to be restored between the runs of tuning",
             hint="pass an array with __cuda_array_interface__ or __dlpack__",
         )
     return None if strides is not None and _gaps(shape, strides, step) else math.prod(map(int, shape)) * width

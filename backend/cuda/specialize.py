@@ -1,8 +1,8 @@
-"""What a kernel is compiled for, as it follows from the arguments of a launch.
+"""The specialization of a kernel for the arguments of a launch.
 
-A pointer or an integer that is divisible by 16 is known to be; an integer that is 1, and what is no number, is
-compiled in; an integer has the first of i32, i64 and u64 that holds it. Parameters can be left out of this
-(`specialize=False`).
+A pointer or an integer that is divisible by 16 is known to be divisible. The integer 1 and values that are no numbers
+are compiled in. An integer has the first of i32, i64 and u64 that holds it. `specialize=False` turns this off for a
+parameter.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INTEGERS: Final = (int, np.int64)
 
 @attrs.frozen
 class KernelParameter:
-    """A parameter as the kernel's author declared it. `specialize` is False where its values make no kernels of their
+    """A parameter as the kernel's author declared it. With `specialize` False, its values lead to no kernels of their
     own."""
 
     name: str
@@ -45,8 +45,8 @@ class KernelParameter:
 
 @attrs.frozen
 class RunTime:
-    """An argument that is passed to the kernel: its type, and a number that divides it (a pointer's address in
-    bytes), 1 or 16."""
+    """An argument that is passed to the kernel: its type, and a number that divides it, 1 or 16. The value of a pointer
+    is its address in bytes."""
 
     name: str
     type: ScalarType | PtrType | DescriptorType
@@ -54,7 +54,7 @@ class RunTime:
 
     @property
     def field(self) -> str:
-        """The kind of its parameter in the machine's kernel."""
+        """The kind of its parameter in the PTX kernel."""
         if isinstance(self.type, PtrType):
             return POINTER
         return TENSOR_MAP if isinstance(self.type, DescriptorType) else self.type.name
@@ -76,7 +76,7 @@ class Constant:
 
 @attrs.frozen
 class Specialization:
-    """What to compile a kernel for: each argument in the order of the parameters, the target, and the options of the
+    """The arguments that a kernel is compiled for, in the order of the parameters, the target, and the options of the
     launch."""
 
     arguments: tuple[RunTime | Constant, ...]
@@ -91,11 +91,11 @@ class Specialization:
 
 @attrs.frozen
 class Kind:
-    """How a launch treats the arguments of a parameter: the same source text serves all arguments of one kind.
+    """The treatment of a parameter's arguments by a launch: the same source text serves all arguments of one kind.
 
-    `way` is "array", "descriptor", "integer" (its value picks the kernel), "number" (only its type does), "constant",
-    or "host" for an array, or the descriptor of one, that is not on a GPU. `type` is the exact Python type where it
-    matters, `field` the name of the type it is passed as, `rank` the number of axes of a descriptor.
+    `way` is "array", "descriptor", "integer" (its value selects the kernel), "number" (only its type does), "constant",
+    or "host" for an array, or the descriptor of one, that is not on a GPU. `type` is the exact Python type if it
+    matters, `field` the name of the type that the argument is passed as, `rank` the number of axes of a descriptor.
     """
 
     way: str
@@ -106,7 +106,7 @@ class Kind:
 
 
 def kind_of(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
-    """How an argument is treated. Raises `LaunchError` for what no kernel takes."""
+    """The kind of an argument. Raises `LaunchError` for a value that no kernel takes."""
     if parameter.constexpr or value is None:
         return Kind("constant", _exact_type(value))
     if isinstance(value, TensorDescriptor):
@@ -121,7 +121,7 @@ def kind_of(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
     if is_array(value):
         return Kind("host")
     raise LaunchError(
-        f"'{parameter.name}' of '{kernel}' takes an array or a number, got {type(value).__name__}",
+        f"'{parameter.name}' of '{kernel}' takes an array or a number; got {type(value).__name__}",
         hint=f"annotate it as zg.constexpr to pass other values: {parameter.name}: zg.constexpr",
     )
 
@@ -133,8 +133,10 @@ def _exact_type(value: Any) -> type[Any]:
 def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
     scalar = number_type(value)
     if scalar is None:
-        raise LaunchError(f"'{parameter.name}' of '{kernel}' is a number of a type that kernels lack: {value!r}")
-    # An int that needs 64 bits without a sign is written in another way; the others are all written in one.
+        raise LaunchError(
+            f"'{parameter.name}' of '{kernel}' must be a number of a type that kernels have; got {value!r}"
+        )
+    # Integers are written with 64 bits and a sign, except those that need 64 bits without one.
     field = "i64" if type(value) in INTEGERS and scalar.signed else scalar.name
     return Kind(
         "integer" if scalar.is_int and scalar != i1 and parameter.specialize else "number", _exact_type(value), field
@@ -142,7 +144,7 @@ def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind
 
 
 def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | Constant:
-    """What the kernel is compiled for on account of one argument."""
+    """The part of a specialization that follows from one argument."""
     name = parameter.name
     if kind.way == "constant":
         return Constant(name, value)
@@ -163,8 +165,7 @@ def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | C
 
 
 def integer_class(value: int) -> tuple[int, int]:
-    """Equal for integers that a kernel does not tell apart: (1, 0) for 1; otherwise whether 16 divides it, and its
-    width."""
+    """The class of integers that share a kernel: (1, 0) for 1; otherwise whether 16 divides it, and its width."""
     if value == 1:
         return 1, 0
     return (
@@ -174,7 +175,7 @@ def integer_class(value: int) -> tuple[int, int]:
 
 
 def constant_class(value: Any) -> Any:
-    """A hashable key that tells apart what a kernel tells apart: 1, 1.0 and True; 0.0 and -0.0."""
+    """A hashable key, different for constants that lead to different kernels: 1, 1.0 and True; 0.0 and -0.0."""
     if type(value) is float:
         return struct.pack("d", value)
     return constant_key(value)

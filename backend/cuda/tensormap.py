@@ -1,8 +1,7 @@
-"""Tensor maps: what the bulk copy engine (TMA, sm_90 and up) takes of a descriptor that was made on the host.
+"""Tensor maps: descriptors made on the host as TMA (sm_90 and later) takes them.
 
-A descriptor is encoded by the driver into 128 bytes, for a box and a swizzle that the compiler has chosen for the
-kernel; `box_and_swizzle` is the usual choice. What `TensorDescriptor` asks of addresses, sizes and strides is what
-`cuTensorMapEncodeTiled` does.
+The driver encodes a descriptor into 128 bytes, for a box and a swizzle that the compiler has chosen; `box_and_swizzle`
+is the usual choice. `TensorDescriptor` checks addresses, sizes and strides as `cuTensorMapEncodeTiled` does.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ def encode(descriptor: TensorDescriptor, box: tuple[int, ...], swizzle: int) -> 
     row = box[-1] * width
     if len(box) != rank or not all(1 <= size <= 256 for size in box) or row % 16 or (swizzle and row > swizzle):
         raise LaunchError(
-            f"the copy engine cannot move boxes of {box} {descriptor.element} with a swizzle of {swizzle} bytes: "
+            f"TMA cannot move boxes of {box} {descriptor.element} with a swizzle of {swizzle} bytes: "
             "sides are at most 256, rows a multiple of 16 bytes, and no longer than the swizzle",
             hint="make the last block size larger" if row % 16 else None,
         )
     if descriptor.padding == "nan" and descriptor.element.is_fp8:
         raise LaunchError(
-            f"the copy engine cannot pad {descriptor.element} with NaN: it takes floats of 8 bits for integers",
+            f"TMA cannot pad {descriptor.element} with NaN: it treats floats of 8 bits as integers",
             hint='padding="zero"',
         )
     driver = cuda()

@@ -15,7 +15,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import u8
 
 _ESTIMATES = 5
-# What is made of the times of all calls, in the order in which they were made.
+# The results by `return_mode`, from the times of all calls in their order.
 _MODES: Final[dict[str, Callable[[Sequence[float]], Any]]] = {
     "mean": statistics.fmean,
     "min": min,
@@ -38,18 +38,18 @@ def do_bench(
     return_mode: str = "median",
     stream: Any = None,
 ) -> Any:
-    """The time that `run()` takes on the GPU, in milliseconds: the median, or what `return_mode` says: "mean", "min",
-    "max", "median", or "all" for a list of every call's. With `quantiles`, the list of these (0.5 is the median).
+    """The time that `run()` takes on the GPU, in milliseconds: the median, or by `return_mode` the "mean", "min" or
+    "max", or the list of "all" calls. With `quantiles`, the list of these (0.5 is the median).
 
     `run` is called for about `warmup` milliseconds, and then timed for about `rep`, at least five times. With
-    `flush`, memory of twice the L2 cache is written before each call, so that nothing is found there. With `graph`,
-    calls are captured into a CUDA graph, which takes the host's time out of short ones; what is timed then is the
-    graph's run over its calls, and `flush` is not done within it.
+    `flush`, memory of twice the L2 cache is written before each call, so that the cache holds none of the arrays. With
+    `graph`, calls are captured into a CUDA graph, which takes the host's time out of short ones: the time of the graph
+    is divided by its calls, and the cache is not flushed between them.
 
-    What is timed is `stream`: the one that `run` names in its launches. Where it names none, launches go to torch's
-    current stream, or CuPy's, or the default one, and so it is here; a graph gets a stream of its own.
+    `stream` must be the one that `run` names in its launches. Without it the current stream of torch or CuPy, or the
+    default one, is timed, which is where launches go; a graph gets a stream of its own.
 
-    Raises `LaunchError` for arguments that make no sense.
+    Raises `LaunchError` for arguments out of range.
     """
     _demand(run, warmup, rep, quantiles, return_mode)
     current_context()
@@ -59,7 +59,7 @@ def do_bench(
             "a CUDA graph cannot be captured on the default stream", hint="leave stream out: one is made for it"
         )
     if graph and named is None:
-        # What fills the arrays may be under way, and streams do not wait for each other.
+        # Work that fills the arrays may be in flight, and streams do not wait for each other.
         check(cuda().cuStreamSynchronize(STREAMS[_stream_of_library()]), "waiting for the work before")
         named = _new_stream()
     with on_stream(_stream_of_library() if named is None else named) as address:
@@ -71,19 +71,19 @@ def do_bench(
 
 
 def _demand(run: Any, warmup: Any, rep: Any, quantiles: Sequence[float] | None, return_mode: str) -> None:
-    """Raise `LaunchError` before anything is timed that could not be reported."""
+    """Raise `LaunchError` for arguments out of range, before anything is timed."""
     if not callable(run):
         raise LaunchError(
-            f"do_bench times a function without arguments, got {run!r}", hint="do_bench(lambda: kernel[grid](…))"
+            f"do_bench takes a function without arguments; got {run!r}", hint="do_bench(lambda: kernel[grid](…))"
         )
     for name, given in (("warmup", warmup), ("rep", rep)):
         if not isinstance(given, (int, float)) or not 0 <= given < math.inf:
-            raise LaunchError(f"do_bench: {name} is a number of milliseconds, got {given!r}")
+            raise LaunchError(f"{name} of do_bench must be a number of milliseconds; got {given!r}")
     for share in quantiles or ():
         if not 0 <= share <= 1:
-            raise LaunchError(f"a quantile is from 0 to 1, not {share}")
+            raise LaunchError(f"a quantile must be from 0 to 1; got {share}")
     if return_mode not in _MODES:
-        raise LaunchError(f"do_bench: return_mode is one of {', '.join(_MODES)}; got {return_mode!r}")
+        raise LaunchError(f"return_mode of do_bench must be one of {', '.join(_MODES)}; got {return_mode!r}")
 
 
 def address_of(stream: Any) -> int:
@@ -91,12 +91,12 @@ def address_of(stream: Any) -> int:
     from ziggurat.backend.cuda.launch import stream_object
 
     found = stream_object(stream)
-    # The objects are kept by address, and just now this one was found or made.
+    # The objects are kept by address, and `stream_object` has just found or made this one.
     return next(address for address, known in STREAMS.items() if known is found)
 
 
 def _quantile(times: Sequence[float], share: float) -> float:
-    """Of sorted times; between two of them in proportion."""
+    """A quantile of sorted times, interpolated between two of them."""
     place = share * (len(times) - 1)
     low = int(place)
     high = min(low + 1, len(times) - 1)
@@ -114,7 +114,7 @@ def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush
 
     run()
     with _timer(on) as timer:
-        # The estimate is of call and wipe together: what a round costs, not what is reported.
+        # The estimate covers call and wipe: the cost of a round, not the reported time.
         timer.start()
         for _ in range(_ESTIMATES):
             wipe()
@@ -137,7 +137,7 @@ def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush
 def _graph_times(run: Callable[[], Any], stream: int, warmup: float, rep: float) -> list[float]:
     driver = cuda()
     on = STREAMS[stream]
-    run()  # What is compiled and loaded at the first call cannot be captured.
+    run()  # The first call compiles and loads, which cannot be captured.
     check(driver.cuStreamSynchronize(on), "waiting for the first call")
     with _timer(on) as timer:
         timer.start()
@@ -217,8 +217,7 @@ def _new_stream() -> int:
 
 @contextmanager
 def on_stream(stream: int) -> Generator[int, None, None]:
-    """Make a stream of the current device the current one of all libraries that are loaded. A new stream is not taken
-    away again: it is small."""
+    """Make a stream of the current device the current one of all loaded libraries."""
     with ExitStack() as stack:
         stack.enter_context(using_stream(stream))
         torch: Any = sys.modules.get("torch")

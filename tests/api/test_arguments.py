@@ -24,17 +24,17 @@ F32 = zg.ptr(f32)
 def test_pointers():
     assert zg.ptr(f32) == PtrType(f32)
     for wrong in ("f32", float, F32):
-        with pytest.raises(zg.LaunchError, match=r"zg.ptr takes a dtype such as zg.f32, got"):
+        with pytest.raises(zg.LaunchError, match=r"zg.ptr takes a dtype such as zg.f32; got"):
             zg.ptr(wrong)
 
 
 def test_divisibility():
     assert zg.divisible(F32) == Divisible(F32, 16) and zg.divisible(i32, 4) == Divisible(i32, 4)
     for type_ in (f32, TensorType((4,), i32), 16):
-        with pytest.raises(zg.LaunchError, match="speaks of integers, pointers and descriptors"):
+        with pytest.raises(zg.LaunchError, match="must be an integer, a pointer or a descriptor"):
             zg.divisible(type_)
     for by in (0, 3, -16, 1.0, True):
-        with pytest.raises(zg.LaunchError, match="a power of two, got"):
+        with pytest.raises(zg.LaunchError, match="must be a power of two; got"):
             zg.divisible(i32, by)
 
 
@@ -53,7 +53,7 @@ def test_arguments_are_bound_by_place_by_name_and_by_default():
     ("arguments", "keywords", "message", "hint"),
     [
         ((1,), {}, "'kernel' needs 'n', 'BLOCK'", "kernel(x_ptr, n, BLOCK: zg.constexpr, scale=2.0"),
-        (range(6), {}, "'kernel' takes 5 arguments, got 6", "kernel(x_ptr"),
+        (range(6), {}, "'kernel' takes 5 arguments; got 6", "kernel(x_ptr"),
         ((1, 2), {"BLOCKS": 3}, "'kernel' has no parameter 'BLOCKS'", "did you mean 'BLOCK'?"),
         ((1, 2), {"zzz": 3}, "'kernel' has no parameter 'zzz'", "kernel(x_ptr"),
         ((1, 2), {"n": 3}, "'kernel' got 'n' twice", ""),
@@ -84,11 +84,11 @@ def test_values_may_stand_for_run_time_arguments_and_types_for_constants():
     [
         (
             (TensorType((4,), f32), 1, 2),
-            "'x_ptr' of 'kernel': a parameter is a scalar, a pointer or a descriptor, not tensor",
+            "'x_ptr' of 'kernel': a parameter must be a scalar, a pointer or a descriptor; got tensor",
         ),
         ((object(), 1, 2), "'x_ptr' of 'kernel' is compiled in"),
         ((F32, 2**70, 2), "'n' of 'kernel': the integer .* does not fit in 64 bits"),
-        ((F32, 1, {1: 2}), "'BLOCK' of 'kernel' is compiled in, so it is a number.*got dict"),
+        ((F32, 1, {1: 2}), "'BLOCK' of 'kernel' is compiled in: it must be a number.*got dict"),
         ((F32, 1, print), "got builtin_function"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_list_is_compiled_in_as_a_tuple():
 @pytest.mark.parametrize("given", ["f32", "ptr<f32>", "descriptor<x16, x16, f16>", "tensor<x4, f32>"])
 def test_the_name_of_a_type_is_a_string(given):
     """A shell has types as text; Python has them as values."""
-    with pytest.raises(zg.LaunchError, match=r"takes a type, and .* is a string") as error:
+    with pytest.raises(zg.LaunchError, match=r"must be a type; got the string") as error:
         kernel.triton(given, zg.i32, 16)
     assert "zg.ptr(zg.f32)" in str(error.value)
 
@@ -151,15 +151,15 @@ def test_none_for_a_pointer_is_known_at_compile_time():
 
 
 def test_any_number_of_arguments_is_refused_with_its_place():
-    @zg.kernel
-    def variadic(x_ptr, **options):
-        zg.store(x_ptr, 1.0)
+    with pytest.raises(zg.KernelSyntaxError, match="any number of arguments") as caught:
 
-    x = np.ones(1, np.float32)
-    for launched in (lambda: variadic[(1,)](x), lambda: variadic[(1,)](x, scale=2), lambda: variadic.triton(F32)):
-        with pytest.raises(zg.ZigguratError, match="any number of arguments") as caught:
-            launched()
-        assert caught.value.location is not None
+        @zg.kernel
+        def variadic(x_ptr, **options):
+            zg.store(x_ptr, 1.0)
+
+        variadic[(1,)](np.ones(1, np.float32), scale=2)
+
+    assert caught.value.location is not None
 
 
 # Tuples of arrays.
@@ -199,7 +199,7 @@ def test_tuples_of_types():
 
 
 def test_a_list_of_numbers_is_no_argument():
-    with pytest.raises(zg.LaunchError, match="'scale' of 'total' takes an array or a number, got list"):
+    with pytest.raises(zg.LaunchError, match="'scale' of 'total' takes an array or a number; got list"):
         total[(1,)]((np.zeros(8, np.float32),) * 2, [1, 2.0], np.zeros(8, np.float32), 8)
 
 

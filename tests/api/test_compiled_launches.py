@@ -183,7 +183,7 @@ def test_where_neither_is_it_is_said(monkeypatch, compiled):
     without_driver(monkeypatch)
     monkeypatch.setattr("ziggurat.launches.compiled.tool", lambda name: None)
     made = zg.compile(compiled.stages["gpu"])
-    with pytest.raises(zg.LaunchError, match="here is neither: there is no NVIDIA driver") as caught:
+    with pytest.raises(zg.LaunchError, match="neither is here: there is no NVIDIA driver") as caught:
         made.registers
     assert caught.value.hint == "pip install nvidia-cuda-nvcc"
 

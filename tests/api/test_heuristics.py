@@ -135,7 +135,7 @@ def test_a_computed_kernel_is_a_kernel():
 def test_a_function_without_zg_kernel_is_told_so():
     pending = zg.heuristics({"EVEN": even})(scale)
     assert pending.__name__ == "scale" and not isinstance(pending, zg.Kernel)
-    with pytest.raises(zg.LaunchError, match="'scale' is no kernel yet") as caught:
+    with pytest.raises(zg.LaunchError, match="'scale' must be a kernel to be launched") as caught:
         pending[(1,)]
     assert "@zg.kernel" in caught.value.hint
     assert not hasattr(scale, "ziggurat_wrap")  # The function may be decorated otherwise, elsewhere.
@@ -152,10 +152,10 @@ def helper(x):
     [
         ({"EVN": even}, zg.kernel(scale), r"'scale' has no parameter 'EVN' \(in zg\.heuristics\)"),
         ({"stream": even}, zg.kernel(scale), r"'scale' has no parameter 'stream'"),
-        ({"EVEN": True}, zg.kernel(scale), "'EVEN' is a function of the arguments, got True"),
-        ([even], zg.kernel(scale), "takes a dict of functions by parameter, got "),
-        ({"EVEN": even}, 3, r"zg\.heuristics decorates a kernel, and got 3"),
-        ({"EVEN": even}, helper, r"decorates a kernel, and 'helper' is a zg\.function"),
+        ({"EVEN": True}, zg.kernel(scale), "'EVEN' must be a function of the arguments; got True"),
+        ([even], zg.kernel(scale), "takes a dict of functions by parameter; got "),
+        ({"EVEN": even}, 3, r"zg\.heuristics must decorate a kernel; got 3"),
+        ({"EVEN": even}, helper, r"must decorate a kernel; 'helper' is a zg\.function"),
         ({"BLOCK": even}, zg.autotune(CONFIGS)(zg.kernel(scale)), "'BLOCK' of 'scale' is computed by .*configurations"),
         ({"num_warps": even}, zg.autotune(CONFIGS)(zg.kernel(scale)), "'num_warps' of 'scale' is computed by"),
         ({"EVEN": even}, zg.autotune(CONFIGS, ["EVEN"])(zg.kernel(scale)), "'EVEN' .* the key is of what launches"),
@@ -184,12 +184,10 @@ def test_what_a_launch_does_wrong():
 
 def test_what_a_heuristic_does_wrong():
     x, out = hosted()
-    with pytest.raises(
-        zg.LaunchError, match="the heuristic of 'EVEN' of 'scale' asks for 'm', which is no arg"
-    ) as caught:
+    with pytest.raises(zg.LaunchError, match="the heuristic of 'EVEN' of 'scale' reads 'm', which is no arg") as caught:
         computed(EVEN=lambda args: args["m"] == 0)[(1,)](x, out, 1000, 64)
     assert "'x_ptr', 'out_ptr', 'n', 'BLOCK'" in caught.value.hint
-    with pytest.raises(zg.LaunchError, match="asks for 'FACTOR', which is not computed yet") as caught:
+    with pytest.raises(zg.LaunchError, match="reads 'FACTOR', which is not computed yet") as caught:
 
         def odd(x_ptr, EVEN: zg.constexpr, FACTOR: zg.constexpr):
             zg.store(x_ptr, FACTOR)

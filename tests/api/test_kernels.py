@@ -38,7 +38,7 @@ def double() -> Kernel:
 def test_a_kernel_is_the_function_it_was_made_of(double):
     assert isinstance(double, Kernel) and double.name == "double" and double.__doc__ == "Each element twice."
     assert repr(double) == "<kernel double(x_ptr, n, B: zg.constexpr)>"
-    with pytest.raises(zg.LaunchError, match="'double' is a kernel: it is run over a grid") as caught:
+    with pytest.raises(zg.LaunchError, match="'double' is a kernel, which must be launched over a grid") as caught:
         double(1, 2, 3)
     assert caught.value.hint == "double[grid](…)"
 
@@ -145,10 +145,10 @@ def test_strict_finds_a_store_of_an_undefined_element():
     [
         (
             ([1, 2], 2),
-            "'x_ptr' of 'double' takes an array or a number, got list",
+            "'x_ptr' of 'double' takes an array or a number; got list",
             "pass an array of the element type: np.array(x_ptr, np.float32)",
         ),
-        (("text", 2), "'x_ptr' of 'double' takes an array or a number, got str", "annotate it as zg.constexpr"),
+        (("text", 2), "'x_ptr' of 'double' takes an array or a number; got str", "annotate it as zg.constexpr"),
         ((F32, 2), "got the type ptr<f32>", "annotate it"),
         ((np.zeros(4, complex), 2), "'x_ptr' is an array of complex128", "they have bool"),
         ((np.zeros(4, np.float32), 2**64), "'n' of 'double': an integer must fit in 64 bits; got", None),

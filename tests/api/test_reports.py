@@ -136,7 +136,7 @@ def test_what_does_not_fit():
     with pytest.raises(zg.LaunchError, match="2 line_vals and 1 line_names"):
         sizes(line_names=["Ours"])
     for point in ((1, 2), [1, 2], ()):
-        with pytest.raises(zg.LaunchError, match="among x_vals, which is to be a value for each of 'n'"):
+        with pytest.raises(zg.LaunchError, match="among x_vals, which must have a value for each of 'n'"):
             sizes(x_vals=[point])
     for empty in ({"x_names": []}, {"x_vals": iter(())}, {"line_vals": [], "line_names": []}):
         with pytest.raises(zg.LaunchError, match=f"the benchmark 'add' has no {next(iter(empty))}"):

@@ -186,9 +186,7 @@ def test_do_bench_measures_where_nothing_else_does(gpu, monkeypatch):
 )
 def test_what_is_no_time_says_what_was_expected(gpu, gives, shown):
     asked = tuner(tuned(gpu, measure=lambda run: gives))
-    with pytest.raises(
-        zg.LaunchError, match=f"'copy' is to give a time, a number of zero or more; .* gave {shown}"
-    ) as e:
+    with pytest.raises(zg.LaunchError, match=f"'copy' must give a time, a number of zero or more; got {shown}") as e:
         asked.choice(CONFIGS)
     assert NAMES[0] in str(e.value) and Records().all() == []
     assert (e.value.hint is not None) == (gives is None)
@@ -206,10 +204,10 @@ def test_a_configuration_without_a_time_is_left_out(gpu, none):
     times = iter([none, 2.0, 1.0])
     record, config = tuner(tuned(gpu, measure=lambda run: next(times))).choice(CONFIGS)
     assert config is CONFIGS[2] and list(record.times) == NAMES[1:]
-    assert record.left_out == {NAMES[0]: f"measuring it gave {none}, which is no time"}
+    assert record.left_out == {NAMES[0]: f"its time must be finite; measure gave {none}"}
     with pytest.raises(zg.LaunchError, match="no configuration of 'copy' can be launched") as caught:
         tuner(tuned(gpu, measure=lambda run: none, cache_results=False)).choice(CONFIGS)
-    assert str(caught.value).count(f"measuring it gave {none}") == 3
+    assert str(caught.value).count(f"measure gave {none}") == 3
     assert caught.value.hint == "let measure give milliseconds"
 
 

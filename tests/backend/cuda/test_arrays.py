@@ -47,7 +47,7 @@ def test_views(array, expected):
 )
 def test_what_is_not_on_a_gpu(array):
     assert reader_of(array) is None
-    with pytest.raises(LaunchError, match="'x' is not an array on a GPU"):
+    with pytest.raises(LaunchError, match="'x' must be an array on a GPU"):
         view(array, "x")
 
 

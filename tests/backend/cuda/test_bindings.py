@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from ziggurat.codemodel.types import SCALARS
+
 SOURCES = Path(__file__).parents[3] / "backend" / "cuda"
 FILLED = {
     "CU_DEVICE_ATTRIBUTE_": ("CUdevice_attribute", r'attribute\("(\w+)"\)'),
     "CU_FUNC_ATTRIBUTE_": ("CUfunction_attribute", r'_ask\("(\w+)"\)'),
-    "CU_TENSOR_MAP_DATA_TYPE_": ("CUtensorMapDataType", r'(?:, |: )"(U?INT\d+|B?FLOAT\d+)"'),
     "CU_TENSOR_MAP_SWIZZLE_": ("CUtensorMapSwizzle", r'\d+: "(NONE|\d+B)"'),
 }
 
@@ -23,6 +24,8 @@ def test_names_of_the_driver():
     members = re.findall(r"driver\.(CU\w+)\.(CU_\w+)", text)
     assert len(members) > 4
     assert [pair for pair in members if not hasattr(getattr(driver, pair[0]), pair[1])] == []
+    types = {scalar.tensor_map for scalar in SCALARS.values() if scalar.tensor_map}
+    assert types and all(hasattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name}") for name in types)
     for prefix, (enum, pattern) in FILLED.items():
         found = re.findall(pattern, text)
         assert found, enum

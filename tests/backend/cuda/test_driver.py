@@ -81,7 +81,7 @@ def test_what_the_driver_refuses_to_load(fake, failed, status, log, target, erro
 
 def test_waiting_shows_faults(fake, failed):
     fake.launch_status = [failed("CUDA_ERROR_MISALIGNED_ADDRESS")]
-    with pytest.raises(MemoryAccessError, match="a kernel launched before touched memory at an address"):
+    with pytest.raises(MemoryAccessError, match="a kernel launched before accessed memory at a misaligned address"):
         synchronize()
 
 
@@ -90,7 +90,7 @@ def test_without_a_driver_or_its_bindings(fake, monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError("libcuda.so.1 is not there")
 
     monkeypatch.setattr(fake, "cuInit", absent)
-    with pytest.raises(LaunchError, match=r"no NVIDIA driver here: libcuda.so.1"):
+    with pytest.raises(LaunchError, match=r"the NVIDIA driver cannot be loaded: libcuda.so.1"):
         driver.device_count()
     for name in ("cuda", "cuda.bindings", "cuda.bindings.driver"):
         monkeypatch.setitem(sys.modules, name, None)

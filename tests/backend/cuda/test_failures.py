@@ -10,7 +10,7 @@ LIMITS = {"register_file": 65536, "max_shared": 1000}
 
 def test_words_for_statuses():
     certain = failure("CUDA_ERROR_ILLEGAL_ADDRESS", "waiting", "add", certain=True)
-    assert isinstance(certain, KernelRuntimeError) and "the kernel 'add' touched" in str(certain)
+    assert isinstance(certain, KernelRuntimeError) and "the kernel 'add' accessed" in str(certain)
     assert "check=True" not in str(certain) and "mask" in str(certain)
     other = failure("CUDA_ERROR_SYSTEM_NOT_READY", "launching", "add")
     assert isinstance(other, LaunchError) and "launching of 'add' failed" in str(other)
@@ -19,10 +19,10 @@ def test_words_for_statuses():
 @pytest.mark.parametrize(
     ("status", "what", "advice"),
     [
-        ("ILLEGAL_ADDRESS", "touched memory outside of its arrays", "a missing mask"),
-        ("MISALIGNED_ADDRESS", "not aligned to", "zg.multiple_of"),
+        ("ILLEGAL_ADDRESS", "accessed memory outside of its arrays", "a missing mask"),
+        ("MISALIGNED_ADDRESS", "at a misaligned address", "zg.multiple_of"),
         ("ASSERT", "stopped at a device assertion", "on standard output"),
-        ("ILLEGAL_INSTRUCTION", "met an instruction", "inline_asm_elementwise"),
+        ("ILLEGAL_INSTRUCTION", "executed an instruction", "inline_asm_elementwise"),
         ("LAUNCH_FAILED", "failed while it ran", "compute-sanitizer"),
         ("LAUNCH_TIMEOUT", "watchdog", "a loop may not end"),
     ],
@@ -73,7 +73,7 @@ def test_no_memory():
 
 def test_shared_memory_and_registers_are_both_named():
     error = out_of_resources("k", threads=512, registers=168, shared=1001, max_threads=384, **LIMITS)
-    assert "1001 bytes of shared memory, where the device has 1000 for a program and 168 registers" in error.summary
+    assert "1001 bytes of shared memory, where the device has 1000 for a CTA and 168 registers" in error.summary
     assert error.hint == "smaller blocks, or a lower num_stages; fewer warps, or smaller blocks"
 
 

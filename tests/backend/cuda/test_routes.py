@@ -220,6 +220,6 @@ def test_a_descriptor_whose_map_is_not_taken_has_no_tile():
     ],
 )
 def test_parameters_that_do_not_agree_with_the_arguments(parameters):
-    message = r"kernel of 'add' takes \(.*\), and the arguments are \(x: ptr<f32>, d: .*, m: i32\)"
+    message = r"kernel of 'add' must be \(x: ptr<f32>, d: .*, m: i32\); got \(.*\)"
     with pytest.raises(InternalError, match=message):
         arranged(binary(*parameters), SPEC, PLACES)

@@ -128,12 +128,12 @@ def test_milliseconds_stand_where_triton_has_them(timed, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"run": 3}, "times a function without arguments, got 3"),
-        ({"warmup": -1}, "warmup is a number of milliseconds, got -1"),
-        ({"rep": float("nan")}, "rep is a number of milliseconds, got nan"),
-        ({"rep": "10"}, "rep is a number of milliseconds, got '10'"),
-        ({"return_mode": "best"}, "return_mode is one of mean, min, max, median, all; got 'best'"),
-        ({"quantiles": (0.5, 50)}, "a quantile is from 0 to 1, not 50"),
+        ({"run": 3}, "takes a function without arguments; got 3"),
+        ({"warmup": -1}, "warmup of do_bench must be a number of milliseconds; got -1"),
+        ({"rep": float("nan")}, "rep of do_bench must be a number of milliseconds; got nan"),
+        ({"rep": "10"}, "rep of do_bench must be a number of milliseconds; got '10'"),
+        ({"return_mode": "best"}, "return_mode of do_bench must be one of mean, min, max, median, all; got 'best'"),
+        ({"quantiles": (0.5, 50)}, "a quantile must be from 0 to 1; got 50"),
         ({"graph": True, "stream": 0}, "cannot be captured on the default stream"),
     ],
 )
