@@ -80,7 +80,7 @@ def read_only() -> Any:
 
 NO_ARGUMENTS: dict[str, Any] = {
     "list": [1.0, 2.0], "string": "x", "complex": 1j, "object": object(), "class": np.ndarray, "dict": {},
-    "tuple": (1, 2), "dtype": zg.f32, "type": P32, "bytes": b"abc", "memory": memoryview(b"abc"), "range": range(3),
+    "dtype": zg.f32, "type": P32, "bytes": b"abc", "memory": memoryview(b"abc"), "range": range(3),
     "function": abs, "Decimal": Decimal(1), "long double": np.longdouble(1), "date": np.datetime64("2020"),
     "objects": X.astype(object), "big endian": X.astype(">f4"), "strings": X.astype("S3"), "complexes": X.astype("c8"),
     "records": np.zeros(3, [("a", "f4")]), "dates": np.zeros(3, "M8[s]"), "masked": np.ma.array(X), "broken": Broken(),
@@ -162,7 +162,7 @@ WRONG_CALLS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: scale[(1,)](X, X, 1, 1.0, 32, 33), "'scale' takes 5 arguments; got 6", SIGNATURE),
     (lambda: launch(BLOK=3), "'scale' has no parameter 'BLOK', nor is there such an option", "did you mean 'BLOCK'?"),
     (lambda: scale[(1,)](X, x_ptr=X), "'scale' got 'x_ptr' twice", ""),
-    (lambda: scale(X, X, 1, 1.0, 32), "'scale' is a kernel: it is run over a grid", "scale[grid](…)"),
+    (lambda: scale(X, X, 1, 1.0, 32), "'scale' is a kernel, which must be launched over a grid", "scale[grid](…)"),
     (lambda: scale.triton(P32, P32), "'scale' needs 'n', 'factor', 'BLOCK'", SIGNATURE),
     (lambda: zg.load(1), "zg.load was called outside of a kernel", OUTSIDE),
     (
@@ -433,8 +433,8 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     ),
     "exit": (
         ["exits.py:one"],
-        "LaunchError: 'exits.py' ends the program (exit status 3) while it is read\n"
-        "  hint: put what it does as a program under: if __name__ == '__main__':\n",
+        "LaunchError: 'exits.py' ends the program (exit status 3) when it is imported\n"
+        "  hint: put the main program under: if __name__ == '__main__':\n",
     ),
     "kernel": (
         ["kernel.py:one", "ptr<f32>", "--stage", "python"],

@@ -94,7 +94,7 @@ def test_columns_first_and_axes_of_one_element_leave_no_gaps(fake, made, shape, 
 @pytest.mark.parametrize("made", [interface, dlpack_array, torch_like])
 @pytest.mark.parametrize(("shape", "strides"), [((4,), (8,)), ((2, 4), (64, 4)), ((4, 2), (0, 4)), ((3, 4), (-16, 4))])
 def test_memory_with_gaps_is_refused(fake, made, shape, strides):
-    with pytest.raises(LaunchError, match="'x' must be contiguous .*; its memory has gaps"):
+    with pytest.raises(LaunchError, match=r"'x' must be contiguous .*; its memory has gaps"):
         Region(made(shape, strides), "x")
     assert fake.done == []
 
