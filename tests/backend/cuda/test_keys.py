@@ -1,5 +1,6 @@
 """The key of a compiled kernel: what counts, and what does not."""
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -85,7 +86,7 @@ def test_the_key_is_the_same_in_another_process():
             capture_output=True,
             text=True,
             timeout=60,
-            env={"PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONHASHSEED": seed},
         )
         assert done.stdout.strip() == key(scale.triton(*TYPES), OPTIONS), done.stderr
 

@@ -24,7 +24,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
         ("exact_math", np.bool_(False), False),
         ("check", 0, False),
         ("target", "sm_80", "sm_80"),
-        ("stream", "anything", "anything"),
+        ("stream", 7, 7),
         ("unknown", [], []),
     ],
 )
@@ -46,6 +46,7 @@ def test_one_spelling(name, value, expected):
         ),
         *(("exact_math", value, "exact_math must be True or False") for value in ("no", 2, 1.0, None)),
         *((name, "x", f"{name} must be True or False; got 'x'") for name in ("check", "strict")),
+        *(("stream", value, "stream must be an address, or a stream") for value in ("x", -1, True, 1.5)),
         *(("target", value, "target must be one of sm_80") for value in ("sm_99", 90, None, ["sm_80"])),
     ],
 )
