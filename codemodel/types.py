@@ -471,6 +471,13 @@ def element_of(type_: Type) -> Type:
     return type_.element if isinstance(type_, TensorType) else type_
 
 
+def scalar_element(type_: Type) -> ScalarType:
+    """The scalar type of a number, or of the elements of a tensor of numbers."""
+    element = element_of(type_)
+    assert isinstance(element, ScalarType), f"{type_} is no number"
+    return element
+
+
 def shape_of(type_: Type) -> tuple[int, ...]:
     """The shape of a tensor; () of any other type."""
     return type_.shape if isinstance(type_, TensorType) else ()

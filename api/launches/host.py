@@ -20,7 +20,7 @@ def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = 
     for a kernel. `model` is a `module` with one function that no other calls, or a lone `tt.func`. There is one
     argument for each of its parameters: for a pointer an array (NumPy's, or one with the array or the DLPack protocol)
     of that element type, which is read and written in place; for a descriptor a `zg.TensorDescriptor`; otherwise a
-    number. With `strict`, undefined lanes hold NaN or large numbers.
+    number. With `strict`, a use of an undefined element is an error.
 
     Raises `LaunchError` when the grid or the arguments do not fit, `KernelRuntimeError` when a program fails.
     """

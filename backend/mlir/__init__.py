@@ -1,6 +1,6 @@
-"""Triton's own MLIR text of a Triton model: interchange with the C++ Triton, and an outside check of ours.
+"""The MLIR text of a Triton model, for the C++ Triton.
 
-What the C++ Triton says to these texts is recorded in docs/triton-interchange.md.
+docs/triton-interchange.md has the results of compiling these texts with Triton.
 """
 
 from ziggurat.backend.mlir.module import to_mlir

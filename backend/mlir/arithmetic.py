@@ -1,13 +1,13 @@
-"""Arithmetic and functions of floats: the arith and math dialects, with the names that MLIR has."""
+"""Arithmetic and functions of floats: ops of the arith and math dialects, most under the same name in MLIR."""
 
 from __future__ import annotations
 
-from ziggurat.backend.mlir.casts import addresses, cast, convert_float, scalar_type
+from ziggurat.backend.mlir.casts import addresses, cast, convert_float
 from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
 from ziggurat.backend.mlir.types import mlir_type
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ScalarType, Type, f32, f64, i32, i64, shape_of, with_element
+from ziggurat.codemodel.types import ScalarType, Type, f32, f64, i32, i64, scalar_element, shape_of, with_element
 
 
 @emits(arith.ConstantOp)
@@ -29,7 +29,7 @@ def _wide(scalar: ScalarType, exact_16: bool) -> ScalarType:
 def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = True) -> Names:
     """An op on floats of one type with a result of that type, in a wider type where Triton lacks the op."""
     type_ = op.result.type
-    wide = with_element(type_, _wide(scalar_type(type_), exact_16))
+    wide = with_element(type_, _wide(scalar_element(type_), exact_16))
     operands = ", ".join(convert_float(e, name, type_, wide) for name in e.names(op.operands))
     name = e.value(f"{text or op.NAME} {operands}", f" : {mlir_type(wide)}")
     return (convert_float(e, name, wide, type_),)
@@ -44,16 +44,16 @@ def floats(e: Emitter, op: Op) -> Names:
 def precise(e: Emitter, op: Op) -> Names:
     """Triton has these ops for f32 only. For f64 its ordinary division and root are as precise."""
     usual = arith.DivF if isinstance(op, tt.PreciseDivF) else math.Sqrt
-    return float_op(e, op, usual.NAME if scalar_type(op.result.type) == f64 else None, exact_16=False)
+    return float_op(e, op, usual.NAME if scalar_element(op.result.type) == f64 else None, exact_16=False)
 
 
 @emits(math.Tanh)
 def tanh(e: Emitter, op: math.Tanh) -> Names:
     """A call of NVIDIA's libdevice, as Triton's front end writes it: Triton cannot compile `math.tanh`."""
     type_ = op.result.type
-    wide = type_ if scalar_type(type_) == f64 else with_element(type_, f32)
+    wide = type_ if scalar_element(type_) == f64 else with_element(type_, f32)
     name = convert_float(e, e.name(op.operand), type_, wide)
-    symbol = "__nv_tanh" if scalar_type(wide) == f64 else "__nv_tanhf"
+    symbol = "__nv_tanh" if scalar_element(wide) == f64 else "__nv_tanhf"
     text = mlir_type(wide)
     return (convert_float(e, extern(e, symbol, name, text, text), wide, type_),)
 
@@ -71,7 +71,7 @@ _BITS: dict[type[Op], str] = {math.CtPop: "popc", math.CtLz: "clz", math.BitReve
 def bits(e: Emitter, op: math.IntUnary) -> Names:
     """A call of libdevice, as Triton cannot compile MLIR's ops. It takes 32 or 64 bits, and gives a count in 32."""
     type_ = op.result.type
-    width = scalar_type(type_).bits
+    width = scalar_element(type_).bits
     wide = with_element(type_, i64 if width == 64 else i32)
     name = e.name(op.operand)
     if width < 32:
@@ -90,14 +90,14 @@ def bits(e: Emitter, op: math.IntUnary) -> Names:
 
 @emits(math.AbsI)
 def magnitude(e: Emitter, op: math.AbsI) -> Names:
-    return e.plain(op, "{r}") if scalar_type(op.result.type).signed else e.names(op.operands)
+    return e.plain(op, "{r}") if scalar_element(op.result.type).signed else e.names(op.operands)
 
 
 @emits(tt.MulHiUI)
 def upper_half(e: Emitter, op: tt.MulHiUI) -> Names:
     """Triton's op takes 32 and 64 bits. The product of narrower numbers fits in 32."""
     type_ = op.result.type
-    bits = scalar_type(type_).bits
+    bits = scalar_element(type_).bits
     if bits >= 32:
         return e.plain(op, "{r}")
     wide = with_element(type_, i32)
@@ -122,7 +122,7 @@ def compare(e: Emitter, predicate: str, lhs: str, rhs: str, type_: Type) -> str:
 @emits(arith.CmpF)
 def compare_floats(e: Emitter, op: arith.CmpF) -> Names:
     type_ = op.lhs.type
-    wide = with_element(type_, _wide(scalar_type(type_), True))
+    wide = with_element(type_, _wide(scalar_element(type_), True))
     lhs, rhs = (convert_float(e, e.name(value), type_, wide) for value in (op.lhs, op.rhs))
     return (e.value(f"arith.cmpf {op.predicate.value}, {lhs}, {rhs}", f" : {mlir_type(wide)}"),)
 

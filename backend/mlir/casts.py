@@ -7,14 +7,18 @@ from ziggurat.backend.mlir.types import mlir_type
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of, f8e5m2, f32, f64, i1, i64, with_element
-
-
-def scalar_type(type_: Type) -> ScalarType:
-    """The scalar type of a number, or of the elements of a tensor of numbers."""
-    scalar = element_of(type_)
-    assert isinstance(scalar, ScalarType)
-    return scalar
+from ziggurat.codemodel.types import (
+    PtrType,
+    Type,
+    element_of,
+    f8e5m2,
+    f32,
+    f64,
+    i1,
+    i64,
+    scalar_element,
+    with_element,
+)
 
 
 def cast(e: Emitter, op: str, name: str, source: Type, target: Type) -> str:
@@ -29,7 +33,7 @@ def convert_float(e: Emitter, name: str, source: Type, target: Type, rounding: R
     A conversion between f64 and fp8 goes by way of f32, so a number is rounded twice. Raises `TargetError` for a
     rounding toward zero that Triton lacks: from f64, and to f8e4m3.
     """
-    here, there = scalar_type(source), scalar_type(target)
+    here, there = scalar_element(source), scalar_element(target)
     if here == there:
         return name
     middle = with_element(source, f32)
@@ -61,7 +65,7 @@ def float_to_float(e: Emitter, op: arith.ExtF | arith.TruncF) -> Names:
 def convert(e: Emitter, op: arith.Cast) -> Names:
     """Between integers, or between an integer and a float. A float of 8 bits goes by way of f32."""
     source, target = (
-        with_element(type_, f32) if scalar_type(type_).is_fp8 else type_ for type_ in (op.operand.type, op.type)
+        with_element(type_, f32) if scalar_element(type_).is_fp8 else type_ for type_ in (op.operand.type, op.type)
     )
     name = e.name(op.operand)
     if source != op.operand.type:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from ziggurat.backend.mlir.arithmetic import choose, compare
-from ziggurat.backend.mlir.casts import cast, is_boolean, same_bits, scalar_type
+from ziggurat.backend.mlir.casts import cast, is_boolean, same_bits
 from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
 from ziggurat.backend.mlir.types import mlir_type
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, Padding
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import PtrType, Type, f32, f64, i1, i8, i32, i64, with_element
+from ziggurat.codemodel.types import PtrType, Type, f32, f64, i1, i8, i32, i64, scalar_element, with_element
 
 
 @emits(tt.AddPtr)
 def add_pointer(e: Emitter, op: tt.AddPtr) -> Names:
     """An unsigned offset is widened first, as Triton's offsets are signed."""
     offset, type_ = e.name(op.offset), op.offset.type
-    if not scalar_type(type_).signed:
+    if not scalar_element(type_).signed:
         wide = with_element(type_, i64)
         offset, type_ = cast(e, "arith.extui", offset, type_, wide), wide
     return (e.value(f"{op.NAME} {e.name(op.ptr)}, {offset}", f" : {mlir_type(op.result.type)}, {mlir_type(type_)}"),)
@@ -101,7 +101,7 @@ def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
     The bits of positive floats are ordered as signed integers, those of negative floats in reverse as unsigned ones.
     """
     type_ = op.value.type
-    scalar = scalar_type(type_)
+    scalar = scalar_element(type_)
     if scalar not in (f32, f64):
         raise TargetError(f"Triton has no atomic {op.kind.value} for {scalar}")
     integer = i32 if scalar == f32 else i64

@@ -6,14 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.mlir.arithmetic import compare
-from ziggurat.backend.mlir.casts import cast, scalar_type
+from ziggurat.backend.mlir.casts import cast
 from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
 from ziggurat.backend.mlir.literals import quoted
 from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types, result_list
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, i1, i32, shape_of, with_element
+from ziggurat.codemodel.types import (
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    element_of,
+    i1,
+    i32,
+    scalar_element,
+    shape_of,
+    with_element,
+)
 
 
 @emits(tt.GetProgramId, tt.GetNumPrograms)
@@ -132,7 +143,7 @@ def gather(e: Emitter, op: tt.Gather) -> Names:
 def histogram(e: Emitter, op: tt.Histogram) -> Names:
     """Triton counts by the low bits of an i32, so numbers out of range are masked off first."""
     name, type_ = e.name(op.value), op.value.type
-    scalar = scalar_type(type_)
+    scalar = scalar_element(type_)
     condition = mlir_type(with_element(type_, i1))
     mask = e.name(op.mask) if op.mask is not None else None
     end = scalar.limits[1] + 1
@@ -151,7 +162,7 @@ def histogram(e: Emitter, op: tt.Histogram) -> Names:
 
 @emits(tt.Dot)
 def dot(e: Emitter, op: tt.Dot) -> Names:
-    scalar = scalar_type(op.a.type)
+    scalar = scalar_element(op.a.type)
     a, b, c = e.names((op.a, op.b, op.c))
     if scalar.is_int and not scalar.signed:
         return (_unsigned_dot(e, op, a, b, c),)

@@ -16,20 +16,13 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of
-
-
-def scalar_type(type_: Type) -> ScalarType:
-    """The scalar type of a number, or of the elements of a tensor of numbers."""
-    element = element_of(type_)
-    assert isinstance(element, ScalarType)
-    return element
+from ziggurat.codemodel.types import PtrType, TensorType, element_of, scalar_element
 
 
 @triton.of(arith.ConstantOp)
 def _constant(machine: Machine, op: arith.ConstantOp, operands: Sequence[Array]) -> Array:
     rank = op.type.rank if isinstance(op.type, TensorType) else 0
-    return over(scalars.array_of(op.value, scalar_type(op.type)), rank)
+    return over(scalars.array_of(op.value, scalar_element(op.type)), rank)
 
 
 @triton.of(

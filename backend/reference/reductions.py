@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.reference.arithmetic import scalar_type
 from ziggurat.backend.reference.control import packed
 from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine
@@ -26,6 +25,7 @@ from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Body, Op
 from ziggurat.codemodel.scalars import float_binary
 from ziggurat.codemodel.traits import Commutative
+from ziggurat.codemodel.types import scalar_element
 
 Operands = tuple[Any, ...]
 Columns = list[Array]  # One array of shape (P, *rest, n) for each operand; the last axis is combined.
@@ -68,7 +68,7 @@ def _combiner(machine: Machine, op: tt.Combining, *, with_marks: bool = False) -
     """The combining body as a function of arrays of equal shapes; `with_marks`, of arrays followed by their marks."""
     single = single_op(machine, op.combine)
     if isinstance(single, arith.FloatBinary) and not with_marks:
-        scalar = scalar_type(single.result.type)
+        scalar = scalar_element(single.result.type)
         return lambda a, b: [float_binary(type(single), a[0], b[0], scalar)]
     frames: dict[int, Frame] = {}
 

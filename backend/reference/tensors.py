@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.reference.arithmetic import scalar_type
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.marks import joined, marks
 from ziggurat.backend.reference.meanings import triton
@@ -18,7 +17,7 @@ from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.scalars import rounded, tf32, widened
-from ziggurat.codemodel.types import f32, shape_of
+from ziggurat.codemodel.types import f32, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
 
@@ -158,7 +157,7 @@ def _marks_of_histogram(meaning: Meaning, machine: Machine, op: tt.Histogram, op
 @triton.of(tt.Dot)
 def _dot(machine: Machine, op: tt.Dot, operands: Operands) -> Array:
     a, b, c = (full(value, array) for value, array in zip((op.a, op.b, op.c), operands, strict=True))
-    source, target = scalar_type(op.a.type), scalar_type(op.c.type)
+    source, target = scalar_element(op.a.type), scalar_element(op.c.type)
     if not source.is_float:
         # A sum of products of 8-bit integers is exact in f64, and NumPy multiplies matrices of f64 fast.
         product = _product(a.astype(np.float64), b.astype(np.float64))
