@@ -10,16 +10,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ziggurat.backend.simulator.program import UNITS
 from ziggurat.backend.simulator.shared import Array, SimulationError
+from ziggurat.codemodel.types import SCALARS
 
-_ELEMENTS: dict[str, Any] = {
-    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8,
-    "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
-}  # fmt: skip
+_ELEMENTS: dict[str, Any] = {scalar.ptx: scalar.dtype for scalar in SCALARS.values() if scalar.ptx}
 _LANES = np.arange(32)
 _GROUP, _MEMBER = _LANES >> 2, _LANES & 3
 

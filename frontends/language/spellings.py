@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ziggurat.codemodel.types import SCALARS
+
 # Calls, dtypes and other members of `triton.language`.
 _MEMBERS: Final[dict[str, str]] = {
     "expand_dims": "zg.expand(x, axis)",
@@ -22,13 +24,9 @@ _MEMBERS: Final[dict[str, str]] = {
     "load_block_ptr": "the method load of a tensor descriptor",
     "advance": "other offsets at each load of a tensor descriptor",
     "pointer_type": "zg.ptr(dtype)",
-    "float64": "zg.f64",
-    "float32": "zg.f32",
-    "float16": "zg.f16",
-    "bfloat16": "zg.bf16",
+    **{scalar.numpy: f"zg.{scalar}" for scalar in SCALARS.values()},
     "float8e5": "zg.f8e5m2",
     "float8e4nv": "zg.f8e4m3",
-    **{f"{kind}{bits}": f"zg.{kind[0]}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
     "int1": "zg.i1",
 }
 # Methods and properties of its tensors and dtypes.

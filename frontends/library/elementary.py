@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, f64, i32, i64, u32, u64
+from ziggurat.codemodel.types import SCALARS, f32, f64, i32, i64, u32, u64
 from ziggurat.frontends.language.arithmetic import (
     add,
     and_,
@@ -33,7 +33,7 @@ from ziggurat.frontends.language.function import Function, constexpr
 from ziggurat.frontends.language.math import abs, ceil, cos, floor, sin, sqrt_rn
 from ziggurat.frontends.reflection import function
 
-FLOATS: Final = (f8e4m3, f8e5m2, f16, bf16, f32, f64)
+FLOATS: Final = tuple(scalar for scalar in SCALARS.values() if scalar.is_float)
 INFINITY: Final = float("inf")
 NAN: Final = float("nan")
 
