@@ -1,3 +1,5 @@
+"""Exact meanings of numbers, against NumPy, ml_dtypes and fractions."""
+
 from __future__ import annotations
 
 import bisect

@@ -1,4 +1,4 @@
-"""What codemodel/types.py says: types are values, spelt as trees that read back."""
+"""Types are values; their text is a tree that reads back; each dtype has one record."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from ziggurat.codemodel.types import (
 scalars = st.sampled_from(list(SCALARS.values()))
 pointers = scalars.map(PtrType)
 shapes = st.lists(st.integers(1, 4096), max_size=4).map(tuple)
-# What a ConstantType reads back.
+# Values that a ConstantType reads back.
 atoms = (
     st.integers() | st.booleans() | st.none() | st.text(max_size=8) | st.floats(allow_infinity=False, allow_nan=False)
 )

@@ -1,3 +1,5 @@
+"""Evaluation of ops on constants, against NumPy."""
+
 from __future__ import annotations
 
 import math

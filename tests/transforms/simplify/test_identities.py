@@ -18,7 +18,7 @@ PARAMETERS = "%x : i32, %b : i1, %f : f32, %p : ptr<f32>, %t : tensor<x4, i32>, 
 
 
 def simplified(body: str):
-    """What `simpler` makes of the last op before the return: the name of a parameter, a number, an op, or None."""
+    """The result of `simpler` for the last op before the return: a parameter's name, a number, an op, or None."""
     model = parse(f'tt.func @"f" ({PARAMETERS})void -> {{ {body} tt.return; }};')
     last = model.bodies[0].entry.ops[-2]
     found: list[Value | None] = []
