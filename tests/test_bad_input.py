@@ -295,19 +295,19 @@ TRACES: dict[str, tuple[Callable[..., Any], str]] = {
     "array": (lambda p, n: nothing(X + n), "an object of the type ndarray cannot be a value of a kernel"),
     "keyword": (lambda p, n: zg.store(p, 1.0, maks=1), "zg.store has no parameter 'maks'"),
     "function": (lambda p, n: nothing(zg.reduce(zg.arange(0, 4), 0, max)), "cannot be a value of a kernel"),
-    "result": (lambda p, n: n, "returns a value: a kernel returns nothing"),
+    "result": (lambda p, n: n, "returns a value, and a kernel returns nothing"),
     "tensors": (lambda p, n: nothing(zg.arange(0, 4) + n), "the operator '+' does not work on tensors"),
     "too few": (lambda p, n: nothing(helper()), "missing a required argument: 'a'"),
     "too many": (lambda p, n: nothing(helper(1, 2, 3)), "too many positional arguments"),
-    "for body": (lambda p, n: zg.for_(0, n, 1, None, None), "the body of zg.for_ is a function, got None"),
+    "for body": (lambda p, n: zg.for_(0, n, 1, None, None), "the body of zg.for_ must be a function; got None"),
     "for arity": (lambda p, n: zg.for_(0, n, 1, 0, lambda i: None), "the body of zg.for_ is called with 2 arguments"),
     "for result": (lambda p, n: zg.for_(0, n, 1, 0, lambda i, a: None), "gives nothing, expected one value"),
     "for results": (lambda p, n: zg.for_(0, n, 1, 0, lambda i, a: (a, a)), "gives a tuple of 2, expected one value"),
     "for step": (lambda p, n: zg.for_(0, n, 0, None, lambda i: None), "zg.range: the step is zero"),
     "for bound": (lambda p, n: zg.for_(0.5, n, 1, None, lambda i: None), "zg.range counts with integers"),
     "for option": (lambda p, n: zg.for_(0, n, 1, None, lambda i: None, depth=1), "zg.range has no parameter 'depth'"),
-    "if part": (lambda p, n: zg.if_(n > 0, 1), "the first part of zg.if_ is a function, got 1"),
-    "if else": (lambda p, n: zg.if_(n > 0, lambda: None, 2), "the second part of zg.if_ is a function, got 2"),
+    "if part": (lambda p, n: zg.if_(n > 0, 1), "the first part of zg.if_ must be a function; got 1"),
+    "if else": (lambda p, n: zg.if_(n > 0, lambda: None, 2), "the second part of zg.if_ must be a function; got 2"),
     "if arity": (lambda p, n: zg.if_(n > 0, lambda a: a), "the first part of zg.if_ is called with 0 arguments"),
     "if results": (lambda p, n: nothing(zg.if_(n > 0, lambda: 1)), "zg.if_ gives nothing, the first one value"),
     "if pointer": (lambda p, n: zg.if_(p, lambda: None), "the condition of 'if' must be a number; got ptr<f32>"),
@@ -342,7 +342,7 @@ def test_attributes_of_symbols():
 def test_values_of_a_finished_kernel_are_refused():
     kept: list[Any] = []
     zg.trace(lambda n: kept.append(n), zg.i32)
-    assert failure(lambda: kept[0] + 1).summary == "a value is used after its kernel has been traced"
+    assert failure(lambda: kept[0] + 1).summary == "a value is used after its kernel was traced"
     assert (
         failure(lambda: zg.trace(lambda p: zg.store(p, kept[0]), P32)).summary
         == "a value of another trace is used here"
@@ -356,7 +356,7 @@ def test_a_traced_function_takes_its_arguments(arguments: tuple[Any, ...]):
 
 
 def test_only_functions_are_traced():
-    assert "zg.trace runs a function, got 1" in failure(lambda: zg.trace(1, zg.i32)).summary  # type: ignore[arg-type]
+    assert "zg.trace must get a function; got 1" in failure(lambda: zg.trace(1, zg.i32)).summary  # type: ignore[arg-type]
 
 
 def test_exceptions_of_a_traced_function_are_its_own():

@@ -14,6 +14,7 @@ from ziggurat.frontends.language.constants import is_enum
 from ziggurat.frontends.language.function import Use, suggest, usable
 from ziggurat.frontends.language.signature import SIGNATURES, Call
 from ziggurat.frontends.language.spellings import of_member
+from ziggurat.frontends.reflection.scopes import mentions
 from ziggurat.frontends.reflection.source import Source
 
 # The meaning of an expression that is known only when the kernel runs.
@@ -33,7 +34,11 @@ class Names:
     def __init__(self, fn: types.FunctionType, source: Source) -> None:
         code = fn.__code__
         self.source = source
-        self.locals = {*code.co_varnames, *code.co_cellvars}
+        # Python 3.12 lists variables of comprehensions among the function's, so the tree decides as well.
+        found = [pair for statement in source.node.body for pair in mentions(statement)]
+        bound = {name for name, node, _ in found if not isinstance(getattr(node, "ctx", None), ast.Load)}
+        count = code.co_argcount + code.co_kwonlyargcount
+        self.locals = {*code.co_varnames[:count], *bound.intersection(code.co_varnames + code.co_cellvars)}
         self.cells: dict[str, Any] = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
         self.globals = fn.__globals__
         # The values from outside that were looked up, by name; see `Function.check_globals`.

@@ -100,7 +100,7 @@ _BINDERS: dict[type[ast.AST], str] = {
 }
 
 
-def _mentions(node: ast.AST) -> Iterator[tuple[str, ast.AST, bool]]:
+def mentions(node: ast.AST) -> Iterator[tuple[str, ast.AST, bool]]:
     """The names that a node mentions, in the order of evaluation: with the nodes, and whether these bind the names."""
     if isinstance(node, ast.Name):
         yield node.id, node, isinstance(node.ctx, ast.Store)
@@ -113,7 +113,7 @@ def _mentions(node: ast.AST) -> Iterator[tuple[str, ast.AST, bool]]:
         yield name, node, True
     if not isinstance(node, _SCOPES):
         for inner in _children(node):
-            yield from _mentions(inner)
+            yield from mentions(inner)
 
 
 def _children(node: ast.AST) -> Iterable[ast.AST]:
@@ -126,7 +126,7 @@ def _children(node: ast.AST) -> Iterable[ast.AST]:
 
 def assigned_names(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """The names that a statement or a target binds, with the nodes that do, its inner suites included."""
-    return ((name, at) for name, at, binds in _mentions(node) if binds)
+    return ((name, at) for name, at, binds in mentions(node) if binds)
 
 
 def returns(node: ast.AST) -> bool:
@@ -145,25 +145,25 @@ class _Scan:
     def statements(self, body: Sequence[ast.stmt], suite: _Suite) -> None:
         for statement in body:
             if isinstance(statement, ast.If | ast.While):
-                self.mentions(statement.test, suite, statement)
+                self.mentioned(statement.test, suite, statement)
                 for inner in filter(None, (statement.body, statement.orelse)):
                     self.statements(inner, _Suite(suite, statement))
             elif isinstance(statement, ast.For):
-                self.mentions(statement.iter, suite, statement)
+                self.mentioned(statement.iter, suite, statement)
                 inner = _Suite(suite, statement)  # The item is assigned in the loop's suite.
-                self.mentions(statement.target, inner, statement)
+                self.mentioned(statement.target, inner, statement)
                 self.statements(statement.body, inner)
                 self.statements(statement.orelse, suite)
             elif isinstance(statement, ast.AugAssign):
                 # `x += e` reads x before it writes it: to the placement it is a use.
                 if isinstance(statement.target, ast.Name):
                     self.mention(statement.target.id, statement.target, False, suite, statement)
-                self.mentions(statement, suite, statement)
+                self.mentioned(statement, suite, statement)
             else:
-                self.mentions(statement, suite, statement)
+                self.mentioned(statement, suite, statement)
 
-    def mentions(self, node: ast.AST, suite: _Suite, statement: ast.stmt) -> None:
-        for name, at, binds in _mentions(node):
+    def mentioned(self, node: ast.AST, suite: _Suite, statement: ast.stmt) -> None:
+        for name, at, binds in mentions(node):
             self.mention(name, at, binds, suite, statement)
 
     def mention(self, name: str, node: ast.AST, stored: bool, suite: _Suite, statement: ast.stmt) -> None:

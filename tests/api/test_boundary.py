@@ -8,7 +8,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.boundary import no_faults, public
-from ziggurat.codemodel.errors import BuildError, InternalError, KernelTypeError
+from ziggurat.codemodel.errors import BuildError, InternalError, KernelTypeError, ResourceError
 
 
 def deep(error):
@@ -70,6 +70,15 @@ def test_what_goes_through(error):
     with pytest.raises(type(error)) as caught, no_faults("compiling", lambda: "text", "k"):
         raise error
     assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(MemoryError(), "needs more memory"), (RecursionError(), "is nested too deeply for compiling it")],
+)
+def test_what_is_too_large_is_a_resource_error(error, words):
+    with pytest.raises(ResourceError, match=words), no_faults("compiling", lambda: "text", "k"):
+        raise error
 
 
 def test_nothing_is_asked_of_the_model_while_all_is_well():

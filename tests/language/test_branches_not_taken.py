@@ -23,7 +23,7 @@ WRONG = {
     "a function in error": "x = wrong(n)",
     "a plain function": "x = sorted(n)",
     "a statement": "with n as x:\n    pass",
-    "a loop": "for x in (1, 2):\n    break",
+    "a loop": "for x in (1, 2):\n    pass\nelse:\n    pass",
     "an import": "import math\nx = math.pi",
     "a return of something unknown": "return unknown",
     "a set": "x = {n}",
