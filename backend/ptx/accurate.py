@@ -40,21 +40,21 @@ def mantissa_and_exponent(r: Routine, x: Number, lowest: int) -> tuple[Number, N
 
 
 def logarithm(x: Number, result: Number) -> Number:
-    """The logarithm of x: the result of a positive number, and what is due for 0, ∞ and numbers below 0."""
+    """The logarithm of x: `result` for a positive number; -∞, ∞ and NaN for 0, ∞ and negative numbers."""
     result = x.test("oeq", _INFINITY).select(_INFINITY, result)
     result = x.test("ult", 0.0).select(float("nan"), result)
     return x.test("oeq", 0.0).select(-_INFINITY, result)
 
 
 def in_base_2(r: Routine, exponent: Number, natural: Number, log2_e: Sequence[float]) -> Number:
-    """The logarithm to the base 2, by the exponent and the natural logarithm of the mantissa."""
+    """The logarithm to the base 2, from the exponent and the natural logarithm of the mantissa."""
     scaled = natural * log2_e[0]
     lost = r.fma(natural, log2_e[0], -scaled)
     return exponent + (scaled + r.fma(natural, log2_e[1], lost))
 
 
 def reduced(r: Routine, x: Number, far: float, near_step: Reduce, far_step: Reduce) -> list[Number]:
-    """An angle reduced by one step, or by another one from `far` on."""
+    """The results of reducing an angle: by `near_step`, or by `far_step` from the magnitude `far` on."""
     is_far = abs(x).test("oge", far)
     near_label, far_label, after = (r.fresh("block") for _ in range(3))
     r.line(f"br i1 {is_far}, label %{far_label}, label %{near_label}")

@@ -1,7 +1,7 @@
 """Accurate functions of f32 as routines of plain LLVM. `docs/accuracy.md` has the errors that were measured.
 
-The polynomials are the best ones in the sense of the least largest error (Remez), on the intervals that are named; they
-were computed with 60 digits and rounded.
+The polynomials have the smallest maximum error (Remez) on the intervals that are named. They were computed with 60
+digits and rounded.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LN_2 = (0.6931471824645996, -1.9046542121259336e-09)
 _LOG2_E = (1.4426950216293335, 1.925963033500011e-08)
 _TWO_OVER_PI = 0.6366197466850281
 
-# Up to here the product of π/2 and the number of quadrants is subtracted in three steps.
+# Below this magnitude, the multiple of π/2 is subtracted in three steps.
 _FAR = 100000.0
 _TABLE_WORDS = 8
 _INFINITY = float("inf")
@@ -62,7 +62,7 @@ _NAN = float("nan")
 
 
 def _reduced_near(r: Routine, x: Number) -> tuple[Number, ...]:
-    """The angle less its nearest multiple of π/2, and which multiple that is (Cody and Waite)."""
+    """The angle less its nearest multiple of π/2, and the number of that multiple (Cody and Waite)."""
     whole, quadrant = r.nearest(x, _TWO_OVER_PI)
     minus = -whole
     rest = x
@@ -96,7 +96,7 @@ def _reduced_far(r: Routine, x: Number) -> tuple[Number, ...]:
         parts.append(product)
     low = parts[1] & 0xFFFFFFFF
     turns = (parts[2] << 32) | low  # In units of 2^-62 quadrants, modulo 4.
-    fraction = turns << 2  # A signed number: half a quadrant and more belongs to the next one.
+    fraction = turns << 2  # A signed number: from half a quadrant on it counts to the next one.
     quadrant = turns >> 62
     up = fraction >> 63
     quadrant = (quadrant + up).to("trunc", "i32")
@@ -133,7 +133,7 @@ def _cos() -> Routine:
     return _sine("zg.cos.f32", 1)
 
 
-# tanh and erf, by the machine's own 2^x where they are near 1: its error is divided there.
+# tanh and erf. Near 1 the machine's 2^x is accurate enough: its error is divided there.
 
 
 def _tanh() -> Routine:

@@ -1,4 +1,4 @@
-"""Accurate functions of f64 as routines of plain LLVM; made as those of `accurate_f32.py` are."""
+"""Accurate functions of f64 as routines of plain LLVM, made like those of `accurate_f32.py`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _EXP2 = (
     0.00015403530393337742, 1.5252733859310084e-05, 1.3215486835701428e-06, 1.0178049848985744e-07,
     7.054887299271934e-09, 4.456890060767494e-10, 2.574308733981437e-11,
 )  # fmt: skip
-# (log((1 + s) / (1 - s)) - 2s) / s³, of s², for the s of numbers between √½ and √2.
+# (log((1 + s) / (1 - s)) - 2s) / s³, of s², where (1 + s) / (1 - s) is between √½ and √2.
 _LOG = (
     0.6666666666666666, 0.4000000000000594, 0.28571428569161067, 0.22222222637592734, 0.18181776284226414,
     0.15387067492458267, 0.1325057720653805, 0.13247626439868312,
@@ -126,11 +126,11 @@ def _log2() -> Routine:
 
 
 def _reduced_near(r: Routine, x: Number) -> tuple[Number, ...]:
-    """The angle less its nearest multiple of π/2, as a sum of two floats, and which multiple that is."""
+    """The angle less its nearest multiple of π/2, as a sum of two floats, and the number of that multiple."""
     whole, quadrant = r.nearest(x, _TWO_OVER_PI)
     minus = -whole
     first = r.fma(minus, _PI_2[0], x)  # Exact.
-    # Less the second part, with what both roundings lose (Knuth's sum of two).
+    # Subtract the second part, and keep the errors of both roundings (Knuth's two-sum).
     second = minus * _PI_2[1]
     lost = r.fma(minus, _PI_2[1], -second)
     high = first + second
@@ -162,7 +162,7 @@ def _reduced_far(r: Routine, x: Number) -> tuple[Number, ...]:
         parts.append(product.to("trunc", "i64"))
     middle = parts[1].to("zext", "i128")
     turns = parts[2].to("zext", "i128") << 64 | middle  # In units of 2^-126 quadrants, modulo 4.
-    fraction = turns << 2  # A signed number: half a quadrant and more belongs to the next one.
+    fraction = turns << 2  # A signed number: from half a quadrant on it counts to the next one.
     quadrant = parts[2] >> 62
     up = (fraction >> 127).to("trunc", "i64")
     quadrant = (quadrant + up).to("trunc", "i32")

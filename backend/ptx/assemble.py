@@ -23,7 +23,7 @@ from ziggurat.codemodel.types import DescriptorType, PtrType
 PARTS = tuple(
     import_module(f"ziggurat.backend.ptx.{name}")
     for name in (
-        "atomics", "casts", "control", "conversions", "crossing", "debug", "elementwise", "functions", "inline_asm",
+        "atomics", "casts", "control", "conversions", "reductions", "debug", "elementwise", "functions", "inline_asm",
         "matrix", "memory", "remainders", "roles", "shared", "tensors", "tma",
     )
 )  # fmt: skip
@@ -54,7 +54,7 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
         emitter.values[parameter] = f"%p{index}"
     emitter.label = "start"
     if roles.specialization_of(module) is not None:
-        emitter.one_mask = roles.ALL_THREADS
+        emitter.elected_mask = roles.ALL_THREADS
     control.function_body(emitter, func.body)
     _check_shared(module, emitter.slot_bytes)
     threads = 32 * roles.warps_of(module)
@@ -90,7 +90,7 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
 
 
 def _check_shared(module: gpu.Module, slot: int) -> None:
-    """Raise `ResourceError` where the buffers leave no room for results of atomics that warps tell each other."""
+    """Raise `ResourceError` where the buffers leave no room in shared memory for the results of atomics."""
     most = TARGETS[module.target].max_shared
     if slot and module.shared + slot > most:
         raise ResourceError(
@@ -101,7 +101,7 @@ def _check_shared(module: gpu.Module, slot: int) -> None:
 
 
 def _llvm() -> Any:
-    """llvmlite's binding, which has no types; imported here, so that nothing else waits for it."""
+    """llvmlite's binding, imported at first use: it is large, and has no types."""
     return import_module("llvmlite.binding")
 
 
@@ -120,17 +120,18 @@ def to_ptx(llvm_text: str, target: str) -> str:
 
 
 def optimized(llvm_text: str, target: str) -> str:
-    """The text after LLVM's passes, those of its code generation included: what the PTX of `to_ptx` is selected from.
+    """The text after LLVM's passes, those of its code generation included.
 
-    Where our text says what does not hold, this is another program. Raises `InternalError` where LLVM rejects the text.
+    The PTX of `to_ptx` is selected from it. It is another program where the emitted text makes a promise that does not
+    hold. Raises `InternalError` where LLVM rejects the text.
     """
     module = _optimized(llvm_text, target)
-    _machine(target).emit_assembly(module)  # It changes the module in place, by passes of its own.
+    _machine(target).emit_assembly(module)  # Its passes change the module in place.
     return str(module)
 
 
 def _optimized(llvm_text: str, target: str) -> Any:
-    """LLVM's module of a text, behind the passes for all targets."""
+    """LLVM's module of a text, after the passes for all targets."""
     llvm = _llvm()
     try:
         module: Any = llvm.parse_assembly(llvm_text)

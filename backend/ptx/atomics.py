@@ -1,20 +1,19 @@
 """Emission of atomic accesses of global memory.
 
-One of the threads that hold copies of an element does it. What has an instruction is that instruction under a
-predicate: `red` where nobody uses the result, else `atom`; neighbours are added together (`vector_atomics.py`). The
-rest (integers of 8 and 16 bits, `fmax` of small floats …) is a loop around compare-and-swap; 8-bit ones swap the
-aligned word of 32 bits around them.
+One of the threads that hold copies of an element accesses it. An access for which the machine has an instruction is
+that instruction under a predicate: `red` where the result has no use, else `atom`. Additions to neighbours are joined
+(`vector_atomics.py`). Other accesses (integers of 8 and 16 bits, `fmax` of small floats …) are loops around
+compare-and-swap; elements of 8 bits swap the aligned word of 32 bits around them.
 
-* The largest and the smallest of floats of 32 and 64 bits are those of their bits, as signed integers if the value is
-  positive, and as unsigned ones the other way around if it is negative. A value of NaN changes nothing; a NaN that
-  is in memory stays there, unlike in the reference.
-* `atom.add.f32` takes subnormals in global memory as zeros (PTX ISA, "atom").
-* A release covers what all threads of the program wrote before: they meet at a barrier first. After an acquire whose
-  result is used they meet again. Where the result is not used, nothing can follow from what was read, and `red`
-  knows no acquire: acq_rel becomes release there, and acquire relaxed.
-* Lowering sends the result to the threads with copies through a buffer, and then nothing more is done here (`_told`).
-  Otherwise lanes get it by a shuffle, and warps through `@zg_slot` in shared memory, with a barrier before it is
-  read and one before it may be written again.
+* The maximum and minimum of floats of 32 and 64 bits compare their bits: as signed integers if the value is positive,
+  and in reverse as unsigned integers if it is negative. A value of NaN changes nothing; a NaN in memory stays there,
+  unlike in the reference.
+* `atom.add.f32` flushes subnormals in global memory to zero (PTX ISA, "atom").
+* A release covers the earlier writes of all threads of the CTA: a barrier comes before it. A barrier follows an acquire
+  whose result is used. `red` has no acquire, and nothing can depend on a result without uses: there acq_rel becomes
+  release, and acquire becomes relaxed.
+* Where lowering sends the result to the threads with copies through a buffer (`_only_stored`), nothing is left to do
+  here. Otherwise `uniform.py` gives it to them.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _FLOAT_ADDS = {f16: "add.noftz.f16", bf16: "add.noftz.bf16", f32: "add.f32", f64
 
 
 def _instruction(emitter: Emitter, kind: AtomicKind, scalar: ScalarType) -> str | None:
-    """What follows the address space in the name of the instruction, where there is one."""
+    """The part of the instruction's name after the address space; None where the machine has no instruction."""
     bits = scalar.bits
     if kind is AtomicKind.FADD and (scalar != bf16 or emitter.capability >= 90):
         return _FLOAT_ADDS.get(scalar)
@@ -88,7 +87,8 @@ class _Access:
     def native(
         self, emitter: Emitter, names: list[tuple[str, str]], bits: int, given: list[str], address: str, used: bool
     ) -> str:
-        """Instructions under their predicates: (name, predicate), with the values given, all of this width."""
+        """Emit instructions of one width under their predicates. `names` are (name, predicate), `given` the
+        operands."""
         register, kind = _REGISTERS[bits], f"i{bits}"
         first = 1 if used else 0
         operands = ", ".join(f"${first + 1 + index}" for index in range(len(given)))
@@ -101,7 +101,7 @@ class _Access:
                 guard = f"@${first + len(given) + len(predicates)} "
             head = f"atom.{self.prefix}.{name} $0," if used else f"red.{self.prefix}.{name}"
             lines.append(f"{guard}{head} [ ${first} + 0 ], {operands};")
-        # Of two instructions one is not done: the result must not take the place of an operand of the other.
+        # Only one of two instructions runs: its result must not share a register with an operand of the other.
         result = [f"=&{register}"] if used else []
         constraints = [*result, "l", *[register] * len(given), *["b"] * len(predicates), "~{memory}"]
         arguments = [("ptr addrspace(1)", address), *((kind, value) for value in given)]
@@ -112,7 +112,7 @@ class _Access:
 def _float_choice(
     emitter: Emitter, access: _Access, kind: AtomicKind, scalar: ScalarType, address: str, value: str, mask: str | None
 ) -> str:
-    """The larger or smaller float by its bits."""
+    """The maximum or minimum of floats, by their bits."""
     whole, number = f"i{scalar.bits}", llvm_type(scalar)
     name, other = ("max", "min") if kind is AtomicKind.FMAX else ("min", "max")
     known = emitter.emit(f"fcmp ord {number} {value}, {value}")
@@ -131,7 +131,7 @@ def _float_choice(
 
 
 def _combined(emitter: Emitter, kind: AtomicKind, scalar: ScalarType, old: str, value: str) -> str:
-    """What an access writes, in the type of the element."""
+    """The element that an access writes."""
     number = llvm_type(scalar)
     if kind is AtomicKind.XCHG:
         return value
@@ -192,14 +192,14 @@ class _Word:
         return self.emitter.emit(f"or i32 {kept}, {moved}")
 
     def swap(self, access: _Access, expected: str, new: str) -> str:
-        """Write the new word where memory holds the expected one; what it held."""
+        """Write the new word if memory holds the expected one; the word that it held."""
         return access.native(self.emitter, [(f"cas.b{self.bits}", "")], self.bits, [expected, new], self.address, True)
 
 
 def _loop(emitter: Emitter, access: _Access, scalar: ScalarType, address: str, mask: str | None, update: Update) -> str:
-    """Read a word, and try to swap it for the updated one until nobody else came between. Gives the element's old bits.
+    """Read a word, and try to swap it for the updated one until no other thread came between. Gives the old bits.
 
-    `update` has what to write for the old bits, and a condition under which nothing is written after all.
+    `update` maps the old bits to the bits to write, and to a condition under which nothing is written, or None.
     """
     size = f"i{8 * scalar.bytes}"
     begin, head, again, after = (emitter.name(hint) for hint in ("swap", "try", "again", "done"))
@@ -240,7 +240,7 @@ def _loop(emitter: Emitter, access: _Access, scalar: ScalarType, address: str, m
 def _update(
     emitter: Emitter, access: _Access, kind: AtomicKind, scalar: ScalarType, address: str, value: str, mask: str | None
 ) -> str:
-    """One read-modify-write; the bits of the element that was in memory."""
+    """Emit one read-modify-write; the bits that were in memory."""
     if kind in _CHOICES and scalar.bits >= 32:
         return _float_choice(emitter, access, kind, scalar, address, value, mask)
     name = _instruction(emitter, kind, scalar)
@@ -259,7 +259,7 @@ def _update(
 def _swap(
     emitter: Emitter, access: _Access, scalar: ScalarType, address: str, compare: str, value: str, mask: str | None
 ) -> str:
-    """One compare-and-swap; the bits of the element that was in memory."""
+    """Emit one compare-and-swap; the bits that were in memory."""
     expected, new = (to_memory(emitter, item, scalar) for item in (compare, value))
     if 8 * scalar.bytes >= 16:
         bits = 8 * scalar.bytes
@@ -271,10 +271,10 @@ def _swap(
     return _loop(emitter, access, scalar, address, mask, update)
 
 
-def _told(values: Iterable[Value]) -> bool:
-    """Whether the values are only stored to buffers, which the threads do that own the elements."""
+def _only_stored(values: Iterable[Value]) -> bool:
+    """Whether the only uses of the values are stores to buffers by the threads that own the elements."""
     return all(
-        isinstance(use, gpu.LocalStore) or (isinstance(use, tt.Splat) and _told([use.result]))
+        isinstance(use, gpu.LocalStore) or (isinstance(use, tt.Splat) and _only_stored([use.result]))
         for value in values
         for use in value.uses
     )
@@ -287,8 +287,9 @@ def _everywhere(
     one: Callable[[range, str | None], list[str]],
     count: int = 1,
 ) -> Emitted:
-    """Do `one(registers, mask)` for `count` elements at a time in the thread that owns them; the results in all threads
-    that hold them."""
+    """Emit `one(registers, mask)` for `count` elements at a time, in the thread that owns them.
+
+    The results are given to all threads that hold copies."""
     type_ = op.ptr.type
     tensor = is_tensor(type_)
     layout = layout_of(type_) if tensor else replicated(1, emitter.num_warps)
@@ -304,8 +305,8 @@ def _everywhere(
     if not access.used:
         return ["poison"] * layout.num_registers if tensor else "poison"
     found = {register: from_memory(emitter, bits, scalar) for register, bits in found.items()}
-    if _told([op.result]):
-        # The barrier between the store to the buffer and what reads it does for the acquire, too.
+    if _only_stored([op.result]):
+        # The barrier between the store to the buffer and its loads serves the acquire as well.
         values = [found[canonical(layout, register)] for register in range(layout.num_registers)]
     else:
         values = shared_out(emitter, layout, scalar, found)

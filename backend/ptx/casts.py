@@ -1,8 +1,8 @@
 """Emission of conversions: between floats, integers, and both; of bits and of addresses.
 
-What a target has no instruction for is done with integers, in a routine of the module. Numbers come out as the
-reference interpreter has them: 8-bit floats saturate, integers saturate and take NaN as 0, and nothing is rounded
-twice.
+A conversion without an instruction on the target is a routine of the module that computes with integers. The results
+are those of the reference interpreter: 8-bit floats saturate, integers saturate and take NaN as 0, and nothing is
+rounded twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Many = Callable[[Sequence[str]], list[str]]
 
 
 def _all(emitter: Emitter, type_: Type, value: Value, make: Many) -> Emitted:
-    """Apply `make` to all different registers of a tensor at once, or to a scalar."""
+    """Apply `make` to a scalar, or to all registers of a tensor at once; copies are left out."""
     if not is_tensor(type_):
         return make([emitter.scalar(value)])[0]
     layout = layout_of(type_)
@@ -41,7 +41,7 @@ def has_fp8(emitter: Emitter) -> bool:
 
 def _widen_fp8(emitter: Emitter, values: Sequence[str], source: ScalarType) -> list[str]:
     """8-bit floats as f16, exactly; two at a time where the target does so."""
-    if source == f8e5m2:  # The upper half of an f16.
+    if source == f8e5m2:  # It is the upper half of an f16.
         wide = [emitter.emit(f"zext i8 {value} to i16") for value in values]
         wide = [emitter.emit(f"shl i16 {value}, 8") for value in wide]
         return [emitter.emit(f"bitcast i16 {value} to half") for value in wide]
@@ -146,7 +146,7 @@ def narrow(
         given, before = [small_floats.to_odd(emitter, value) for value in given], "float"
     if before != "float":
         return [emitter.emit(f"fptrunc {before} {value} to {after}") for value in given]
-    # Two at once, packed: one at a time is a conversion of its own each, at a quarter of the speed, and the packing.
+    # Two at once: the packed conversion has four times the throughput, and saves the packing.
     made: list[str] = []
     for at in range(0, len(given) - 1, 2):
         pair = "poison"
@@ -190,7 +190,7 @@ def int_to_float(emitter: Emitter, value: str, source: ScalarType, target: Scala
     if target.bits >= 32 or (target == f16 and source.bits < 64):
         return emitter.emit(f"{name} {kind} {value} to {llvm_type(target)}")
     if source.bits == 64:
-        # f64 holds 53 digits. Of what is longer the last bits only say that there is more.
+        # f64 holds 53 bits. The last bits of a longer integer matter only as "some are set".
         value = _sticky(emitter, value, 64, 11, 53, signed)
         number = emitter.emit(f"{name} i64 {value} to double")
         return narrow(emitter, [number], f64, target)[0]
@@ -201,7 +201,7 @@ def int_to_float(emitter: Emitter, value: str, source: ScalarType, target: Scala
 
 
 def _sticky(emitter: Emitter, value: str, bits: int, low: int, limit: int, signed: bool) -> str:
-    """The integer whose `low` last bits are replaced by 10…0 where they are not all 0; below 2**limit as it is."""
+    """The integer with its `low` last bits replaced by 10…0 if any is set; unchanged below 2**limit."""
     kind = f"i{bits}"
     mask = (1 << low) - 1
     rest = emitter.emit(f"and {kind} {value}, {mask}")
@@ -233,7 +233,7 @@ def _to_int(emitter: Emitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
     def convert(value: str) -> str:
         value = widened(emitter, value, source)
         if kind == "float" and target.bits == 32:
-            # The instruction saturates, and takes NaN as 0; LLVM's own does not know that.
+            # The instruction saturates, and takes NaN as 0; LLVM emits more code for its own intrinsic.
             return emitter.call("i32", f"llvm.nvvm.f2{'' if signed else 'u'}i.rz", ("float", value))
         function = f"llvm.fpto{'s' if signed else 'u'}i.sat.{result}.{suffix(kind)}"
         return emitter.call(result, function, (kind, value))

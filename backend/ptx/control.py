@@ -1,4 +1,4 @@
-"""Emission of control flow: structured ops become blocks; what is carried becomes phis."""
+"""Emission of control flow: structured ops become blocks, and loop-carried values phis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.transforms.simplify.effects import is_pure
 
-_FIRST_NODE = 1 << 20  # Numbers of metadata that line information does not come to.
+_FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of line information.
 
 
 def function_body(emitter: Emitter, body: Body) -> None:
@@ -67,7 +67,7 @@ def _packed(values: Sequence[Emitted]) -> Emitted:
 
 
 def _region(emitter: Emitter, body: Body) -> list[Emitted]:
-    """Emit a body of one block in place; what its terminator hands on."""
+    """Emit a body of one block in place; the operands of its terminator."""
     *ops, terminator = body.entry.ops
     emitter.ops(ops)
     return [emitter.values[value] for value in terminator.operands]
@@ -88,7 +88,7 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
         emitter.values[parameter] = _fresh(emitter, parameter.type)
     number, done = emitter.scalar(index), f"%{emitter.name('phi')}"
     if count is None:
-        more = _goes_on(emitter, op, kind, number, stop, step)
+        more = _continues(emitter, op, kind, number, stop, step)
     else:
         more = emitter.emit(f"icmp ult {kind} {done}, {count}")
     emitter.line(f"br i1 {more}, label %{inside}, label %{after}")
@@ -113,7 +113,7 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
 
 
 def _only_reads(op: scf.For) -> bool:
-    """Whether each iteration loads and computes, and nothing else: then the loads of two can be under way at once."""
+    """Whether iterations only load and compute, so that the loads of two can be in flight at once."""
     ops = op.body.entry.ops[:-1]
     tensors = any(isinstance(inner, tt.Load) and is_tensor(inner.result.type) for inner in ops)
     return tensors and all(
@@ -123,7 +123,7 @@ def _only_reads(op: scf.For) -> bool:
 
 
 def _overlapped(emitter: Emitter) -> str:
-    """What a loop's way back says for LLVM to do two iterations at once."""
+    """Metadata of a loop's back edge that asks LLVM to unroll by 2."""
     number = _FIRST_NODE + 2 * len(emitter.metadata)
     emitter.metadata += [
         f"!{number} = distinct !{{!{number}, !{number + 1}}}", f'!{number + 1} = !{{!"llvm.loop.unroll.count", i32 2}}'
@@ -132,10 +132,10 @@ def _overlapped(emitter: Emitter) -> str:
 
 
 def _count(emitter: Emitter, op: scf.For, kind: str, start: str, stop: str) -> str | None:
-    """How often a loop runs its body; None where it may as well compare its index.
+    """The number of iterations; None where the loop may compare its index instead.
 
-    An index that goes up by more than 1 could wrap around before it is compared. A comparison that minds that is not
-    one by which assemblers see that a loop counts, and only of such loops do they let iterations overlap.
+    An index with a step beyond ±1 could wrap around before the comparison. ptxas overlaps the iterations only of loops
+    that it sees to count, and a comparison that is safe against wrapping hides that.
     """
     step = _constant(op.step)
     if step is None or -1 <= step <= 1:
@@ -150,8 +150,8 @@ def _count(emitter: Emitter, op: scf.For, kind: str, start: str, stop: str) -> s
     return emitter.emit(f"select i1 {some}, {kind} {rounds}, {kind} 0")
 
 
-def _goes_on(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
-    """Whether a loop runs its body for this index: up to `stop`, or down to it where the step is negative."""
+def _continues(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
+    """Whether the loop runs its body for this index: it counts up to `stop`, or down with a negative step."""
     signed = getattr(op.start.type, "signed", True)
     less, greater = ("slt", "sgt") if signed else ("ult", "ugt")
     known = _constant(op.step)
@@ -166,7 +166,7 @@ def _goes_on(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, s
 
 
 def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
-    """The next index. Where adding the step could wrap around, it is the stop itself when less than a step is left."""
+    """The next index. Where adding the step could wrap around, it is `stop` once less than a step is left."""
     following = emitter.emit(f"add {kind} {number}, {step}")
     if _constant(op.step) in (1, -1):
         return following

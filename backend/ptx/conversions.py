@@ -1,15 +1,15 @@
 """Emission of conversions of layouts that stay within warps: registers renamed, or exchanged by shuffles.
 
-What is exchanged is said by `transforms/place/shuffles.py`. Elements of 8 and 16 bits travel in words of 32 bits:
-registers that take the same way from beginning to end are packed before it and unpacked after it.
+`transforms/place/shuffles.py` plans the exchange. Elements of 8 and 16 bits travel in words of 32 bits: registers that
+move together throughout are packed before the exchange and unpacked after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ziggurat.backend.ptx.crossing import shuffle, shuffled_values
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, emitted_type, layout_of
+from ziggurat.backend.ptx.reductions import shuffle, shuffled_values
 from ziggurat.backend.ptx.tensors import moved
 from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack
 from ziggurat.codemodel.errors import InternalError
@@ -82,7 +82,7 @@ def _number(bits: Sequence[int], index: int) -> int:
 def _rounds(
     emitter: Emitter, found: Exchange, given: Callable[[int], str], bits: Sequence[int], kind: str
 ) -> dict[int, str]:
-    """What each thread has in the end, by the number of the round, of those in which only these bits are set."""
+    """The results by the number of the round, for the rounds whose numbers have only these bits set."""
     sent = _Turned(emitter, given, found.turned, kind)
     arrived: dict[int, str] = {}
     for far, numbers in found.groups(bits).items():
@@ -113,7 +113,7 @@ def _move(emitter: Emitter, found: Exchange, far: int) -> Callable[[str], str]:
 
 
 class _Turned:
-    """Registers exchanged by the xor of their numbers with one that depends on the thread."""
+    """Registers renumbered by an xor with a number that depends on the thread."""
 
     def __init__(self, emitter: Emitter, given: Callable[[int], str], factors: Sequence[Factor], kind: str) -> None:
         self.emitter = emitter
@@ -123,7 +123,7 @@ class _Turned:
         self._made: dict[tuple[int, int], str] = {}
 
     def get(self, register: int) -> str:
-        """What comes to be the register of this number."""
+        """The value that gets this register number."""
         return self._get(len(self.factors), register)
 
     def _get(self, step: int, register: int) -> str:
@@ -140,7 +140,7 @@ class _Turned:
 
 
 def _is_odd(emitter: Emitter, mask: int) -> str:
-    """Whether an odd number of these bits of the thread's number are set."""
+    """Whether the thread's number has an odd number of the mask's bits set."""
 
     def make() -> str:
         if mask & (mask - 1) == 0:

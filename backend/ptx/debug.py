@@ -1,4 +1,4 @@
-"""Emission of what a kernel says while it runs: prints and assertions."""
+"""Emission of prints and assertions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of, f64,
 
 Argument = tuple[str, str]  # An LLVM type and a value of it.
 
-_BUFFER = 64  # Bytes for the arguments of a print: the program, an index along up to nine axes, a value.
+_BUFFER = 64  # Bytes for the arguments of a print: the program, an index along up to nine axes, and a value.
 
 
 def text_constant(emitter: Emitter, text: str) -> str:
@@ -52,7 +52,7 @@ def print_text(emitter: Emitter, form: str, arguments: list[Argument]) -> None:
 
 
 def _shown(emitter: Emitter, value: str, type_: Type, hexadecimal: bool) -> tuple[str, Argument]:
-    """How C prints a value: the conversion, and the argument."""
+    """The conversion of C's printf for a value, and the argument."""
     element = element_of(type_)
     if isinstance(element, PtrType):
         return "0x%llx", ("i64", emitter.emit(f"ptrtoint ptr addrspace(1) {value} to i64"))
@@ -85,7 +85,7 @@ def _coordinates(emitter: Emitter, number: str, shape: tuple[int, ...]) -> list[
 
 @emits(tt.Print)
 def _print(emitter: Emitter, op: tt.Print) -> Emitted:
-    """A line for each element, by the thread that owns it, as the reference prints it."""
+    """Print a line for each element, as the reference does, by the thread that owns it."""
     registers = (f"llvm.nvvm.read.ptx.sreg.ctaid.{axis}" for axis in "xyz")
     program = [("i32", emitter.once(name, lambda name=name: emitter.call("i32", name))) for name in registers]
     prefix = op.prefix.replace("%", "%%")
@@ -121,7 +121,7 @@ def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Arg
 
 
 def _guarded(emitter: Emitter, condition: str | None, emit: Callable[[], None]) -> None:
-    """What is emitted is done where the condition holds; without one, everywhere."""
+    """Put what `emit` emits under a condition; None is no condition."""
     if condition is None:
         emit()
         return
@@ -135,7 +135,7 @@ def _guarded(emitter: Emitter, condition: str | None, emit: Callable[[], None]) 
 
 @emits(tt.Assert, cf.AssertOp)
 def _assert(emitter: Emitter, op: tt.Assert | cf.AssertOp) -> Emitted:
-    """CUDA's own handler of assertions prints the file, the line and the message, and ends the launch with an error."""
+    """Call CUDA's handler of assertions: it prints file, line and message, and ends the launch with an error."""
     type_ = op.condition.type
     if not is_tensor(type_):
         conditions = [emitter.scalar(op.condition)]

@@ -71,7 +71,7 @@ def _intrinsic(emitter: Emitter, op: Any) -> Emitted:
 
 @emits(arith.ShlI, arith.ShrSI, arith.ShrUI)
 def _shift(emitter: Emitter, op: Any) -> Emitted:
-    """By the width or more, everything is shifted out; of a signed number the sign stays."""
+    """A shift by the width or more shifts everything out; a signed number keeps its sign."""
     kind = llvm_type(op.lhs.type)
     bits = scalar_of(op.lhs.type).bits
     name = {arith.ShlI: "shl", arith.ShrSI: "ashr", arith.ShrUI: "lshr"}[type(op)]
@@ -90,7 +90,7 @@ def _shift(emitter: Emitter, op: Any) -> Emitted:
 
 
 def in_f32(emitter: Emitter, scalar: ScalarType, values: Sequence[str], make: Make) -> str:
-    """Floats of fewer than 32 bits computed with in f32 and rounded to their type."""
+    """The result of `make` on floats of fewer than 32 bits: computed in f32 and rounded to their type."""
     apply = cast("Callable[..., str]", make)
     return rounded(emitter, apply(*(widened(emitter, value, scalar) for value in values)), scalar)
 
@@ -114,7 +114,7 @@ def choose(emitter: Emitter, cls: type[Op], scalar: ScalarType, a: str, b: str) 
     function = f"llvm.{_CHOICES[cls]}.{suffix(kind)}"
     if not scalar.is_fp8:
         return emitter.call(kind, function, (kind, a), (kind, b))
-    # One of the operands is given as it is: rounding would make an infinity finite.
+    # The result is one of the operands, unrounded: rounding would make an infinity finite.
     wide = [widened(emitter, value, scalar) for value in (a, b)]
     chosen = emitter.call("float", function, ("float", wide[0]), ("float", wide[1]))
     bits = [emitter.emit(f"bitcast float {value} to i32") for value in (chosen, *wide)]

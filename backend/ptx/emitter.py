@@ -1,8 +1,8 @@
 """The emitter: a GPU model, op by op, as LLVM text for one thread.
 
-A scalar is one LLVM value, a tensor a list of them: one for each register number of its layout, where registers that
-hold copies share the value. What an op emits is a function registered for its class with `@emits`; it gets the emitter
-and the op, and gives the value (a str, a list, or a tuple of these for a Tuple).
+A scalar is one LLVM value. A tensor is a list of them, one for each register number of its layout; registers that hold
+copies share the value. A function registered with `@emits` emits the ops of a class: it takes the emitter and the op,
+and returns the value (a str, a list, or a tuple of these for a Tuple).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, TupleType, Type, bf16, element_of, f16
 
-Emitted = Any  # str, list[str], or a tuple of these; None of an op without a value.
+Emitted = Any  # str, list[str], or a tuple of these; None for an op without a value.
 Emission = Callable[["Emitter", Any], Emitted]
-# What makes one register of a result from those of one to three operands.
+# A function from the registers of one to three operands to a register of the result.
 Make = Callable[[str], str] | Callable[[str, str], str] | Callable[[str, str, str], str]
 
 EMITTERS: OpTable[Emission] = OpTable("PTX emitter")
@@ -36,7 +36,7 @@ emits = EMITTERS.of
 
 
 class Emitter:
-    """Writes one kernel. `values` holds what was emitted for each value of the model."""
+    """The LLVM text of one kernel while it is written. `values` has the LLVM values for each value of the model."""
 
     def __init__(self, module: gpu.Module, options: CompileOptions) -> None:
         self.module = module
@@ -47,21 +47,21 @@ class Emitter:
         self.preamble: list[str] = []
         self.lines: list[str] = []
         self.declarations: dict[str, None] = {}
-        # What the module holds besides the kernel: routines by their name, and variables by theirs.
+        # The module's routines and variables, by name.
         self.definitions: dict[str, str] = {}
         self.metadata: list[str] = []
         self.variables: dict[str, str] = {}
         self.types: dict[str, str] = {}
-        # The block that lines go to, and of a function with several: labels, and what comes from which predecessor.
+        # The current block. In a function with several blocks: their labels, and the values from each predecessor.
         self.label = "entry"
         self.labels: dict[Block, str] = {}
         self.incoming: dict[Block, list[tuple[list[Emitted], str]]] = {}
-        # For the threads that run the ops that are being emitted: their barrier, and the bits of a thread's number that
-        # are 0 in the one of them that does what is to be done once.
+        # The threads that run the current ops: their barrier, and the mask of the elected thread, whose number has
+        # none of these bits.
         self.barrier_text = "bar.sync 0;"
-        self.one_mask = 32 * self.num_warps - 1
+        self.elected_mask = 32 * self.num_warps - 1
         self._count = 0
-        self.slot_bytes = 0  # Of `@zg_slot`, beside the shared memory that is allocated.
+        self.slot_bytes = 0  # The size of `@zg_slot`, which `allocate` does not count.
         self._entry: dict[Any, str] = {}
         self._into = self.lines
         func = kernel_of(module)
@@ -73,12 +73,12 @@ class Emitter:
     # Text.
 
     def name(self, hint: str = "v") -> str:
-        """A fresh name of a value or a block, without its sigil."""
+        """A fresh name for a value or a block, without its sigil."""
         self._count += 1
         return f"{hint}{self._count}"
 
     def line(self, text: str) -> None:
-        """Append an instruction that gives nothing."""
+        """Append an instruction without a result."""
         self._into.append(f"  {text}{self._place}")
 
     def emit(self, text: str) -> str:
@@ -105,7 +105,7 @@ class Emitter:
             self.definitions[name] = routine.text
 
     def slot(self, size: int) -> str:
-        """Shared memory of at least `size` bytes, for what threads tell each other within one op; its name.
+        """The name of shared memory of at least `size` bytes, in which threads pass values within one op.
 
         All ops share it: each has a barrier after its writes, and one after its reads.
         """
@@ -123,7 +123,7 @@ class Emitter:
         return self.emit(text)
 
     def struct(self, kind: str, count: int) -> str:
-        """The type of so many values of one type. Long ones are named: the text spells them once."""
+        """The struct of `count` values of one type. A long one is named, so that the text spells it once."""
         if count <= 8:
             return f"{{ {', '.join([kind] * count)} }}"
         name = f"%zg.{count}.{kind}"
@@ -140,15 +140,15 @@ class Emitter:
         reads: bool = False,
         convergent: bool = True,
     ) -> str:
-        """Inline assembly; `effect` keeps it in place, `convergent` with the same threads as it stands.
+        """Append inline assembly. `effect` keeps it in place, and `convergent` with the same threads.
 
-        One without an effect that `reads` memory stays between the writes around it, but may go where it is not needed.
+        Assembly without an effect that `reads` memory stays between the writes around it, and is dropped without uses.
         """
         text = escaped(text.encode())
         side = " sideeffect" if effect else ""
         if reads:
-            # Without the clobber, LLVM's alias analysis for NVPTX takes it to touch no memory, whatever its attributes
-            # say, and two reads of one place are one, over a barrier and over what was written there in between.
+            # Without the clobber, LLVM's alias analysis for NVPTX assumes that it touches no memory, whatever its
+            # attributes say, and merges two reads of one address across barriers and writes.
             constraints += ",~{memory}"
         given = ", ".join(f"{kind} {value}" for kind, value in arguments)
         line = f'call {result} asm{side} "{text}", "{constraints}"({given})'
@@ -161,13 +161,23 @@ class Emitter:
             return ""
         return self.emit(line)
 
+    @contextmanager
+    def threads(self, barrier: str, elected_mask: int) -> Any:
+        """Emit ops for other threads until the end of the `with`: their barrier, and the mask of their elected one."""
+        outer = self.barrier_text, self.elected_mask
+        self.barrier_text, self.elected_mask = barrier, elected_mask
+        try:
+            yield
+        finally:
+            self.barrier_text, self.elected_mask = outer
+
     def barrier(self) -> None:
-        """All threads meet, and see what the others wrote."""
+        """Append a barrier of the threads that run the current ops."""
         self.asm("void", self.barrier_text, "~{memory}", effect=True)
 
     @contextmanager
     def at_entry(self) -> Any:
-        """Append to the entry block, whose values are seen everywhere, until the end of the `with`."""
+        """Append to the entry block, which dominates all others, until the end of the `with`."""
         outer, place = self._into, self._place
         self._into, self._place = self.preamble, ""
         try:
@@ -176,7 +186,7 @@ class Emitter:
             self._into, self._place = outer, place
 
     def once(self, key: Any, make: Callable[[], str]) -> str:
-        """A value of the entry block, made at the first request."""
+        """A value of the entry block, emitted at the first request."""
         found = self._entry.get(key)
         if found is None:
             with self.at_entry():
@@ -186,7 +196,7 @@ class Emitter:
     # Threads.
 
     def thread(self) -> str:
-        """The number of the thread in the program, as i32."""
+        """The number of the thread in the CTA, as i32."""
         return self.once("thread", lambda: self.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x"))
 
     def linear(self, bits: Sequence[int], key: Any = None) -> str:
@@ -204,7 +214,7 @@ class Emitter:
             if basis == 0:
                 position += 1
                 continue
-            # A run of bits that are moved by one distance is moved at once.
+            # One shift moves a run of bits that move by the same distance.
             end = position + 1
             if basis & (basis - 1) == 0:
                 while end < len(bits) and bits[end] == basis << (end - position):
@@ -233,16 +243,16 @@ class Emitter:
         return result
 
     def thread_bases(self, layout: Layout) -> tuple[int, ...]:
-        """The bases of a layout's lanes and warps, as of the bits of the thread's number."""
+        """The bases of a layout's lanes and warps: one for each bit of the thread's number."""
         return (*layout.lanes, *layout.warps)
 
     def owner(self, layout: Layout | None) -> str | None:
         """A condition that holds in one of the threads that hold copies of an element; None where there are no copies.
 
-        Without a layout: of a scalar, which every thread holds.
+        No layout stands for a scalar, which every thread holds.
         """
         if layout is None:
-            mask = self.one_mask
+            mask = self.elected_mask
         else:
             _, lanes, warps = layout.free
             mask = lanes | warps << 5
@@ -268,7 +278,7 @@ class Emitter:
         return {f16, bf16} <= found
 
     def bits(self, value: str, scalar: ScalarType) -> str:
-        """The bits of a number as an integer of LLVM."""
+        """The bits of a number as an LLVM integer."""
         kind = llvm_type(scalar)
         if kind[0] == "i":
             return value
@@ -285,13 +295,13 @@ class Emitter:
         return bits if kind[0] == "i" else self.emit(f"bitcast i{scalar.bits} {bits} to {kind}")
 
     def scalar(self, value: Value) -> str:
-        """What was emitted for a scalar."""
+        """The LLVM value of a scalar."""
         found = self.values[value]
         assert isinstance(found, str), f"{value!r} is not a scalar"
         return found
 
     def tensor(self, value: Value) -> list[str]:
-        """What was emitted for a tensor: one value for each register."""
+        """The LLVM values of a tensor, one for each register."""
         found = self.values[value]
         assert isinstance(found, list), f"{value!r} is not a tensor"
         return found  # pyright: ignore[reportUnknownVariableType]
@@ -346,23 +356,23 @@ def components(type_: Type) -> Sequence[Type]:
 
 
 def emitted_type(type_: Type) -> str:
-    """The LLVM type of a scalar, or of one register of a tensor; of a buffer, its address."""
+    """The LLVM type of a scalar, of a tensor's register, or of a buffer's address."""
     return "ptr addrspace(3)" if isinstance(type_, SharedType) else llvm_type(type_)
 
 
-# Names that emission gives, and one that PTX has.
+# Names that emission uses itself, and one that PTX reserves.
 _RESERVED = re.compile(r"smem|zg_slot|zg_text_\d+|vprintf|__assertfail|WARP_SZ")
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$][A-Za-z0-9_$]+")
 
 
 def symbol_of(name: str) -> str:
-    """A function's name as PTX can have it."""
+    """A function's name, changed where PTX cannot have it."""
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", name)
     return symbol if _IDENTIFIER.fullmatch(symbol) and not _RESERVED.fullmatch(symbol) else f"kernel_{symbol}"
 
 
 def first_place(func: tt.Func) -> Location | None:
-    """Where a kernel's source is: the place of the function, or else of the first of its ops that has one."""
+    """The place of a kernel's source: that of the function, or of the first op that has one."""
     if func.location is not None:
         return func.location
     places = (op.location for op in func.body.entry.ops if op.location is not None and op.location.caller is None)

@@ -1,8 +1,8 @@
 """Emission of the math dialect.
 
-Of f32, exp, exp2, log, log2, sqrt and rsqrt are the machine's fast instructions, as in Triton; with `exact_math` they
-are accurate. sin, cos, tanh and erf are routines (`accurate_f32.py`), as is everything of f64 (`accurate_f64.py`).
-Smaller floats are computed with in f32. `docs/accuracy.md` has the error bounds.
+exp, exp2, log, log2, sqrt and rsqrt of f32 are the machine's fast instructions, as in Triton; with `exact_math` they
+are accurate. sin, cos, tanh and erf are routines (`accurate_f32.py`), and so are all functions of f64
+(`accurate_f64.py`). Functions of smaller floats are computed in f32. `docs/accuracy.md` has the error bounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _approximate(emitter: Emitter, instruction: str, value: str) -> str:
 
 
 def _fast(emitter: Emitter, name: str, value: str) -> str | None:
-    """The machine's own instruction for f32, where there is one."""
+    """The result of the machine's instruction for f32; None where it has none."""
     match name:
         case "exp":
             scaled = emitter.emit(f"fmul float {value}, {_LOG2_E}")
@@ -100,7 +100,7 @@ def _whole(emitter: Emitter, op: math.FloatUnary) -> Emitted:
         whole = in_f32(emitter, scalar, (value,), lambda x: emitter.call(kind, f"llvm.{name}.f32", (kind, x)))
         if not scalar.is_fp8:
             return whole
-        # An infinity, or a NaN, stays what it is: rounding to 8 bits would make it finite.
+        # An infinity or a NaN stays: rounding to 8 bits would make it finite.
         magnitude = emitter.emit(f"and i8 {value}, 127")
         largest = bits_of_number(scalar.format.largest, scalar)
         special = emitter.emit(f"icmp ugt i8 {magnitude}, {largest}")
@@ -118,7 +118,7 @@ def _magnitude(emitter: Emitter, op: math.AbsF) -> Emitted:
     return emitter.each(op.result.type, op.operands, lambda a: emitter.call(kind, name, (kind, a)))
 
 
-# By op: LLVM's intrinsic, and its arguments after the number.
+# LLVM's intrinsic by op, with its arguments after the number.
 _INTEGER_FUNCTIONS = {
     math.AbsI: ("abs", [("i1", "false")]), math.CtPop: ("ctpop", []), math.CtLz: ("ctlz", [("i1", "false")]),
     math.BitReverse: ("bitreverse", []),
@@ -139,7 +139,7 @@ def _integer_function(emitter: Emitter, op: math.IntUnary) -> Emitted:
 @emits(math.Fma)
 def _fma(emitter: Emitter, op: math.Fma) -> Emitted:
     scalar = scalar_of(op.a.type)
-    # The product of two 8-bit floats and a third fit in f64, so that only the last rounding is one.
+    # The product of two 8-bit floats and the sum are exact in f64, so that only the last step rounds.
     computed = f64 if scalar.is_fp8 else scalar
     kind = llvm_type(computed)
 

@@ -1,7 +1,7 @@
 """Emission of `tt.elementwise_inline_asm`: the author's PTX on the elements that a thread holds, `pack` at a time.
 
-An operand's elements of fewer than 32 bits are packed into registers of 32 bits as far as `pack` goes, the first in the
-lowest bits; each register has a constraint, first those of the results. Copies are computed again, not shared.
+Elements of fewer than 32 bits are packed into registers of 32 bits as far as `pack` goes, the first in the lowest bits.
+Each register has a constraint, the results first. Copies of elements are computed again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KINDS = {**{letter: f"i{bits}" for letter, bits in LETTERS.items()}, "f": "floa
 
 
 def _registers(emitter: Emitter, values: list[str], type_: Type) -> list[str]:
-    """Elements as integers, each the size of what is packed in it."""
+    """Elements as packed integers."""
     element, size = element_of(type_), _size(type_)
     if isinstance(element, PtrType):
         return [emitter.emit(f"ptrtoint ptr addrspace(1) {value} to i64") for value in values]
@@ -39,7 +39,7 @@ def _elements(emitter: Emitter, registers: list[str], type_: Type, count: int) -
 
 
 def _as(emitter: Emitter, value: str, bits: int, kind: str, back: bool) -> str:
-    """An integer of so many bits as a register of a constraint's type, or back."""
+    """An integer of `bits` bits as a register of a constraint's type, or the reverse with `back`."""
     width = {"float": 32, "double": 64}.get(kind) or int(kind[1:])
     whole, number = f"i{width}", f"i{bits}"
     if back:
@@ -56,7 +56,7 @@ def _as(emitter: Emitter, value: str, bits: int, kind: str, back: bool) -> str:
 def _kind(constraint: str, bits: int = 32) -> str:
     letter = constraint.lstrip("=&")
     if letter == "n":
-        return f"i{bits}"  # A constant: it stands in the text as it is.
+        return f"i{bits}"  # A constant is written into the text.
     return _KINDS[letter]
 
 

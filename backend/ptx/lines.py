@@ -1,10 +1,10 @@
-"""Line information: which line of the kernel's source each instruction comes from, as LLVM's metadata.
+"""Line information: the line of the kernel's source for each instruction, as LLVM metadata.
 
-LLVM writes it as `.loc` and `.file` directives, from which profilers and `cuda-gdb` know the source. There is nothing
-else for a debugger: no variables, no types.
+LLVM writes it as `.loc` and `.file` directives, which profilers and `cuda-gdb` read. There is nothing else for a
+debugger: no variables, no types.
 
-The kernel is a subprogram, and so is each other file that ops came from through a call: their places are inlined at
-the place of the call. What the language itself is written in has the place of the author's call.
+The kernel is a subprogram. Each other file that ops came from through a call is one as well, inlined at the place of
+the call. Ops of the language's own library have the place of the author's call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _quoted(text: str) -> str:
 
 
 class LineInfo:
-    """The metadata of one kernel, made as places are asked for; each node is written once."""
+    """The metadata of one kernel. Nodes are made at the first request and written once."""
 
     def __init__(self, name: str, symbol: str, location: Location | None) -> None:
         self._nodes: dict[str, int] = {}
@@ -55,7 +55,7 @@ class LineInfo:
         )
 
     def suffix(self, location: Location | None) -> str:
-        """What follows an instruction that comes from this place; nothing for no place."""
+        """The suffix of an instruction that comes from this place; "" for None."""
         if location is None:
             return ""
         found = self._places.get(location)
@@ -96,9 +96,9 @@ _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
 
 
 def refused_at(ptx: str, said: str) -> Location | None:
-    """The place in the kernel's source of the first line of PTX that the assembler complains about in what it said.
+    """The place in the kernel's source of the first line of PTX that the assembler's message names.
 
-    That is where the last `.loc` before the line points to; None where there is none.
+    The last `.loc` before the line gives it; None where there is none.
     """
     found = _REFUSED.search(said)
     lines = ptx.splitlines()

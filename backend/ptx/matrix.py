@@ -1,8 +1,8 @@
-"""Emission of products of matrices: mma.sync and wgmma as inline assembly, others by loops of fused multiply-adds.
+"""Emission of dots: mma.sync and wgmma as inline assembly, others as loops of fused multiply-adds.
 
-A wgmma is asynchronous: its sums are in registers that nobody may touch until it has been waited for. So a whole tile
-is one piece of inline assembly whose results are tied to its operands, and a wait takes and gives the sums as well:
-neither LLVM nor ptxas finds a reason to move them in between.
+A wgmma is asynchronous: no instruction may touch its accumulator registers before a wait. So the wgmmas of a tile are
+one piece of inline assembly whose results are tied to its operands, and a wait takes and returns the accumulator:
+neither LLVM nor ptxas then has a reason to move it in between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
 
 _SUM = {"f32": ("f32", "float", "f"), "f64": ("f64", "double", "d"), "i32": ("s32", "i32", "r")}
-_LINES = 512  # About so many multiply-adds at most are written out before they become a loop.
+_LINES = 512  # The number of multiply-adds that are unrolled, about; more become a loop.
 
 
 def _tensor_type(value: Value) -> TensorType:
@@ -56,7 +56,7 @@ def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
     factor = _scalar(a_type).ptx
     unit = tiles.unit
     name = f"mma.sync.aligned.{unit.name}.row.col.{suffix}.{factor}.{factor}.{suffix}"
-    # Of a batch matrix by matrix: the registers of its operands are free then.
+    # A batch goes matrix by matrix, which frees the registers of the operands.
     for batch, k, row, column in product(tiles.matrices, tiles.depths, tiles.rows, tiles.columns):
         start = (batch * tiles.m + row) * tiles.n + column
         own = [places[start + y * tiles.n + x] for y, x in places_c(unit, unit.n)]
@@ -95,7 +95,7 @@ def _one_mma(
 
 
 def _warp_group(emitter: Emitter) -> str:
-    """The number of the warp group, the same in all of its lanes, which makes it a uniform register."""
+    """The number of the warp group, by a shuffle, so that ptxas sees a uniform register."""
 
     def make() -> str:
         number = emitter.emit(f"lshr i32 {emitter.thread()}, 7")
@@ -106,7 +106,7 @@ def _warp_group(emitter: Emitter) -> str:
 
 
 def _descriptor(emitter: Emitter, buffer: Value, constant: int, bases: Sequence[int]) -> str:
-    """The descriptor of an operand's start for this warp group, as i64."""
+    """The matrix descriptor of an operand for this warp group, as i64."""
     address = emitter.emit(f"ptrtoint ptr addrspace(3) {emitter.scalar(buffer)} to i32")
     for bit, basis in enumerate(bases):
         if basis:
@@ -168,7 +168,7 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
 def _wgmma_text(
     op: gpu.Wgmma, group: Group, places: dict[int, int], of_a: dict[tuple[int, ...], list[int]], suffix: str
 ) -> str:
-    """The instructions of a tile between fence and commit. `places` has the operand's number of each register of c."""
+    """The instructions of a tile from fence to commit. `places` has the asm operand of each register of c."""
     count = len(places)
     assert isinstance(op.b.type, SharedType)
     element = _scalar(op.b.type)
@@ -227,7 +227,7 @@ def _round_tf32(emitter: Emitter, op: gpu.RoundTf32) -> Emitted:
 
 
 class _Factor:
-    """An operand in shared memory: where the threads find what they need of it.
+    """An operand in shared memory, and the places of the elements that a thread needs.
 
     A place is the xor of three parts: of the thread, of the register, and of the step along k.
     """
@@ -250,9 +250,8 @@ class _Factor:
         return combine(self.inverse, element)
 
     def start(self, step: str | None, bases: Sequence[int]) -> tuple[str, int]:
-        """The thread's part and that of a number only known at run time, whose bits move places by `bases`.
-
-        With it come the bits that they may have.
+        """The parts of the thread and of a run-time step, whose bits move places by `bases`; and the bits that they may
+        have.
         """
         result, used = self.thread, self.spread
         if step is not None:
@@ -265,7 +264,7 @@ class _Factor:
         return result, used
 
     def load(self, start: tuple[str, int], constant: int) -> str:
-        """The element at a place: what `start` says, and a constant."""
+        """The element at the xor of a start and a constant."""
         emitter, (place, used) = self.emitter, start
         size = self.type.element.bytes
         if constant & used:
@@ -278,7 +277,7 @@ class _Factor:
 
 @emits(gpu.DotFma)
 def _dot_fma(emitter: Emitter, op: gpu.DotFma) -> Emitted:
-    """Each thread adds up its elements; a loop along k reads both operands from shared memory."""
+    """Emit a loop along k that reads both operands from shared memory; each thread accumulates its elements."""
     type_ = _tensor_type(op.c)
     layout = layout_of(type_)
     m, n = type_.shape[-2:]
@@ -307,7 +306,7 @@ def _dot_fma(emitter: Emitter, op: gpu.DotFma) -> Emitted:
         at_once *= 2
 
     def steps(number: str | None, sums: list[str]) -> list[str]:
-        """`at_once` multiply-adds for each sum."""
+        """`at_once` multiply-adds for each accumulator."""
         rest = [1 << bit for bit in range(at_once.bit_length() - 1, k.bit_length() - 1)]
         start_a = a.start(number, [a.place(step) for step in rest])
         start_b = b.start(number, [b.place(step * n) for step in rest])
@@ -335,7 +334,7 @@ def _multiply_add(emitter: Emitter, kind: str, a: str, b: str, c: str) -> str:
 
 
 def _loop(emitter: Emitter, count: int, kind: str, sums: list[str], body: Callable[..., list[str]]) -> list[str]:
-    """Run a body so many times: it takes the number of the iteration and the sums, and gives the next ones."""
+    """Emit a loop of `count` iterations. The body maps the iteration and the accumulators to the next ones."""
     before, head, after = emitter.label, emitter.name("products"), emitter.name("after")
     emitter.line(f"br label %{head}")
     emitter.start(head)

@@ -1,8 +1,8 @@
 """Emission of loads and stores of global memory: vectors of up to 128 bits, with a predicate where there is a mask.
 
-`width` of an access says how many registers in a row point to neighbours that are aligned together and masked
-together. Masked accesses are inline assembly with a predicate, because a branch around each would be slower; others are
-LLVM's own, which it may schedule.
+`width` of an access is the number of consecutive registers that point to neighbours with one alignment and one mask.
+Masked accesses are inline assembly with a predicate, as a branch around each would be slower. Others are LLVM's loads
+and stores, which it may schedule.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _WORD = {1: ("b8", "i8", "c"), 2: ("b16", "i16", "h"), 4: ("b32", "i32", "r"), 8
 
 
 def _modifiers(cache: CacheModifier, eviction: EvictionPolicy) -> str:
-    """PTX takes one of the two hints, not both; which caches are used matters more than what they drop first."""
+    """The modifier of an access: PTX takes one of the two hints, and the cache matters more than the eviction."""
     if cache is not CacheModifier.NONE:
         return f".{cache.value}"
     return {EvictionPolicy.FIRST: ".L1::evict_first", EvictionPolicy.LAST: ".L1::evict_last"}.get(eviction, "")
 
 
 def _word(size: int, width: int) -> int:
-    """The word size of an access of `width` elements: of 8-byte elements 8, otherwise as `words_of` says."""
+    """The word size of an access of `width` elements: 8 for elements of 8 bytes, otherwise that of `words_of`."""
     return 8 if size == 8 else max(size, words_of(size * width)[0])
 
 
@@ -68,7 +68,7 @@ def _other_words(emitter: Emitter, others: list[str] | None, scalar: ScalarType,
 def _masked_load(
     emitter: Emitter, address: str, word: int, count: int, mask: str | None, others: list[str], op: tt.Load
 ) -> list[str]:
-    """Loaded words; where the mask is false, the others. 8-bit words go through registers of 16 bits."""
+    """The loaded words, or `others` where the mask is false. 8-bit words use registers of 16 bits."""
     kind = "i16" if word == 1 else f"i{8 * word}"
     register = {1: "h", 2: "h", 4: "r", 8: "l"}[word]
     move = {1: "u16", 2: "u16", 4: "u32", 8: "u64"}[word]
@@ -98,7 +98,7 @@ def _masked_load(
 def store_vector(
     emitter: Emitter, address: str, values: list[str], scalar: ScalarType, mask: str | None, op: tt.Store
 ) -> None:
-    """Neighbours to an address, where the mask holds."""
+    """Store neighbours to an address where the mask holds."""
     size = scalar.bytes
     word = _word(size, len(values))
     words = pack(emitter, [to_memory(emitter, value, scalar) for value in values], size, word)
@@ -160,7 +160,7 @@ def _load(emitter: Emitter, op: tt.Load) -> Emitted:
 
 
 def both(emitter: Emitter, *conditions: str | None) -> str | None:
-    """All of the conditions; None where there is none."""
+    """The conjunction of the conditions that are not None; None for none."""
     given = [condition for condition in conditions if condition is not None]
     if not given:
         return None

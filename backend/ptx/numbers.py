@@ -49,12 +49,12 @@ _SUFFIXES = {scalar.llvm: scalar.name for scalar in SCALARS.values() if scalar.b
 
 
 def suffix(kind: str) -> str:
-    """How an intrinsic names a type."""
+    """The name of a type in the names of intrinsics."""
     return _SUFFIXES.get(kind, kind)
 
 
 def encoded(text: str) -> bytes:
-    """Text as bytes: UTF-8, and surrogates that stand for bytes of a file's name as these bytes."""
+    """Text as UTF-8. Surrogates that stand for bytes of a file name become these bytes."""
     try:
         return text.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -62,5 +62,5 @@ def encoded(text: str) -> bytes:
 
 
 def escaped(raw: bytes) -> str:
-    """Bytes as LLVM quotes them: quotes, backslashes and what is not printable ASCII as hexadecimal numbers."""
+    """Bytes as LLVM quotes them: quotes, backslashes and bytes beyond printable ASCII in hexadecimal."""
     return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in raw)

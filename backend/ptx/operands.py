@@ -1,8 +1,8 @@
 """The operands of mma.sync: from the registers of a tensor in fragments, or by ldmatrix from shared memory.
 
-ldmatrix moves matrices of 8 rows of 16 bytes, each row from an address that one lane gives, so that every lane gets the
-32 bits of the fragments: of elements of any size where rows go along k; of 16 bits also where they go across it, with
-`.trans` (PTX manual, "ldmatrix").
+ldmatrix moves matrices of 8 rows of 16 bytes. One lane gives the address of each row, and every lane gets 32 bits of
+the fragment. Elements may have any size where rows go along k, and 16 bits, with `.trans`, where they go across it (PTX
+manual, "ldmatrix").
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
 
 
 class Packed:
-    """The registers of an operand as the matrix units take them: `pack` elements in 32 bits, or one f64."""
+    """The registers of an operand for the matrix units: `pack` elements in 32 bits, or one f64."""
 
     def __init__(self, emitter: Emitter, value: Value) -> None:
         assert isinstance(value.type, TensorType) and isinstance(value.type.element, ScalarType)
@@ -55,7 +55,7 @@ class Packed:
 
 
 class _InRegisters:
-    """An operand that is a tensor in the layout of fragments."""
+    """An operand in registers, in the layout of fragments."""
 
     def __init__(self, emitter: Emitter, value: Value, tiles: Tiles, *, first: bool) -> None:
         type_ = value.type
@@ -96,11 +96,11 @@ class _InShared:
         self._starts: dict[int, str] = {}
         self._parts: dict[tuple[int, int, int], list[str]] = {}
         half = unit.k // 2
-        # Of a b, two parts at once: the next columns where there are some, or the next along k.
+        # Two parts of b are loaded at once: the next columns if there are any, else the next along k.
         self.next = (0, 0)
         if not first:
             self.next = (unit.n, 0) if len(tiles.columns) > 1 else (0, unit.k) if len(tiles.depths) > 1 else (0, 0)
-        # What the bits of the lane's number move: of the row within a matrix, and of the number of the matrix.
+        # The moves by the bits of the lane's number: the row within a matrix, and the number of the matrix.
         rows = [(1 << bit, 0) if panels.k_major else (0, 1 << bit) for bit in range(3)]
         matrices = [(8, 0), (0, half)] if first else [(0, half), self.next]
         count = tiles.warps.rows if first else tiles.warps.columns
@@ -130,7 +130,7 @@ class _InShared:
         return self._parts[line, k, batch]
 
     def _load(self, place: int, count: int) -> list[str]:
-        """`count` matrices, the first of thread 0 at a place in the buffer."""
+        """Load `count` matrices; thread 0 starts at this place in the buffer."""
         turned = place & self.spread
         start = self._starts.get(turned)
         if start is None:
@@ -148,6 +148,6 @@ Operand = _InRegisters | _InShared
 
 
 def operand_of(emitter: Emitter, value: Value, tiles: Tiles, *, first: bool) -> Operand:
-    """Operand a (`first`) or b of a product, from registers or from shared memory."""
+    """Operand a (`first`) or b of a dot, in registers or in shared memory."""
     kind = _InShared if isinstance(value.type, SharedType) else _InRegisters
     return kind(emitter, value, tiles, first=first)

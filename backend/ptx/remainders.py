@@ -10,9 +10,10 @@ from ziggurat.codemodel.dialects import arith
 
 
 def remainder(kind: str) -> Routine:
-    """`zg.fmod.f32` or `zg.fmod.f64`: x less the multiple of y next to it toward zero; NaN of an infinite x, or by 0.
+    """The routine `zg.fmod.f32` or `zg.fmod.f64`: C's fmod; NaN for an infinite x or a zero y.
 
-    With x = m · 2^e and y = n · 2^f as integers, m · 2^(e - f) modulo n, as many digits at a time as fit in 64 bits.
+    With x = m · 2^e and y = n · 2^f as integers, it is m · 2^(e - f) modulo n, with as many digits at a time as fit in
+    64 bits.
     """
     r = Routine(f"zg.fmod.{suffix(kind)}", kind, [kind, kind])
     digits, largest = (23, 0xFF) if kind == "float" else (52, 0x7FF)
@@ -79,7 +80,7 @@ def _remf(emitter: Emitter, op: arith.RemF) -> Emitted:
         return emitter.emit(f"call {kind} @{symbol}({kind} {a}, {kind} {b})")
 
     def exact(a: str, b: str) -> str:
-        # The remainder of smaller floats is one of them.
+        # The remainder of two small floats is a float of their type: computing it in f32 is exact.
         return in_f32(emitter, scalar, (a, b), apply) if scalar.bits < 32 else apply(a, b)
 
     return emitter.each(op.result.type, op.operands, exact)

@@ -1,7 +1,7 @@
-"""Emission of warp specialisation: the program's warps part ways, each role with registers of its own.
+"""Emission of warp specialisation: producer and consumer warps run bodies of their own, with registers of their own.
 
-The warps that compute come first, so that a thread's number means there what it means in a program without roles. Their
-barrier is not the program's: it counts only them.
+Consumer warps come first, so that a thread's number means the same as in a kernel without roles. They have a named
+barrier of their own.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 
 _WARP_GROUP = 4
-_COMPUTING_BARRIER = 1  # Its number; 0 is the program's.
-ALL_THREADS = 1023  # Of the threads of all roles, the first is the one whose number has none of these bits.
+_CONSUMER_BARRIER = 1  # The number of the named barrier; 0 is that of the CTA.
+ALL_THREADS = 1023  # The mask of the elected thread of a CTA with roles.
 
 
 def specialization_of(module: gpu.Module) -> gpu.WarpSpecialize | None:
@@ -22,18 +22,18 @@ def specialization_of(module: gpu.Module) -> gpu.WarpSpecialize | None:
 
 
 def warps_of(module: gpu.Module) -> int:
-    """How many warps run a program, those that only fetch included."""
+    """The warps of a CTA, producer warps included."""
     split = specialization_of(module)
     return module.num_warps if split is None else sum(split.warps)
 
 
 def registers_of(module: gpu.Module) -> int | None:
-    """The registers that each thread begins with, where roles trade them."""
+    """The registers a thread at the launch, where roles trade them; None without roles."""
     split = specialization_of(module)
     if split is None:
         return None
     asked = sum(warps * registers for warps, registers in zip(split.warps, split.registers, strict=True))
-    # As many programs as there is room for with what they ask for.
+    # The occupancy that the roles' requests allow.
     programs = REGISTERS_OF_SM // (32 * asked)
     return REGISTERS_OF_SM // programs // (32 * sum(split.warps)) // 8 * 8
 
@@ -44,42 +44,44 @@ def _warp_id(emitter: Emitter, op: gpu.WarpId) -> Emitted:
 
 
 def _warp(emitter: Emitter) -> str:
-    """The number of the warp, the same in all lanes: which the machine does not know of the thread's number."""
+    """The number of the warp, by a shuffle, so that ptxas sees a uniform register."""
     warp = emitter.emit(f"lshr i32 {emitter.thread()}, 5")
     return emitter.call("i32", "llvm.nvvm.shfl.sync.idx.i32", ("i32", "-1"), ("i32", warp), ("i32", "0"), ("i32", "31"))
 
 
 @emits(gpu.WarpSpecialize)
 def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
-    computing, fetching = op.roles
+    consumer, producer = op.roles
     if op.warps[0] != emitter.num_warps or any(count % _WARP_GROUP for count in op.warps):
-        raise InternalError(f"roles of {list(op.warps)} warps in a kernel of {emitter.num_warps}", str(op.root()))
+        raise InternalError(
+            f"roles must have whole warp groups, {emitter.num_warps} consumer warps first; got {list(op.warps)}",
+            str(op.root()),
+        )
     start = registers_of(emitter.module)
     assert start is not None
     if sum(warps * registers for warps, registers in zip(op.warps, op.registers, strict=True)) > start * sum(op.warps):
-        raise InternalError("roles that ask for more registers than their threads begin with", str(op.root()))
+        raise InternalError("roles must not ask for more registers than their threads begin with", str(op.root()))
     warp = _warp(emitter)
-    compute, others, fetch, over = (emitter.name(hint) for hint in ("compute", "others", "fetch", "over"))
-    computes = emitter.emit(f"icmp ult i32 {warp}, {emitter.num_warps}")
-    emitter.line(f"br i1 {computes}, label %{compute}, label %{others}")
+    consume, others, produce, over = (emitter.name(hint) for hint in ("consume", "others", "produce", "over"))
+    consumes = emitter.emit(f"icmp ult i32 {warp}, {emitter.num_warps}")
+    emitter.line(f"br i1 {consumes}, label %{consume}, label %{others}")
 
-    emitter.start(compute)
+    emitter.start(consume)
     _registers(emitter, "inc" if op.registers[0] > start else "dec", op.registers[0])
-    outer_mask, emitter.one_mask = emitter.one_mask, 32 * emitter.num_warps - 1
-    outer, emitter.barrier_text = emitter.barrier_text, f"bar.sync {_COMPUTING_BARRIER}, {32 * emitter.num_warps};"
-    emitter.ops(computing.entry.ops[:-1])
-    emitter.barrier_text = outer
+    own = 32 * emitter.num_warps
+    with emitter.threads(f"bar.sync {_CONSUMER_BARRIER}, {own};", own - 1):
+        emitter.ops(consumer.entry.ops[:-1])
     emitter.line(f"br label %{over}")
 
     emitter.start(others)
     _registers(emitter, "dec", op.registers[1])
     first = emitter.emit(f"icmp eq i32 {warp}, {emitter.num_warps}")
-    emitter.line(f"br i1 {first}, label %{fetch}, label %{over}")
-    emitter.start(fetch)
-    emitter.ops(fetching.entry.ops[:-1])
+    emitter.line(f"br i1 {first}, label %{produce}, label %{over}")
+    emitter.start(produce)
+    with emitter.threads(emitter.barrier_text, own - 1):
+        emitter.ops(producer.entry.ops[:-1])
     emitter.line(f"br label %{over}")
     emitter.start(over)
-    emitter.one_mask = outer_mask
 
 
 def _registers(emitter: Emitter, way: str, count: int) -> None:

@@ -1,6 +1,6 @@
-"""Routines: functions of the LLVM module, defined once, called where they are needed.
+"""Routines: functions of the LLVM module, defined once and called where they are needed.
 
-They are plain LLVM without anything of a target, so a test can run them on the host; LLVM inlines them as it sees fit.
+They are plain LLVM without target-specific parts, so that tests can run them on the host.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FLOATS = {scalar.llvm: scalar for scalar in (f16, bf16, f32, f64)}
 class Number:
     """A value of a routine, an SSA value or a constant, with the operators of its LLVM type.
 
-    `>>`, `/` and `%` of integers are those of numbers without a sign. Python's numbers may be operands.
+    `>>`, `/` and `%` of integers are the unsigned ones. Python's numbers may be operands.
     """
 
     def __init__(self, routine: Routine, kind: str, name: str) -> None:
@@ -118,7 +118,7 @@ class Number:
 
 
 class Routine:
-    """Writes one function `result @name(parameters)`; its arguments are `%a0`, `%a1` and so on."""
+    """One function `result @name(parameters)` while it is written; its arguments are `%a0`, `%a1` and so on."""
 
     def __init__(self, name: str, result: str, parameters: Sequence[str]) -> None:
         self.name = name
@@ -141,11 +141,11 @@ class Routine:
         return f"{hint}{self._count}"
 
     def line(self, text: str) -> None:
-        """Append an instruction that gives nothing."""
+        """Append an instruction without a result."""
         self.lines.append(f"  {text}")
 
     def emit(self, kind: str, text: str) -> Number:
-        """Append an instruction that gives a value of this type."""
+        """Append an instruction with a result of this type."""
         name = f"%{self.fresh()}"
         self.lines.append(f"  {name} = {text}")
         return Number(self, kind, name)
@@ -211,7 +211,7 @@ class Routine:
         return x * self.power_of_two(half) * self.power_of_two(rest)
 
     def branch(self, condition: Number, then: Callable[[], Number], otherwise: Callable[[], Number]) -> Number:
-        """One of two values, of which only the wanted one is computed."""
+        """One of two values, each computed in a branch of its own."""
         labels = [self.fresh("block") for _ in range(3)]
         self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
         pairs: list[str] = []

@@ -1,4 +1,4 @@
-"""What the machine runs: PTX assembled and disassembled, where NVIDIA's tools are installed (the extra `ptx`)."""
+"""PTX assembled and disassembled by NVIDIA's tools, which the extra `ptx` installs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ziggurat.codemodel.errors import LaunchError
 
 @attrs.frozen
 class Resources:
-    """What ptxas says of a kernel: registers a thread, bytes of stack and of spills, and its warnings."""
+    """Resources of a kernel from ptxas: registers a thread, bytes of stack and of spills, and warnings."""
 
     registers: int
     stack: int
@@ -28,7 +28,7 @@ class Resources:
 
 
 def tool(name: str) -> Path | None:
-    """Where a tool of the CUDA toolkit is: on the path, or in the packages that PyPI has of it."""
+    """The path of a tool of the CUDA toolkit: on $PATH, or in NVIDIA's packages from PyPI; None for none."""
     found = shutil.which(name)
     if found is not None:
         return Path(found)
@@ -50,7 +50,7 @@ def _run(name: str, *arguments: str) -> str:
 
 
 def assembled(ptx: str, target: str) -> tuple[bytes, Resources]:
-    """The machine code of a kernel, and what it needs. Raises `LaunchError` where ptxas is missing or rejects it."""
+    """The machine code of a kernel, and its resources. Raises `LaunchError` where ptxas is missing or rejects it."""
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(ptx)
@@ -77,7 +77,7 @@ def _resources(said: str) -> Resources:
 
 
 def sass(ptx: str, target: str, lines: bool = False) -> str:
-    """The disassembled machine code of a kernel; with `lines`, each line of the source stands before what it became."""
+    """The disassembled machine code of a kernel; with `lines`, each source line before its instructions."""
     code, _ = assembled(ptx, target)
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernel.cubin"
@@ -87,7 +87,7 @@ def sass(ptx: str, target: str, lines: bool = False) -> str:
 
 
 def _with_source(text: str) -> str:
-    """The disassembler's notes on lines, with what stands there."""
+    """The disassembler's line comments, with the source lines."""
 
     def quoted(found: re.Match[str]) -> str:
         line = linecache.getline(found[2], int(found[3])).strip()

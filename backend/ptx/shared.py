@@ -1,9 +1,9 @@
 """Emission of buffers in shared memory: vectors of up to 16 bytes, at addresses linear in the thread's number.
 
 The place of an element in a buffer is the xor of the places of the bits of its register, lane and warp. So an address
-is that of the buffer, plus the xor of a part that the thread's number gives and a constant for each register. What of
-the constant no thread's part can have is an offset of the instruction; the rest costs one xor for all registers that
-share it.
+is that of the buffer plus the xor of two parts: one from the thread's number, and a constant for each register. Bits of
+the constant that no thread's part has are an offset of the instruction; the others cost one xor for all registers that
+share them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _trans(emitter: Emitter, op: gpu.LocalTrans) -> Emitted:
 
 
 class Places:
-    """Where the vectors of a tensor in a layout are in a buffer. `vector` has the bits of the registers of one."""
+    """The places of a tensor's vectors in a buffer. `vector` has the register bits of one vector."""
 
     def __init__(
         self, emitter: Emitter, buffer: str, type_: SharedType, layout: Layout, vector: Sequence[int] | None = None
@@ -64,7 +64,7 @@ class Places:
         self._inverse = inverted(type_.offsets)
         self.vector = vector_bits(layout, type_.offsets, self.size) if vector is None else vector
         bases = [combine(self._inverse, basis) * self.size for basis in emitter.thread_bases(layout)]
-        self._spread = 0  # The bits of an address that the thread's number has a part in.
+        self._spread = 0  # The bits of an address that depend on the thread's number.
         for basis in bases:
             self._spread |= basis
         self._thread = emitter.linear(bases)
@@ -92,7 +92,7 @@ class Places:
 
 
 def _words(size: int, count: int) -> tuple[int, int]:
-    """How `count` elements of `size` bytes are moved: bytes of a word, and the number of words (1, 2 or 4)."""
+    """The words in which `count` elements of `size` bytes move: the bytes of one, and their number (1, 2 or 4)."""
     total = size * count
     word = 8 if size == 8 else min(4, total)
     return word, total // word
@@ -114,7 +114,7 @@ def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
 
 
 def load_shared(emitter: Emitter, pointer: str, offset: int, scalar: ScalarType, width: int) -> list[str]:
-    """Neighbours from shared memory."""
+    """Load neighbours from shared memory."""
     size = scalar.bytes
     word, count = _words(size, width)
     if offset:
@@ -142,7 +142,7 @@ def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
 def store_shared(
     emitter: Emitter, pointer: str, offset: int, values: Sequence[str], scalar: ScalarType, mask: str | None
 ) -> None:
-    """Neighbours to shared memory, where the mask holds."""
+    """Store neighbours to shared memory where the mask holds."""
     size = scalar.bytes
     word, count = _words(size, len(values))
     words = pack(emitter, [to_memory(emitter, value, scalar) for value in values], size, word)
@@ -194,7 +194,7 @@ def _instruction(name: str, view: View) -> str:
 
 
 def load_matrices(emitter: Emitter, buffer: str, type_: SharedType, layout: Layout, view: View) -> list[str]:
-    """A tensor by ldmatrix."""
+    """Load a tensor by ldmatrix."""
     scalar, count = type_.element, view.count
     struct = "i32" if count == 1 else f"{{ {', '.join(['i32'] * count)} }}"
     results = ", ".join(f"${number}" for number in range(count))
@@ -211,7 +211,7 @@ def load_matrices(emitter: Emitter, buffer: str, type_: SharedType, layout: Layo
 
 
 def store_matrices(emitter: Emitter, buffer: str, type_: SharedType, view: View, values: Sequence[str]) -> None:
-    """A tensor by stmatrix."""
+    """Store a tensor by stmatrix."""
     scalar, count = type_.element, view.count
     sources = ", ".join(f"${number + 1}" for number in range(count))
     constraints = ",".join(["r"] * (count + 1) + ["~{memory}"])
@@ -235,7 +235,7 @@ def _copy(emitter: Emitter, op: gpu.AsyncCopy) -> Emitted:
     masks = emitter.tensor(op.mask) if op.mask is not None else None
     owner = emitter.owner(layout)
     size = type_.element.bytes * op.width
-    # Whole sectors go past the first cache, which nothing would read again.
+    # Copies of 16 bytes bypass L1, as nothing reads them again.
     cache = "cg" if size == 16 else "ca"
     places = Places(emitter, emitter.scalar(op.buffer), type_, layout, range(bits_of(op.width)))
     for group, pointer, offset in places.groups():
@@ -245,7 +245,7 @@ def _copy(emitter: Emitter, op: gpu.AsyncCopy) -> Emitted:
         arguments = [("i32", address), ("ptr addrspace(1)", pointers[first])]
         constraints = ["r", "l"]
         if masks is not None:
-            # What is not read is zeros.
+            # Masked elements become zeros.
             arguments.append(("i32", emitter.emit(f"select i1 {masks[first]}, i32 {size}, i32 0")))
             constraints.append("r")
             text += ", $2"
@@ -266,7 +266,7 @@ def _wait(emitter: Emitter, op: gpu.AsyncWait) -> Emitted:
     emitter.asm("void", f"cp.async.wait_group {op.pending};", "~{memory}", effect=True)
 
 
-# What is looked up by numbers that are computed.
+# Accesses at computed indices.
 
 
 def _index(emitter: Emitter, value: str, scalar: ScalarType) -> str:
@@ -285,7 +285,7 @@ def _integer(type_: object) -> ScalarType:
 
 def _in_order(type_: SharedType) -> None:
     good = all(basis == 1 << bit for bit, basis in enumerate(type_.offsets))
-    assert good, "a buffer that is indexed by computed numbers is in row-major order"
+    assert good, "a buffer that is indexed by computed numbers must be in row-major order"
 
 
 @emits(gpu.LocalAtomicAdd)
@@ -321,7 +321,7 @@ def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
     theirs, ours = bits_of(shape[op.axis]), bits_of(type_.shape[op.axis])
 
     def source(element: int) -> int:
-        """The number in the source, but for the axis, of an element of the index."""
+        """The number of the source element without its coordinate along the axis, for an element of the index."""
         return element & ((1 << offset) - 1) | element >> (offset + theirs) << (offset + ours)
 
     bases = [source(basis) for basis in emitter.thread_bases(layout)]

@@ -1,6 +1,6 @@
 """8-bit floats by integer arithmetic, for targets and roundings without an instruction; and rounding to odd.
 
-Each is a routine of the module, plain LLVM that any machine can run.
+Each conversion is a routine of the module, in plain LLVM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def widen_e4m3(emitter: Emitter, value: str) -> str:
 
 
 def _widen_e4m3() -> Routine:
-    """The fields moved to their places in an f16 make 1/256 of the number, subnormals too."""
+    """Move the fields to their places in an f16: that is 1/256 of the number, for subnormals as well."""
     r = Routine("zg.f8e4m3.to.f16", "half", ["i8"])
     wide = r.argument().to("zext", "i16")
     magnitude = wide & 127
@@ -39,8 +39,8 @@ def narrow(emitter: Emitter, value: str, target: ScalarType, rounding: Rounding)
 
 
 def _narrow(name: str, target: ScalarType, rounding: Rounding) -> Routine:
-    """Above the smallest normal number, the bits are shifted into place and rounded as an integer, so that a carry
-    moves on to the exponent; below it, the last place has a fixed weight."""
+    """Shift the bits of normal numbers into place and round them as an integer, so that a carry reaches the exponent.
+    Below the smallest normal number, the last place has a fixed weight."""
     digits, bias, nan = target.format.mantissa_bits, target.format.bias, 0x7F
     largest = bits_of_number(target.format.largest, target)
     shift = 23 - digits
@@ -53,7 +53,7 @@ def _narrow(name: str, target: ScalarType, rounding: Rounding) -> Routine:
     if rounding is Rounding.NEAREST:
         last = magnitude >> shift & 1
         normal = magnitude + ((1 << shift - 1) - 1) + last
-        # Added to a number whose last place weighs as much as this float's, the sum is rounded there.
+        # Adding a number whose last place has the weight of this float's rounds the sum there.
         anchor = smallest - digits + 23
         low = (number + 2.0 ** (anchor - 127)).bits() - (anchor << 23)
     else:
@@ -74,7 +74,7 @@ def to_odd(emitter: Emitter, value: str) -> str:
 
 
 def _to_odd() -> Routine:
-    """What is not exact becomes the neighbour with an odd last bit (Boldo and Melquiond, 2008)."""
+    """Give a number that f32 lacks as its neighbour with an odd last bit (Boldo and Melquiond, 2008)."""
     r = Routine("zg.f64.to.odd", "float", ["double"])
     x = r.argument()
     near = x.to("fptrunc", "float")

@@ -1,4 +1,4 @@
-"""Emission of what makes, reshapes and moves tensors between registers of one thread: mostly nothing at all."""
+"""Emission of ops that make, reshape and move tensors within a thread; most emit no instruction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _smid(emitter: Emitter, op: tt.SmId) -> Emitted:
 
 @emits(tt.GlobalTimer)
 def _globaltimer(emitter: Emitter, op: tt.GlobalTimer) -> Emitted:
-    """By assembly: loads and stores do not pass it, as they may LLVM's intrinsic."""
+    """Read the timer by assembly: LLVM may move loads and stores over its intrinsic."""
     return emitter.asm("i64", "mov.u64 $0, %globaltimer;", "=l,~{memory}", effect=True, convergent=False)
 
 
@@ -47,7 +47,7 @@ def _make_range(emitter: Emitter, op: tt.MakeRange) -> Emitted:
             number = emitter.emit(f"xor i32 {thread}, {constant}")
             number = emitter.emit(f"add i32 {number}, {op.start}") if op.start else number
         elif constant + op.start:
-            # Where it counts from below zero, a sum without a sign is one that wraps.
+            # A range that begins below zero wraps as an unsigned sum.
             flags = "nuw nsw" if constant + op.start > 0 else "nsw"
             number = emitter.emit(f"add {flags} i32 {thread}, {constant + op.start}")
         else:
@@ -62,15 +62,15 @@ def _splat(emitter: Emitter, op: tt.Splat) -> Emitted:
 
 
 def moved(values: list[str], source: Layout, target: Layout, numel: int) -> list[str] | None:
-    """The registers of the same thread that hold, in the target layout, what the source layout has; None where some are
-    in another thread."""
+    """The registers of the target layout, from those of the source layout in the same thread; None where some are in
+    another thread."""
     registers = layouts.moved(source, target, numel)
     return None if registers is None else [values[register] for register in registers]
 
 
 @emits(tt.Broadcast)
 def _broadcast(emitter: Emitter, op: tt.Broadcast) -> Emitted:
-    """Along an axis of size 1, every element is that one: look it up by the target's element without that axis."""
+    """Look elements up by the target's coordinates without the axes of size 1."""
     source, target = op.value.type, op.type
     assert isinstance(source, TensorType) and isinstance(target, TensorType)
     narrow, shape = layout_of(target), list(target.shape)
@@ -86,7 +86,7 @@ def _broadcast(emitter: Emitter, op: tt.Broadcast) -> Emitted:
 
 @emits(tt.Reshape, tt.ExpandDims, tt.Trans)
 def _reshape(emitter: Emitter, op: tt.Reshape | tt.ExpandDims | tt.Trans) -> Emitted:
-    """The registers stay; only the numbers of the elements change. A scalar result is the one element."""
+    """Keep the registers; only the numbers of the elements change. A scalar result is the one element."""
     values = emitter.tensor(op.value)
     if not is_tensor(op.result.type):
         return values[0]
@@ -149,7 +149,7 @@ def _hint(emitter: Emitter, op: tt.Hint) -> Emitted:
 
 @emits(tt.MaxConstancy)
 def _max_constancy(emitter: Emitter, op: tt.MaxConstancy) -> Emitted:
-    """Of each run the first register is taken for all; what the others would be is then computed by nobody."""
+    """Use the first register of each run for all; the others are then dead code."""
     type_ = op.value.type
     if not isinstance(type_, TensorType):
         return emitter.values[op.value]

@@ -1,7 +1,7 @@
-"""Tiles: the matrix instructions that a product of whole tiles takes, and the registers and places that each reads.
+"""Tiles: the matrix instructions of a dot of whole tiles, and the registers and places that each reads.
 
-Nothing here depends on the order of registers in a layout, only on which element each register of thread 0 holds. The
-plans are data, so that a test can run them on paper.
+The plans depend only on the elements that the registers of thread 0 hold, and not on the order of registers in a
+layout. They are data, so that a test can interpret them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _WIDEST = 256  # Columns of a wgmma.
 
 
 def unit_of(element: ScalarType) -> Unit:
-    """The instruction that multiplies elements of this type, 32 bytes of each row at a time: as wgmma does."""
+    """The MMA for elements of this type that takes 32 bytes of each row, as wgmma does."""
     return UNITS[{8: "m16n8k32", 16: "m16n8k16", 32: "m16n8k8", 64: "m8n8k4"}[element.bits]]
 
 
 def registers_of(layout: Layout) -> dict[int, int]:
-    """The register in which thread 0 holds an element."""
+    """The register of thread 0 for each element that it holds."""
     found: dict[int, int] = {}
     for register in range(layout.num_registers):
         found.setdefault(layout.element(register), register)
@@ -50,26 +50,26 @@ def _matrix(type_: TensorType) -> tuple[tuple[int, int], Layout]:
 
 
 def places_c(unit: Unit, columns: int) -> list[tuple[int, int]]:
-    """The (row, column) that thread 0 holds of a sum, in the order of an instruction's operands: of wgmma, 16 rows."""
+    """The (row, column) of each accumulator element of thread 0, in the order of operands; wgmma has 16 rows a warp."""
     rows = range(0, unit.m, 8)
     return [(row, column + pair) for column in range(0, columns, 8) for row in rows for pair in (0, 1)]
 
 
 def places_a(unit: Unit) -> list[tuple[int, int]]:
-    """The same of operand a: (row, k)."""
+    """The (row, k) of each element of operand a in thread 0."""
     pack = unit.pack
     half = range(0, unit.k, 4 * pack)
     return [(row, k + part) for k in half for row in range(0, unit.m, 8) for part in range(pack)]
 
 
 def places_b(unit: Unit) -> list[tuple[int, int]]:
-    """The same of operand b: (k, column)."""
+    """The (k, column) of each element of operand b in thread 0."""
     return [(k + part, 0) for k in range(0, unit.k, 4 * unit.pack) for part in range(unit.pack)]
 
 
 @attrs.frozen
 class Tiles:
-    """The mma.syncs of a product m × n × k, or of a `batch` of them: in each warp, one for each start of a part of a
+    """The mma.syncs of a dot m × n × k, or of a `batch` of them: each warp has one for each start of a part of a
     tile."""
 
     unit: Unit
@@ -81,17 +81,17 @@ class Tiles:
 
     @property
     def matrices(self) -> range:
-        """The products of the first warp."""
+        """The matrices of the batch that the first warp multiplies."""
         return range(0, self.batch, self.warps.batches)
 
     @property
     def rows(self) -> range:
-        """The first rows of the parts, of the first warp."""
+        """The first rows of the first warp's parts."""
         return range(0, self.m, self.unit.m * self.warps.rows)
 
     @property
     def columns(self) -> range:
-        """The first columns."""
+        """The first columns of the first warp's parts."""
         return range(0, self.n // self.warps.columns, self.unit.n)
 
     @property
@@ -127,20 +127,20 @@ def mma_tiles(a: TensorType | SharedType, b: TensorType | SharedType, c: TensorT
 
 @attrs.frozen
 class Async:
-    """One wgmma.mma_async: the registers of c; the registers of a, or the bytes from the start of its buffer; the bytes
-    from the start of b's buffer."""
+    """One wgmma.mma_async: the registers of c, the registers of a or its byte in its buffer, and b's byte in its
+    buffer."""
 
     c: tuple[int, ...]
     a: tuple[int, ...] | int
     b: int
-    first: bool  # The first of those that add to these registers.
+    first: bool  # Whether it is the first to write these registers.
 
 
 @attrs.frozen
 class Group:
     """The wgmmas of one tile.
 
-    `a_bases` and `b_bases` are the bytes by which the bits of the number of a warp group move the starts of operands.
+    `a_bases` and `b_bases` have the bytes by which each bit of the warp group's number moves an operand's start.
     """
 
     columns: int
@@ -153,7 +153,7 @@ class Group:
 
 
 def wgmma_columns(columns: int) -> int:
-    """The columns of one instruction where a warp group has so many."""
+    """The columns of one wgmma in a warp group with this number of columns."""
     return min(columns, _WIDEST)
 
 
@@ -203,13 +203,13 @@ def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType) -> Gro
 
 
 def _groups(layout: Layout, unit: Unit, shape: tuple[int, int]) -> Warps | None:
-    """How warps share a tile, where the 4 warps of a group have rows below each other."""
+    """The arrangement of warps in a tile; None unless the 4 warps of a group are stacked along rows."""
     warps = warps_of(layout, unit, shape)
     return warps if warps is not None and warps.rows >= WARP_GROUP and unit.m == 16 else None
 
 
 def _rows(unit: Unit, warps: Warps) -> Iterator[int]:
-    """The first row of the warp group whose number has one bit set, for each bit that goes down the rows."""
+    """The first rows of the warp groups whose numbers are powers of two along the rows."""
     rows = WARP_GROUP
     while rows < warps.rows:
         yield unit.m * rows

@@ -1,7 +1,7 @@
-"""Emission of the copy engine (TMA) and its mbarriers: cp.async.bulk.tensor and mbarrier as inline assembly.
+"""Emission of TMA and mbarriers: cp.async.bulk.tensor and mbarrier as inline assembly.
 
-One thread of a program does what is to be done once; all threads wait. A tensor map is a parameter of the kernel, by
-value: 128 bytes.
+The elected thread of a CTA starts copies and arrives; all threads wait. A tensor map is a parameter of the kernel by
+value, of 128 bytes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def _address(emitter: Emitter, buffer: Value) -> tuple[str, str]:
     return "ptr addrspace(3)", emitter.scalar(buffer)
 
 
-def _by_one(
+def _by_elected_thread(
     emitter: Emitter,
     lines: Sequence[str],
     arguments: Sequence[tuple[str, str, str]],
     condition: str | None = None,
     thread: str | None = None,
 ) -> None:
-    """Instructions that one thread of the program does, or those of which `thread` says it, where the condition holds.
+    """Emit instructions for the elected thread, or for the threads where `thread` holds, under a condition.
 
     `arguments` are types, values and constraints.
     """
@@ -40,7 +40,7 @@ def _by_one(
         one = emitter.emit(f"and i1 {one}, {condition}")
     flag = emitter.emit(f"zext i1 {one} to i32")
     number = len(arguments)
-    # No branch: it would end what ptxas sees of the products that are under way.
+    # Predicates, not a branch: ptxas would serialise the wgmmas in flight at one.
     guarded = [f"@go {line}" for line in lines]
     text = "\n".join(["{", ".reg .pred go;", f"setp.ne.b32 go, ${number}, 0;", *guarded, "}"])
     constraints = ",".join([*(constraint for _, _, constraint in arguments), "r", "~{memory}"])
@@ -52,25 +52,25 @@ def _by_one(
 def _init(emitter: Emitter, op: gpu.MbarrierInit) -> Emitted:
     count = buffer_type(op.buffer).count
     lines = [f"mbarrier.init.shared::cta.b64 [$0+{8 * at}], {op.arrivals};" for at in range(count)]
-    # The engine is another proxy.
+    # TMA accesses memory through the asynchronous proxy.
     lines.append("fence.proxy.async.shared::cta;")
-    # The first of all threads, of those of other roles as well.
+    # Thread 0 of the CTA, whatever the current role.
     first = emitter.once("first thread", lambda: emitter.emit(f"icmp eq i32 {emitter.thread()}, 0"))
-    _by_one(emitter, lines, [(*_address(emitter, op.buffer), "r")], thread=first)
+    _by_elected_thread(emitter, lines, [(*_address(emitter, op.buffer), "r")], thread=first)
 
 
 @emits(gpu.MbarrierInval)
 def _inval(emitter: Emitter, op: gpu.MbarrierInval) -> Emitted:
     count = buffer_type(op.buffer).count
     lines = [f"mbarrier.inval.shared::cta.b64 [$0+{8 * at}];" for at in range(count)]
-    _by_one(emitter, lines, [(*_address(emitter, op.buffer), "r")])
+    _by_elected_thread(emitter, lines, [(*_address(emitter, op.buffer), "r")])
 
 
 @emits(gpu.MbarrierExpect)
 def _expect(emitter: Emitter, op: gpu.MbarrierExpect) -> Emitted:
     condition = emitter.scalar(op.predicate) if op.predicate is not None else None
     line = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {op.bytes};"
-    _by_one(emitter, [line], [(*_address(emitter, op.barrier), "r")], condition)
+    _by_elected_thread(emitter, [line], [(*_address(emitter, op.barrier), "r")], condition)
 
 
 @emits(gpu.MbarrierArrive)
@@ -78,7 +78,7 @@ def _arrive(emitter: Emitter, op: gpu.MbarrierArrive) -> Emitted:
     place = emitter.emit(f"and i32 {emitter.thread()}, 127")
     one = emitter.emit(f"icmp eq i32 {place}, 0")
     line = "mbarrier.arrive.shared::cta.b64 _, [$0];"
-    _by_one(emitter, [line], [(*_address(emitter, op.barrier), "r")], emitter.scalar(op.predicate), one)
+    _by_elected_thread(emitter, [line], [(*_address(emitter, op.barrier), "r")], emitter.scalar(op.predicate), one)
 
 
 @emits(gpu.MbarrierWait)
@@ -104,7 +104,7 @@ def _load(emitter: Emitter, op: gpu.TmaLoad) -> Emitted:
     lines = [f"{name} [$0+{byte}], [$1, {{{at}}}], [$2];" for byte, at in boxes.places(3)]
     map_, to, barrier = emitter.scalar(op.descriptor), _address(emitter, op.buffer), _address(emitter, op.barrier)
     arguments = [(*to, "r"), ("ptr", map_, "l"), (*barrier, "r"), *boxes.arguments]
-    _by_one(emitter, lines, arguments, emitter.scalar(op.predicate))
+    _by_elected_thread(emitter, lines, arguments, emitter.scalar(op.predicate))
 
 
 @emits(gpu.TmaStore)
@@ -114,17 +114,17 @@ def _store(emitter: Emitter, op: gpu.TmaStore) -> Emitted:
     lines = [f"{name} [$0, {{{at}}}], [$1+{byte}];" for byte, at in boxes.places(2)]
     lines.append("cp.async.bulk.commit_group;")
     arguments = [("ptr", emitter.scalar(op.descriptor), "l"), (*_address(emitter, op.buffer), "r"), *boxes.arguments]
-    _by_one(emitter, lines, arguments)
+    _by_elected_thread(emitter, lines, arguments)
 
 
 @emits(gpu.TmaStoreWait)
 def _store_wait(emitter: Emitter, op: gpu.TmaStoreWait) -> Emitted:
-    # Of the threads that have begun no stores, none waits.
+    # Threads that have started no stores do not wait.
     emitter.asm("void", f"cp.async.bulk.wait_group.read {op.pending};", "~{memory}", effect=True)
 
 
 class _Boxes:
-    """The boxes of a block: a panel of 128 bytes or less of up to 256 rows each."""
+    """The boxes of a block: each has up to 256 rows of up to 128 bytes."""
 
     def __init__(self, emitter: Emitter, descriptor: Value, offsets: Sequence[Value]) -> None:
         type_ = descriptor.type
@@ -142,7 +142,7 @@ class _Boxes:
         return emitter.emit(f"add i32 {value}, {constant}") if constant else value
 
     def places(self, first: int) -> Iterator[tuple[int, str]]:
-        """Of each box the byte in the buffer, and its coordinates as operands of the assembly, counted from `first`."""
+        """The byte of each box in the buffer, and its coordinates as asm operands, numbered from `first`."""
         for j in range(len(self._columns)):
             for i in range(len(self._rows)):
                 byte = (j * self.block[0] + i * self.rows) * self.columns * self.size

@@ -1,4 +1,4 @@
-"""Results that one thread has, given to all threads that hold copies of the element.
+"""Results of one thread, given to all threads that hold copies of the element.
 
 Lanes get them by a shuffle. Warps get them through `@zg_slot` in shared memory, with a barrier before it is read and
 one before it may be written again.
@@ -6,15 +6,15 @@ one before it may be written again.
 
 from __future__ import annotations
 
-from ziggurat.backend.ptx.crossing import shuffle, shuffled
 from ziggurat.backend.ptx.emitter import Emitter, canonical
+from ziggurat.backend.ptx.reductions import shuffle, shuffled
 from ziggurat.backend.ptx.words import from_memory, to_memory
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.types import ScalarType
 
 
 def shared_out(emitter: Emitter, layout: Layout, scalar: ScalarType, found: dict[int, str]) -> list[str]:
-    """The result of each register, as the owner of the element has it, in all threads that hold it."""
+    """The owner's result for each register, in all threads that hold the element."""
     _, lanes, warps = layout.free
     if warps:
         found = _through_slot(emitter, layout, scalar, found)

@@ -1,7 +1,8 @@
-"""Atomic additions of neighbours in one instruction: each element is added undivided, but not all of them together.
+"""Atomic additions to neighbours in one instruction: the addition to each element is atomic, that to all of them is
+not.
 
-f16 go in pairs (`add.noftz.f16x2`); from sm_90 on bf16 do too, and there are vectors of 2 or 4 words of 32 bits, f32
-or such pairs (PTX ISA 8.1, "red" and "atom": `.vec_32_bit`). The neighbours are aligned and masked together.
+f16 are added in pairs (`add.noftz.f16x2`). From sm_90 on bf16 are as well, and there are vectors of 2 or 4 words of 32
+bits (PTX ISA 8.1, "red" and "atom": `.vec_32_bit`). The neighbours have one alignment and one mask.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _VECTORS_SINCE = 90  # sm_90.
 
 
 def together(capability: int, kind: AtomicKind, scalar: ScalarType, width: int) -> int:
-    """How many of `width` neighbours one instruction can add; 1 where it is each by itself."""
+    """The number of neighbours, up to `width`, that one instruction can add to."""
     vectors = capability >= _VECTORS_SINCE
     if kind is not AtomicKind.FADD or scalar not in (f16, bf16, f32) or (scalar == bf16 and not vectors):
         return 1
@@ -28,7 +29,7 @@ def together(capability: int, kind: AtomicKind, scalar: ScalarType, width: int) 
 def add_together(
     emitter: Emitter, prefix: str, scalar: ScalarType, address: str, bits: Sequence[str], mask: str | None, used: bool
 ) -> list[str]:
-    """Add to neighbours where the mask holds. Takes the bits of the values, and gives those that were in memory."""
+    """Add the values with these bits to neighbours where the mask holds; the bits that were in memory."""
     words = pack(emitter, list(bits), scalar.bytes, 4)
     count = len(words)
     outputs = count if used else 0

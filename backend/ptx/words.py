@@ -1,4 +1,4 @@
-"""Elements as the words of memory and of registers of 32 bits: their bits, packed and unpacked."""
+"""Elements as words of memory and of registers: their bits, packed and unpacked."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from ziggurat.codemodel.types import ScalarType, i1
 
 
 def words_of(bytes_: int) -> tuple[int, int]:
-    """How an access of so many bytes (1 to 16) is divided: the size of a word in bytes, and the number of words."""
+    """The words of an access of 1 to 16 bytes: the size of one in bytes, and their number."""
     if bytes_ >= 16:
         return 4, bytes_ // 4
     return (bytes_, 1) if bytes_ in (1, 2, 4) else (4, 2) if bytes_ == 8 else (1, bytes_)
 
 
 def to_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
-    """A value as the bits that memory holds: i1 is a byte, floats are their bits."""
+    """The bits that memory holds for a value; an i1 is a byte."""
     if scalar == i1:
         return emitter.emit(f"zext i1 {value} to i8")
     return emitter.bits(value, scalar)

@@ -1,1 +1,1 @@
-"""A simulated GPU: emitted code run thread by thread on the host, with races and stray accesses reported."""
+"""A simulated GPU: emitted code run thread by thread on the host; races and stray accesses are errors."""

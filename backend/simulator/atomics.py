@@ -1,7 +1,7 @@
-"""The atomics of the simulation: `red` and `atom` of global memory, one thread after the other.
+"""Atomics of the simulation: `red` and `atom` of global memory, one thread after the other.
 
-Importing this module teaches `simulate` their instructions, vectors and packed pairs included. A piece of assembly may
-have several, each under a guard of its own.
+Importing this module registers their instructions, vectors and packed pairs included. A piece of assembly may have
+several, each under a predicate of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ELEMENTS: dict[str, Any] = {
     "s32": np.int32, "s64": np.int64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32,
     "f64": np.float64, "f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16,
 }  # fmt: skip
-# What comes of what is there and what is given. Of compare-and-swap, two values are given: see `_done`.
+# The new value from the old one and the operands; compare-and-swap has two operands: see `_done`.
 _NEW: dict[str, Callable[[Array, Array], Array]] = {
     "add": lambda old, given: old + given, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "exch": lambda old, given: given,
@@ -41,7 +41,7 @@ def _atomics(program: Any, text: str, operands: list[Any]) -> list[Array]:
 
 
 def _done(program: Any, instruction: str, operands: list[Any], olds: list[Array]) -> None:
-    """Do one instruction; what was there before goes to `olds`, where it is asked for."""
+    """Run one instruction; an `atom` puts the old values into `olds`."""
     match = _FORM.fullmatch(instruction)
     if match is None:
         raise NotImplementedError(instruction)

@@ -1,7 +1,8 @@
-"""The asynchronous copies of the simulation: what they write is there when it has been waited for, and not before.
+"""Asynchronous copies of the simulation: their bytes arrive at the wait.
 
-Importing this module teaches `simulate` cp.async. The bytes are read when a copy begins and written when its group has
-been waited for; until then nobody may touch where they go, and then, up to a barrier, only the thread that copied them.
+Importing this module registers cp.async. A copy reads its bytes when it is issued and writes them when its group has
+been waited for. No thread may touch the destination before that; after it, up to a barrier, only the thread that issued
+the copy may.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.simulator.program import UNITS
-from ziggurat.backend.simulator.shared import FLYING, Array, SimulationError
+from ziggurat.backend.simulator.shared import IN_FLIGHT, Array, SimulationError
 
 Copy = tuple[Array, Array, Array]  # Places in shared memory, the threads that write there, and the bytes.
 
 
 class _Groups:
-    """The copies of a program that are under way: groups, oldest first, the last of them not committed."""
+    """The copies of a program in flight, by group; the oldest comes first, and the last is not committed."""
 
     def __init__(self, program: Any) -> None:
         self.groups: list[list[Copy]] = [[]]
@@ -54,14 +55,14 @@ def _begin(program: Any, text: str, operands: list[Any]) -> list[Array]:
         raise SimulationError("a copy must go inside of shared memory")
     who = np.broadcast_to(threads[:, None], places.shape)
     for touched in (shared.writer[places], shared.reader[places]):
-        if shared.foreign(touched, who).any() or shared.read_by_products(places, who):
+        if shared.foreign(touched, who).any() or shared.read_by_wgmma(places, who):
             raise SimulationError(
                 "a copy goes where another thread, or a copy in flight, is: a barrier or a wait is missing"
             )
     if len(np.unique(places)) != places.size:
         raise SimulationError("two threads must not copy to the same place")
-    shared.flying[places] = True
-    shared.writer[places] = FLYING
+    shared.in_flight[places] = True
+    shared.writer[places] = IN_FLIGHT
     _of(program)[-1].append((places, who, data))
     return [np.zeros(0)]
 
@@ -79,7 +80,7 @@ def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
     groups, shared = _of(program), program.shared
     while len(groups) - 1 > int(match[1]):
         for places, who, data in groups.pop(0):
-            shared.flying[places] = False
+            shared.in_flight[places] = False
             shared.writer[places] = shared.unfenced[places] = who
             shared.bytes[places] = data
     return [np.zeros(0)]

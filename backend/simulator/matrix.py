@@ -1,8 +1,8 @@
-"""The matrix units of the simulation: mma.sync and wgmma as the PTX manual describes them, fragment by fragment.
+"""The matrix units of the simulation: mma.sync and wgmma as in the PTX manual, fragment by fragment.
 
-Importing this module teaches `simulate` their instructions. It shares nothing with the emission: where an element of a
-fragment is, and how a matrix descriptor is read, is written here anew from the manual ("Matrix fragments for mma…",
-"Register fragments", "Shared memory matrix layout", "Matrix descriptor").
+Importing this module registers their instructions. It shares nothing with the emission: the places of fragment elements
+and the fields of matrix descriptors are written here anew from the manual ("Matrix fragments for mma…", "Register
+fragments", "Shared memory matrix layout", "Matrix descriptor").
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def fragment_b(per: int, i: int) -> tuple[Array, Array]:
 
 
 def fragment_c(i: int) -> tuple[Array, Array]:
-    """(row, column) of element i of a sum, for each lane; of wgmma, from the first row of the warp."""
+    """(row, column) of accumulator element i, for each lane; of wgmma, from the first row of the warp."""
     return _GROUP + 8 * (i >> 1 & 1), 8 * (i >> 2) + _MEMBER * 2 + (i & 1)
 
 
 def _unpacked(registers: list[Array], dtype: Any) -> list[Array]:
-    """The elements in registers of 32 bits (of 64, of an f64), lowest first."""
+    """The elements in registers of 32 bits, or of 64 for f64, lowest first."""
     found: list[Array] = []
     for register in registers:
         parts = np.ascontiguousarray(register).view(dtype).reshape(len(register), -1)
@@ -50,7 +50,7 @@ def _unpacked(registers: list[Array], dtype: Any) -> list[Array]:
 
 
 def _exact(matrix: Array) -> Array:
-    """A matrix in the type in which products are added up here; tf32 without the bits that the unit does not read."""
+    """A matrix in the type of accumulation here; tf32 without the bits that the unit ignores."""
     if matrix.dtype == np.float32:
         matrix = (matrix.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
     return matrix.astype(np.int64 if matrix.dtype.kind in "iu" else np.float64)
@@ -95,7 +95,7 @@ def _added(a: Array, b: Array, c: Array) -> Array:
 
 
 class _Matrix:
-    """An operand of wgmma in shared memory, as its descriptor says."""
+    """An operand of wgmma in shared memory, by its descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self.start = (descriptor & 0x3FFF) << 4
@@ -106,21 +106,21 @@ class _Matrix:
             raise SimulationError("the descriptor of a wgmma must have no base offset")
 
     def addresses(self, line: Array, along: Array, k_major: bool, size: int) -> Array:
-        """Where elements are: `line` counts along m or n, `along` along k."""
+        """The addresses of elements: `line` counts along m or n, `along` along k."""
         if k_major:
-            # Rows of `width` bytes in groups of 8; what goes beyond the width is another descriptor.
+            # Rows of `width` bytes in groups of 8; a wider operand has several descriptors.
             place = line % 8 * self.width + line // 8 * self.stride + along * size
         else:
             wide = self.width // size
             place = line % wide * size + line // wide * self.leading + along % 8 * self.width + along // 8 * self.stride
         address = self.start + place
-        # The swizzle is of address bits: 4 and up with 7 and up.
+        # The swizzle xors address bits from 4 on with those from 7 on.
         return address ^ (address >> 7 & self.width // 16 - 1) << 4
 
     def read(
         self, shared: Any, threads: slice, lines: int, depth: int, k_major: bool, dtype: Any
     ) -> tuple[Array, Array]:
-        """The operand, lines × depth, and its places. These threads read it."""
+        """The operand, lines × depth, read by these threads, and its places."""
         size = np.dtype(dtype).itemsize
         line, along = np.meshgrid(np.arange(lines), np.arange(depth), indexing="ij")
         places = self.addresses(line, along, k_major, size)[..., None] + np.arange(size)
@@ -139,45 +139,45 @@ class _Matrix:
         return np.ascontiguousarray(shared.bytes[places]).view(dtype)[..., 0], places.reshape(-1)
 
 
-# Products under way. Their sums are nowhere until they have been waited for: the registers hold marks, NaNs with a
-# number, for which a wait or a further product puts the sums.
+# Wgmmas in flight. Until a wait, accumulator registers hold marks: NaNs with a number, which a wait or a further wgmma
+# replaces by the accumulator.
 
 _MARK, _MARKED = 0x7FE00000, 0xFFE00000
 
 
-class _Products:
-    """The products of a program: of each warp group the groups that are under way, oldest first."""
+class _Wgmmas:
+    """The wgmmas of a program, and for each warp group the groups in flight, oldest first."""
 
     def __init__(self, program: Any) -> None:
         self.sums: dict[int, Array] = {}
         self.groups: dict[int, list[tuple[set[int], list[Array]]]] = {}
-        self.under_way: dict[int, set[int]] = {}
+        self.pending: dict[int, set[int]] = {}
 
     def marked(self, value: Array) -> Array:
-        """A register of marks, for the sums in this one."""
+        """A register of marks that stands for an accumulator register."""
         number = len(self.sums) + 1
         assert number < 1 << 21, "too many products for the marks"
         self.sums[number] = value
         return np.full(len(value), _MARK | number, np.uint32).view(value.dtype)
 
     def complete(self, value: Array, group: int | None = None) -> Array:
-        """A register with sums for its marks; but for those of products that are under way in a warp group."""
+        """A register with its marks replaced, except those of wgmmas in flight in a warp group."""
         bits = value.view(np.uint32)
         marks = bits[(bits & _MARKED) == _MARK] & ~np.uint32(_MARKED)
         result = value.copy()
         for number in map(int, np.unique(marks)):
-            if number in self.sums and (group is None or number not in self.under_way.get(group, ())):
+            if number in self.sums and (group is None or number not in self.pending.get(group, ())):
                 chosen = bits == _MARK | number
                 result[chosen] = self.sums[number][chosen]
         return result
 
 
-def _products(program: Any) -> _Products:
-    return program.unit(_Products)
+def _wgmmas(program: Any) -> _Wgmmas:
+    return program.unit(_Wgmmas)
 
 
 def _warp_groups(program: Any) -> list[int]:
-    """The warp groups that are active, which must be whole."""
+    """The active warp groups. Raises `SimulationError` for a part of one."""
     active = program.active.reshape(-1, 128)
     if (active.any(1) != active.all(1)).any():
         raise SimulationError("all threads of a warp group must come to a wgmma together")
@@ -185,11 +185,11 @@ def _warp_groups(program: Any) -> list[int]:
 
 
 def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    """All statements of a tile, in order."""
+    """Run the statements of a tile in order."""
     named: dict[str, Any] = {"never": False, "always": True}
     outputs = sum(operand is None for operand in operands)
     # The results are tied to the first operands.
-    products = _products(program)
+    products = _wgmmas(program)
     registers = [products.complete(value) for value in operands[outputs : 2 * outputs]]
     read: dict[int, list[Array]] = {group: [] for group in _warp_groups(program)}
     states: list[str] = []
@@ -213,7 +213,7 @@ def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
             program.shared.reading[one] += 1
             program.shared.products[group][one] = program.shared.begun[group]
         products.groups.setdefault(group, []).append((numbers, places))
-        products.under_way.setdefault(group, set()).update(numbers)
+        products.pending.setdefault(group, set()).update(numbers)
     return marked
 
 
@@ -221,7 +221,7 @@ def _one(
     program: Any, opcode: str, rest: str, operands: list[Any], registers: list[Array], named: dict[str, Any],
     read: dict[int, list[Array]],
 ) -> None:  # fmt: skip
-    """One instruction; what it reads of shared memory is added to `read`, of the warp groups that do it."""
+    """Run one instruction; the places that it reads are added to `read` for each warp group."""
     match = re.search(r"\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)$", opcode)
     assert match is not None, opcode
     n, k = int(match[1]), int(match[2])
@@ -277,7 +277,7 @@ def _one(
 
 
 def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    """Matrix j's rows are at the addresses of lanes 8j to 8j + 7; lane l gets 32 bits of row l / 4, or of a column."""
+    """Load matrices: lanes 8j to 8j + 7 address the rows of matrix j; lane l gets 32 bits of row l / 4, or column."""
     match = re.match(r"ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16 .*\[\$\d+ \+ (\d+)\]", text)
     assert match is not None, text
     count, trans = int(match[1]), bool(match[2])
@@ -304,7 +304,7 @@ def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
 
 
 def _stmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    """The other way: each lane gives 32 bits of each matrix, which go where the lanes' addresses say."""
+    """Store matrices: each lane gives 32 bits of each, and the lanes address the rows as in ldmatrix."""
     match = re.match(r"stmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16 \[\$\d+ \+ (\d+)\]", text)
     assert match is not None, text
     program.together("a matrix store")
@@ -327,13 +327,13 @@ def _stmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
 def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
     match = re.fullmatch(r"wgmma\.wait_group\.sync\.aligned (\d+);", text)
     assert match is not None, text
-    products, shared = _products(program), program.shared
+    products, shared = _wgmmas(program), program.shared
     given = [value.copy() for value in operands[len(operands) // 2 :]]
     for group in _warp_groups(program):
         groups = products.groups.get(group, [])
         while len(groups) > int(match[1]):
             numbers, places = groups.pop(0)
-            products.under_way[group] -= numbers
+            products.pending[group] -= numbers
             shared.over[group] += 1
             for one in places:
                 shared.reading[one] -= 1
@@ -357,7 +357,7 @@ def _from_fp8(program: Any, text: str, operands: list[Any]) -> list[Array]:
 
 
 def _to_fp8(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    """Rounded to nearest, what is too large to the largest; the first source is the upper half."""
+    """Round to nearest, saturating; the first source is the upper half."""
     match = re.fullmatch(r"cvt\.rn\.satfinite\.(e4m3|e5m2)x2\.f32 \$0, \$1, \$2;", text)
     assert match is not None, text
     dtype = _ELEMENTS[match[1]]

@@ -1,7 +1,7 @@
 """Global memory of the simulation: the arrays of a launch, the module's constants, and the local memory of threads.
 
-Each stretch of memory that arguments share is a region. Its address has the number of the region in the upper bits, so
-that a stray pointer never meets another array, and the lower bits of the real address, so that alignment is kept.
+Arrays that overlap are one region. Its address has the number of the region in the upper bits, so that a stray pointer
+never meets another array, and the lower bits of the real address, so that alignment is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def span_of(array: Array) -> tuple[int, int]:
 
 
 class Region:
-    """A stretch of memory that some arrays share; `name` says in messages which."""
+    """The memory of arrays that overlap; `name` names them in messages."""
 
     def __init__(self, name: str, arrays: Sequence[Array], number: int) -> None:
         self.name = name
@@ -40,7 +40,7 @@ class Region:
         self.base = (number << SHIFT) + self.low % _ALIGNED
         self.inside = None if any(array.flags.forc and array.nbytes == size for array in arrays) else self._inside()
         self.writable = any(array.flags.writeable for array in arrays)
-        # The thread of the program that has written, or read, a byte since its last barrier.
+        # The thread of the program that has written, or read, each byte since its last barrier.
         self.writer = np.full(size, _NOBODY, np.int16)
         self.reader = np.full(size, _NOBODY, np.int16)
         self.touched: list[Array] = []
@@ -56,7 +56,7 @@ class Region:
         return marks
 
     def barrier(self, threads: Array) -> None:
-        """Order what these threads, a mask, have done before what they do from now on."""
+        """Order the earlier accesses of these threads, a mask, before their later ones."""
         kept: list[Array] = []
         everyone = bool(threads.all())
         for places in self.touched:
@@ -113,16 +113,16 @@ class Memory:
         return self.regions[(address >> SHIFT) - 1]
 
     def start(self) -> None:
-        """Forget what another program has touched."""
+        """Forget the accesses of another program."""
         self.barrier(np.ones(1, np.bool_))
 
     def barrier(self, threads: Array) -> None:
-        """Threads of the program, a mask, have met."""
+        """Order the earlier accesses of these threads, a mask, before their later ones."""
         for region in self.regions:
             region.barrier(threads)
 
     def places(self, addresses: Array, size: int, threads: Array, verb: str) -> Iterator[tuple[Region, Array, Array]]:
-        """Of accesses of `size` bytes the regions, the rows of each, and the bytes that each row is about."""
+        """The regions of accesses of `size` bytes, with the rows of each and the bytes of each row."""
         for number in map(int, np.unique(addresses >> SHIFT)):
             rows = np.flatnonzero(addresses >> SHIFT == number)
             if not 1 <= number <= len(self.regions):
@@ -178,7 +178,7 @@ class Memory:
                     f"byte {places[wrong][0]} of {region.name}, and {other} does"
                 )
             reader = region.reader[places]
-            # Lanes of a warp hand values to each other: what one of them stores may come of what another has loaded.
+            # Within a warp, a shuffle may order the load before the store.
             if (wrong := (reader >= 0) & (reader // 32 != who // 32)).any():
                 raise SimulationError(
                     f"a barrier must be between a load and another thread's store of the same element; thread "

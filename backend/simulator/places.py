@@ -10,7 +10,7 @@ from ziggurat.codemodel.location import Location
 
 
 class Places:
-    """The places of a text's metadata. `known` are places whose spans are taken where line and column agree."""
+    """The places of a text's metadata. A place in `known` with the same line and column gives its span."""
 
     def __init__(self, metadata: Mapping[int, str], known: Iterable[Location] = ()) -> None:
         self._metadata = metadata
@@ -62,5 +62,5 @@ def _read(quoted: str) -> str:
 
 
 def unquoted(quoted: str) -> bytes:
-    """The bytes that LLVM quotes: some of them as hexadecimal numbers."""
+    """The bytes of text that LLVM quotes, some of them in hexadecimal."""
     return re.sub(rb"\\([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), quoted.encode())

@@ -42,30 +42,31 @@ from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.location import Location
 
 _T = TypeVar("_T")
-_LOCAL = 1 << 61  # Addresses from here on are those of a thread's local memory.
-MAX_STEPS = 1_000_000  # Blocks that a program may run. A loop that waits for another program never ends here.
-# An expression that stands in the place of a constant, as `ptrtoint (ptr addrspace(3) @smem to i32)`.
+_LOCAL = 1 << 61  # Addresses from here on are in the local memory of threads.
+# The limit of blocks of instructions in a program. A loop that waits for another program exceeds it.
+MAX_STEPS = 1_000_000
+# A constant expression, as `ptrtoint (ptr addrspace(3) @smem to i32)`.
 _EXPRESSION = re.compile(r"([a-z]+) (?:(?:inbounds|nuw|nsw|nusw|disjoint|exact) )*\((.*)\)", re.DOTALL)
 
-# A function for pieces of assembly that hold a word; it gives the results. Each unit registers its words.
+# Functions for assembly that contains a word, from the program, the text and the operands to the results.
 UNITS: dict[str, Callable[[Any, str, list[Any]], list[Array]]] = {}
-# Functions that look at a program when all of its threads have returned.
+# Checks of a program whose threads have all returned.
 ENDS: list[Callable[[Any], None]] = []
 
 _WORDS = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "zeroinitializer": 0}
 
 
 class Blocked(Exception):
-    """Some threads cannot go on from where they are before others have done something."""
+    """Some threads cannot continue before others have arrived."""
 
     def __init__(self, threads: Array, reason: str) -> None:
         super().__init__(reason)
         self.threads = threads
-        self.line = 0  # Of the block, filled in where the line is known; so is the place.
+        self.line = 0  # The line in the block and the place are filled in where they are known.
         self.location: Location | None = None
 
     def deadlock(self) -> SimulationError:
-        """The error for threads that wait for ever."""
+        """The error for threads that wait forever."""
         return SimulationError(str(self), self.location)
 
 
@@ -97,19 +98,19 @@ class Frame:
 
 
 class Program:
-    """One program: its threads' values, and the memory."""
+    """One program: the values of its threads, its memory, and its units."""
 
     def __init__(self, module: Module, threads: int, shared: int, memory: Memory, seed: int = 0) -> None:
         self.module = module
         self.memory = memory
         self.promises = True  # Whether the flags of instructions have to hold.
         self.seed = seed
-        self.maps: dict[int, Any] = {}  # Tensor maps, by what stands for their address.
+        self.maps: dict[int, Any] = {}  # Tensor maps by address.
         self.threads = threads
         self.random = np.random.default_rng(seed)
-        self.roles = np.zeros(threads, np.int64)  # By number, since the program's warps parted ways.
-        self.registers: Array | None = None  # Of each thread, where the launch says how many.
-        self.pool = 0  # How many there are in all.
+        self.roles = np.zeros(threads, np.int64)  # The number of each thread's role; 0 before warps specialise.
+        self.registers: Array | None = None  # Registers of each thread, if the launch limits them.
+        self.pool = 0  # The registers of the CTA.
         self.numbers = np.arange(threads)
         self.active = np.ones(threads, bool)
         self.program: tuple[int, ...] = (0, 0, 0)
@@ -123,7 +124,7 @@ class Program:
         self.shared = Shared(self._shared, 0, threads)
 
     def _variables(self, shared: int) -> dict[str, int]:
-        """The addresses of the module's variables. Those in shared memory lie behind what the launch asks for."""
+        """The addresses of the module's variables. Those in shared memory follow that of the launch."""
         symbols, self._shared = {"@smem": 0}, -(-shared // 16) * 16
         for name, (space, kind, value) in self.module.variables.items():
             if f"@{name}" in symbols:
@@ -189,7 +190,7 @@ class Program:
     def load(
         self, space: str, addresses: Array, dtype: Any, count: int, mask: Array, old: list[Array], align: int = 0
     ) -> list[Array]:
-        """What lies at the addresses where the mask holds, and `old` elsewhere. `align` is that of the whole if 0."""
+        """Load vectors where the mask holds; `old` elsewhere. An `align` of 0 is the size of the vector."""
         size = np.dtype(dtype).itemsize
         chosen = np.flatnonzero(mask)
         where = addresses[chosen]
@@ -240,13 +241,15 @@ class Program:
             end(self)
 
     def _run(self, within: Array) -> None:
-        """Run the function of the frame in some threads: those of a role that are in the earliest block, until all have
-        returned. Where paths part, they meet again in the first block that all come to."""
+        """Run the function of the frame in some threads until all have returned.
+
+        The threads of one role that are in the earliest block run first, so that paths that diverge meet again in the
+        first block that all reach."""
         labels = self.frame.labels
         at = np.where(within, 0, len(labels))
         line = np.zeros(self.threads, np.int64)
         before = np.full(self.threads, -1)
-        stuck, blocked = np.zeros(self.threads, bool), Blocked(within, "")  # Threads that wait for others, and why.
+        stuck, blocked = np.zeros(self.threads, bool), Blocked(within, "")  # Threads that wait, and the last reason.
         while (at < len(labels)).any():
             able = (at < len(labels)) & ~stuck
             if not able.any():
@@ -281,12 +284,13 @@ class Program:
         return inner.result
 
     def _turn(self, roles: Array) -> int:
-        """Which of these roles goes on: the first, the last, or any, by the seed."""
+        """The role that runs next: the first with seed 0, the last with 1, and a random one with others."""
         return int(roles[0] if self.seed == 0 else roles[-1] if self.seed == 1 else self.random.choice(roles))
 
     def _block(self, label: str, sources: list[str], before: Array, first: int) -> Array | int:
-        """Run a block from its line `first`; the number of the block where each active thread goes then. `sources` are
-        the blocks that the threads come from."""
+        """Run a block from its line `first`; the number of the next block of each active thread.
+
+        `sources` are the blocks that the threads come from."""
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise SimulationError(
@@ -321,7 +325,7 @@ class Program:
 
     @contextmanager
     def _located(self, label: str, number: int) -> Iterator[None]:
-        """Give errors the place of a line, if they have none, and the program."""
+        """Add the place of a line and the program to errors without a place."""
         try:
             yield
         except (KernelRuntimeError, Blocked) as error:
@@ -333,7 +337,7 @@ class Program:
             raise
 
     def _following(self, line: str) -> Array | int:
-        """Where each thread goes from a branch, by number."""
+        """The number of the next block of each thread, from a branch."""
         numbers = [self.frame.numbers[label] for label in targets(line)]
         if len(numbers) == 1 and line.startswith("br "):
             return numbers[0]
@@ -345,22 +349,22 @@ class Program:
         return np.select([value == case for case in cases], numbers[1:], numbers[0])
 
     def _set(self, name: str, value: Any) -> None:
-        """Give a name its value in the active threads."""
+        """Bind a name in the active threads."""
         old = self.frame.values.get(name)
         self.frame.values[name] = value if old is None or self.active.all() else chosen(self.active, value, old)
 
     def together(self, what: str) -> None:
-        """Raise unless all threads of the role that is here are here."""
+        """Raise `SimulationError` unless all threads of the current role are active."""
         if not np.array_equal(self.active, np.isin(self.roles, self.roles[self.active])):
             here = int(self.active.sum())
             raise SimulationError(f"all threads must come to {what} together; {here} of {self.threads} do")
 
     def warps(self) -> list[int]:
-        """The first threads of the warps that are here."""
+        """The first threads of the active warps."""
         return [32 * int(warp) for warp in np.flatnonzero(self.active.reshape(-1, 32).any(1))]
 
     def _barrier(self, count: int | None) -> None:
-        """The active threads come to a barrier: of so many threads, or of all."""
+        """Run a barrier of `count` threads, or of all."""
         here = int(self.active.sum())
         wanted = self.threads if count is None else count
         if here > wanted or wanted % 32 or self.active.reshape(-1, 32).any(1).sum() * 32 != here:
@@ -381,7 +385,7 @@ class Program:
             self._set(name, made)
 
     def _value(self, opcode: str, rest: str) -> Any:
-        """What an instruction gives, or an expression that is written like one."""
+        """The result of an instruction or of a constant expression."""
         if opcode in BINARY:
             made = binary(opcode, *self._two(rest))
             width = odd_width(rest.partition(" ")[0])
@@ -395,7 +399,7 @@ class Program:
         raise NotImplementedError(f"{opcode} {rest}")
 
     def _two(self, rest: str) -> tuple[Any, Any]:
-        """Two operands of one type, which is said once; in an expression, twice."""
+        """Two operands of one type, which an instruction names once and an expression twice."""
         first, second = split(rest)
         kind, a = typed(first)
         return self.get(kind, a), self.get(kind, second.removeprefix(f"{kind} "))
@@ -503,7 +507,7 @@ class Program:
             raise SimulationError("a condition that the kernel assumes must hold")
 
     def _alloca(self, rest: str) -> Array:
-        """Local memory of each thread; one place for each instruction, whatever runs it again."""
+        """The address of local memory, the same for all threads."""
         kind, *_ = split(rest)
         start = -(-self.local.shape[1] // 16) * 16
         self.local = np.pad(self.local, ((0, 0), (0, start + size_of(kind) - self.local.shape[1])))
@@ -516,7 +520,7 @@ class Program:
         return raw.partition(b"\0")[0].decode(errors="replace")
 
     def _printed(self, _: str, form: Array, buffer: Array) -> Array:
-        """CUDA's vprintf: the threads print one after the other."""
+        """Run CUDA's vprintf: the threads print one after the other."""
         for thread in np.flatnonzero(self.active):
             at = int(buffer[thread]) - _LOCAL
             parts: list[str] = []
@@ -613,7 +617,7 @@ class Program:
 
 
 def _alignment(parts: Sequence[str]) -> int:
-    """The alignment that an access promises; 0 where it promises none but that of its type."""
+    """The alignment that an access promises; 0 for that of its type."""
     if not parts:
         return 0
     match = re.fullmatch(r"align (\d+)", parts[0])
@@ -628,7 +632,7 @@ def _index(text: str) -> int:
     return int(text)
 
 
-# Functions that are no functions of their arguments alone, by their names without "llvm." and "nvvm.".
+# Functions with effects or of the whole program, by name without "llvm." and "nvvm.".
 _CALLS: dict[str, Callable[..., Any]] = {
     **{f"shfl.sync.{how}": Program._shuffle for how in ("bfly", "idx", "up", "down")},  # pyright: ignore[reportPrivateUsage]
     "assume": Program._assume,  # pyright: ignore[reportPrivateUsage]

@@ -1,7 +1,7 @@
-"""Roles in the simulation: `setmaxnreg`, by which warp groups hand registers to each other, as in the PTX manual.
+"""Registers of warp groups in the simulation: `setmaxnreg`, as in the PTX manual.
 
-Importing this module teaches `simulate` the instruction. The threads that come to it together are a role from then on
-(`roles` of the program). Registers are counted: who asks for more waits until others have given enough back.
+Importing this module registers the instruction. Threads that reach it together are a role from then on (`roles` of the
+program). A warp group that asks for more registers waits until others have released enough.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Shared memory of the simulation, and who has touched what of it: an access without an order is an error.
+"""Shared memory of the simulation, with the threads that have accessed each byte: unordered accesses are errors.
 
-A barrier puts what its threads have done before it in order with what they do behind it. Products of the matrix units
-and fetches by the copy engine are in order with what is done by a thread that knows of them: by a barrier, or as it has
-waited for an mbarrier at which those arrived that did know.
+A barrier orders the accesses of its threads before it and after it. A wgmma or a TMA load is ordered with the accesses
+of a thread that knows of its completion: by a wait, by a barrier, or by an mbarrier at which threads arrived that knew.
 """
 
 from __future__ import annotations
@@ -16,41 +15,40 @@ from ziggurat.codemodel.errors import SimulationError
 
 Array = np.ndarray[Any, Any]
 
-FLYING = 1 << 30  # The writer of what a copy under way will write: no thread may touch it.
+IN_FLIGHT = 1 << 30  # The writer of bytes that a copy in flight will write: no thread may touch them.
 
 
 class Shared:
-    """Shared memory, and who touched what since the last barrier: -1 nobody, -2 several, -3 atomically.
+    """Shared memory, with the writer and reader of each byte since the last barrier: -1 none, -2 several, -3 atomics.
 
-    What products of warp groups read is kept apart, as it is ordered by arrivals at mbarriers, too: of each group and
-    place the number of the last product that has read it, and of each thread how many of each group's products it knows
-    to be over.
+    Reads by wgmma are kept apart, as arrivals at mbarriers order them as well: `products` has the number of the last
+    wgmma of each warp group that has read a byte, `known` the number of wgmmas that each thread knows to be complete.
     """
 
     def __init__(self, size: int, seed: int, threads: int = 128) -> None:
         self.bytes = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
         self.writer = np.full(size, -1)
         self.reader = np.full(size, -1)
-        self.flying = np.zeros(size, bool)  # What copies that are under way will write.
-        self.reading = np.zeros(size, np.int32)  # How many products and copies that are under way read it.
-        self.unfenced = np.full(size, -1)  # Who wrote it without a fence since: the asynchronous proxy may not see it.
-        # Codes above FLYING, with who knows that it is over: a fetch, or what threads did before a barrier of theirs.
+        self.in_flight = np.zeros(size, bool)  # Bytes that copies in flight will write.
+        self.reading = np.zeros(size, np.int32)  # The number of wgmmas and copies in flight that read it.
+        self.unfenced = np.full(size, -1)  # The thread that wrote it without a fence since.
+        # Codes above IN_FLIGHT stand for a TMA load, or for accesses before a partial barrier: who knows them complete.
         self.seen: dict[int, Array] = {}
-        self.met: set[int] = set()  # The latter.
-        self.codes = FLYING
+        self.met: set[int] = set()  # The codes of partial barriers.
+        self.codes = IN_FLIGHT
         self.at_barrier: list[Callable[[Array], None]] = []
-        self.several = np.zeros(threads, bool)  # Who has had a part in what is marked as touched by several.
+        self.several = np.zeros(threads, bool)  # Threads with a part in bytes that are marked -2 or -3.
         groups = -(-threads // 128)
         self.products = np.zeros((groups, size), np.int64)
         self.begun, self.over = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
         self.known = np.zeros((threads, groups), np.int64)
 
     def barrier(self, threads: Array) -> None:
-        """These threads, a mask, meet."""
+        """Run a barrier of these threads, a mask."""
         for act in self.at_barrier:
             act(threads)
         if threads.all():
-            self.writer[:] = np.where(self.flying, np.maximum(self.writer, FLYING), -1)
+            self.writer[:] = np.where(self.in_flight, np.maximum(self.writer, IN_FLIGHT), -1)
             self.reader[:] = -1
             self.several[:] = False
         else:
@@ -59,7 +57,7 @@ class Shared:
             code = self.new_code(threads)
             self.met.add(code)
             self.writer[:] = np.where(
-                self._of(self.writer, threads, alone), np.where(self.flying, FLYING, code), self.writer
+                self._of(self.writer, threads, alone), np.where(self.in_flight, IN_FLIGHT, code), self.writer
             )
             self.reader[self._of(self.reader, threads, alone)] = code
             self.several[threads] &= not alone
@@ -68,13 +66,13 @@ class Shared:
         self.known[threads] = np.max([self.knowledge(int(thread)) for thread in np.flatnonzero(threads)[::32]], axis=0)
 
     def new_code(self, threads: Array) -> int:
-        """What stands for something in `writer` or `reader` that these threads know to be over."""
+        """A new code for `writer` or `reader`, of something that these threads know to be complete."""
         self.codes += 1
         self.seen[self.codes] = threads.copy()
         return self.codes
 
     def _forget_codes(self) -> None:
-        """Forget the codes of barriers that stand nowhere any more."""
+        """Forget the codes of partial barriers that no byte has."""
         if len(self.met) > 100:
             gone = self.met - {*np.unique(self.writer).tolist(), *np.unique(self.reader).tolist()}
             self.met -= gone
@@ -82,18 +80,18 @@ class Shared:
                 del self.seen[code]
 
     def _of(self, touched: Array, threads: Array, alone: bool) -> Array:
-        """Where what was touched is these threads'; `alone` says that no others have a part in what is several's."""
+        """The bytes that only these threads touched. With `alone`, no others have a part in bytes marked -2 or -3."""
         one = (touched >= 0) & (touched < len(threads))
         return np.where(one, threads[np.where(one, touched, 0)], (touched < -1) & alone)
 
     def knowledge(self, thread: int) -> Array:
-        """Of each warp group how many products are over, as this thread knows: of its own, those waited for."""
+        """The number of wgmmas of each warp group that this thread knows to be complete."""
         known, group = self.known[thread].copy(), thread // 128
         known[group] = max(known[group], self.over[group])
         return known
 
-    def read_by_products(self, places: Array, who: Array) -> bool:
-        """Whether a product reads one of these places, or has read it and that is not known to these threads."""
+    def read_by_wgmma(self, places: Array, who: Array) -> bool:
+        """Whether a wgmma reads one of these places, or has read it without these threads' knowledge."""
         if self.reading[places].any():
             return True
         return any(
@@ -101,19 +99,19 @@ class Shared:
         )
 
     def written(self, places: Array) -> str:
-        """What is wrong with a read of some of these places, in words."""
-        if self.flying[places].any():
+        """The reason why these places must not be read, for messages."""
+        if self.in_flight[places].any():
             return "which a copy in flight will write: a wait is missing"
         return "which another thread has written since the last barrier: a barrier is missing"
 
     def fence(self, threads: Array) -> None:
-        """Show the asynchronous proxy what these threads have written."""
+        """Make the writes of these threads visible to the asynchronous proxy."""
         self.unfenced[np.isin(self.unfenced, threads)] = -1
 
     def foreign(self, touched: Array, who: Array) -> Array:
-        """Where what was touched, a part of `writer` or `reader`, is not for these threads."""
+        """A mask of the bytes that these threads must not access, from a part of `writer` or `reader`."""
         found = (touched != -1) & (touched != who)
-        for code in np.unique(touched[found & (touched > FLYING)]).tolist():
+        for code in np.unique(touched[found & (touched > IN_FLIGHT)]).tolist():
             found &= ~((touched == code) & self.seen[code][who])
         return found
 
@@ -146,7 +144,7 @@ class Shared:
                     f"thread {who[wrong][0]} writes byte {places[wrong][0]} of shared memory, which another has touched"
                     " since the last barrier: a barrier or a wait is missing"
                 )
-        if self.read_by_products(places, who):
+        if self.read_by_wgmma(places, who):
             raise SimulationError(
                 "a thread writes what a wgmma or a copy in flight reads, or has since the barrier: a wait is missing"
             )
@@ -154,14 +152,14 @@ class Shared:
             raise SimulationError("two threads must not write the same place of shared memory")
         self.writer[places] = self.unfenced[places] = who
         self.bytes[places] = values
-        self.flying[places] = False  # A fetch that was there is over, for those who write.
+        self.in_flight[places] = False  # A thread that may write knows that an earlier copy is complete.
 
     def add(self, addresses: Array, threads: Array, amount: int) -> None:
         places = self._places(addresses, 4)
         who = np.broadcast_to(threads[:, None], places.shape)
         writer = self.writer[places]
-        plain = ((writer >= 0) & (writer < FLYING)) | ((writer != -3) & self.foreign(writer, who))
-        if (plain | self.foreign(self.reader[places], who)).any() or self.read_by_products(places, who):
+        plain = ((writer >= 0) & (writer < IN_FLIGHT)) | ((writer != -3) & self.foreign(writer, who))
+        if (plain | self.foreign(self.reader[places], who)).any() or self.read_by_wgmma(places, who):
             raise SimulationError("an atomic access of what was touched since the last barrier: a barrier is missing")
         self.writer[places] = -3
         self.several[threads] = True

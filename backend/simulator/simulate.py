@@ -1,17 +1,19 @@
-"""The emitted text on a machine without a GPU: all threads of a program in step, each value an array over the threads.
+"""Emitted text on a machine without a GPU: all threads of a program run in step, and each value is an array over them.
 
     simulate(to_llvm(model), num_warps=4, shared=model.shared, grid=(2,), arguments=[x, y, 1024])
 
-The text is what our emitters write, or what LLVM's passes have made of that (`assemble.optimized`), inline assembly
-included; `text` reads it. The simulation is strict: all threads must come to a barrier or a shuffle together,
-accesses must be as aligned as the text says and inside the arrays, shared memory begins as noise, and an access that
-conflicts with one of another thread since the last barrier is a `SimulationError`. Where our text says what does not
-hold, LLVM's passes make another program of it, and that is seen in the same way.
+The text is that of the emitters, or what LLVM's passes make of it (`assemble.optimized`), with its inline assembly. The
+simulation is strict: all threads must reach a barrier or a shuffle together; accesses must be aligned as the text
+promises, and inside their arrays; shared memory begins as noise; and an access that conflicts with one of another
+thread since the last barrier is a `SimulationError`. A promise of the text that does not hold becomes another program
+in LLVM's passes, which shows in the results.
 
-It is slow, and it is a judge: what it gives is compared with what the reference gives.
+With warp specialisation (`registers`), "all threads" are those of a role, a barrier orders the accesses of its own
+threads only, and the seed chooses the role that runs next.
 
-Where warps part ways (`registers`), all threads are those of a role, a barrier orders what its threads have done
-and nothing else, and which role goes on is the adversary's choice.
+The text is read by regular expressions, not by llvmlite's iterators: these give opcodes and operands, but flags,
+alignments, types, constants and assembly only as the text of each instruction, and LLVM numbers a whole function anew
+to print one.
 """
 
 from __future__ import annotations
@@ -40,15 +42,15 @@ def simulate(
     """Run emitted LLVM text for every program of a grid, one after the other. Arrays are changed in place.
 
     Asynchronous work happens as late as it may with the seed 0, as early as it may with 1, and at any time between with
-    others. An argument may be a `tma.TensorMap`. `names` are those of the arguments, for messages, and `known` places
-    of the source whose spans messages underline.
+    others. An argument may be a `tma.TensorMap`. `names` are those of the arguments, for messages. A place in
+    `known` gives the span that a message underlines.
 
-    With `promises` the flags of instructions (nuw, nsw, exact, disjoint) have to hold, as they do in what we emit.
-    LLVM's passes leave some that do not hold, where nothing depends on the value.
+    With `promises`, the flags of instructions (nuw, nsw, exact, disjoint) must hold, as they do in emitted text. LLVM's
+    passes leave some that do not hold, where nothing depends on the value.
 
-    There are more warps than `num_warps` where the text says so: the producers.
+    The text may ask for more warps than `num_warps`: the producers.
 
-    Raises `SimulationError` for what no program may do, `NotImplementedError` for text that is not known here.
+    Raises `SimulationError` for faults of the program, and `NotImplementedError` for instructions that are not known.
     """
     module = module_of(llvm)
     threads = max(32 * num_warps, module.numbers.get("nvvm.reqntid", 0))

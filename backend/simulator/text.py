@@ -1,7 +1,7 @@
-"""LLVM text as the simulation reads it: types, operands, and the blocks of the one function in a text.
+"""LLVM text for the simulation: functions, blocks, instructions, types and operands.
 
-It reads what our emitters write, and what LLVM's passes make of that: comments, attributes of parameters and results,
-expressions in the place of constants, switches. What says nothing about what an instruction gives is left out here.
+It is that of the emitters or of LLVM's passes, with comments, attributes of parameters and results, constant
+expressions and switches. Parts that do not change results are dropped.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _DTYPES: dict[str, Any] = {
 
 _TYPE = re.compile(r"(?:<[^<>]*>|\[[^\[\]]*\]|\{[^{}]*\}|ptr(?: addrspace\(\d+\))?|[\w.]+)")
 
-# What is said of a parameter, an argument or a result, and changes nothing.
+# Attributes of a parameter, an argument or a result that do not change results.
 _ATTRIBUTE = re.compile(
     r"\s*(?:(?:noundef|nonnull|readnone|readonly|writeonly|nocapture|noalias|nofree|signext|zeroext|inreg|immarg"
     r"|returned)\b|align \d+|(?:captures|dereferenceable|dereferenceable_or_null|nofpclass|byval)\([^()]*\)"
     r"|range\([^()]*\)|initializes\(\([^()]*\)\)|\"[^\"]*\")\s*"
 )
 
-# What is said of an instruction before its operands.
+# Flags of an instruction before its operands.
 _FLAGS = {
     "nuw", "nsw", "exact", "disjoint", "inbounds", "nusw", "samesign", "nneg", "fast", "contract", "nnan", "ninf",
     "nsz", "arcp", "afn", "reassoc",
 }  # fmt: skip
 
 
-# What can be done with integers of other widths, which LLVM's passes make: nothing that reads them as signed numbers.
+# Instructions on integers of other widths, which LLVM's passes make; none reads them as signed numbers.
 _ODD = re.compile(r"(?<![%\w.@])i(?!(?:1|8|16|32|64|128)\b)(\d+)\b")
 _DONE_WITH_ODD = {
     "trunc", "zext", "sext", "add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "udiv", "urem", "icmp", "select",
@@ -57,7 +57,7 @@ def dtype_of(kind: str) -> Any:
 
 @lru_cache(maxsize=1 << 10)
 def odd_width(kind: str) -> int:
-    """How many bits an integer of a width has that NumPy does not know; else 0. Its other bits are zeros."""
+    """The width of an integer type that NumPy lacks, else 0. The bits beyond it are kept zero."""
     match = _ODD.fullmatch(kind)
     return int(match[1]) if match and int(match[1]) < 64 else 0
 
@@ -72,7 +72,7 @@ def elements_of(kind: str) -> tuple[str, ...] | None:
 
 
 def size_of(kind: str) -> int:
-    """How many bytes a type has in memory."""
+    """The bytes of a type in memory."""
     elements = elements_of(kind)
     if elements is None:
         return np.dtype(dtype_of(kind)).itemsize
@@ -106,7 +106,7 @@ def split(text: str) -> list[str]:
 def typed(text: str) -> tuple[str, str]:
     """A type and the value after it."""
     text = text.strip()
-    while match := _ATTRIBUTE.match(text):  # Of a result, before its type.
+    while match := _ATTRIBUTE.match(text):  # Those of a result come before its type.
         text = text[match.end() :]
     match = _TYPE.match(text)
     assert match is not None, text
@@ -118,7 +118,7 @@ def typed(text: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1 << 14)
 def instruction(line: str) -> tuple[str, str, str, frozenset[str]]:
-    """The name that an instruction gives a value ("" where it gives none), its opcode, its operands, and its flags."""
+    """The name of an instruction's result ("" without one), its opcode, its operands, and its flags."""
     name, _, text = line.partition(" = ") if line.startswith("%") else ("", "", line)
     opcode, _, rest = text.partition(" ")
     words = rest.split(" ")
@@ -133,14 +133,14 @@ def instruction(line: str) -> tuple[str, str, str, frozenset[str]]:
 
 @lru_cache(maxsize=1 << 14)
 def called(rest: str) -> tuple[str, tuple[str, ...]]:
-    """The function of a call, and its arguments. What stands behind them, as the bundles of an assumption, is not."""
+    """The function of a call, and its arguments; operand bundles are dropped."""
     match = re.search(r" @(\"[^\"]*\"|[\w.$-]+)\(", rest)
     assert match is not None, rest
     return match[1].strip('"'), tuple(split(rest[match.end() : _closing(rest, match.end())]))
 
 
 def _closing(text: str, at: int) -> int:
-    """Where the bracket is closed that is open here."""
+    """The position of the bracket that closes the one open here."""
     depth = 1
     while depth:
         depth += {"(": 1, ")": -1}.get(text[at], 0)
@@ -150,7 +150,7 @@ def _closing(text: str, at: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def incoming(line: str) -> tuple[str, str, dict[str, str]]:
-    """Of a phi: its name, its type, and the value that it has from each block."""
+    """The name of a phi, its type, and its value from each block."""
     name, _, rest = line.partition(" = phi ")
     words = rest.split(" ")
     while words[0] in _FLAGS:
@@ -167,8 +167,9 @@ def targets(line: str) -> list[str]:
 
 @attrs.frozen
 class Function:
-    """A function of a text: its parameters (type, name), and its blocks in the order of `arranged`. `places` has for
-    each line of a block the number of the metadata that says where it comes from, or None."""
+    """A function of a text: its parameters (type, name), and its blocks in the order of `arranged`.
+
+    `places` has the number of the debug location of each line of a block, or None."""
 
     parameters: tuple[tuple[str, str], ...]
     blocks: dict[str, list[str]]
@@ -177,8 +178,8 @@ class Function:
 
 @attrs.frozen
 class Module:
-    """A text: its functions, of which one is the kernel; its variables, as (address space, type, initial value); the
-    numbers in attributes ("nvvm.reqntid", "nvvm.maxnreg"); and its metadata by number."""
+    """A text: its functions, one of them the kernel; its variables (address space, type, initial value); the numbers in
+    attributes ("nvvm.reqntid", "nvvm.maxnreg"); and its metadata by number."""
 
     kernel: Function
     functions: dict[str, Function]
@@ -237,7 +238,7 @@ def _function(lines: Sequence[str], start: int) -> tuple[str, Function]:
             label, current, here = found[1], [], []
             blocks[label], places[label] = current, here
         elif current and current[-1].startswith("switch ") and "]" not in current[-1]:
-            current[-1] += f" {text}"  # Its cases stand on lines of their own.
+            current[-1] += f" {text}"  # Its cases are on lines of their own.
         elif text and not text.startswith((";", "#dbg_")):
             current.append(text)
             place = _PLACE.search(line)
@@ -248,17 +249,17 @@ def _function(lines: Sequence[str], start: int) -> tuple[str, Function]:
 
 
 def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
-    """The blocks in an order in which each but a loop's first comes behind those that lead to it, and the blocks of a
-    loop stand together: where the threads wait that are ahead, paths meet again as early as they can.
+    """The blocks in a weak topological order (Bourdoncle 1993), without unreachable ones.
 
-    This is a weak topological order (Bourdoncle 1993). What cannot be reached from the first block is left out.
+    Each block but the first of a loop comes after its predecessors, and the blocks of a loop are contiguous. When the
+    threads in the earliest block run first, diverged paths meet again as early as possible.
     """
     order = _reverse_postorder(labels, following)
     left = set(order)
     made: list[str] = []
     for label in order:
         if label in left:
-            # The blocks from which one comes back here are those of a loop.
+            # The blocks that lead back here are those of a loop.
             loop = _leading_to(label, left, following)
             left -= loop
             made.append(label)
@@ -269,7 +270,7 @@ def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> l
 
 
 def _inside(first: str, labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
-    """The other blocks of a loop in their order, without the ways back to the first."""
+    """The other blocks of a loop in their order, without the back edges to the first."""
     kept = {label: [after for after in following[label] if after in labels] for label in labels}
     kept[""] = [after for after in following[first] if after in labels]
     return arranged(["", *labels], kept)[1:]
@@ -292,7 +293,7 @@ def _reverse_postorder(labels: Sequence[str], following: Mapping[str, Sequence[s
 
 
 def _leading_to(label: str, among: set[str], following: Mapping[str, Sequence[str]]) -> set[str]:
-    """The blocks among these from which one comes to this one, and itself."""
+    """The blocks among these that lead to this one, and itself."""
     before: dict[str, list[str]] = {}
     for source in among:
         for after in following[source]:

@@ -1,15 +1,15 @@
-"""The copy engine (TMA) and the mbarriers of the simulation, as the PTX manual describes them.
+"""TMA and mbarriers of the simulation, as in the PTX manual.
 
     matrix = TensorMap(array, box=(64, 64), swizzle=128)
     simulate(llvm, num_warps=4, shared=size, arguments=[matrix, …], seed=2)
 
-Importing this module teaches `simulate` their instructions. The engine is an adversary: what it fetches comes late,
-early or at any time between, by the seed, and what it stores lands in memory in any order. Until a thread has waited
-for the phase of the mbarrier that counts a fetch, it may not touch the bytes; until a store has been waited for, nobody
-may write what it reads. Threads that wait for a phase that never ends are a `SimulationError`.
+Importing this module registers their instructions. By the seed, loads complete late, early or at any time between, and
+stores reach memory in any order. A thread may not touch the bytes of a load before it has waited for the phase of its
+mbarrier; no thread may write the source of a store before a wait for it. Waiting for a phase that never ends is a
+`SimulationError`.
 
-It shares nothing with the emission: boxes, swizzles and phases are written here anew ("Tensors", "Swizzling modes",
-"mbarrier", "Async proxy").
+This module shares nothing with the emission: boxes, swizzles and phases are written here anew from the manual
+("Tensors", "Swizzling modes", "mbarrier", "Async proxy").
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import numpy as np
 
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.simulator.program import ENDS, UNITS, Blocked
-from ziggurat.backend.simulator.shared import FLYING, Array, SimulationError
+from ziggurat.backend.simulator.shared import IN_FLIGHT, Array, SimulationError
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 
-MAPS = 1 << 60  # What stands for the address of a tensor map: this, and the number of its array.
+MAPS = 1 << 60  # The address of a tensor map is this plus the number of its array.
 
 
 @attrs.frozen(eq=False)
 class TensorMap:
-    """What the host makes of a matrix for the engine: its upper left part of `shape`, moved box by box.
+    """A tensor map of a matrix: its upper left part of `shape`, moved box by box.
 
-    `box` is (rows, columns), `swizzle` 0, 32, 64 or 128 bytes; what lies outside is zeros, or NaN with `nan`.
+    `box` is (rows, columns), `swizzle` 0, 32, 64 or 128 bytes; elements outside are zeros, or NaN with `nan`.
     """
 
     array: Array
@@ -42,16 +42,16 @@ class TensorMap:
     swizzle: int = 0
     shape: tuple[int, int] | None = None
     nan: bool = False
-    stride: int | None = None  # Elements from a row to the next, where that is not the columns of the array.
+    stride: int | None = None  # Elements from a row to the next; None for the columns of the array.
 
     @property
     def extent(self) -> tuple[int, int]:
-        """How many rows and columns there are."""
+        """The number of rows and columns."""
         return self.shape or (self.array.shape[0], self.array.shape[1])
 
 
 def in_parts(func: tt.Func, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments of an emitted kernel as a launch gives them, the parts of `TensorDescriptor`s one by one."""
+    """The arguments of an emitted kernel, from those of a launch: `TensorDescriptor`s are split into their parts."""
     parts = func.parts or [str(number) for number in range(len(arguments))]
     return [_part(arguments[int(part.partition(".")[0])], part) for part in parts]
 
@@ -72,21 +72,21 @@ def _part(argument: Any, part: str) -> Any:
     return numbers[int(field[-1])]
 
 
-# What is under way.
+# Copies in flight.
 
 
 @attrs.define(eq=False)
 class _Mbarrier:
-    """An mbarrier object: the arrivals and bytes that its phase still waits for, and how many phases have ended."""
+    """An mbarrier: the arrivals and bytes that its phase still waits for, and the number of phases that have ended."""
 
     arrivals: int
     missing: int
     phase: int = 0
     bytes: int = 0
-    told: bool = False  # The engine has been told of it, by a fence.
-    fetched: list[_Fetch] = attrs.field(factory=list["_Fetch"])  # What its phases have brought.
-    users: set[int] = attrs.field(factory=set[int])  # The threads that have used it since a barrier of theirs.
-    # What those who have arrived knew: of ended phases, which is known to all who have waited, and of this phase.
+    fenced: bool = False  # Whether a fence has made it visible to the asynchronous proxy.
+    fetched: list[_Fetch] = attrs.field(factory=list["_Fetch"])  # The loads of its phases.
+    users: set[int] = attrs.field(factory=set[int])  # The threads that have used it since their last barrier.
+    # The knowledge of threads that arrived: in ended phases, which those who waited share, and in this phase.
     known: _Knowledge | None = None
     coming: _Knowledge | None = None
 
@@ -102,13 +102,13 @@ class _Mbarrier:
 
 @attrs.frozen(eq=False)
 class _Knowledge:
-    """What a thread knows to be over: products of warp groups, by their number, and the fetches that it may touch."""
+    """The work that a thread knows to be complete: wgmmas of each warp group by number, and loads by code."""
 
     products: Array
     fetches: frozenset[int]
 
     def joined(self, other: _Knowledge | None) -> _Knowledge:
-        """What is known to the one or the other."""
+        """The union with other knowledge."""
         if other is None:
             return self
         return _Knowledge(np.maximum(self.products, other.products), self.fetches | other.fetches)
@@ -116,7 +116,7 @@ class _Knowledge:
 
 @attrs.define(eq=False)
 class _Fetch:
-    """A box on its way into shared memory. `over` when the phase that counts it has ended."""
+    """A load of a box into shared memory. `over` says that the phase of its mbarrier has ended."""
 
     places: Array
     data: Array
@@ -127,7 +127,7 @@ class _Fetch:
 
 @attrs.define(eq=False)
 class _Store:
-    """A box on its way out of shared memory: where its bytes go in the memory of an array."""
+    """A store of a box from shared memory, with the targets of its bytes in an array's memory."""
 
     memory: Array
     targets: Array
@@ -135,41 +135,42 @@ class _Store:
     places: Array
 
 
-class _Engine:
-    """The engine's work for one program."""
+class _Tma:
+    """The TMA copies and mbarriers of one program."""
 
     def __init__(self, program: Any) -> None:
         self.program = program
         self.random = np.random.default_rng(program.seed)
         self.barriers: dict[int, _Mbarrier] = {}
-        self.flying: list[_Fetch] = []
-        self.landed: list[_Fetch] = []  # Not yet seen by all threads.
-        self.groups: dict[int, list[list[_Store]]] = {}  # Of each thread, oldest first; the last is not committed.
-        self.written: list[_Store] = []  # Stores that have been read, but are not yet in global memory.
+        self.in_flight: list[_Fetch] = []
+        self.landed: list[_Fetch] = []  # Loads that not all threads know to be complete.
+        # Stores of each thread by group, oldest first; the last is not committed.
+        self.groups: dict[int, list[list[_Store]]] = {}
+        self.written: list[_Store] = []  # Stores whose source has been read, and that are not yet in global memory.
         program.shared.at_barrier.append(self.barrier)
 
     @property
     def storing(self) -> set[int]:
-        """The threads that have begun stores."""
+        """The threads that have issued stores."""
         return set(self.groups)
 
     def fence(self, threads: Array) -> None:
-        """Tell the engine what these threads have written to shared memory, mbarriers included."""
+        """Make the writes of these threads, mbarriers included, visible to the asynchronous proxy."""
         shared = self.program.shared
         shared.fence(threads)
         for address, made in self.barriers.items():
-            made.told |= bool((shared.unfenced[address : address + 8] == -1).all())
+            made.fenced |= bool((shared.unfenced[address : address + 8] == -1).all())
 
     # Time.
 
     def soon(self) -> bool:
-        """Whether something that may happen now does."""
+        """Whether an event that may happen now does, by the seed."""
         seed = self.program.seed
         return seed == 1 or (seed != 0 and bool(self.random.integers(2)))
 
     def land(self, fetch: _Fetch) -> None:
         shared = self.program.shared
-        self.flying.remove(fetch)
+        self.in_flight.remove(fetch)
         self.landed.append(fetch)
         shared.bytes[fetch.places] = fetch.data
         shared.unfenced[fetch.places] = -1
@@ -177,12 +178,12 @@ class _Engine:
         fetch.barrier.step()
 
     def some_land(self) -> None:
-        for fetch in list(self.flying):
+        for fetch in list(self.in_flight):
             if self.soon():
                 self.land(fetch)
 
     def see(self, threads: Array, barrier: _Mbarrier) -> None:
-        """What the ended phases of an mbarrier have brought is there for these threads, and soon for all."""
+        """Let these threads know that the loads of an mbarrier's ended phases are complete."""
         shared = self.program.shared
         kept: list[_Fetch] = []
         for fetch in barrier.fetched:
@@ -199,12 +200,12 @@ class _Engine:
         shared = self.program.shared
         mine = shared.writer[fetch.places] == fetch.code
         shared.writer[fetch.places[mine]] = -1
-        shared.flying[fetch.places[mine]] = False
+        shared.in_flight[fetch.places[mine]] = False
         del shared.seen[fetch.code]
         self.landed.remove(fetch)
 
     def barrier(self, threads: Array) -> None:
-        """What one thread has seen all see, behind a barrier."""
+        """Share the knowledge of loads among the threads of a barrier."""
         gone = set(np.flatnonzero(threads).tolist())
         for made in self.barriers.values():
             made.users -= gone
@@ -216,7 +217,7 @@ class _Engine:
                 self.shown(fetch)
 
     def replaced(self, codes: Array) -> None:
-        """Forget the fetches of these codes of which nothing is left, as others have come to their places."""
+        """Forget loads of these codes whose bytes have all been overwritten."""
         shared = self.program.shared
         for fetch in [fetch for fetch in self.landed if fetch.code in codes]:
             if not (shared.writer[fetch.places] == fetch.code).any():
@@ -230,23 +231,23 @@ class _Engine:
             store.memory[store.targets] = store.data
 
     def end(self) -> None:
-        """All threads have returned."""
-        if self.flying:
+        """Check that no copy is in flight when all threads have returned."""
+        if self.in_flight:
             raise SimulationError("a program ends while a TMA load is in flight: a wait is missing")
         if any(group for groups in self.groups.values() for group in groups):
             raise SimulationError("a program ends while a TMA store still reads its shared memory: a wait is missing")
-        # Stores without a wait between them have no order.
+        # Stores without a wait between them are unordered.
         self.write([self.written[at] for at in self.random.permutation(len(self.written))])
 
     # Mbarriers.
 
     def mbarrier(self, address: int, threads: Array) -> _Mbarrier:
-        """The mbarrier at an address, which these threads use."""
+        """The mbarrier at an address. Raises `SimulationError` if these threads must not use it."""
         shared, made = self.program.shared, self.barriers.get(address)
         places = np.arange(address, address + 8)
         if made is None:
             raise SimulationError("an mbarrier must be initialised before its use")
-        if ((shared.writer[places] != FLYING)[:, None] & (shared.writer[places][:, None] != threads)).any():
+        if ((shared.writer[places] != IN_FLIGHT)[:, None] & (shared.writer[places][:, None] != threads)).any():
             raise SimulationError(
                 "a thread uses an mbarrier that another has initialised since the last barrier: a barrier is missing"
             )
@@ -258,9 +259,9 @@ class _Engine:
             raise SimulationError("an mbarrier must not be initialised twice")
         self._written(address, thread, free=False)
         self.barriers[address] = _Mbarrier(arrivals, arrivals)
-        self.program.shared.flying[address : address + 8] = True
+        self.program.shared.in_flight[address : address + 8] = True
 
-    def forget(self, address: int, thread: int) -> None:
+    def invalidate(self, address: int, thread: int) -> None:
         made = self.mbarrier(address, np.array([thread]))
         if made.bytes or made.missing != made.arrivals:
             raise SimulationError("an mbarrier must not be invalidated in the middle of a phase")
@@ -271,19 +272,19 @@ class _Engine:
             )
         self._written(address, thread, free=True)
         del self.barriers[address]
-        self.program.shared.flying[address : address + 8] = False
+        self.program.shared.in_flight[address : address + 8] = False
 
     def _written(self, address: int, thread: int, *, free: bool) -> None:
-        """Mark the place of an mbarrier as written by a thread; `free` says that there is an mbarrier now."""
+        """Mark the bytes of an mbarrier as written by a thread; `free` allows that they hold an mbarrier."""
         shared = self.program.shared
         places = np.arange(address, address + 8)
         if address % 8 or places[-1] >= len(shared.bytes):
             raise SimulationError("an mbarrier must be aligned to 8 bytes, and inside of shared memory")
         who = np.full(8, thread)
         foreign = shared.foreign(shared.reader[places], who) | (
-            shared.foreign(shared.writer[places], who) & ~(free & (shared.writer[places] == FLYING))
+            shared.foreign(shared.writer[places], who) & ~(free & (shared.writer[places] == IN_FLIGHT))
         )
-        if foreign.any() or shared.read_by_products(places, who):
+        if foreign.any() or shared.read_by_wgmma(places, who):
             raise SimulationError(
                 "an mbarrier is initialised or invalidated where another thread was "
                 "since the last barrier: a barrier is missing"
@@ -303,7 +304,7 @@ class _Engine:
         made.step()
 
     def wait(self, addresses: Array, parities: Array) -> None:
-        """Hold the active threads until the phases of these parities have ended."""
+        """Block the active threads until the phases of these parities have ended."""
         program = self.program
         held = np.zeros(program.threads, bool)
         self.some_land()
@@ -313,8 +314,8 @@ class _Engine:
                 raise SimulationError(f"a parity must be 0 or 1; got {parity}")
             threads = active & (addresses == address) & (parities == parity)
             made = self.mbarrier(address, np.flatnonzero(threads))
-            while made.phase % 2 == parity and self.flying:
-                self.land(self.flying[int(self.random.integers(len(self.flying)))])
+            while made.phase % 2 == parity and self.in_flight:
+                self.land(self.in_flight[int(self.random.integers(len(self.in_flight)))])
             if made.phase % 2 == parity:
                 held |= threads
             else:
@@ -324,7 +325,7 @@ class _Engine:
             raise Blocked(held, "deadlock: threads wait for the phase of an mbarrier that never ends")
 
     def learn(self, threads: Array, made: _Mbarrier) -> None:
-        """Who has waited knows what those knew that had arrived."""
+        """Give these threads the knowledge of those that arrived."""
         if made.known is not None:
             shared = self.program.shared
             shared.known[threads] = np.maximum(shared.known[threads], made.known.products)
@@ -334,7 +335,7 @@ class _Engine:
     # Copies.
 
     def _box(self, map_: TensorMap, row: int, column: int) -> tuple[Array, Array, Array]:
-        """Of each byte of a box where it is in the buffer, but for the swizzle; where in the array; and whether it is
+        """For each byte of a box: its place in the buffer before the swizzle, its place in the array, and whether it is
         inside of the tensor."""
         size = int(map_.array.dtype.itemsize)
         rows, columns = map_.box
@@ -357,11 +358,11 @@ class _Engine:
         if places[-1] >= len(self.program.shared.bytes):
             raise SimulationError("a box must be inside of shared memory")
         if map_.swizzle:
-            # Bits 4 and up are swizzled with bits 7 and up of the address.
+            # The swizzle xors address bits from 4 on with those from 7 on.
             places = places ^ (places >> 7 & map_.swizzle // 16 - 1) << 4
         return places
 
-    def fetch(self, map_: int, address: int, at: tuple[int, int], barrier: int, thread: int) -> None:
+    def start_load(self, map_: int, address: int, at: tuple[int, int], barrier: int, thread: int) -> None:
         described, shared = self.program.maps[map_], self.program.shared
         offsets, there, inside = self._box(described, *at)
         places = self._places(described, address, offsets)
@@ -371,7 +372,7 @@ class _Engine:
                     "a box goes where another thread was since the last barrier, or a "
                     "copy: a barrier or a wait is missing"
                 )
-        if shared.read_by_products(places, np.full(len(places), thread)):
+        if shared.read_by_wgmma(places, np.full(len(places), thread)):
             raise SimulationError(
                 "a box goes where a wgmma or a copy in flight reads, or has since a barrier: a wait is missing"
             )
@@ -380,7 +381,7 @@ class _Engine:
                 "a box goes where a thread has written, without a fence since: a fence.proxy.async is missing"
             )
         made = self.mbarrier(barrier, np.array([thread]))
-        if not made.told:
+        if not made.fenced:
             raise SimulationError(
                 "a fence.proxy.async must be between the initialisation of an mbarrier "
                 "and a TMA load that arrives at it"
@@ -392,14 +393,14 @@ class _Engine:
         data[inside] = self._memory(map_)[there[inside]]
         fetch = _Fetch(places, data, shared.new_code(np.zeros(self.program.threads, bool)), made)
         made.fetched.append(fetch)
-        shared.flying[places] = True
+        shared.in_flight[places] = True
         before = np.unique(shared.writer[places])
         shared.writer[places] = fetch.code
         self.replaced(before)
-        self.flying.append(fetch)
+        self.in_flight.append(fetch)
         self.some_land()
 
-    def bring(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:
+    def start_store(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:
         described, shared = self.program.maps[map_], self.program.shared
         if described.extent[1] * described.array.dtype.itemsize % 16:
             raise SimulationError("a TMA store must be to rows of whole 16 bytes, as it writes behind others")
@@ -436,23 +437,23 @@ class _Engine:
             self.written = []
 
     def _memory(self, map_: int) -> Array:
-        """The memory of a map's array from its first element on."""
+        """The memory of a tensor map's array from its first element on."""
         memory = self.program.memory
         pointer = memory.pointers[map_ - MAPS]
         region = memory.region(pointer)
         return region.bytes[pointer - region.base :]
 
 
-def _of(program: Any) -> _Engine:
-    return program.unit(_Engine)
+def _of(program: Any) -> _Tma:
+    return program.unit(_Tma)
 
 
 # The instructions.
 
 
 def _by_threads(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    """Statements that run under a guard, `go`, in the threads for which it holds, each thread's in order."""
-    engine = _of(program)
+    """Run statements thread by thread, in the threads where the predicate `go` holds."""
+    tma = _of(program)
     guard = re.search(r"setp\.ne\.b32 go, \$(\d+), 0;", text)
     going = program.active & (operands[int(guard[1])] != 0) if guard else program.active
     labelled = re.sub(r"SKIP_\S*:|@!go bra \S*;|[{}](?= *(?:\.reg|$))", "", text)
@@ -460,33 +461,33 @@ def _by_threads(program: Any, text: str, operands: list[Any]) -> list[Array]:
     statements = [part for part in statements if part and not part.startswith((".reg", "setp"))]
     for thread in np.flatnonzero(going):
         for statement in statements:
-            _statement(engine, statement, [int(operand[thread]) for operand in operands], int(thread))
+            _statement(tma, statement, [int(operand[thread]) for operand in operands], int(thread))
     return [np.zeros(0)]
 
 
-def _statement(engine: _Engine, text: str, values: list[int], thread: int) -> None:
+def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
     opcode, _, rest = text.partition(" ")
-    # Operands, an address as [$0+8].
+    # Operands; an address is written as [$0+8].
     given = [values[int(number)] + int(more or 0) for number, more in re.findall(r"\$(\d+)(?:\+(\d+))?", rest)]
     constants = [int(number) for number in re.findall(r", (\d+)$", rest)]
     if opcode == "mbarrier.init.shared::cta.b64":
-        engine.init(given[0], thread, constants[0])
+        tma.init(given[0], thread, constants[0])
     elif opcode == "mbarrier.inval.shared::cta.b64":
-        engine.forget(given[0], thread)
+        tma.invalidate(given[0], thread)
     elif opcode == "mbarrier.arrive.expect_tx.shared::cta.b64":
-        engine.arrive(given[0], thread, constants[0])
+        tma.arrive(given[0], thread, constants[0])
     elif opcode == "mbarrier.arrive.shared::cta.b64":
-        engine.arrive(given[0], thread, 0)
+        tma.arrive(given[0], thread, 0)
     elif opcode == "fence.proxy.async.shared::cta":
-        engine.fence(np.array([thread]))
+        tma.fence(np.array([thread]))
     elif opcode == "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes":
         address, map_, column, row, barrier = given
-        engine.fetch(map_, address, (_signed(row), _signed(column)), barrier, thread)
+        tma.start_load(map_, address, (_signed(row), _signed(column)), barrier, thread)
     elif opcode == "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group":
         map_, column, row, address = given
-        engine.bring(map_, address, (_signed(row), _signed(column)), thread)
+        tma.start_store(map_, address, (_signed(row), _signed(column)), thread)
     elif opcode == "cp.async.bulk.commit_group":
-        engine.commit(thread)
+        tma.commit(thread)
     else:
         raise NotImplementedError(text)
 
@@ -504,9 +505,9 @@ def _try_wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
 def _wait_group(program: Any, text: str, operands: list[Any]) -> list[Array]:
     match = re.fullmatch(r"cp\.async\.bulk\.wait_group(\.read)? (\d+);", text)
     assert match is not None, text
-    engine = _of(program)
-    for thread in engine.storing & set(np.flatnonzero(program.active).tolist()):
-        engine.wait_stores(thread, int(match[2]), read=match[1] is not None)
+    tma = _of(program)
+    for thread in tma.storing & set(np.flatnonzero(program.active).tolist()):
+        tma.wait_stores(thread, int(match[2]), read=match[1] is not None)
     return [np.zeros(0)]
 
 

@@ -1,7 +1,7 @@
-"""What LLVM's instructions on values give, in the simulation: arithmetic, comparisons, casts, and functions.
+"""LLVM's instructions on values in the simulation: arithmetic, comparisons, casts and intrinsics.
 
-A value is an array over the threads; of a vector, a struct or an array it is a list of these. What LLVM leaves open (a
-shift by too much, an overflow that an instruction says there is none of) gives some number: nothing may depend on it.
+A value is an array over the threads; a vector, a struct or an LLVM array is a list of these. Where LLVM leaves the
+result open (a shift by too much, an overflow against a flag) it is some number that nothing may depend on.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _WIDE = (1 << 128) - 1  # An i128 is an array of Python's integers.
 
 
 def over(function: Callable[..., Any], *values: Any) -> Any:
-    """A function of arrays, of vectors element by element."""
+    """Apply a function to arrays, and to vectors element by element."""
     if isinstance(values[0], list):
         return [over(function, *parts) for parts in zip(*cast("tuple[list[Any], ...]", values), strict=True)]
     return function(*values)
 
 
 def chosen(condition: Any, then: Any, otherwise: Any) -> Any:
-    """The one value where the condition holds, the other elsewhere; vectors and structs element by element."""
+    """`then` where the condition holds, else `otherwise`; vectors and structs element by element."""
     if isinstance(then, list):
         parts = cast("list[Any]", then)
         conditions = cast("list[Any]", condition if isinstance(condition, list) else [condition] * len(parts))
@@ -47,7 +47,7 @@ def signed(array: Array) -> Array:
 
 
 def _unsigned(array: Array, like: Array) -> Array:
-    """Signed integers as what stands for the type of others."""
+    """Signed integers in the representation of `like`."""
     if like.dtype == object:
         return array & _WIDE
     return (array & 1).astype(np.bool_) if like.dtype == np.bool_ else array.view(like.dtype)
@@ -58,7 +58,7 @@ def _on_signed(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _shifted(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """Of one bit, which shifts by nothing only."""
+    """A shift that leaves single bits as they are: they shift by 0 only."""
     return lambda a, b: a if a.dtype == np.bool_ else function(a, b)
 
 
@@ -79,13 +79,13 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def binary(opcode: str, a: Any, b: Any) -> Any:
-    """What an instruction of two operands gives, one of `BINARY`."""
+    """The result of an instruction in `BINARY`."""
     made = over(_BINARY[opcode], a, b)
     return made & _WIDE if isinstance(made, np.ndarray) and made.dtype == object else made
 
 
 def broken(opcode: str, flags: Collection[str], a: Array, b: Array, made: Array) -> Array:
-    """Where an instruction of two operands does not hold what its flags say, as nuw, of what it has made."""
+    """A mask of results that break the instruction's flags, as nuw."""
     found = np.zeros(len(a), bool)
     if a.dtype in (np.bool_, object):
         return found
@@ -107,7 +107,7 @@ def broken(opcode: str, flags: Collection[str], a: Array, b: Array, made: Array)
 
 
 def compared(opcode: str, predicate: str, a: Any, b: Any) -> Any:
-    """What icmp or fcmp gives."""
+    """The result of icmp or fcmp."""
     return over(partial(_integers if opcode == "icmp" else _floats, predicate), a, b)
 
 
@@ -135,9 +135,9 @@ _CASTS = {
 
 
 def cast_to(opcode: str, value: Any, source: str, target: str) -> Any:
-    """What a cast gives. Raises `NotImplementedError` for casts and types that are not known here."""
+    """The result of a cast. Raises `NotImplementedError` for casts and types that are not known."""
     if opcode not in _CASTS or (opcode == "addrspacecast" and "(3)" in source + target):
-        raise NotImplementedError(f"{opcode} from {source} to {target}")  # An address does not say which memory.
+        raise NotImplementedError(f"{opcode} from {source} to {target}")  # Simulated addresses do not tell the memory.
     if opcode == "bitcast":
         return _bits(value, target)
     dtype = dtype_of((elements_of(target) or (target,))[0])
@@ -167,7 +167,7 @@ def _converted(opcode: str, dtype: Any, array: Array) -> Array:
 
 
 def _bits(value: Any, target: str) -> Any:
-    """The same bits as another type, a vector's first element in the low ones."""
+    """The same bits in another type; a vector's first element has the low ones."""
     elements = elements_of(target)
     dtype = dtype_of(elements[0] if elements else target)
     parts = cast("list[Array]", value if isinstance(value, list) else [value])
@@ -210,7 +210,7 @@ def _bits_of(a: Array) -> Array:
 
 
 def _places(bits: Array) -> Array:
-    """Where the first of a row's bits is set; how many there are where none is."""
+    """The index of the first set bit of each row; the number of bits where none is set."""
     return np.append(bits, np.ones((len(bits), 1), bits.dtype), axis=1).argmax(1)
 
 
@@ -233,9 +233,9 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def _whole(a: Array, dtype: Any) -> Array:
-    """Rounded to zero, and to the nearest there is; a NaN is 0."""
+    """Floats as integers, toward zero and saturating; NaN is 0."""
     info, exact = np.iinfo(dtype), np.trunc(a.astype(np.float64))
-    high = np.nextafter(float(info.max) + 1, 0)  # Of 64 bits, the last f64 below.
+    high = np.nextafter(float(info.max) + 1, 0)  # For 64 bits, the largest f64 below the limit.
     made = np.clip(np.nan_to_num(exact, posinf=np.inf, neginf=-np.inf), info.min, high).astype(dtype)
     return np.where(exact > high, info.max, made).astype(dtype)
 
@@ -263,7 +263,7 @@ _OF_ONE: dict[str, Callable[[Array], Array]] = {
     "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint, "roundeven": np.rint, "sqrt.approx": np.sqrt,
     "sqrt.rn": np.sqrt, "f2i.rz": lambda a: _whole(a, np.int32).view(np.uint32),
     "f2ui.rz": lambda a: _whole(a, np.uint32),
-    "internal.addrspace.wrap": lambda a: a,  # The address of a parameter, among the parameters.
+    "internal.addrspace.wrap": lambda a: a,  # The address of a parameter in parameter memory.
 }  # fmt: skip
 _OF_TWO: dict[str, Callable[[Array, Array], Array]] = {
     "umax": np.maximum, "umin": np.minimum, "smax": _on_signed(np.maximum), "smin": _on_signed(np.minimum),
@@ -271,7 +271,7 @@ _OF_TWO: dict[str, Callable[[Array, Array], Array]] = {
     "sadd.sat": _on_signed(_saturated(np.add)), "ssub.sat": _on_signed(_saturated(np.subtract)),
     "maximum": scalars.maximum, "minimum": scalars.minimum, "maxnum": scalars.maxnum, "minnum": scalars.minnum,
     "copysign": np.copysign, "is.fpclass": _of_class,
-    # The second says whether some numbers are left open.
+    # The second operand says whether some results are poison.
     "abs": lambda a, _: _on_signed(np.abs)(a), "ctlz": lambda a, _: _leading(a), "cttz": lambda a, _: _trailing(a),
 }  # fmt: skip
 _PAIRS: dict[str, Callable[[Array, Array], list[Array]]] = {
@@ -284,7 +284,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {**_OF_ONE, **_OF_TWO, **_PAIRS, **_
 
 
 def function_named(name: str) -> Callable[..., Any] | None:
-    """What an intrinsic of LLVM computes, of arrays or of vectors of them; None for one that is not known here."""
+    """The function of an LLVM intrinsic, for arrays and vectors of them; None for an unknown one."""
     saturated = re.fullmatch(r"llvm\.fpto([us])i\.sat\.i(8|16|32|64)\..*", name)
     if saturated:
         dtype = np.dtype(f"{saturated[1].replace('s', 'i')}{int(saturated[2]) // 8}")
@@ -293,7 +293,7 @@ def function_named(name: str) -> Callable[..., Any] | None:
     width = odd_width(words[-1])
     if width:
         return _of_odd_width(words[0], width)
-    # The types at the end of a name, and how f32 is rounded.
+    # Drop the types at the end of a name, and the rounding of f32.
     while len(words) > 1 and re.fullmatch(r"(?:v\d+)?(?:i\d+|f\d+|bf16|p\d+)|ftz|f|d", words[-1]):
         words.pop()
     function = _FUNCTIONS.get(".".join(words))
@@ -305,14 +305,14 @@ def _reversed_of(width: int, a: Array) -> Array:
 
 
 def _of_odd_width(name: str, width: int) -> Callable[..., Array] | None:
-    """Of integers of a width that NumPy does not know."""
+    """The function of an intrinsic for integers of a width that NumPy lacks."""
     if name == "bitreverse":
         return partial(_reversed_of, width)
     return _FUNCTIONS[name] if name in ("umin", "umax", "ctpop") else None
 
 
 def _of_vectors(function: Callable[..., Any], *values: Any) -> Any:
-    """An argument that is no vector beside one that is, as a flag is, is that of each of its elements."""
+    """Apply a function to vectors element by element; a scalar argument, as a flag, goes to each element."""
     if not isinstance(values[0], list):
         return function(*values)
     count = len(cast("list[Any]", values[0]))

@@ -26,8 +26,8 @@ Array = np.ndarray[Any, Any]
 _F32, _F64 = 2.0**-23, 2.0**-52
 _SMALLEST = 2.0**-126  # The fast functions of f32 flush what is below, or may.
 
-# Of f32: the error in last places of the result, and an absolute one. The fast instructions are as the PTX manual has
-# them, with the roundings around them: exp(x) is 2 ** (x · log2 e), whose exponent of up to 127 is rounded.
+# The error of f32 functions in last places, and an absolute one. Those of fast instructions are the PTX manual's, with
+# the roundings around them: exp(x) is 2 ** (x · log2 e), whose exponent of up to 127 is rounded.
 FAST: dict[type[Op], tuple[float, float]] = {
     arith.DivF: (2, _SMALLEST),
     math.Exp: (66, _SMALLEST),
@@ -70,7 +70,7 @@ class Bound:
     rooted: float = 0.0
 
     def near(self, actual: Array, expected: Array) -> Array:
-        """Where an array of floats is as near to another as it should be; NaN only where the other is."""
+        """Where an array of floats is within the bound of another; NaN only matches NaN."""
         a, b = actual.astype(np.float64), expected.astype(np.float64)
         info = cast(Any, ml_dtypes.finfo(expected.dtype))
         finite = np.abs(b[np.isfinite(b)])
@@ -144,7 +144,7 @@ def _locks(op: Op) -> bool:
 
 
 def _error(op: Op) -> tuple[float, float, bool]:
-    """What an op adds: a relative and an absolute error, and whether it is one of the order of a sum."""
+    """The relative and the absolute error of an op, and whether its error is one of the order of a sum."""
     if isinstance(op, tt.Dot):
         return _dot_error(op), 0.0, True
     if isinstance(op, tt.Reduce | tt.Scan):
@@ -182,7 +182,7 @@ def _digit(kind: Type) -> float:
     return kind.format.epsilon
 
 
-# Where values come from.
+# Origins of values.
 
 
 def _sources(value: Value) -> Iterator[Value]:
@@ -205,7 +205,7 @@ def _sources(value: Value) -> Iterator[Value]:
 
 
 def _left(owner: Op) -> Iterator[Value]:
-    """What the bodies of an op are left with."""
+    """The terminators of an op's bodies."""
     for body in owner.bodies:
         for block in body.blocks:
             if isinstance(block.terminator, BodyTerminator):

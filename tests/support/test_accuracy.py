@@ -1,4 +1,4 @@
-"""Which arrays of a kernel are exact on a GPU, and how far the others may be off."""
+"""Error bounds of a kernel's arrays on a GPU."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ def in_turns(x_ptr, total_ptr, alone_ptr, lock_ptr, LOCKED: zg.constexpr):
 
 
 def test_programs_that_take_turns():
-    """Which of them adds first is not known; without a lock only one can be meant."""
+    """The order of additions under a lock is not known; without a lock there is one addition."""
     types = [POINTER] * 3 + [zg.ptr(zg.i32)]
     assert bounds(in_turns.triton(*types, False)) == {}
     found = bounds(in_turns.triton(*types, True))
     assert list(found) == [1] and found[1].summed and 0 < found[1].relative < 1e-5
 
 
-def test_what_is_near():
+def test_nearness_within_a_bound():
     x = np.array([1.0, 0.0, np.nan, np.inf, -np.inf, 1e30], np.float32)
     assert Bound(1e-6).near(x, x).all()
     assert Bound(1e-6).near(x * np.float32(1 + 2e-7), x).all()

@@ -1,4 +1,4 @@
-"""What tests of emission share: NVIDIA's assembler, and emitted text run on this machine."""
+"""Fixtures of emission tests: NVIDIA's assembler, and emitted text run on the host."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def on_host() -> Callable[..., Callable[..., Any]]:
 def emitted_routine(
     op: str, operands: Sequence[str], result: str, target: str, options: CompileOptions
 ) -> Callable[..., Any]:
-    """What is emitted for one op of scalars, run on this machine; no inline assembly may be in it."""
+    """The emitted code of one scalar op, run on the host; it must have no inline assembly."""
     parameters = ", ".join(f"%{i} : {kind}" for i, kind in enumerate(operands))
     name, *attributes = op.split(" ")
     given = " ".join(f"%{i}" for i in range(len(operands)))

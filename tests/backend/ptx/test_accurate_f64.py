@@ -10,7 +10,7 @@ import pytest
 from ziggurat.backend.ptx import accurate_f64
 from ziggurat.codemodel.scalars import erf
 
-# What overflows or is NaN is compared, too.
+# Overflows and NaN are compared as well.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 REFERENCES = {

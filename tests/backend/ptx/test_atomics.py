@@ -43,7 +43,7 @@ def accesses(llvm: str) -> list[str]:
     ("f32", "fadd", "red.relaxed.gpu.global.add.f32"), ("f64", "fadd", "red.relaxed.gpu.global.add.f64"),
     ("bf16", "fadd", "red.relaxed.gpu.global.add.noftz.bf16"), ("f32", "xchg", "atom.relaxed.gpu.global.exch.b32"),
 ])  # fmt: skip
-def test_what_has_an_instruction_is_that_instruction(element: str, kind: str, expected: str) -> None:
+def test_an_atomic_with_an_instruction_is_that_instruction(element: str, kind: str, expected: str) -> None:
     """There is no `red` that exchanges."""
     assert accesses(scalar(element, f"tt.atomic_rmw %p %x @{kind} @sem=relaxed")) == [expected]
 
@@ -90,7 +90,7 @@ def test_a_wider_compare_and_swap_is_one_instruction(element: str, bits: int) ->
     ("relaxed", "relaxed", "relaxed", (2, 0)), ("acquire", "acquire", "relaxed", (2, 0)),
     ("release", "release", "release", (3, 1)), ("acq_rel", "acq_rel", "release", (3, 1)),
 ])  # fmt: skip
-def test_what_is_not_used_needs_no_acquire(sem: str, used: str, unused: str, barriers: tuple[int, int]) -> None:
+def test_an_unused_result_needs_no_acquire(sem: str, used: str, unused: str, barriers: tuple[int, int]) -> None:
     """One barrier before a release; two more to hand a result to all threads."""
     op = f"tt.atomic_rmw %p %x @add @sem={sem} @scope=cta"
     with_result, without = scalar("i32", op, "tt.store %p %r;"), scalar("i32", op)
@@ -143,7 +143,7 @@ def tensor_kernel(layout: str, numel: int, num_warps: int, uses: bool) -> str:
 @pytest.mark.parametrize(("layout", "numel", "num_warps"), [(OWNED, 256, 4), (LANES, 8, 1)])
 @pytest.mark.parametrize("uses", [False, True])
 def test_each_element_is_added_once(layout: str, numel: int, num_warps: int, uses: bool) -> None:
-    """Where lanes hold copies, one of them adds, and the others are told."""
+    """One of the lanes with copies adds, and a shuffle gives the others the result."""
     llvm = tensor_kernel(layout, numel, num_warps, uses)
     assert ("shfl.sync.idx" in llvm) == (uses and numel == 8)
     memory, old = np.arange(numel, dtype=np.int32) * 3, np.full(numel, -1, np.int32)

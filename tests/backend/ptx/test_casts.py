@@ -10,7 +10,7 @@ from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.scalars import converted, float_to_int, int_to_float
 from ziggurat.codemodel.types import SCALARS, f16, f64
 
-# What overflows or is NaN is compared, too.
+# Overflows and NaN are compared as well.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 

@@ -81,7 +81,7 @@ def test_loops_that_only_load_do_two_iterations_at_once(kernel: Any, overlapped:
 
 @pytest.mark.parametrize("n", [0, 1, 128, 200, 256, 300, 640])
 def test_two_iterations_at_once_are_those_of_one_after_another(n: int) -> None:
-    """What LLVM makes of the loop is not simulated; that its text says the same for any number of iterations is."""
+    """The unrolled loop of LLVM is not simulated, but the emitted text is, for any number of iterations."""
     x = np.arange(1024, dtype=np.float32)
     out = np.zeros(1, np.float32)
     compiled = row_sum.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 128, num_warps=1)

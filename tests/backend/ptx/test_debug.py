@@ -37,7 +37,7 @@ def test_an_assertion_calls_cudas_handler_with_message_and_place(ptxas, emitted)
     llvm, ptx = emitted(f"""{RANGE} %1 : {tensor("i32")} = tt.splat %n; %2 : {tensor("i1")} = arith.cmpi %0 %1 @slt;
         tt.assert %2 @"too \\"small\\"";""")
     assert 'c"too \\22small\\22' in llvm and "__assertfail" in ptx
-    assert llvm.count("call void @__assertfail") == 1  # Of all registers at once.
+    assert llvm.count("call void @__assertfail") == 1  # One call for all registers.
     ptxas(ptx, "sm_90a")
 
 

@@ -15,7 +15,7 @@ from ziggurat.codemodel.scalars import INTEGERS, compared, float_binary
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS
 
-# What overflows or is NaN is compared, too.
+# Overflows and NaN are compared as well.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
@@ -46,7 +46,7 @@ def test_arithmetic_of_8_bit_floats(name: str, cls, element: str, emission_on_ho
     with np.errstate(all="ignore"):
         true = float_binary(cls, a.view(dtype), b.view(dtype), SCALARS[element])
     found = emission_on_host(f"arith.{name}", [element, element], element)(a, b)
-    if name in ("maxnumf", "minnumf"):  # Which of two zeros a host gives is not defined; PTX orders them.
+    if name in ("maxnumf", "minnumf"):  # The host may give either zero; PTX orders them.
         zero = true.astype(np.float32) == 0
         found, true = found[~zero], true[~zero]
     same(found.view(dtype), true)
@@ -85,7 +85,7 @@ def test_integers_wrap_around_and_divide_toward_zero(element: str, emission_on_h
     names += ["maxsi", "minsi", "divsi", "remsi"] if signed else ["maxui", "minui", "divui", "remui"]
     classes = {cls.NAME: cls for cls in INTEGERS}
     for name in names:
-        # What is divided by 0, and the smallest number by -1, is undefined.
+        # Division by 0, and of the smallest number by -1, is undefined.
         known = (y != 0) & ~((y == dtype.type(-1) if signed else False) & (x == np.iinfo(dtype).min))
         a, b = (x[known], y[known]) if name[:3] in ("div", "rem") else (x, y)
         with np.errstate(all="ignore"):

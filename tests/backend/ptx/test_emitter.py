@@ -1,4 +1,4 @@
-"""Which ops have no emitter for PTX, and why."""
+"""Ops without an emitter for PTX, with the reasons; and symbols."""
 
 import pytest
 

@@ -181,7 +181,7 @@ KINDS = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("element", SCALARS)
 def test_atomics(element: str, target: str, ptxas) -> None:
-    """Of each kind: with and without a result and a mask, in each order and scope."""
+    """Atomics of each kind: with and without a result and a mask, in each order and scope."""
     orders = [(sem, scope) for sem in ("relaxed", "acquire", "release", "acq_rel") for scope in ("cta", "gpu", "sys")]
     kinds = [kind for kind, elements in KINDS.items() if element in elements]
     assert "xchg" in kinds and len(kinds) >= 4 - (element == "i1")

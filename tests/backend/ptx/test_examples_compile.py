@@ -43,7 +43,7 @@ MATMUL = [F16] * 3 + [N, N, N, N, 1, N, 1, N, 1]
 
 
 def attention(causal: bool, m: int, n: int, d: int, roles: bool = False) -> list[Any]:
-    """What the example's attention is compiled for."""
+    """The types that the example's attention is compiled for."""
     return [*(block_of(rows, d) for rows in (m, n, n, m)), N, zg.f32, causal, m, n, d, roles]
 
 

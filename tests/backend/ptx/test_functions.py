@@ -10,7 +10,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.scalars import erf
 from ziggurat.codemodel.types import SCALARS
 
-# What overflows or is NaN is compared, too.
+# Overflows and NaN are compared as well.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 EXACT = CompileOptions(exact_math=True)
@@ -51,7 +51,7 @@ def test_exact_roots_are_rounded_once_and_inverses_twice(name: str, element: str
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_the_machine_s_own_instructions_of_f32(name: str, emission) -> None:
-    """Where there are any that are good enough; of f64 there are none."""
+    """f32 has fast instructions; f64 has none."""
     emitter, _ = emission(f"%y : f32 = math.{name} %x;", "%x : f32")
     text = "\n".join(emitter.lines)
     if name in INSTRUCTIONS:
@@ -125,7 +125,7 @@ def test_bits_of_integers(element: str, emission_on_host) -> None:
 
 
 def test_fma_rounds_once(emission_on_host) -> None:
-    """Of 1 + 2⁻²³ squared less its rounded value, what rounding took is left."""
+    """(1 + 2⁻²³)² less its rounded value is the rounding error."""
     x = np.array([1 + 2.0**-23], np.float32)
     rounded = x * x
     found = emission_on_host("math.fma", ["f32"] * 3, "f32")(x, x, -rounded)

@@ -107,7 +107,7 @@ def test_the_machine_s_code_stands_under_the_lines_of_the_source() -> None:
     assert "test_lines.py" not in sass(ptx, "sm_90a")
 
 
-def test_what_the_assembler_refuses_is_found_in_the_source():
+def test_a_line_that_the_assembler_refuses_is_found_in_the_source():
     ptx = emitted().ptx
     lines = ptx.splitlines()
     number = next(number for number, line in enumerate(lines, 1) if "ex2.approx" in line)

@@ -223,7 +223,7 @@ def repeated(q_ptr, k_ptr, out_ptr, steps, M: zg.constexpr, N: zg.constexpr, D: 
 
 
 @pytest.mark.parametrize(("target", "m"), [("sm_90a", 64), ("sm_80", 32)])
-def test_what_a_loop_does_not_change_is_stored_before_it(target: str, m: int) -> None:
+def test_a_loop_invariant_operand_is_stored_before_the_loop(target: str, m: int) -> None:
     n, d, steps = 16, 32, 3
     half = zg.divisible(zg.ptr(zg.f16))
     module = place(repeated.triton(half, half, zg.ptr(zg.f32), zg.i32, m, n, d), CompileOptions(target, 4, 1))
@@ -303,7 +303,7 @@ BATCHES: list[tuple[Any, ...]] = [
 def test_batches(
     shape: tuple[int, int, int, int], dtype: str, target: str, num_warps: int, more: dict[str, Any], unit: str
 ) -> None:
-    """Of matrices in a batch, by the units that multiply single ones; in a pipelined loop of three steps."""
+    """Dots of batches, by the MMA of single matrices; in a pipelined loop of three steps."""
     count, m, n, k = shape
     real, of = more.get("count", count), more.get("of", sum_type(dtype))
     module = placed_batch(shape, dtype, target, num_warps, **more)
@@ -396,7 +396,7 @@ ASSEMBLED = [
 
 
 def machine_code(module: gpu.Module, tmp_path: Path) -> str:
-    """What ptxas makes of a model: without spills. Empty where there is no disassembler."""
+    """The SASS of a model, without spills; "" without a disassembler."""
     if not PTXAS.exists():
         pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
     source, binary = tmp_path / "k.ptx", tmp_path / "k.cubin"
@@ -432,7 +432,7 @@ ASSEMBLED_BATCHES: list[tuple[Any, ...]] = [
     ((4, 32, 32, 32), "f32", 4, {"t_b": True}, [("HMMA.1688.F32.TF32", 32)] * 3),
     ((4, 32, 32, 64), "i8", 4, {"t_b": True}, [(IMMA, 16)] * 3),
     ((4, 32, 32, 16), "i8", 4, {"t_b": True}, [("IMMA.16816.S8.S8", 8)] * 3),
-    ((4, 32, 32, 32), "f8e5m2", 4, {}, [(HMMA, 16)] * 3),  # Where there is mma.sync of fp8, ptxas makes two of f16.
+    ((4, 32, 32, 32), "f8e5m2", 4, {}, [(HMMA, 16)] * 3),  # ptxas makes two f16 MMAs of an fp8 one.
     ((4, 32, 32, 16), "f64", 4, {}, [("DMMA.884", 64), ("DMMA.16x8x16", 8), (DMMA, 64)]),
     ((2, 16, 16, 8), "f64", 2, {"t_b": True}, [("DMMA.884", 8), ("DMMA.16x8x8", 2), (DMMA, 8)]),
 ]

@@ -132,7 +132,7 @@ def test_accesses_are_as_wide_as_they_may_be(element: str, width: int, loaded: s
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("bound", [None, 0, 66, 128])
 def test_copies(element: str, width: int, bound: int | None) -> None:
-    """Where the mask is false nothing is read and nothing written; what was loaded there is the other."""
+    """A false mask reads and writes nothing; the loaded element is `other`."""
     dtype = DTYPES[element]
     x, out = np.arange(1, 129).astype(dtype), np.zeros(128, dtype)
     llvm = copying(element, width, mask=bound is not None)
@@ -144,7 +144,7 @@ def test_copies(element: str, width: int, bound: int | None) -> None:
 
 
 @pytest.mark.parametrize("element", ["i8", "f16", "i32", "f64"])
-def test_where_the_mask_is_false_an_element_is_the_other(element: str) -> None:
+def test_an_element_with_a_false_mask_is_other(element: str) -> None:
     dtype = DTYPES[element]
     text = copying(element, 2, mask=True, other=True)
     # Store all of them: without the predicate of the store.

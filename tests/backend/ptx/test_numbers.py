@@ -45,7 +45,7 @@ def test_types() -> None:
     assert llvm_type(DescriptorType((16, 16), f16)) == "ptr"
 
 
-def test_what_is_no_number_has_no_type() -> None:
+def test_a_buffer_has_no_llvm_type() -> None:
     with pytest.raises(AssertionError, match="no LLVM type"):
         llvm_type(void)
 
@@ -64,7 +64,7 @@ def test_literals(value: float, scalar: ScalarType, text: str) -> None:
     (f32, 1e39, "0x7FF0000000000000"), (f16, 65520.0, "0xH7C00"), (bf16, 3.4e38, "0xR7F80"), (f8e5m2, 1e6, "123"),
     (f8e4m3, 1e6, "126"),
 ])  # fmt: skip
-def test_what_is_too_large_is_infinite_or_saturates(scalar: ScalarType, largest: float, infinite: str) -> None:
+def test_too_large_numbers_are_infinite_or_saturate(scalar: ScalarType, largest: float, infinite: str) -> None:
     assert literal(largest, scalar) == literal(math.inf, scalar) == infinite
     assert literal(-math.inf, scalar) == literal(-largest, scalar) != infinite
 

@@ -42,7 +42,7 @@ def test_halves_share_a_register(emission) -> None:
     assert first == "%v3" and second == "%v6" and made.register == ("i32", "r")
 
 
-def test_what_was_packed_is_not_packed_again(emission) -> None:
+def test_registers_are_packed_once(emission) -> None:
     emitter, made = packed(emission, "f16")
     once = made.registers([0, 1])
     count = len(emitter.lines)
@@ -64,7 +64,7 @@ def test_four_bytes_one_float_or_a_double(emission) -> None:
 @pytest.mark.parametrize("element", ["f16", "i8", "f32", "f64"])
 @pytest.mark.parametrize("first", [True, False])
 def test_operands_in_registers_are_found_by_their_places(element: str, first: bool, emission) -> None:
-    """Of thread 0: the registers of each part hold the elements that the manual says, in its order."""
+    """The registers of each part in thread 0 hold the manual's elements, in its order."""
     scalar = SCALARS[element]
     unit, warps = unit_of(scalar), Warps(1, 1, 1)
     m, n, k = 32, 16, 2 * unit.k
@@ -94,7 +94,7 @@ def test_operands_in_registers_are_found_by_their_places(element: str, first: bo
 
 
 def ran(emitter: Emitter, image: np.ndarray, registers: list[str]) -> np.ndarray:
-    """What the emitted registers hold in each thread, when shared memory holds an image."""
+    """The emitted registers of each thread, with an image in shared memory."""
     threads, words = 32 * emitter.num_warps, image.view(np.uint32)
     lines = ["%tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()"]
     for at in range(0, len(words), threads):
@@ -188,7 +188,7 @@ def test_the_b_of_two_parts_is_loaded_at_once(emission) -> None:
 
 
 def test_reads_are_not_merged_over_what_is_written_between_them() -> None:
-    """Of two products, one after the other, through buffers in the same place. LLVM must not take them for one."""
+    """Two dots, one after the other, through buffers at one address: LLVM must not merge their loads."""
 
     @zg.kernel
     def twice(x_ptr, out_ptr):

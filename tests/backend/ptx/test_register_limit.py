@@ -97,7 +97,7 @@ def rows_largest(x, out, n, M: zg.constexpr, N: zg.constexpr):
 
 @zg.kernel
 def largest_of_all(x, out, n, M: zg.constexpr, N: zg.constexpr):
-    """Of each element the number of the tile where it is the largest: a float and an integer are carried for each."""
+    """The number of the tile where each element is the largest; a float and an integer are carried for each."""
     at = zg.add(zg.mul(zg.expand(zg.arange(0, M), 1), N), zg.expand(zg.arange(0, N), 0))
     best, top = zg.zeros((M, N), zg.i32), zg.full((M, N), float("-inf"), zg.f32)
     for number in range(0, n):

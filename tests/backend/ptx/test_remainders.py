@@ -10,7 +10,7 @@ import pytest
 from ziggurat.backend.ptx.remainders import remainder
 from ziggurat.codemodel.types import SCALARS
 
-# What overflows or is NaN is compared, too.
+# Overflows and NaN are compared as well.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0]

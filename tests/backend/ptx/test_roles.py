@@ -203,7 +203,7 @@ def attention_of(causal: bool, m: int, n: int, d: int) -> Op:
     ("causal", "m", "warps", "stages"), [(False, 64, 4, 2), (True, 64, 4, 2), (True, 64, 4, 3), (True, 128, 8, 2)]
 )
 def test_attention(causal: bool, m: int, warps: int, stages: int) -> None:
-    """Of the first program, the first of two loops has no iteration."""
+    """The first of two loops has no iteration in the first program."""
     n, d, length = 32, 32, 2 * m
     model = attention_of(causal, m, n, d)
     module = placed(model, warps, stages)
@@ -235,7 +235,7 @@ def backwards(a_desc, b_desc, c_desc, first, last, K: zg.constexpr, WIDE: zg.con
 
 
 def arguments_of(*more: Any) -> Given:
-    """Of a kernel that multiplies blocks of 64 × 64 with such of 16 × 64."""
+    """The model of a kernel that multiplies blocks of 64 × 64 with blocks of 16 × 64."""
     blocks = [(64, 64), (16, 64), (64, 16)]
 
     def given() -> tuple[np.ndarray, list[Any]]:
@@ -257,7 +257,7 @@ def test_backwards(wide: bool, first: int, last: int) -> None:
 
 @zg.kernel
 def carried(a_desc, b_desc, c_desc, rounds, K: zg.constexpr, JUMP: zg.constexpr):
-    """Where blocks are the loop carries; `JUMP`: the next one after the first is another's, and stays."""
+    """The loop carries the places of blocks; with `JUMP` the place after the first is another block's, and stays."""
     acc = zg.zeros((64, 16), zg.f32)
     at = 0
     behind = rounds * K
@@ -322,7 +322,7 @@ def conditional(a_desc, b_desc, c_desc, k, some, K: zg.constexpr):
 
 @zg.kernel
 def looked_up(a_desc, b_desc, c_desc, table_ptr, k, K: zg.constexpr):
-    """Where one of two blocks is stands in memory: it is fetched when it is needed."""
+    """The place of one of two blocks is loaded from memory: its block is fetched when it is needed."""
     acc = zg.zeros((64, 16), zg.f32)
     for start in zg.range(0, k, K, warp_specialize=True):
         at = zg.multiple_of(zg.load(table_ptr + start // K), 16)
@@ -354,7 +354,7 @@ def test_a_load_under_an_if(some: int) -> None:
 
 @zg.kernel
 def afterwards(a_desc, b_desc, c_desc, out_ptr, k, K: zg.constexpr):
-    """What needs all warps of the computing role behind the loop: sums of everything, and another layout."""
+    """Work of all consumer warps after the loop: a reduction over everything, and another layout."""
     acc = zg.zeros((64, 64), zg.f32)
     for start in zg.range(0, k, K, warp_specialize=True):
         acc = zg.dot(a_desc.load((0, start)), zg.trans(b_desc.load((0, start))), acc)
@@ -370,7 +370,7 @@ def afterwards(a_desc, b_desc, c_desc, out_ptr, k, K: zg.constexpr):
 
 
 def text_of_roles(module: gpu.Module) -> tuple[str, str, str]:
-    """What is emitted before the roles, for the one that computes, and for the one that fetches."""
+    """The emitted lines before the roles, of the consumer, and of the producer."""
     before, rest = to_llvm(module).split("br i1", 1)
     computing, fetching = re.split(r"^others\d+:$", rest, flags=re.MULTILINE)
     return before, computing, fetching
@@ -398,7 +398,7 @@ def test_threads_and_registers(tile: tuple[int, int, int], warps: int, registers
     assert all(number % 8 == 0 and 24 <= number <= 256 for number in registers)
     programs = 2 if warps == 4 else 1
     assert programs * 32 * (warps * computing + 4 * fetching) <= 65536
-    # What the launch gives all is enough for what the roles then take, and fits so many times as well.
+    # The registers of the launch cover those of the roles, at the same occupancy.
     assert warps * computing + 4 * fetching <= (warps + 4) * start
     assert programs * 32 * (warps + 4) * start <= 65536
 
@@ -453,7 +453,7 @@ def test_prints_and_assertions(tmp_path: Path) -> None:
     assert "spill" in assembled(assemble(module).ptx, tmp_path)
 
 
-# What keeps the roles apart: nothing of it may be missing.
+# Synchronisation of the roles: each part is needed.
 
 
 ORDER = (
@@ -478,7 +478,7 @@ def flipped(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
 
 
 def is_missed(model: Op, module: gpu.Module, given: Given, grid: tuple[int, ...], **close: float) -> str:
-    """What the simulation says of a module in which something is wrong; a wrong result where it says nothing."""
+    """The error of the simulation for a broken module, or "a wrong result"."""
     for seed in (0, 1, 2):
         try:
             judged(model, module, given, grid, (seed,), **close)
@@ -507,7 +507,7 @@ def test_everything_that_waits_is_needed(warps: int) -> None:
 
 
 def test_a_phase_taken_for_another() -> None:
-    """Of full buffers: read before they are. Of empty ones: nobody begins."""
+    """Without waits for full buffers they are read too early; without those for empty ones, nothing starts."""
     model, given = tiles_of((64, 16, 64), (128, 32, 192))
     module = placed(model, 4, 2)
     full, empty = (op for op in module.walk() if isinstance(op, gpu.MbarrierWait))
@@ -526,7 +526,7 @@ def test_how_many_arrive(arrivals: int) -> None:
 
 
 def test_nothing_of_attention_may_be_missing() -> None:
-    """Of the waits for the scores and for the sum before them, one may: both wait for all products."""
+    """One of the waits for the scores and for the accumulator may go: both wait for all wgmmas."""
     m, n, d, length = 64, 16, 32, 128
     model = attention_of(True, m, n, d)
     module = placed(model, 4, 2)
@@ -551,7 +551,7 @@ def test_nothing_of_attention_may_be_missing() -> None:
 
 
 def assembled(ptx: str, folder: Path) -> str:
-    """What ptxas says."""
+    """The resources from ptxas."""
     if not PTXAS.exists():
         pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
     (folder / "kernel.ptx").write_text(ptx)

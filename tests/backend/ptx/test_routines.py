@@ -1,4 +1,4 @@
-"""What routines are written with, run on this machine, and the text of a routine."""
+"""Routines: their operators, run on the host, and their text."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Tools:
         return subprocess.CompletedProcess(command, self.code, self.out, self.err)
 
 
-def test_what_the_assembler_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_from_the_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
     tools = Tools(monkeypatch, err=SAID)
     code, resources = assembled("text", "sm_90a")
     assert code == b"code of text"
@@ -60,7 +60,7 @@ def test_what_the_assembler_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Path(command[-1]).exists()  # Nothing is left behind.
 
 
-def test_what_the_assembler_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ptx_that_the_assembler_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
     Tools(monkeypatch, err="ptxas kernel.ptx, line 3; fatal\n", code=255)
     with pytest.raises(LaunchError, match=r"ptxas failed: ptxas kernel\.ptx, line 3; fatal"):
         assembled("text", "sm_90a")

@@ -81,7 +81,7 @@ def test_permutations_have_a_type_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("order", ["[0, 0]", "[0]", "[1, 2]"])
-def test_what_is_no_permutation_is_an_error(order: str) -> None:
+def test_offsets_must_be_a_permutation(order: str) -> None:
     with pytest.raises(ZigguratError, match="does not permute 2 axes"):
         module_of(through(PLAIN, order, "x32, x8", transposed(PLAIN)), "%p : ptr<f32>, %q : ptr<f32>")
 

@@ -11,7 +11,7 @@ from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.scalars import converted, to_odd_f32
 from ziggurat.codemodel.types import f8e4m3, f8e5m2, f32
 
-# What overflows or is NaN is compared, too.
+# Overflows and NaN are compared as well.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 

@@ -1,4 +1,4 @@
-"""What makes, reshapes and moves tensors in one thread's registers: which register of a result is which one given."""
+"""Ops that make, reshape and move tensors within a thread: the source register of each register of a result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def values(*numbers: int, of: int = 0) -> list[str]:
 
 
 def stored(layout: str, numel: int, start: int = 0, warps: int = 1) -> np.ndarray:
-    """What a range in a layout is, each number stored where its register says: threads write to their own places."""
+    """The numbers of a range in a layout: each thread stores its registers to places of its own."""
     module = parse(f"""gpu.module @target="sm_80" @num_warps={warps} ()void -> {{ tt.func @"k" (%p : ptr<i32>)void -> {{
         %i : tensor<x{numel}, i32, {layout}> = tt.make_range @start={start} @end={start + numel};
         %z : tensor<x{numel}, i32, {layout}> = tt.make_range @start=0 @end={numel};
@@ -80,7 +80,7 @@ def test_registers_that_are_no_copies() -> None:
 
 
 def test_broadcasts_repeat_registers(emission) -> None:
-    """Of 32 × 1 to 32 × 4, a row in each thread; no instruction."""
+    """A broadcast of 32 × 1 to 32 × 4 with a row in each thread needs no instruction."""
     text = """%y : tensor<x32, x4, f32, "1 2 | 4 8 16 32 64 | "> = tt.broadcast %x;"""
     emitter, (made,) = emission(text, '%x : tensor<x32, x1, f32, " | 1 2 4 8 16 | ">')
     assert made == ["%p0.0"] * 4 and not emitter.lines
@@ -90,7 +90,7 @@ def test_broadcasts_repeat_registers(emission) -> None:
     'tensor<x32, x4, f32, "32 64 | 1 2 4 8 16 | "> = tt.broadcast %x;',
     'tensor<x1, x32, f32, " | 2 1 4 8 16 | "> = tt.reshape %x;',
 ])  # fmt: skip
-def test_what_crosses_threads_should_have_been_converted(line: str, emission) -> None:
+def test_moves_between_threads_are_internal_errors(line: str, emission) -> None:
     with pytest.raises(InternalError, match="between threads is left"):
         emission(f"%y : {line}", '%x : tensor<x32, x1, f32, " | 1 2 4 8 16 | ">')
 
@@ -134,8 +134,8 @@ def test_hints_are_nothing(emission) -> None:
 
 
 @pytest.mark.parametrize("run, kept", [(1, (0, 1, 2, 3)), (2, (0, 0, 2, 2)), (4, (0, 0, 0, 0)), (6, (0, 0, 2, 2))])
-def test_of_equal_elements_the_first_is_taken(run: int, kept: tuple[int, ...], emission) -> None:
-    """Of runs of 6 no more than 2 begin together."""
+def test_equal_elements_use_the_first_register(run: int, kept: tuple[int, ...], emission) -> None:
+    """Runs of 6 have aligned runs of 2."""
     kind = f"tensor<x128, i32, {BESIDE}>"
     _, (made,) = emission(f"%a : {kind} = tt.max_constancy %x @[{run}];", f"%x : {kind}")
     assert made == values(*kept)

@@ -46,7 +46,7 @@ def test_the_unit_goes_by_the_size_of_elements(element: str, name: str) -> None:
     assert unit_of(SCALARS[element]).name == name
 
 
-def test_of_copies_the_first_register_counts() -> None:
+def test_copies_use_the_first_register() -> None:
     assert registers_of(Layout((4, 0, 1), (2, 8, 16, 32, 64), ())) == {0: 0, 4: 1, 1: 4, 5: 5}
 
 
@@ -56,7 +56,7 @@ def first_lane(rows, columns) -> tuple[int, int]:
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 def test_fragments_are_those_of_the_manual(unit) -> None:
-    """Of thread 0, in the order of an instruction's operands."""
+    """Elements of thread 0 are in the order of an instruction's operands."""
     lanes = 32
     assert places_a(unit) == [first_lane(*fragment_a(unit.pack, i, unit.m)) for i in range(unit.m * unit.k // lanes)]
     assert places_b(unit) == [first_lane(*fragment_b(unit.pack, i)) for i in range(unit.k * unit.n // lanes)]
@@ -122,7 +122,7 @@ def test_tiles_of_a_batch(element: str, count: int, batches: int, warps: Warps, 
 def test_the_unit_goes_by_shape_and_target(
     element: str, shape: tuple[int, int, int], target: str, name: str | None
 ) -> None:
-    """Also where the fragments of one are those of another: f64 of 16 rows is only multiplied since Hopper."""
+    """Two units may share fragments: f64 MMAs of 16 rows exist since Hopper."""
     unit = unit_for(SCALARS[element], shape, target)
     assert unit == (None if name is None else UNITS[name])
     if unit is None:
@@ -134,7 +134,7 @@ def test_the_unit_goes_by_shape_and_target(
     assert mma_tiles(a, b, c, target) == Tiles(unit, warps, m, n, k)
 
 
-def test_what_no_mma_takes() -> None:
+def test_operands_that_no_mma_takes() -> None:
     """Layouts that are not the fragments', a k that is too short, a buffer that lies in no panels."""
     warps, m, n, k = Warps(4, 1, 4), 64, 32, 32
     c = tensor((m, n), accumulator(K16, (m, n), warps), "f32")
@@ -205,7 +205,7 @@ def test_a_group_multiplies_everything_once(
     wanted = product(range(0, m, 16 * warps.rows), range(0, own, group.columns), range(0, k, 16))
     assert done == list(wanted)
     assert sorted(written) == list(range(layout_c.num_registers))
-    # What the bits of a warp group's number move: rows of a, columns of b.
+    # The bits of a warp group's number move rows of a and columns of b.
     bits = int(math.log2(warps.rows * warps.columns // 4))
     assert len(group.a_bases) == len(group.b_bases) == bits
     if bits:
@@ -214,7 +214,7 @@ def test_a_group_multiplies_everything_once(
         assert group.a_bases == (moves_a,) and group.b_bases == (0 if down else byte_of(b, 0, own),)
 
 
-def test_what_no_wgmma_takes() -> None:
+def test_operands_that_no_wgmma_takes() -> None:
     """Warps beside each other within a group, buffers in no panels, an a in other registers, too short a k."""
     m, n, k, warps = 64, 32, 32, Warps(4, 1, 4)
     a, b = buffer((m, k), 1, 64), buffer((k, n), 0, 64)

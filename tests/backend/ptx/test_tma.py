@@ -85,7 +85,7 @@ def judged(
     model: Op, module: gpu.Module, given: Callable[[], tuple[np.ndarray, list[Any]]], grid: tuple[int, ...],
     seeds: Sequence[int] = (0, 1, 2), **close: float,
 ) -> np.ndarray:  # fmt: skip
-    """What the interpreter writes to an array, after the simulation has written the same. `given` makes the array and
+    """The array that the interpreter writes, compared with the simulation's. `given` makes the array and
     the arguments, which begin alike each time."""
     wanted, arguments = given()
     run(model, None, grid, arguments)
@@ -329,7 +329,7 @@ def test_both_kinds_of_copies_in_a_loop(stages: int, depth: int) -> None:
     judged(model, module, given, (1,), (0, 1))
 
 
-# What keeps the engine and the threads apart: nothing of it may be missing.
+# Synchronisation of TMA with the threads: each part is needed.
 
 
 def without(module: gpu.Module, number: int, kinds: tuple[type[Op], ...]) -> gpu.Module:
@@ -372,7 +372,7 @@ def test_everything_that_waits_is_needed() -> None:
 
 
 def test_the_analysis_misses_a_wait_too() -> None:
-    """Of several buffers in turn, too: a product of one for whose fetch nobody waits."""
+    """A dot reads a slot of a ring whose load has not been waited for."""
     module = placed(product((64, 16, 64), (64, 16, 320))[0])
     found = hazards(without(module, 0, (gpu.MbarrierWait,)))
     assert {hazard.missing for hazard in found} == {"wait"}
@@ -444,7 +444,7 @@ def test_a_phase_taken_for_another_is_an_error() -> None:
 
 
 def assembled(ptx: str, folder: Path) -> tuple[str, str]:
-    """What ptxas says, and the machine's instructions."""
+    """The resources from ptxas, and the SASS."""
     if not PTXAS.exists():
         pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
     (folder / "kernel.ptx").write_text(ptx)

@@ -52,7 +52,7 @@ def compiled(element: str, target: str, hint: Callable[[Any], Any] = zg.divisibl
     ("bf16", "sm_90a", 256, {"add.noftz.bf16x2": 1}), ("bf16", "sm_80", 256, {"cas.b16": 2}),
     ("f64", "sm_90a", 256, {"add.f64": 2}), ("i32", "sm_90a", 256, {"add.u32": 2}),
 ])  # fmt: skip
-def test_what_the_machine_can_add_together(
+def test_the_number_of_neighbours_that_one_instruction_adds(
     element: str, target: str, block: int, expected: dict[str, int], ptxas: Callable[..., str]
 ) -> None:
     made = compiled(element, target, block=block)
@@ -85,8 +85,10 @@ def test_sums_in_memory(element: str, num_warps: int) -> None:
 
 @pytest.mark.parametrize("element", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(("block", "num_warps"), [(16, 1), (128, 4), (512, 1)])
-def test_what_was_there_before(element: str, block: int, num_warps: int, ptxas: Callable[..., str]) -> None:
-    """Also where threads hold copies, of which one adds."""
+def test_vector_additions_return_the_old_values(
+    element: str, block: int, num_warps: int, ptxas: Callable[..., str]
+) -> None:
+    """One of the threads with copies adds."""
     pointer = zg.divisible(zg.ptr(getattr(zg, element)))
     made = before.compile(pointer, pointer, pointer, block, num_warps=num_warps)
     ptxas(made.ptx, "sm_90a")

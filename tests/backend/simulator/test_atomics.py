@@ -103,7 +103,7 @@ def test_other_forms_are_not_known(text: str, by_hand) -> None:
     ],
 )  # fmt: skip
 def test_other_operators(name: str, dtype, wanted: int, by_hand) -> None:
-    """Of -5 and the threads' numbers."""
+    """The extreme of -5 and the threads' numbers."""
     out = np.array([-5], np.int32)
     by_hand(adding(f"red.relaxed.gpu.global.{name} [ $0 + 0 ], $1;", "i32 %tid"), out)
     assert out.view(dtype).tolist() == [wanted]

@@ -12,7 +12,7 @@ BARRIER = 'call void asm sideeffect "bar.sync 0;", "~{memory}"() #1\n'
 
 
 def places(to: str = "%tid", source: str = "%tid", name: str = "a") -> str:
-    """Where 4 bytes go, and where from."""
+    """The target and the source of a copy of 4 bytes."""
     return f"""%{name}s = getelementptr i32, ptr addrspace(3) @smem, i32 {to}
         %{name}t = ptrtoint ptr addrspace(3) %{name}s to i32
         %{name}g = getelementptr i32, ptr addrspace(1) %p0, i32 {source}\n"""
@@ -46,13 +46,13 @@ def ran(by_hand, text: str, num_warps: int = 1) -> list[int]:
     return out.tolist()
 
 
-def test_who_copied_reads_after_the_wait(by_hand) -> None:
+def test_the_copying_thread_reads_after_the_wait(by_hand) -> None:
     assert ran(by_hand, places() + copy() + COMMIT + wait() + read()) == list(range(100, 132))
 
 
 @pytest.mark.parametrize("rest", ["", COMMIT, COMMIT + wait(1), wait()])
 def test_nobody_reads_before(rest: str, by_hand) -> None:
-    """What was not committed cannot be waited for, nor does a barrier help."""
+    """A copy that was not committed cannot be waited for, and a barrier does not complete it."""
     with pytest.raises(SimulationError):
         ran(by_hand, places() + copy() + rest + BARRIER + read())
 
@@ -103,7 +103,7 @@ def test_only_where_the_guard_holds(by_hand) -> None:
     ("%other = xor i32 %tid, 1\n" + places() + "store i32 7, ptr addrspace(3) %as, align 4\n"
      + places("%other", name="b") + copy("b"), "where another thread, or a copy in flight, is"),
 ])  # fmt: skip
-def test_where_a_copy_may_not_go(lines: str, wanted: str, by_hand) -> None:
+def test_wrong_targets_of_copies(lines: str, wanted: str, by_hand) -> None:
     with pytest.raises(SimulationError, match=wanted):
         ran(by_hand, lines)
 

@@ -36,7 +36,7 @@ def test_fragments_hold_every_element_once(m: int, k: int, per: int) -> None:
 
 
 def test_places_of_the_manual() -> None:
-    """Of m16n8k16: a3 of lane 5 is at row 9 and column 3, b2 at row 10 and column 1, c2 at row 9 and column 2."""
+    """m16n8k16: a3 of lane 5 is at row 9 and column 3, b2 at row 10 and column 1, c2 at row 9 and column 2."""
     assert [int(part[5]) for part in fragment_a(2, 3, 16)] == [9, 3]
     assert [int(part[5]) for part in fragment_b(2, 2)] == [10, 1]
     assert [int(part[5]) for part in fragment_c(2)] == [9, 2]

@@ -53,7 +53,7 @@ def test_a_view_has_gaps_and_may_run_backwards() -> None:
         memory.load(at(memory, 0, -4), 4, threads(0))
 
 
-def test_what_is_read_only_is_not_written() -> None:
+def test_read_only_arrays_are_not_written() -> None:
     array = np.zeros(4, np.uint8)
     array.flags.writeable = False
     memory = Memory([array])

@@ -101,7 +101,7 @@ def operands_and_result() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], n
     return a, b, x.astype(np.int32) @ y.astype(np.int32)
 
 
-def test_what_touches_memory_and_does_not_say_so() -> None:
+def test_assembly_that_hides_its_access_of_memory() -> None:
     """Two reads of one place by ldmatrix, with a barrier and stores between them, are one where they do not say that
     they read memory: the emitted text is right, and LLVM may make a wrong program of it."""
     made = compiled(two_products, (I8, I8, I32), 1)

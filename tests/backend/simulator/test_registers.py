@@ -71,7 +71,7 @@ def test_registers_are_handed_over(seed: int) -> None:
         ([asm("setmaxnreg.inc.sync.aligned.u32 120")], [], "128", "setmaxnreg.inc to 120 from"),
     ],
 )  # fmt: skip
-def test_what_no_launch_may_do(first: list[str], second: list[str], limit: str, wanted: str) -> None:
+def test_wrong_requests_for_registers(first: list[str], second: list[str], limit: str, wanted: str) -> None:
     attribute = f' "nvvm.maxnreg"="{limit}"' if limit else ""
     with pytest.raises(SimulationError, match=wanted):
         ran(kernel(first, second, attribute))

@@ -1,4 +1,4 @@
-"""Who may touch what in the simulation's shared memory: by barriers of all and of some, by products that are over."""
+"""Shared memory of the simulation: accesses ordered by barriers of all or some threads, and by complete wgmmas."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_barriers_of_some_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("other", [4, 200])
-def test_what_several_have_read(other: int) -> None:
+def test_bytes_that_several_threads_have_read(other: int) -> None:
     """A barrier of some ends it only where they were the only ones."""
     shared = memory()
     read(shared, 3)
@@ -97,7 +97,7 @@ def finish(shared: Shared, group: int, places: Array) -> None:
     shared.reading[places] -= 1
 
 
-def test_who_knows_that_a_product_is_over() -> None:
+def test_knowledge_of_complete_wgmmas() -> None:
     """Until it is, nobody; then who has met its warp group at a barrier since."""
     shared, places = memory(), np.arange(8)
     begin(shared, 0, places)
@@ -108,12 +108,12 @@ def test_who_knows_that_a_product_is_over() -> None:
     with pytest.raises(SimulationError, match="wgmma"):
         write(shared, 200)
     shared.barrier(FIRST)
-    assert not shared.read_by_products(places, np.full(8, 3))
-    assert shared.read_by_products(places, np.full(8, 200))
+    assert not shared.read_by_wgmma(places, np.full(8, 3))
+    assert shared.read_by_wgmma(places, np.full(8, 200))
     write(shared, 3)
 
 
-def test_what_a_thread_can_tell() -> None:
+def test_knowledge_that_a_thread_shares() -> None:
     """The products of its own warp group that are over; of the other's, what it was told."""
     shared, places = memory(), np.arange(8)
     for group in (0, 1):

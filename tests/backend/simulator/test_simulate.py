@@ -18,7 +18,7 @@ def stored(value: str = "%v") -> str:
 
 
 def given(by_hand, lines: str, *arguments, **more) -> list[int]:
-    """What each thread has as `%v`, as signed numbers."""
+    """The value `%v` of each thread, as signed numbers."""
     out = np.zeros(32 * more.get("num_warps", 1), np.int32)
     by_hand(lines + "\n" + stored(), out, *arguments, **more)
     return out.tolist()
@@ -59,7 +59,7 @@ def test_more_threads_where_the_text_says_so(by_hand) -> None:
     ("call i32 @llvm.smax.i32(i32 -1, i32 1)", 1), ("call i32 @llvm.umax.i32(i32 -1, i32 1)", -1),
     ("call i32 @llvm.abs.i32(i32 -9, i1 false)", 9),
 ])  # fmt: skip
-def test_what_instructions_give(line: str, wanted: int, by_hand) -> None:
+def test_results_of_instructions(line: str, wanted: int, by_hand) -> None:
     value = f"%r = {line}\n"
     if line.startswith("sitofp") or line.startswith("uitofp"):
         value += "%v = bitcast float %r to i32"
@@ -110,7 +110,7 @@ def test_vectors_are_lists_of_values(by_hand) -> None:
     ("%a = getelementptr [2 x [4 x i32]], ptr addrspace(3) @smem, i64 1, i64 1, i64 2\n"
      "%v = ptrtoint ptr addrspace(3) %a to i32", 56),
 ])  # fmt: skip
-def test_what_llvm_makes_of_constants_and_vectors(line: str, wanted: int, by_hand) -> None:
+def test_constants_and_vectors_of_llvm(line: str, wanted: int, by_hand) -> None:
     assert given(by_hand, line) == [wanted] * 32
 
 
@@ -145,7 +145,7 @@ def test_blocks_in_any_order(by_hand) -> None:
     assert given(by_hand, text, num_warps=2) == list(range(1, 65))
 
 
-def test_where_no_thread_comes(by_hand) -> None:
+def test_unreachable_instructions(by_hand) -> None:
     text = """%c = icmp ult i32 %tid, LIMIT
         br i1 %c, label %after, label %never
         never:
@@ -203,7 +203,7 @@ def test_guarded_assembly_is_done_where_the_guard_holds(by_hand) -> None:
     assert out[32:].tolist() == [n if n % 2 == 0 else -5 for n in range(32)]
 
 
-def test_what_threads_tell_each_other_behind_a_barrier(by_hand) -> None:
+def test_a_barrier_orders_stores_and_loads(by_hand) -> None:
     text = f"""{SHARED}store i32 %tid, ptr addrspace(3) %s, align 4
         {BARRIER}%other = xor i32 %tid, 63
         %t = getelementptr i32, ptr addrspace(3) @smem, i32 %other

@@ -42,7 +42,7 @@ def test_parts_between_commas() -> None:
     ]  # fmt: skip
 
 
-def test_what_types_are_made_of() -> None:
+def test_types_and_their_elements() -> None:
     assert elements_of("<2 x half>") == ("half", "half") and elements_of("{ i32, { i8, i8 } }") == ("i32", "{ i8, i8 }")
     assert elements_of("i32") is None and elements_of("ptr addrspace(3)") is None
     kinds = ("i1", "i64", "[3 x i16]", "<4 x float>", "ptr", "[2 x [3 x i8]]", "[0 x i8]")
@@ -81,7 +81,7 @@ def test_calls_without_their_bundles() -> None:
     assert called('void @llvm.assume(i1 true) [ "align"(ptr %p, i64 16) ]') == ("llvm.assume", ("i1 true",))
 
 
-def test_where_a_value_comes_from() -> None:
+def test_incoming_values_of_a_phi() -> None:
     line = "%p = phi ptr addrspace(3) [ @smem, %entry ], [ getelementptr (i8, ptr addrspace(3) @smem, i64 4), %12 ]"
     assert incoming(line) == (
         "%p", "ptr addrspace(3)", {"entry": "@smem", "12": "getelementptr (i8, ptr addrspace(3) @smem, i64 4)"},

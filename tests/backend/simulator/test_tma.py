@@ -14,7 +14,7 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.text.parser import parse
 
 SEEDS = (0, 1, 2, 3)
-PLACE = 1024  # Of the mbarrier.
+PLACE = 1024  # The address of the mbarrier.
 MEET = 'call void asm sideeffect "bar.sync 0;", "~{memory}"() #1\n'
 FENCE = 'call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"() #1\n'
 NUMBERS = np.arange(1, 33 * 16 + 1, dtype=np.int32).reshape(33, 16)
@@ -132,7 +132,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_no_program_may_do(name: str, by_hand) -> None:
+def test_faults_of_loads_and_mbarriers(name: str, by_hand) -> None:
     text, wanted = REFUSED[name]
     with pytest.raises(SimulationError, match=wanted):
         ran(by_hand, text)
@@ -211,7 +211,7 @@ def func(parts: str, count: int) -> tt.Func:
 
 
 def test_arguments_in_parts() -> None:
-    """Of a descriptor its array, its numbers and its map, as the kernel's parameters ask for them."""
+    """The kernel's parameters take the array, the numbers and the map of a descriptor."""
     whole = np.zeros((8, 32), np.float16)
     described = zg.TensorDescriptor(whole[:, :20], (4, 16), padding="nan")
     base, rows, columns, step, map_, number = in_parts(

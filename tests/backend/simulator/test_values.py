@@ -1,4 +1,4 @@
-"""What instructions and intrinsics give in the simulation, against plain Python."""
+"""Instructions and intrinsics of the simulation, against plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lowering of ops that cross threads; tests/backend/ptx/test_crossing.py checks the results."""
+"""The lowering of ops that cross threads; tests/backend/ptx/test_reductions.py checks the results."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """Emission of reductions and scans: over the registers of a thread, then over the lanes of its warp by shuffles.
 
-The lowering has seen to it that no more is needed: what is combined lies in registers and lanes, and each basis of the
-layout is one bit of the axis or has nothing of it. The body is emitted anew for each combination, on scalars.
+Lowering guarantees that the combined elements lie in registers and lanes, and that each basis of the layout is one bit
+of the axis or none of its bits. The body is emitted once for each combination, on scalars.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import TensorType, Type, element_of
 
 Column = list[str]  # One value for each operand.
-_ALL = "-1"  # All lanes take part in every shuffle: control is the same for a whole program.
+_ALL = "-1"  # All lanes take part in every shuffle: control is uniform in a CTA.
 
 
 def inline_body(emitter: Emitter, body: Body, arguments: Sequence[str]) -> list[str]:
-    """Emit a body of one block with its parameters bound; what its terminator hands on."""
+    """Emit a body of one block with its parameters bound; the operands of its terminator."""
     if len(body.blocks) != 1:
         raise InternalError("a combining body of several blocks", str(body.parent.root() if body.parent else ""))
     for parameter, argument in zip(body.parameters, arguments, strict=True):
@@ -34,7 +34,7 @@ def inline_body(emitter: Emitter, body: Body, arguments: Sequence[str]) -> list[
 
 
 def is_commutative(body: Body) -> bool:
-    """Whether a body is known to give the same for operands that are exchanged."""
+    """Whether a body is known to be commutative."""
     ops = body.entry.ops
     if len(body.blocks) != 1 or len(ops) != 2 or len(body.parameters) != 2:
         return False
@@ -43,7 +43,7 @@ def is_commutative(body: Body) -> bool:
 
 
 def picks(body: Body) -> int | None:
-    """Which of its two operands a body gives as they are, 0 or 1; None where it combines them."""
+    """The operand, 0 or 1, that a body returns unchanged; None where it combines its operands."""
     given = tuple(body.entry.terminator.operands)
     half = len(body.parameters) // 2
     sides = (body.parameters[:half], body.parameters[half:])
@@ -53,7 +53,7 @@ def picks(body: Body) -> int | None:
 def shuffled(
     emitter: Emitter, columns: Sequence[Column], types: Sequence[Type], move: Callable[[str], str]
 ) -> list[Column]:
-    """The columns as another lane has them. `move` shuffles an i32; several small values go in one."""
+    """The columns of another lane. `move` shuffles an i32; several small values share one."""
     result: list[Column] = [[] for _ in columns]
     for index, type_ in enumerate(types):
         values = [column[index] for column in columns]
@@ -65,7 +65,7 @@ def shuffled(
 
 
 def shuffled_values(emitter: Emitter, values: list[str], kind: str, move: Callable[[str], str]) -> list[str]:
-    """Values of one LLVM type as another lane has them."""
+    """The values of another lane, all of one LLVM type."""
     bits = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr addrspace(1)": 64}.get(kind) or int(kind[1:])
     whole = f"i{bits}"
     if kind == "ptr addrspace(1)":
@@ -121,7 +121,7 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
     tensors = [emitter.tensor(value) for value in op.values]
     types = [value.type for value in op.values]
     rows = {register: [tensor[register] for tensor in tensors] for register in unique_registers(layout)}
-    # Registers first, neighbours before others: pairs, pairs of pairs, and so on.
+    # Registers first, by pairs of neighbours, pairs of pairs, and so on.
     along = sorted(
         (bit for bit, basis in enumerate(layout.registers) if basis & mask), key=lambda bit: layout.registers[bit]
     )
@@ -144,7 +144,7 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
             for (register, row), there in zip(rows.items(), other, strict=True)
         }
     if lanes and not is_commutative(op.combine):
-        # The lanes have combined in different orders: all take what the first of them has.
+        # The lanes have combined in different orders: all take the result of the first.
         first = emitter.once(
             ("first lane", tuple(lanes)),
             lambda: emitter.emit(f"and i32 {emitter.thread()}, {31 & ~sum(1 << bit for bit in lanes)}"),
@@ -157,7 +157,7 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
 def _picked(
     emitter: Emitter, op: tt.Reduce, rows: dict[int, Column], on_axis: tuple[list[int], list[int]], side: int
 ) -> Emitted:
-    """What is first (side 0) or last along the axis: of one register, and of one lane."""
+    """The first (side 0) or last element along the axis: one register of one lane holds it."""
     type_ = op.values[0].type
     assert isinstance(type_, TensorType)
     along, lanes = on_axis
@@ -178,7 +178,7 @@ def _picked(
 
 
 def _reduced(layout: Layout, type_: TensorType, rows: dict[int, Column], along: list[int]) -> Emitted:
-    """The results of a reduction whose registers without those `along` the axis are given."""
+    """The results of a reduction from `rows`, which has the registers without the bits `along` the axis."""
     combined = sum(1 << bit for bit in along)
     results: list[Emitted] = []
     for index in range(len(rows[0])):
@@ -192,7 +192,7 @@ def _reduced(layout: Layout, type_: TensorType, rows: dict[int, Column], along: 
 
 
 class _Lanes:
-    """The lanes along an axis, in the order of a scan: who comes before, and who is the last."""
+    """The lanes along an axis in the order of a scan: the lane before this one, and the last one."""
 
     def __init__(self, emitter: Emitter, bits: list[int], reverse: bool) -> None:
         self.emitter = emitter
@@ -206,7 +206,8 @@ class _Lanes:
         return emitter.once("lane", lambda: emitter.emit(f"and i32 {emitter.thread()}, 31"))
 
     def _once(self, what: object, *lines: str) -> str:
-        """A number of the entry block: `$` stands for the lane in the first line, then for the result of the last."""
+        """A number computed in the entry block: `$` is the lane in the first line, and in each other the line
+        before."""
 
         def make() -> str:
             result = self.lane()
@@ -217,7 +218,7 @@ class _Lanes:
         return self.emitter.once((what, self.key), make)
 
     def sender(self, step: int) -> str:
-        """Of the lanes whose bit `step` says that they are in the later half: the last lane of the earlier half."""
+        """The last lane of the earlier half, for the lanes of the later half of this step."""
         bit = 1 << self.bits[step]
         lower = sum(1 << b for b in self.bits[:step])
         if self.reverse:
@@ -232,13 +233,13 @@ class _Lanes:
     def before(self) -> str:
         """The lane before this one."""
         rest = 31 & ~self.mask
-        # What is not counted is filled so that a carry, or a borrow, runs through it.
+        # Bits that are not of the axis are set, or cleared, so that a carry, or a borrow, runs through them.
         steps = (f"or i32 $, {rest}", "add i32 $, 1") if self.reverse else (f"and i32 $, {self.mask}", "add i32 $, -1")
         low = self._once("before", *steps, f"and i32 $, {self.mask}")
         return self._once("rest", f"and i32 $, {rest}", f"or i32 $, {low}") if rest else low
 
     def is_first(self) -> str:
-        """Whether nothing is before this lane."""
+        """Whether this lane is the first."""
         edge = self.mask if self.reverse else 0
         return self._once("first", f"and i32 $, {self.mask}", f"icmp eq i32 $, {edge}")
 
@@ -280,7 +281,7 @@ def _scan(emitter: Emitter, op: tt.Scan) -> Emitted:
         return shuffled(emitter, [column], types, lambda word: shuffle(emitter, "idx", word, lane))[0]
 
     def numbered(bits: list[int]) -> list[int]:
-        """The registers in which these bits count up, or down."""
+        """The register numbers with these bits, counting up, or down for a reverse scan."""
         found = [sum(1 << bit for at, bit in enumerate(bits) if index >> at & 1) for index in range(1 << len(bits))]
         return found[::-1] if op.reverse else found
 

@@ -1,4 +1,4 @@
-"""What crosses threads, from lowering to emitted text: run thread by thread and compared with the reference.
+"""Reductions and scans, from lowering to emitted text: simulated and compared with the reference.
 
 Each program is written once, as a GPU model with layouts; the reference runs it with the layouts taken out of the text.
 The simulation also finds races, so a barrier that is missing fails here.
@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
-from ziggurat.backend.ptx.crossing import picks
+from ziggurat.backend.ptx.reductions import picks
 from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
@@ -327,7 +327,7 @@ def test_a_long_scan_assembles(target: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("shape", "axis"), [((256,), 0), ((16, 32), 0), ((16, 32), 1), ((4, 8, 16), 1)])
 @pytest.mark.parametrize("last", [False, True])
-def test_what_is_first_or_last(shape: tuple[int, ...], axis: int, last: bool) -> None:
+def test_first_and_last_elements(shape: tuple[int, ...], axis: int, last: bool) -> None:
     """A reduction that takes one of its operands as it is: no more than one shuffle brings it."""
     num_warps, numel = 2, math.prod(shape)
     layout = blocked(shape, tuple(reversed(range(len(shape)))), 2, num_warps)
@@ -347,7 +347,7 @@ def test_what_is_first_or_last(shape: tuple[int, ...], axis: int, last: bool) ->
         np.testing.assert_array_equal(y, x.reshape(shape).take(-last, axis).ravel())
 
 
-def test_which_operand_a_body_gives() -> None:
+def test_bodies_that_return_an_operand() -> None:
     def body(text: str) -> Body:
         func = f'func @"f" (%x : tensor<x4, i32>)i32 -> {{ %y : i32 = tt.reduce %x @axis=0 {text}; return %y; }};'
         module = parse(f"module ()void -> {{ {func} unreachable; }};")
