@@ -335,7 +335,7 @@ def _multiply_add(emitter: Emitter, kind: str, a: str, b: str, c: str) -> str:
 
 def _loop(emitter: Emitter, count: int, kind: str, sums: list[str], body: Callable[..., list[str]]) -> list[str]:
     """Emit a loop of `count` iterations. The body maps the iteration and the accumulators to the next ones."""
-    before, head, after = emitter.label, emitter.name("products"), emitter.name("after")
+    before, head, after = emitter.label, emitter.name("dots"), emitter.name("after")
     emitter.line(f"br label %{head}")
     emitter.start(head)
     place = len(emitter.lines)

@@ -149,15 +149,15 @@ class _Wgmmas:
     """The wgmmas of a program, and for each warp group the groups in flight, oldest first."""
 
     def __init__(self, program: Any) -> None:
-        self.sums: dict[int, Array] = {}
+        self.accumulators: dict[int, Array] = {}
         self.groups: dict[int, list[tuple[set[int], list[Array]]]] = {}
         self.pending: dict[int, set[int]] = {}
 
     def marked(self, value: Array) -> Array:
         """A register of marks that stands for an accumulator register."""
-        number = len(self.sums) + 1
-        assert number < 1 << 21, "too many products for the marks"
-        self.sums[number] = value
+        number = len(self.accumulators) + 1
+        assert number < 1 << 21, "too many wgmmas for the marks"
+        self.accumulators[number] = value
         return np.full(len(value), _MARK | number, np.uint32).view(value.dtype)
 
     def complete(self, value: Array, group: int | None = None) -> Array:
@@ -166,9 +166,9 @@ class _Wgmmas:
         marks = bits[(bits & _MARKED) == _MARK] & ~np.uint32(_MARKED)
         result = value.copy()
         for number in map(int, np.unique(marks)):
-            if number in self.sums and (group is None or number not in self.pending.get(group, ())):
+            if number in self.accumulators and (group is None or number not in self.pending.get(group, ())):
                 chosen = bits == _MARK | number
-                result[chosen] = self.sums[number][chosen]
+                result[chosen] = self.accumulators[number][chosen]
         return result
 
 
@@ -189,8 +189,8 @@ def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
     named: dict[str, Any] = {"never": False, "always": True}
     outputs = sum(operand is None for operand in operands)
     # The results are tied to the first operands.
-    products = _wgmmas(program)
-    registers = [products.complete(value) for value in operands[outputs : 2 * outputs]]
+    wgmmas = _wgmmas(program)
+    registers = [wgmmas.complete(value) for value in operands[outputs : 2 * outputs]]
     read: dict[int, list[Array]] = {group: [] for group in _warp_groups(program)}
     states: list[str] = []
     for statement in (part.strip(" {}") if "mma_async" not in part else part.strip() for part in text.split(";")):
@@ -204,16 +204,16 @@ def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
         elif opcode.startswith("wgmma."):
             states.append(opcode)
     assert states[-1] == "wgmma.commit_group.sync.aligned"
-    first = len(products.sums) + 1
-    marked = [products.marked(value) for value in registers]
+    first = len(wgmmas.accumulators) + 1
+    marked = [wgmmas.marked(value) for value in registers]
     numbers = set(range(first, first + len(marked)))
     for group, places in read.items():
         program.shared.begun[group] += 1
         for one in places:
             program.shared.reading[one] += 1
-            program.shared.products[group][one] = program.shared.begun[group]
-        products.groups.setdefault(group, []).append((numbers, places))
-        products.pending.setdefault(group, set()).update(numbers)
+            program.shared.wgmmas[group][one] = program.shared.begun[group]
+        wgmmas.groups.setdefault(group, []).append((numbers, places))
+        wgmmas.pending.setdefault(group, set()).update(numbers)
     return marked
 
 
@@ -327,19 +327,19 @@ def _stmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
 def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
     match = re.fullmatch(r"wgmma\.wait_group\.sync\.aligned (\d+);", text)
     assert match is not None, text
-    products, shared = _wgmmas(program), program.shared
+    wgmmas, shared = _wgmmas(program), program.shared
     given = [value.copy() for value in operands[len(operands) // 2 :]]
     for group in _warp_groups(program):
-        groups = products.groups.get(group, [])
+        groups = wgmmas.groups.get(group, [])
         while len(groups) > int(match[1]):
             numbers, places = groups.pop(0)
-            products.pending[group] -= numbers
+            wgmmas.pending[group] -= numbers
             shared.over[group] += 1
             for one in places:
                 shared.reading[one] -= 1
         threads = slice(128 * group, 128 * group + 128)
         for value in given:
-            value[threads] = products.complete(value, group)[threads]
+            value[threads] = wgmmas.complete(value, group)[threads]
     return given
 
 

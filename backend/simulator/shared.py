@@ -21,7 +21,7 @@ IN_FLIGHT = 1 << 30  # The writer of bytes that a copy in flight will write: no 
 class Shared:
     """Shared memory, with the writer and reader of each byte since the last barrier: -1 none, -2 several, -3 atomics.
 
-    Reads by wgmma are kept apart, as arrivals at mbarriers order them as well: `products` has the number of the last
+    Reads by wgmma are kept apart, as arrivals at mbarriers order them as well: `wgmmas` has the number of the last
     wgmma of each warp group that has read a byte, `known` the number of wgmmas that each thread knows to be complete.
     """
 
@@ -39,7 +39,7 @@ class Shared:
         self.at_barrier: list[Callable[[Array], None]] = []
         self.several = np.zeros(threads, bool)  # Threads with a part in bytes that are marked -2 or -3.
         groups = -(-threads // 128)
-        self.products = np.zeros((groups, size), np.int64)
+        self.wgmmas = np.zeros((groups, size), np.int64)
         self.begun, self.over = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
         self.known = np.zeros((threads, groups), np.int64)
 
@@ -94,9 +94,7 @@ class Shared:
         """Whether a wgmma reads one of these places, or has read it without these threads' knowledge."""
         if self.reading[places].any():
             return True
-        return any(
-            (self.products[group][places] > self.known[who, group]).any() for group in np.flatnonzero(self.begun)
-        )
+        return any((self.wgmmas[group][places] > self.known[who, group]).any() for group in np.flatnonzero(self.begun))
 
     def written(self, places: Array) -> str:
         """The reason why these places must not be read, for messages."""

@@ -84,7 +84,7 @@ class _Mbarrier:
     phase: int = 0
     bytes: int = 0
     fenced: bool = False  # Whether a fence has made it visible to the asynchronous proxy.
-    fetched: list[_Fetch] = attrs.field(factory=list["_Fetch"])  # The loads of its phases.
+    loads: list[_Load] = attrs.field(factory=list["_Load"])  # The loads of its phases.
     users: set[int] = attrs.field(factory=set[int])  # The threads that have used it since their last barrier.
     # The knowledge of threads that arrived: in ended phases, which those who waited share, and in this phase.
     known: _Knowledge | None = None
@@ -95,8 +95,8 @@ class _Mbarrier:
         if self.missing == 0 and self.bytes == 0:
             self.phase += 1
             self.missing = self.arrivals
-            for fetch in self.fetched:
-                fetch.over = True
+            for load in self.loads:
+                load.over = True
             self.known, self.coming = self.coming.joined(self.known) if self.coming else self.known, None
 
 
@@ -104,18 +104,18 @@ class _Mbarrier:
 class _Knowledge:
     """The work that a thread knows to be complete: wgmmas of each warp group by number, and loads by code."""
 
-    products: Array
-    fetches: frozenset[int]
+    wgmmas: Array
+    loads: frozenset[int]
 
     def joined(self, other: _Knowledge | None) -> _Knowledge:
         """The union with other knowledge."""
         if other is None:
             return self
-        return _Knowledge(np.maximum(self.products, other.products), self.fetches | other.fetches)
+        return _Knowledge(np.maximum(self.wgmmas, other.wgmmas), self.loads | other.loads)
 
 
 @attrs.define(eq=False)
-class _Fetch:
+class _Load:
     """A load of a box into shared memory. `over` says that the phase of its mbarrier has ended."""
 
     places: Array
@@ -142,8 +142,8 @@ class _Tma:
         self.program = program
         self.random = np.random.default_rng(program.seed)
         self.barriers: dict[int, _Mbarrier] = {}
-        self.in_flight: list[_Fetch] = []
-        self.landed: list[_Fetch] = []  # Loads that not all threads know to be complete.
+        self.in_flight: list[_Load] = []
+        self.landed: list[_Load] = []  # Loads that not all threads know to be complete.
         # Stores of each thread by group, oldest first; the last is not committed.
         self.groups: dict[int, list[list[_Store]]] = {}
         self.written: list[_Store] = []  # Stores whose source has been read, and that are not yet in global memory.
@@ -168,63 +168,63 @@ class _Tma:
         seed = self.program.seed
         return seed == 1 or (seed != 0 and bool(self.random.integers(2)))
 
-    def land(self, fetch: _Fetch) -> None:
+    def land(self, load: _Load) -> None:
         shared = self.program.shared
-        self.in_flight.remove(fetch)
-        self.landed.append(fetch)
-        shared.bytes[fetch.places] = fetch.data
-        shared.unfenced[fetch.places] = -1
-        fetch.barrier.bytes -= fetch.data.size
-        fetch.barrier.step()
+        self.in_flight.remove(load)
+        self.landed.append(load)
+        shared.bytes[load.places] = load.data
+        shared.unfenced[load.places] = -1
+        load.barrier.bytes -= load.data.size
+        load.barrier.step()
 
     def some_land(self) -> None:
-        for fetch in list(self.in_flight):
+        for load in list(self.in_flight):
             if self.soon():
-                self.land(fetch)
+                self.land(load)
 
     def see(self, threads: Array, barrier: _Mbarrier) -> None:
         """Let these threads know that the loads of an mbarrier's ended phases are complete."""
         shared = self.program.shared
-        kept: list[_Fetch] = []
-        for fetch in barrier.fetched:
-            if fetch.over:
-                seen = shared.seen[fetch.code]
+        kept: list[_Load] = []
+        for load in barrier.loads:
+            if load.over:
+                seen = shared.seen[load.code]
                 seen |= threads
                 if seen.all():
-                    self.shown(fetch)
+                    self.shown(load)
                     continue
-            kept.append(fetch)
-        barrier.fetched = kept
+            kept.append(load)
+        barrier.loads = kept
 
-    def shown(self, fetch: _Fetch) -> None:
+    def shown(self, load: _Load) -> None:
         shared = self.program.shared
-        mine = shared.writer[fetch.places] == fetch.code
-        shared.writer[fetch.places[mine]] = -1
-        shared.in_flight[fetch.places[mine]] = False
-        del shared.seen[fetch.code]
-        self.landed.remove(fetch)
+        mine = shared.writer[load.places] == load.code
+        shared.writer[load.places[mine]] = -1
+        shared.in_flight[load.places[mine]] = False
+        del shared.seen[load.code]
+        self.landed.remove(load)
 
     def barrier(self, threads: Array) -> None:
         """Share the knowledge of loads among the threads of a barrier."""
         gone = set(np.flatnonzero(threads).tolist())
         for made in self.barriers.values():
             made.users -= gone
-        for fetch in list(self.landed):
-            seen = self.program.shared.seen[fetch.code]
+        for load in list(self.landed):
+            seen = self.program.shared.seen[load.code]
             seen |= threads & seen[threads].any()
             if seen.all():
-                fetch.barrier.fetched.remove(fetch)
-                self.shown(fetch)
+                load.barrier.loads.remove(load)
+                self.shown(load)
 
     def replaced(self, codes: Array) -> None:
         """Forget loads of these codes whose bytes have all been overwritten."""
         shared = self.program.shared
-        for fetch in [fetch for fetch in self.landed if fetch.code in codes]:
-            if not (shared.writer[fetch.places] == fetch.code).any():
-                if fetch in fetch.barrier.fetched:
-                    fetch.barrier.fetched.remove(fetch)
-                del shared.seen[fetch.code]
-                self.landed.remove(fetch)
+        for load in [load for load in self.landed if load.code in codes]:
+            if not (shared.writer[load.places] == load.code).any():
+                if load in load.barrier.loads:
+                    load.barrier.loads.remove(load)
+                del shared.seen[load.code]
+                self.landed.remove(load)
 
     def write(self, stores: list[_Store]) -> None:
         for store in stores:
@@ -328,8 +328,8 @@ class _Tma:
         """Give these threads the knowledge of those that arrived."""
         if made.known is not None:
             shared = self.program.shared
-            shared.known[threads] = np.maximum(shared.known[threads], made.known.products)
-            for code in made.known.fetches & shared.seen.keys():
+            shared.known[threads] = np.maximum(shared.known[threads], made.known.wgmmas)
+            for code in made.known.loads & shared.seen.keys():
                 shared.seen[code] |= threads
 
     # Copies.
@@ -391,13 +391,13 @@ class _Tma:
             outside[:] = np.nan
         data = np.ascontiguousarray(outside).reshape(-1).view(np.uint8).copy()
         data[inside] = self._memory(map_)[there[inside]]
-        fetch = _Fetch(places, data, shared.new_code(np.zeros(self.program.threads, bool)), made)
-        made.fetched.append(fetch)
+        load = _Load(places, data, shared.new_code(np.zeros(self.program.threads, bool)), made)
+        made.loads.append(load)
         shared.in_flight[places] = True
         before = np.unique(shared.writer[places])
-        shared.writer[places] = fetch.code
+        shared.writer[places] = load.code
         self.replaced(before)
-        self.in_flight.append(fetch)
+        self.in_flight.append(load)
         self.some_land()
 
     def start_store(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:

@@ -89,7 +89,7 @@ def test_bytes_that_several_threads_have_read(other: int) -> None:
 def begin(shared: Shared, group: int, places: Array) -> None:
     shared.begun[group] += 1
     shared.reading[places] += 1
-    shared.products[group][places] = shared.begun[group]
+    shared.wgmmas[group][places] = shared.begun[group]
 
 
 def finish(shared: Shared, group: int, places: Array) -> None:
