@@ -71,11 +71,18 @@ def _reverse_postorder(successors: Sequence[Sequence[int]], entry: int) -> list[
     return order
 
 
-class _Tree:
-    """A dominator tree over the blocks of a body, with the interval numbering that answers queries in constant time."""
+class DominatorTree:
+    """The dominators of the blocks of a body. `parent` maps a block to its immediate dominator, `children` back.
 
-    def __init__(self, blocks: Sequence[Block], parents: Sequence[int | None], roots: Sequence[int]) -> None:
-        self.blocks = tuple(blocks)
+    An interval numbering of the tree answers queries in constant time.
+    """
+
+    def __init__(self, body: Body) -> None:
+        blocks, successors = _graph(body)
+        parents = immediate_dominators(successors)
+        self.blocks = blocks
+        self._successors = successors
+        self._frontiers: dict[Block, tuple[Block, ...]] | None = None
         self.parent: dict[Block, Block | None] = {
             block: None if parent is None else blocks[parent] for block, parent in zip(blocks, parents, strict=True)
         }
@@ -88,7 +95,7 @@ class _Tree:
         }
         self._span: dict[Block, tuple[int, int]] = {}
         clock = 0
-        stack = [(node, False) for node in reversed(roots)]
+        stack = [(0, False)]
         while stack:
             node, done = stack.pop()
             block = blocks[node]
@@ -100,29 +107,15 @@ class _Tree:
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(inner[node]))
 
-    def above(self, a: Block, b: Block) -> bool:
-        """True when a is b or stands above it in the tree. A block that is not in the tree is only above itself."""
-        if a is b:
-            return True
-        outer, inner = self._span.get(a), self._span.get(b)
-        return outer is not None and inner is not None and outer[0] <= inner[0] < outer[1]
-
-
-class DominatorTree(_Tree):
-    """The dominators of the blocks of a body. `parent` maps a block to its immediate dominator, `children` back."""
-
-    def __init__(self, body: Body) -> None:
-        blocks, successors = _graph(body)
-        super().__init__(blocks, immediate_dominators(successors), [0])
-        self._successors = successors
-        self._frontiers: dict[Block, tuple[Block, ...]] | None = None
-
     def dominates(self, a: Block, b: Block) -> bool:
         """True when every path from the entry to b passes a. A block dominates itself.
 
         An unreachable block is dominated by itself only.
         """
-        return self.above(a, b)
+        if a is b:
+            return True
+        outer, inner = self._span.get(a), self._span.get(b)
+        return outer is not None and inner is not None and outer[0] <= inner[0] < outer[1]
 
     def reachable(self, block: Block) -> bool:
         """True when the block can be reached from the entry."""

@@ -2,18 +2,22 @@
 
 The invariants:
 
-1.  Parents and parts agree: a block knows its body, a body its op and the body around it, an op its block, a value its
-op or block; every op has one place. 2.  A block ends in a terminator and has no other; every block of a body can be
-reached from its entry. 3.  An operand is declared in the model, is not of type `void`, and dominates its user: it comes
-earlier in the block, in a dominating block, or in a body around. 4.  An isolated op uses nothing that is declared
-outside of it. 5.  A successor is a block of the same body, not the entry, and gets one argument of the right type for
-each parameter. 6.  An op has the operands, successors, bodies and attributes that its declaration asks for. 7.  The
-type of an op's result is what its type rule infers (or the declared field), and its own `check()` passes. 8.  A body
-ends in the terminator that its op declares (`body(ends=…)`), with values of the body's yield type. A `return` leaves
-its own kind of function, with the values of that function's yield type, and only through ifs and loops. 9.  A tensor
-has at most 2^20 elements. Ops of the Python code model (`PythonTier`) stand in no `tt.func`. 10. A symbol is a
-printable name, unique in its module. A call names a function of the module, of its own kind, and has the arguments and
-the result of that function; where one of two types is `object` or `constexpr`, any other fits it.
+1.  Parents and parts agree: a block knows its body, a body its op and the body around it, an op its block, a value
+    its op or block; every op has one place.
+2.  A block ends in a terminator and has no other; every block of a body can be reached from its entry.
+3.  An operand is declared in the model, is not of type `void`, and dominates its user: it comes earlier in the
+    block, in a dominating block, or in a body around.
+4.  An isolated op uses nothing that is declared outside of it.
+5.  A successor is a block of the same body, not the entry, and gets one argument of the right type for each parameter.
+6.  An op has the operands, successors, bodies and attributes that its declaration asks for.
+7.  The type of an op's result is the one that its type rule infers (or the declared field), and its `check()` passes.
+8.  A body ends in the terminator that its op declares (`body(ends=…)`), with values of the body's yield type. A
+    `return` leaves its own kind of function, with the values of that function's yield type, and only through ifs and
+    loops.
+9.  A tensor has at most 2^20 elements. Ops of the Python code model (`PythonTier`) stand in no `tt.func`.
+10. A symbol is a printable name, unique in its module. A call names a function of the module, of its own kind, and
+    has the arguments and the result of that function; where one of two types is `object` or `constexpr`, any other
+    fits it.
 
 `violations` gives them as data; `verify` raises them with the model printed.
 """
@@ -24,6 +28,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from ziggurat.codemodel import traits
 from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.dominance import Dominance
@@ -31,18 +36,6 @@ from ziggurat.codemodel.errors import BuildError, VerifyError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Value, require_model
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import (
-    BlockTerminator,
-    BodyTerminator,
-    Isolated,
-    LeavesIteration,
-    Loop,
-    MayReturn,
-    PythonTier,
-    Returns,
-    Symbol,
-    Terminator,
-)
 from ziggurat.codemodel.types import Type, admits, constexpr_type, pyobject, size_error, void
 
 
@@ -159,10 +152,10 @@ class _Verifier:
     def _blocks(self, op: Op, body: Body) -> None:
         tree = self.dominance.tree(body) if len(body.blocks) > 1 else None
         for index, block in enumerate(body.blocks):
-            if not block.ops or not isinstance(block.ops[-1], Terminator):
+            if not block.ops or not isinstance(block.ops[-1], traits.Terminator):
                 self.report(block.ops[-1] if block.ops else op, f"block {index} does not end in a terminator")
             for inner in block.ops[:-1]:
-                if isinstance(inner, Terminator):
+                if isinstance(inner, traits.Terminator):
                     self.report(inner, "a terminator stands in the middle of a block")
             if tree is not None and not tree.reachable(block):
                 self.report(block.ops[0] if block.ops else op, f"block {index} cannot be reached from the entry")
@@ -190,7 +183,7 @@ class _Verifier:
                     return None
                 break
             here = here.parent_op
-            if isinstance(here, Isolated) and not _within(home, here):
+            if isinstance(here, traits.Isolated) and not _within(home, here):
                 return f"is declared outside of the isolated {here.NAME}"
         return "does not dominate its use"
 
@@ -201,7 +194,7 @@ class _Verifier:
     # 5: successors.
 
     def _successors(self, op: Op) -> None:
-        if op.successors and not isinstance(op, BlockTerminator):
+        if op.successors and not isinstance(op, traits.BlockTerminator):
             self.report(op, "only a terminator has successors")
         for successor in op.successors:
             target = successor.block
@@ -253,9 +246,9 @@ class _Verifier:
         ):
             if (error := size_error(type_)) is not None:
                 messages[error] = None
-        if isinstance(op, PythonTier) and isinstance(self.function, tt.Func):
+        if isinstance(op, traits.PythonTier) and isinstance(self.function, tt.Func):
             messages[f"{op.NAME} belongs to the Python code model; it cannot stand in a tt.func"] = None
-        if isinstance(op, Symbol):
+        if isinstance(op, traits.Symbol):
             self.function = op
             name = op.attributes["sym_name"]
             if not name.strip() or not name.isprintable():
@@ -269,11 +262,13 @@ class _Verifier:
         end = op.SPEC.ends(index)
         for block in body.blocks:
             last = block.ops[-1] if block.ops else None
-            if not isinstance(last, BodyTerminator) or isinstance(last, core.Unreachable):
+            if not isinstance(last, traits.BodyTerminator) or isinstance(last, core.Unreachable):
                 continue
-            if isinstance(last, Returns) and (end is None or isinstance(last, end) or isinstance(op, MayReturn)):
+            if isinstance(last, traits.Returns) and (
+                end is None or isinstance(last, end) or isinstance(op, traits.MayReturn)
+            ):
                 self._returns(last)
-            elif isinstance(last, LeavesIteration):
+            elif isinstance(last, traits.LeavesIteration):
                 self._leaves_iteration(last)
             elif end is not None and not isinstance(last, end):
                 self.report(last, f"{last.NAME} cannot end a body of {op.NAME}; that ends in {end.NAME}")
@@ -282,8 +277,8 @@ class _Verifier:
 
     def _returns(self, last: Op) -> None:
         here = last.parent_op
-        while here is not None and not isinstance(here, Symbol):
-            if here.SPEC.ends(0) is not None and not isinstance(here, MayReturn):
+        while here is not None and not isinstance(here, traits.Symbol):
+            if here.SPEC.ends(0) is not None and not isinstance(here, traits.MayReturn):
                 self.report(last, f"{last.NAME} cannot leave a function through {here.NAME}")
                 return
             here = here.parent_op
@@ -298,8 +293,8 @@ class _Verifier:
 
     def _leaves_iteration(self, last: Op) -> None:
         inner, here = last, last.parent_op
-        while isinstance(here, MayReturn) and not isinstance(here, Structured):
-            if isinstance(here, Loop):
+        while isinstance(here, traits.MayReturn) and not isinstance(here, Structured):
+            if isinstance(here, traits.Loop):
                 if inner.parent is not None and inner.parent.parent is here.bodies[-1]:
                     return
                 break
@@ -318,7 +313,7 @@ class _Verifier:
         functions: dict[str, Op] = {}
         for block in module.body.blocks:
             for op in block.ops:
-                if isinstance(op, Symbol):
+                if isinstance(op, traits.Symbol):
                     name = op.attributes["sym_name"]
                     if name in functions:
                         self.report(op, f"the symbol '{name}' is declared twice")

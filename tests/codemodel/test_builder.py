@@ -1,4 +1,4 @@
-"""What codemodel/builder.py says: ops are checked as they come, and a finished body has its blocks in order."""
+"""Tests of codemodel/builder.py: ops are checked as they come, and a finished body has its blocks in order."""
 
 from __future__ import annotations
 

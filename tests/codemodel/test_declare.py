@@ -1,4 +1,4 @@
-"""What codemodel/declare.py says: a declaration gives constructor, checks and attributes, and refuses ambiguity."""
+"""Tests of codemodel/declare.py: a declaration gives constructor, checks and attributes, and refuses ambiguity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What codemodel/location.py and errors.py say: the place, its source line, carets, and the calls that led there."""
+"""Tests of codemodel/location.py and errors.py: the place, its source line, carets, and the calls that led there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What codemodel/op.py says of models: they do not change, know their uses, walk in order and compare by structure."""
+"""Tests of codemodel/op.py: models do not change, know their uses, walk in order and compare by structure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What codemodel/transform.py says: copying is the transformer that says nothing; others say what they change."""
+"""Tests of codemodel/transform.py: ops are copied unless a transformer gives something else."""
 
 from __future__ import annotations
 

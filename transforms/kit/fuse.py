@@ -10,10 +10,10 @@ from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.text.writer import summary
-from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Symbol
+from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.kit.dataflow import derived
-from ziggurat.transforms.kit.parameters import kernel_of
+from ziggurat.transforms.kit.parameters import kernel_of, without_parameter
 from ziggurat.transforms.simplify import cse, dce, fold, inline, inline_call
 
 
@@ -91,7 +91,7 @@ def fuse(
         return value
 
     model = dce(transform(model, fused, pass_name="fuse"))
-    return model if keep else _without_parameter(model, stored)
+    return model if keep else without_parameter(model, stored)
 
 
 def _accesses(between: BlockParameter) -> tuple[list[tt.Store], list[tt.Load]]:
@@ -152,25 +152,3 @@ def _divisibility(first: tt.Func, second: tt.Func, same: Mapping[int, int], own:
     for mine, theirs in same.items():
         before[theirs] = max(before[theirs], after[mine])
     return (*before, *(after[index] for index in own))
-
-
-def _without_parameter(model: Op, number: int) -> Op:
-    """The model whose kernel lacks a parameter that nothing uses."""
-    kernel = kernel_of(model)
-
-    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op is not kernel:
-            return None
-        parameters = kernel.body.parameters
-        kept = [p for p in parameters if p.index != number]
-        inner = builder.inside([p.type for p in kept], kernel.body.yield_type, isolated=True)
-        for old, new in zip(kept, inner.parameters, strict=True):
-            inner[old] = new
-        inner.rewrite_blocks(kernel.body)
-        divisibility = tuple(d for index, d in enumerate(kernel.divisibility) if index != number)
-        return builder.add(tt.Func(kernel.sym_name, inner.finish(), divisibility=divisibility))
-
-    if parameters_used := kernel.body.parameters[number].uses:
-        raise BuildError(f"cannot fuse: {summary(parameters_used[0])} still uses parameter {number}")
-    assert isinstance(kernel, Symbol)
-    return transform(model, transformer)

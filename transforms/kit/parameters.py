@@ -36,10 +36,7 @@ def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
         if not 0 <= index < len(types) or not isinstance(types[index], ScalarType):
             raise BuildError(f"'{kernel.sym_name}' has no numeric parameter {index}", kernel.location)
 
-    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        return _with_parameters(builder, op, values, ()) if op is kernel else None
-
-    return transform(model, transformer, pass_name="specialize") if values else model
+    return _with_kernel(model, kernel, values) if values else model
 
 
 def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
@@ -67,14 +64,31 @@ def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
     return transform(model, transformer, pass_name="unspecialize")
 
 
+def without_parameter(model: Op, number: int) -> Op:
+    """The model whose kernel lacks a parameter. Raises `BuildError` when the parameter is used."""
+    kernel = kernel_of(model)
+    for user in kernel.body.parameters[number].uses:
+        raise BuildError(f"parameter {number} must be unused; {user.NAME} uses it", user.location)
+    return _with_kernel(model, kernel, {number: None})
+
+
+def _with_kernel(model: Op, kernel: tt.Func, values: Mapping[int, int | float | bool | None]) -> Op:
+    """The model whose kernel lacks the parameters numbered in `values`."""
+
+    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        return _with_parameters(builder, op, values) if op is kernel else None
+
+    return transform(model, transformer, pass_name="specialize")
+
+
 def _with_parameters(
     builder: Rewriter,
     kernel: tt.Func,
-    values: Mapping[int, int | float | bool],
-    added: tuple[ScalarType, ...],
+    values: Mapping[int, int | float | bool | None],
+    added: tuple[ScalarType, ...] = (),
     made: list[Value] | None = None,
 ) -> Value:
-    """The kernel without the parameters numbered in `values`, which are constants, and with further last ones."""
+    """The kernel without the parameters numbered in `values`, which are constants or unused, and with further ones."""
     old = kernel.body.parameters
     kept = [index for index in range(len(old)) if index not in values]
     inner = builder.inside([*(old[index].type for index in kept), *added], kernel.body.yield_type, isolated=True)
@@ -84,7 +98,8 @@ def _with_parameters(
         made.extend(inner.parameters[len(kept) :])
     inner.location = kernel.location
     for index, value in values.items():
-        inner[old[index]] = inner.add(arith.ConstantOp(value, old[index].type))
+        if value is not None:
+            inner[old[index]] = inner.add(arith.ConstantOp(value, old[index].type))
     inner.rewrite_blocks(kernel.body)
     divisibility = kernel.divisibility
     if divisibility:

@@ -18,21 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import (
-    BlockTerminator,
-    BodyTerminator,
-    LeavesIteration,
-    MemoryRead,
-    MemoryWrite,
-    Pure,
-    Returns,
-    Symbol,
-    SymbolTable,
-)
 from ziggurat.codemodel.types import void
 from ziggurat.transforms.simplify.effects import is_nonzero
 
@@ -40,19 +30,19 @@ from ziggurat.transforms.simplify.effects import is_nonzero
 _STAYS: OpTable[Callable[[Demand, Any], bool]] = OpTable("rule for staying")
 
 
-@_STAYS.of(core.Unreachable, Returns, LeavesIteration, MemoryWrite)
+@_STAYS.of(core.Unreachable, traits.Returns, traits.LeavesIteration, traits.MemoryWrite)
 def _always(demand: Demand, op: Op) -> bool:
     return True
 
 
-@_STAYS.of(Pure, core.Var, core.VarLoad, Symbol, BlockTerminator, BodyTerminator)
+@_STAYS.of(traits.Pure, core.Var, core.VarLoad, traits.Symbol, traits.BlockTerminator, traits.BodyTerminator)
 def _when_used(demand: Demand, op: Op) -> bool:
     return False
 
 
-@_STAYS.of(MemoryRead)
+@_STAYS.of(traits.MemoryRead)
 def _read(demand: Demand, op: Op) -> bool:
-    return isinstance(op, MemoryWrite)
+    return isinstance(op, traits.MemoryWrite)
 
 
 @_STAYS.of(tt.Load)
@@ -90,7 +80,7 @@ def callees(op: Op) -> tuple[str, ...]:
     return (op.callee,) if isinstance(op, tt.Call | core.FuncCall | core.FuncRef) else ()
 
 
-def reachable_roots(module: SymbolTable) -> list[Op]:
+def reachable_roots(module: traits.SymbolTable) -> list[Op]:
     """The functions from which the others are reached.
 
     Those are the `tt.func`s that return nothing and the `func`s, as far as none calls them. A module without any is a
@@ -129,7 +119,7 @@ class Demand:
         self._stores: dict[Value, list[Op]] = {}
         self._functions: dict[str, Op] = {}
         self._effective: dict[str, bool] = {}
-        if isinstance(root, SymbolTable):
+        if isinstance(root, traits.SymbolTable):
             self._functions = root.functions()
             self.kept.add(root.bodies[0].entry.terminator.result)
             for function in reachable_roots(root) if structure else self._functions.values():
@@ -165,7 +155,7 @@ class Demand:
         return known
 
     def _is_effective(self, op: Op) -> bool:
-        if isinstance(op, Returns | core.VarStore):
+        if isinstance(op, traits.Returns | core.VarStore):
             return False
         stays = _STAYS.get(op.__class__)
         return stays is None or stays(self, op)

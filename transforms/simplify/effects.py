@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
+from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects import arith, cf, core, py, scf, tt
 from ziggurat.codemodel.op import Op, OpResult
-from ziggurat.codemodel.traits import (
-    BlockTerminator,
-    BodyTerminator,
-    Constant,
-    LeavesIteration,
-    Loop,
-    MayTrap,
-    MemoryRead,
-    MemoryWrite,
-    Pure,
-    Returns,
-)
 
 # Ops that do not write memory, besides pure ops and reads.
 _SILENT = (
-    *(BodyTerminator, BlockTerminator, Loop, core.Var, core.VarLoad, core.VarStore),
+    *(traits.BodyTerminator, traits.BlockTerminator, traits.Loop, core.Var, core.VarLoad, core.VarStore),
     *(scf.If, py.If, py.CondExpression, py.CondAnd, py.CondOr, py.Assert),
     *(tt.Print, tt.Assert, tt.Assume, cf.AssertOp),
 )
@@ -28,12 +17,12 @@ _DIVISIONS = (arith.DivSI, arith.RemSI, arith.DivUI, arith.RemUI)
 
 def is_pure(op: Op) -> bool:
     """Whether the op may be repeated, and shared with an equal one."""
-    return isinstance(op, Pure) or (isinstance(op, tt.InlineAsm) and op.is_pure)
+    return isinstance(op, traits.Pure) or (isinstance(op, tt.InlineAsm) and op.is_pure)
 
 
 def may_trap(op: Op) -> bool:
     """Whether the op, or one inside it, is undefined for some operands. A division by 2 is not."""
-    return any(isinstance(inner, MayTrap) and not _is_safe(inner) for inner in op.walk())
+    return any(isinstance(inner, traits.MayTrap) and not _is_safe(inner) for inner in op.walk())
 
 
 def _is_safe(op: Op) -> bool:
@@ -49,7 +38,7 @@ def is_read(op: Op) -> bool:
     """Whether the op reads global memory and does nothing else."""
     if isinstance(op, tt.Load):
         return not op.volatile
-    return isinstance(op, MemoryRead) and not isinstance(op, MemoryWrite)
+    return isinstance(op, traits.MemoryRead) and not isinstance(op, traits.MemoryWrite)
 
 
 def may_write(op: Op) -> bool:
@@ -65,18 +54,18 @@ def may_stop(op: Op) -> bool:
 def _stops(op: Op) -> bool:
     if isinstance(op, scf.For):
         return not is_nonzero(op.step)
-    if isinstance(op, Returns | LeavesIteration | core.Unreachable | scf.While | py.While | py.For):
+    if isinstance(op, traits.Returns | traits.LeavesIteration | core.Unreachable | scf.While | py.While | py.For):
         return True
     if isinstance(op, py.Assert | tt.Assert | cf.AssertOp):
         return True
     if any(len(body.blocks) > 1 for body in op.bodies):
         return True
-    return not (is_pure(op) or isinstance(op, (MemoryRead, MemoryWrite, *_SILENT)))
+    return not (is_pure(op) or isinstance(op, (traits.MemoryRead, traits.MemoryWrite, *_SILENT)))
 
 
 def is_nonzero(value: object) -> bool:
     """Whether a value is an integer constant other than zero."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, Constant):
+    if not isinstance(value, OpResult) or not isinstance(value.op, traits.Constant):
         return False
     number = value.op.attributes["value"]
     return type(number) is int and number != 0

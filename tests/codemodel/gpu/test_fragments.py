@@ -71,7 +71,7 @@ MANUAL: dict[str, tuple[Formula, Formula, Formula]] = {
 
 @pytest.mark.parametrize("name", MANUAL)
 def test_fragments_of_mma_sync(name: str) -> None:
-    """Of a tile that is one instruction, register i is the manual's element i."""
+    """In a tile of one instruction, register i is the manual's element i."""
     unit = UNITS[name]
     alone = Warps(1, 1, 1)
     shapes = ((unit.m, unit.k), (unit.k, unit.n), (unit.m, unit.n))
@@ -177,7 +177,7 @@ def test_panels_of_a_batch(k_axis: int) -> None:
 @pytest.mark.parametrize("panels", [1, 2, 4])
 @pytest.mark.parametrize("major_axis", [0, 1])
 def test_panels(element: object, width: int, panels: int, major_axis: int) -> None:
-    """Where each byte of a tile is: panels of `width` bytes side by side, chunks of 16 bytes swizzled within."""
+    """The place of each byte of a tile: panels of `width` bytes side by side, chunks of 16 bytes swizzled within."""
     assert element in (f8e4m3, f16, f32)
     size = element.bytes  # type: ignore[attr-defined]
     rows, columns = 32, panels * width // size

@@ -1,4 +1,4 @@
-"""Where values come from and where they go."""
+"""Origins of values, and values derived from others."""
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, tt

@@ -1,4 +1,4 @@
-"""What the tests of passes share: before/after in text, an interpreter of scalar programs, and random ones for it."""
+"""Shared by the tests of passes: before/after in text, an interpreter of scalar programs, and random ones for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ops do to memory and to control: by their kind, and by what is inside them."""
+"""Effects of ops on memory and control, by their kind and by the ops inside them."""
 
 from __future__ import annotations
 
