@@ -15,6 +15,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, TensorType, shape_of
 from ziggurat.transforms.place.axis_info import AxisInfo, unknown_component
 from ziggurat.transforms.place.components import Component, component_of
+from ziggurat.transforms.place.queries import tensor_of
 from ziggurat.transforms.place.swizzle import Span
 
 MAX_BYTES = 16
@@ -63,8 +64,7 @@ class Accesses:
 
     def vector(self, op: Access) -> int:
         """The number of neighbours that one thread should hold, up to what this access can move together."""
-        type_ = op.ptr.type
-        assert isinstance(type_, TensorType)
+        type_ = tensor_of(op.ptr)
         if isinstance(op, tt.AtomicRMW | tt.AtomicCAS) and not _adds_neighbours(op):
             return 1  # With neighbours in neighbouring lanes, the fewest sectors are touched.
         axis = self.order(op)[0]
@@ -83,8 +83,7 @@ class Accesses:
 
     def coalesced(self, op: Access) -> Layout:
         """The layout in which the access moves whole sectors in the fewest instructions."""
-        type_ = op.ptr.type
-        assert isinstance(type_, TensorType)
+        type_ = tensor_of(op.ptr)
         order = self.order(op)
         vector = self.vector(op)
         if isinstance(op, tt.Load | tt.Store):
@@ -105,8 +104,7 @@ class Accesses:
 
     def width(self, op: Access, layout: Layout) -> int:
         """The number of successive registers that point to neighbours which are aligned, and masked, together."""
-        type_ = op.ptr.type
-        assert isinstance(type_, TensorType)
+        type_ = tensor_of(op.ptr)
         best = 1
         for axis, extent in enumerate(type_.shape):
             count = min(layout.contiguous(type_.shape, axis), self._together(op, axis), extent)
@@ -125,8 +123,7 @@ class Accesses:
 
     def traffic(self, op: Access, layout: Layout) -> int:
         """The number of sectors that all warps move, as far as it is known which elements are neighbours."""
-        type_ = op.ptr.type
-        assert isinstance(type_, TensorType)
+        type_ = tensor_of(op.ptr)
         size = element_bytes(op.ptr)
         info = self.info(op.ptr)
         axis = self.order(op)[0]

@@ -174,15 +174,16 @@ def _broadcast(op: tt.Broadcast, operands: Sequence[AxisInfo]) -> AxisInfo:
 def _expand_dims(op: tt.ExpandDims, operands: Sequence[AxisInfo]) -> AxisInfo:
     (info,) = operands
     lists = ((info.contiguity, 1), (info.divisibility, info.everywhere), (info.constancy, 1))
-    lists = [[*numbers[: op.axis], new, *numbers[op.axis :]] for numbers, new in lists]
-    return known(op.result.type, *lists, info.constant, info.nonnegative)
+    runs, divided, same = ([*numbers[: op.axis], new, *numbers[op.axis :]] for numbers, new in lists)
+    return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
 
 
 @_rule(tt.Trans)
 def _trans(op: tt.Trans, operands: Sequence[AxisInfo]) -> AxisInfo:
     (info,) = operands
-    lists = [[numbers[a] for a in op.order] for numbers in (info.contiguity, info.divisibility, info.constancy)]
-    return known(op.result.type, *lists, info.constant, info.nonnegative)
+    lists = (info.contiguity, info.divisibility, info.constancy)
+    runs, divided, same = ([numbers[axis] for axis in op.order] for numbers in lists)
+    return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
 
 
 @_rule(tt.Reshape)

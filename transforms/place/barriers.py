@@ -31,10 +31,9 @@ from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType, TensorType
-from ziggurat.transforms.place.hazard import Hazard
 from ziggurat.transforms.place.ldmatrix import matrix_view
 from ziggurat.transforms.place.queries import shared_of
-from ziggurat.transforms.place.rings import allocation
+from ziggurat.transforms.place.rings import Hazard, allocation
 
 READ, WRITE, COUNT = "read", "write", "count"
 

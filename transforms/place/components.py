@@ -118,9 +118,9 @@ def _structured_groups(op: Structured) -> Iterator[Group]:
     ends = [end for body in (reversed(op.bodies) if op.inits else op.bodies) for end in op.terminators(body)]
     for index in range(len(components_of(op.result))):
         arguments = [(op.entry_arguments(body)[index], 0) for body in op.bodies if op.inits]
-        sources: list[tuple[Op, Component]] = [(end, component_of(end.handed[index])) for end in ends]
-        sources += [(op, component_of(value)) for value in op.inits[index : index + 1]]
-        yield Group((*arguments, (op.result, index)), tuple(sources))
+        inner = [(end, component_of(end.handed[index])) for end in ends if isinstance(end, Op)]
+        outer = [(op, component_of(value)) for value in op.inits[index : index + 1]]
+        yield Group((*arguments, (op.result, index)), (*inner, *outer))
 
 
 def _block_groups(body: Body) -> Iterator[Group]:

@@ -38,7 +38,7 @@ from ziggurat.codemodel.types import (
     i64,
     u32,
 )
-from ziggurat.transforms.place.queries import constant_of
+from ziggurat.transforms.place.queries import constant_of, descriptor_of, tensor_of
 from ziggurat.transforms.simplify import dce
 
 
@@ -149,54 +149,45 @@ class _Lowering:
     def _function(self, builder: Rewriter, op: tt.Func) -> Outcome:
         old = op.body
         known: Sequence[int] = op.divisibility or (1,) * len(old.parameters)
-        types: list[Type] = []
-        divisibility: list[int] = []
-        parts: list[str] = []
+        columns: list[tuple[str, Type, int]] = []  # For each new parameter: the part, the type, the divisibility.
         for number, (parameter, divisor) in enumerate(zip(old.parameters, known, strict=True)):
             type_ = parameter.type
             if not isinstance(type_, DescriptorType):
-                types.append(type_)
-                divisibility.append(divisor)
-                parts.append(str(number))
+                columns.append((str(number), type_, divisor))
                 continue
             through_map = [user.result in self.kept for user in parameter.uses]
             if any(through_map) or not through_map:
-                types.append(type_)
-                divisibility.append(1)
-                parts.append(f"{number}.map")
+                columns.append((f"{number}.map", type_, 1))
             if not all(through_map):
                 # The host has checked that the base and all strides but the last are multiples of 16 bytes. A known
                 # divisor of the bytes of a row is one of the last size.
                 rank, size = len(type_.block), type_.element.bytes
                 row, even = max(1, divisor // size), max(1, 16 // size)
-                types += _expanded(type_)[:-1]
-                divisibility += [16, *[1] * (rank - 1), row, *[even] * (rank - 1)]
-                parts += [f"{number}.base", *(f"{number}.shape{axis}" for axis in range(rank))]
-                parts += [f"{number}.stride{axis}" for axis in range(rank - 1)]
+                columns.append((f"{number}.base", PtrType(type_.element), 16))
+                columns += [(f"{number}.shape{axis}", i32, row if axis == rank - 1 else 1) for axis in range(rank)]
+                columns += [(f"{number}.stride{axis}", i64, even) for axis in range(rank - 1)]
+        parts, types, divisibility = zip(*columns, strict=True) if columns else ((), (), ())
         inner = builder.inside(types, old.yield_type, isolated=True)
         inner.location = op.location
         given = dict(zip(parts, inner.parameters, strict=True))
         for number, parameter in enumerate(old.parameters):
-            if not isinstance(parameter.type, DescriptorType):
-                inner[parameter] = given[str(number)]
-                continue
-            if f"{number}.map" in given:
-                self.maps[parameter] = given[f"{number}.map"]
-            if f"{number}.base" in given:
-                mine: list[Value] = [value for part, value in given.items() if part.startswith(f"{number}.")]
-                mine = [value for value in mine if value is not self.maps.get(parameter)]
-                mine.append(inner.add(arith.ConstantOp(1, i64)))
-                padding = Padding(parameter.type.padding)
-                (inner[parameter],) = _joined(inner, [parameter.type], mine, [padding])
+            fields = [new for part, new in given.items() if part.startswith(f"{number}.") and not part.endswith(".map")]
+            tensor_map = given.get(f"{number}.map")
+            if tensor_map is not None:
+                self.maps[parameter] = tensor_map
+            if fields:
+                values = [*fields, inner.add(arith.ConstantOp(1, i64))]
+                padding = Padding(descriptor_of(parameter).padding)
+                (inner[parameter],) = _joined(inner, [parameter.type], values, [padding])
             else:
-                inner[parameter] = self.maps[parameter]
+                inner[parameter] = given[str(number)] if tensor_map is None else tensor_map
         self._all_blocks(inner, old)
         made = tt.Func(
             op.sym_name,
             inner.finish(),
-            divisibility=tuple(divisibility) if any(number > 1 for number in divisibility) else (),
+            divisibility=divisibility if any(number > 1 for number in divisibility) else (),
             noinline=op.noinline,
-            parts=tuple(parts) if len(parts) != len(old.parameters) or any("." in part for part in parts) else (),
+            parts=parts if any("." in part for part in parts) else (),
             disjoint=self.disjoint,
         )
         return builder.add(made, op.location)
@@ -263,8 +254,7 @@ def _has_descriptor(values: Sequence[Value]) -> bool:
 
 def _spread(builder: Builder, value: Value, axis: int, block: tuple[int, ...]) -> Value:
     """A tensor of one axis, broadcast along the other axes of the block."""
-    type_ = value.type
-    assert isinstance(type_, TensorType)
+    type_ = tensor_of(value)
     for at in range(len(block)):
         if at != axis:
             value = builder.add(tt.ExpandDims(value, at))
@@ -274,8 +264,7 @@ def _spread(builder: Builder, value: Value, axis: int, block: tuple[int, ...]) -
 
 def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[Value]) -> tuple[Value, Value]:
     """The pointers to the elements of a block, and the mask of those that are inside of the tensor."""
-    type_ = made.type
-    assert isinstance(type_, DescriptorType)
+    type_ = descriptor_of(made)
     block = type_.block
     base: Value = made.base
     steps: Value | None = None

@@ -8,9 +8,9 @@ from __future__ import annotations
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.place.barriers import missing_barriers
-from ziggurat.transforms.place.hazard import Hazard
 from ziggurat.transforms.place.in_flight import used_too_early
 from ziggurat.transforms.place.mbarriers import wrong_phases
+from ziggurat.transforms.place.rings import Hazard
 
 __all__ = ["Hazard", "hazards"]
 

@@ -32,8 +32,7 @@ from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.components import Component, Group, component_of, components_of, groups_of
-from ziggurat.transforms.place.hazard import Hazard
-from ziggurat.transforms.place.rings import READERS, allocation, slot_index
+from ziggurat.transforms.place.rings import READERS, Hazard, allocation, slot_index
 
 _MAX_GROUPS = 64  # In flight. Of more, which no kernel has, the oldest two count as one.
 _WRITERS = (gpu.LocalStore, gpu.LocalAtomicAdd, gpu.AsyncCopy, gpu.TmaLoad)

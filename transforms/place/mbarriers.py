@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.place.hazard import Hazard
 from ziggurat.transforms.place.queries import WARP_GROUP
-from ziggurat.transforms.place.rings import allocation, slot_index
+from ziggurat.transforms.place.rings import Hazard, allocation, slot_index
 
 # A phase: the block, the mbarriers, the slot index, the predicate.
 _Phase = tuple[object, Value, Value | None, Value | None]

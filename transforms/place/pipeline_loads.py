@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import attrs
 
@@ -135,7 +136,7 @@ def counting_loop(
     bounds: Sequence[Value],
     initial: Sequence[Value],
     numbers: Sequence[int] | None = None,
-    attributes: Mapping[str, object] | None = None,
+    attributes: Mapping[str, Any] | None = None,
 ) -> tuple[Rewriter, Callable[[Sequence[Value]], Value]]:
     """A loop like `loop` that carries other values: the rewriter of its body, and a function that adds it.
 
@@ -148,11 +149,12 @@ def counting_loop(
     inner[index] = inner.parameters[0]
     for number, new in zip(range(len(arguments)) if numbers is None else numbers, inner.parameters[1:], strict=False):
         inner[arguments[number]] = new
-    options = dict(loop.attributes if attributes is None else attributes)
+    options: dict[str, Any] = dict(loop.attributes if attributes is None else attributes)
 
     def add(yielded: Sequence[Value]) -> Value:
         inner.add(scf.Yield(yielded), loop.body.entry.terminator.location)
-        return builder.add(scf.For(*bounds, initial, inner.finish(), **options), loop.location)
+        start, stop, step = bounds
+        return builder.add(scf.For(start, stop, step, initial, inner.finish(), **options), loop.location)
 
     return inner, add
 
@@ -196,7 +198,7 @@ class _PipelinedLoop:
             values[deferred.position] = inner.add(gpu.WgmmaWait(values[deferred.position], 0), deferred.wait.location)
             return values
 
-        made = where_it_runs(builder, (*self.bounds[:2], plan.step), self.initial, inside)
+        made = where_it_runs(builder, (self.bounds[0], self.bounds[1], plan.step), self.initial, inside)
         self._end(builder)
         return made
 

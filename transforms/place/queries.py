@@ -9,7 +9,7 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, i32
+from ziggurat.codemodel.types import DescriptorType, ScalarType, SharedType, TensorType, Type, i32
 
 WARP_GROUP = 4  # Warps that execute a wgmma together.
 
@@ -17,6 +17,12 @@ WARP_GROUP = 4  # Warps that execute a wgmma together.
 def tensor_of(value: Value) -> TensorType:
     """The type of a value that is a tensor."""
     assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def descriptor_of(value: Value) -> DescriptorType:
+    """The type of a value that is a tensor descriptor."""
+    assert isinstance(value.type, DescriptorType)
     return value.type
 
 

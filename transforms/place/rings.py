@@ -4,15 +4,17 @@
     %v : shared<x64, x64, f16, "…"> = gpu.local_view %b %slot;    the slot of this index
 
 A loop carries the slot index, and the phase of the slots' mbarriers: a parity that changes each time that the index
-comes back to 0.
+comes back to 0. A `Hazard` is what the checks of such buffers report.
 """
 
 from __future__ import annotations
 
+import attrs
+
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.transforms.place.queries import constant
 
 # Ops that read buffers in shared memory.
@@ -31,6 +33,18 @@ def slot_index(buffer: Value) -> Value | None:
     while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalTrans):
         buffer = buffer.op.buffer
     return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
+
+
+@attrs.frozen
+class Hazard:
+    """Two ops between which something is missing on some path: a "barrier", "fence", "wait", "commit", "arrival" …"""
+
+    first: Op
+    second: Op
+    missing: str
+
+    def __str__(self) -> str:
+        return f"no {self.missing} between {self.first!r} and {self.second!r}"
 
 
 class Counter:
@@ -58,7 +72,7 @@ class Counter:
         """The index of the next slot; and its phase, if there is one."""
         add = self.builder.add
         wraps = add(arith.CmpI(self.slot, self.last, arith.IntPredicate.EQ))
-        following = [add(arith.Select(wraps, self.zero, add(arith.AddI(self.slot, self.one))))]
+        following: list[Value] = [add(arith.Select(wraps, self.zero, add(arith.AddI(self.slot, self.one))))]
         if phase is not None:
             following.append(add(arith.XOrI(phase, add(arith.Select(wraps, self.one, self.zero)))))
         return following

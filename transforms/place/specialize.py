@@ -295,7 +295,7 @@ class _Roles:
         if deferred is None:
             values = list(inside(builder))
         else:
-            made = where_it_runs(builder, (*operands[:2], plan.step), initial, inside)
+            made = where_it_runs(builder, (operands[0], operands[1], plan.step), initial, inside)
             values = [builder.add(core.TupleLoad(made, at)) for at in range(len(initial))]
         self.counters[number] = values[count], values[count + 1]
         return values[0] if count == 1 else builder.add(core.MakeTuple(values[:count]))

@@ -21,7 +21,7 @@ are done with pointers (`descriptors`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
@@ -36,7 +36,7 @@ from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.components import Component, component_of
 from ziggurat.transforms.place.dots import block_axis, is_chained, mma_of
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
-from ziggurat.transforms.place.queries import constant, shared_of
+from ziggurat.transforms.place.queries import constant, descriptor_of, shared_of
 
 _UNIT = 16  # Bytes that TMA writes at once.
 
@@ -92,7 +92,7 @@ def _accesses(module: core.Module) -> list[Access]:
     return [op for op in found if op.descriptor in parameters]
 
 
-def aliasing(module: core.Module, by_tma: Collection[Value]) -> tuple[int, ...]:
+def aliasing(module: core.Module, by_tma: Set[Value]) -> tuple[int, ...]:
     """The pairs of descriptor parameters, one after the other, that must not describe the same memory.
 
     The kernel stores through the first of a pair and may load through the second afterwards, and TMA does one of the
@@ -104,7 +104,7 @@ def aliasing(module: core.Module, by_tma: Collection[Value]) -> tuple[int, ...]:
         for after, load in enumerate(ops):
             if not isinstance(store, tt.DescriptorStore) or not isinstance(load, tt.DescriptorLoad):
                 continue
-            if store.descriptor is load.descriptor or by_tma.isdisjoint((store.result, load.result)):
+            if store.descriptor is load.descriptor or not by_tma & {store.result, load.result}:
                 continue
             if at < after or _loops(store) & _loops(load):
                 pairs[_number(store.descriptor), _number(load.descriptor)] = None
@@ -129,10 +129,9 @@ def _number(parameter: Value) -> int:
 
 def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> Obstacle | None:
     """The obstacle where the first column of the blocks, or a row of what is stored to, is no multiple of 16 bytes."""
-    type_ = op.descriptor.type
-    assert isinstance(type_, DescriptorType)
+    type_ = descriptor_of(op.descriptor)
     if isinstance(op, tt.DescriptorStore):
-        known = dict(zip(func.body.parameters, func.divisibility, strict=False))
+        known: dict[Value, int] = dict(zip(func.body.parameters, func.divisibility, strict=False))
         if known.get(op.descriptor, 1) % _UNIT:
             return Obstacle("the rows of the tensor are not known to be multiples of 16 bytes", op)
     first = infos.get(component_of(op.offsets[-1]))
@@ -143,8 +142,7 @@ def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> O
 
 def _is_movable(descriptor: Value) -> bool:
     """Whether the blocks of a descriptor lie in shared memory swizzled, and TMA can fill what is outside."""
-    type_ = descriptor.type
-    assert isinstance(type_, DescriptorType)
+    type_ = descriptor_of(descriptor)
     # TMA takes elements of 8 bits for bytes, and fills with NaN only elements that it knows as floats.
     fillable = type_.padding == "zero" or type_.element.bits > 8
     return type_.element != i1 and fillable and len(type_.block) == 2 and _panels(type_) is not None
@@ -166,8 +164,7 @@ def _feeds_wgmma(
     load: tt.DescriptorLoad, value: Value, order: tuple[int, int], target: str, num_warps: int, rows_first: bool
 ) -> bool:
     """Whether a loaded block, its axes in this order, goes only to dots of wgmma that read it in the form of TMA."""
-    type_ = load.descriptor.type
-    assert isinstance(type_, DescriptorType)
+    type_ = descriptor_of(load.descriptor)
     for user in value.uses:
         if isinstance(user, tt.Trans):
             transposed = (order[user.order[0]], order[user.order[1]])
@@ -209,8 +206,7 @@ def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
     load = _load_of(value)
     if inner is None or load is None:
         return False
-    type_ = load.descriptor.type
-    assert isinstance(type_, DescriptorType)
+    type_ = descriptor_of(load.descriptor)
     panels = _panels(type_)
     shape = (buffer.shape[0], buffer.shape[1])
     return panels is not None and panels.offsets(shape, inner, type_.element.bytes) == buffer.offsets
@@ -243,9 +239,7 @@ def lower_tma(module: Op) -> Op:
         if isinstance(op, tt.DescriptorLoad):
             store = by_load.get(op.result)
             if store is None:
-                type_ = operands[0].type
-                assert isinstance(type_, DescriptorType)
-                buffer = _allocated(builder, *buffer_for(type_))
+                buffer = _buffer(builder, operands[0])
                 _fetch(builder, operands[0], operands[1:], buffer)
                 return builder.add(gpu.LocalLoad(buffer, op.result.type))
             assert isinstance(store.buffer, OpResult) and isinstance(store.buffer.op, gpu.LocalAlloc)
@@ -255,9 +249,7 @@ def lower_tma(module: Op) -> Op:
             _fetch(builder, operands[0], operands[1:], buffer)
             return buffer
         if isinstance(op, tt.DescriptorStore):
-            type_ = operands[0].type
-            assert isinstance(type_, DescriptorType)
-            buffer = _allocated(builder, *buffer_for(type_))
+            buffer = _buffer(builder, operands[0])
             builder.add(gpu.LocalStore(buffer, operands[1]))
             builder.add(gpu.TmaStore(operands[0], buffer, operands[2:]))
             builder.add(gpu.TmaStoreWait(0))
@@ -286,7 +278,9 @@ def _direct(module: Op) -> list[tuple[gpu.LocalStore, tt.DescriptorLoad, list[tt
     return found
 
 
-def _allocated(builder: Builder, type_: SharedType, alignment: int) -> Value:
+def _buffer(builder: Builder, descriptor: Value) -> Value:
+    """A new buffer for a block."""
+    type_, alignment = buffer_for(descriptor_of(descriptor))
     return builder.add(gpu.LocalAlloc(type_, alignment=alignment))
 
 
