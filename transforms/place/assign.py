@@ -16,7 +16,7 @@ becomes
     tt.store %11 %14 @width=4;
 
 where L is "1 2 128 256 512 | 4 8 16 32 64 | ": four neighbours of a row in registers, eight lanes to a row, so that
-both accesses are coalesced and in vectors; and M is what the transposition takes to L:
+both accesses are coalesced and in vectors; and M is the layout that the transposition maps to L:
 "32 64 4 8 16 | 128 256 512 1 2 | ".
 
 Tensors that follow from ranges, constants and scalars alone are computed in each layout in which they are needed. Other

@@ -182,7 +182,7 @@ class _Graph:
         return into
 
     def arriving(self, number: int, state: _State, barriers: set[int], fences: set[int]) -> _State:
-        """The state at a node, after what is put before it."""
+        """The state at a node, after the barrier and the fence before it."""
         if number in barriers:
             state = attrs.evolve(state, pending=0)
         return attrs.evolve(state, unfenced=0) if number in fences else state
@@ -195,7 +195,7 @@ class _Graph:
         if isinstance(op, gpu.FenceAsync):
             return attrs.evolve(state, unfenced=0)
         if isinstance(op, gpu.MbarrierWait):
-            # Threads that have waited for a fetch see what it has brought: no barrier is needed for that.
+            # Threads that have waited for a fetch see its data: no barrier is needed for that.
             brought = self.until.get(allocation(op.barrier), 0)
             return attrs.evolve(state, pending=state.pending | made, in_flight=state.in_flight & ~brought)
         if isinstance(op, _WAITS):
@@ -208,7 +208,7 @@ class _Graph:
         return _State(state.pending | made, state.in_flight | begun, state.unfenced | made & self.plain_writes)
 
     def hazards_at(self, number: int, state: _State) -> Iterator[tuple[int, str]]:
-        """The accesses that conflict with those of a node, each with what is missing."""
+        """The accesses that conflict with those of a node, each with the op that is missing."""
         for at in self.nodes[number].accesses:
             for other in _bits(self.conflicts[at] & state.pending):
                 yield other, "barrier"

@@ -113,7 +113,7 @@ def propagate(items: Sequence[Op | Group], visit: Callable[[Op | Group], Iterabl
 
 
 def _structured_groups(op: Structured) -> Iterator[Group]:
-    """The group of each value that a loop or a branch carries; what comes from inside of a loop comes first."""
+    """The group of each value that a loop or a branch carries. Sources from inside a loop come first."""
     # The last body of a loop leads back.
     ends = [end for body in (reversed(op.bodies) if op.inits else op.bodies) for end in op.terminators(body)]
     for index in range(len(components_of(op.result))):
@@ -124,7 +124,7 @@ def _structured_groups(op: Structured) -> Iterator[Group]:
 
 
 def _block_groups(body: Body) -> Iterator[Group]:
-    """The group of each parameter of a block; what comes from a loop comes first."""
+    """The group of each parameter of a block. Sources from inside a loop come first."""
     for block in body.blocks[1:]:
         for index, parameter in enumerate(block.parameters):
             sources: list[tuple[Op, Component]] = []

@@ -9,10 +9,10 @@
 Scalars are added before ranges, so that only one pointer changes in a loop. An element is inside if its index is below
 the size as an unsigned number: then it is neither negative nor too large, even if the i32 sum wrapped around.
 
-A descriptor parameter of a kernel becomes its base, sizes and strides, but for the last stride, which is 1; and the
-tensor map for the accesses that TMA does (`tma`), which stay as they are. A descriptor that a loop, a branch or a block
-carries becomes its parts as well. The base and the strides of a parameter are known to be multiples of 16 bytes. If the
-rows are too (`zg.divisible`; a launch checks it), 16 bytes of a row are inside together, or outside.
+A descriptor parameter of a kernel becomes its base, sizes and strides, except for the last stride, which is 1. For the
+accesses that TMA does (`tma`), which do not change, it becomes the tensor map. A descriptor that a loop, a branch or a
+block carries becomes its parts as well. The base and the strides of a parameter are known to be multiples of 16 bytes.
+If the rows are too (`zg.divisible`; a launch checks it), 16 bytes of a row are inside together, or outside.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ziggurat.transforms.simplify import dce
 
 
 def lower_descriptors(module: core.Module, kept: Container[Value] = (), disjoint: tuple[int, ...] = ()) -> core.Module:
-    """The prepared module with pointers instead of descriptors, but for the accesses whose results are `kept`.
+    """The prepared module with pointers instead of descriptors, except for accesses whose results are `kept`.
 
     Those go through descriptors that are parameters of the kernel. Each of these becomes the tensor map, if an access
     is kept, and the base, sizes and strides, if one is not; `parts` of the function says which parameter is what.

@@ -19,7 +19,7 @@ def hazards(module: Op) -> list[Hazard]:
     """The pairs of ops of a GPU model between which something is missing; none of a model that `place` has made.
 
     * a barrier or a fence between two accesses of shared memory (`barriers`);
-    * a wait, a commit or an arrival for what is in flight: copies of cp.async, wgmma, loads and stores of TMA
+    * a wait, a commit or an arrival for asynchronous ops: copies of cp.async, wgmma, loads and stores of TMA
       (`in_flight`);
     * the bytes and arrivals that an mbarrier expects (`mbarriers`).
     """

@@ -1,4 +1,4 @@
-"""The check of what is in flight: copies of cp.async, reads of wgmma, and what TMA loads and stores.
+"""The check of asynchronous ops in flight: copies of cp.async, wgmma, and loads and stores of TMA.
 
     %3 = scf.for … (%i, %slot, %acc) {
         gpu.async_wait @1;                          the copies of all but the last group are complete
@@ -44,7 +44,7 @@ Slot = tuple[Value, int | None]  # An allocation, and the index of a slot; None 
 
 
 def used_too_early(module: gpu.Module) -> Iterator[Hazard]:
-    """The ops of a module that use what is in flight, or overwrite what is still read."""
+    """The ops of a module that use data in flight, or overwrite data that is still read."""
     for op in module.walk():
         if isinstance(op, tt.Func) and any(isinstance(inner, (*_ASYNCHRONOUS, *_MBARRIERS)) for inner in op.walk()):
             groups = groups_of(op)
@@ -56,7 +56,7 @@ def used_too_early(module: gpu.Module) -> Iterator[Hazard]:
 
 
 def _accumulators_in_use(func: tt.Func, groups: Mapping[Component, Group]) -> Iterator[Hazard]:
-    """The uses of accumulators that may be in flight, but for waits, for other wgmma, and for passing them on."""
+    """The uses of accumulators that may be in flight, except by waits, other wgmma and control flow."""
     for op in func.walk():
         if isinstance(op, gpu.WgmmaWait | Structured | BodyTerminator | core.MakeTuple | core.TupleLoad):
             continue
@@ -230,7 +230,7 @@ class _Run:
         return int(on_numbers(op, given)) if len(given) == len(op.operands) else None
 
     def _bound(self, state: _State, members: Sequence[Component], values: Sequence[Value]) -> _State:
-        """The state in which these components hold what these values do."""
+        """The state in which these components hold the numbers of these values."""
         known = dict(state.numbers)
         new = {component: number for component, number in known.items() if component not in members}
         for member, value in zip(members, values, strict=True):

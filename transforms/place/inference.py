@@ -106,7 +106,7 @@ def widened(layout: Layout, narrow: Sequence[int], wide: Sequence[int]) -> Layou
 
 
 def within_threads(source: Layout, target: Layout, numel: int) -> bool:
-    """Whether the source layout has in each thread what the target layout has there: then converting is free."""
+    """Whether each thread holds the same elements in both layouts, so that converting is free."""
     _, free_lanes, free_warps = source.free
 
     def thread(element: int) -> tuple[int, int, int]:

@@ -1,9 +1,9 @@
 """The plan for pipelining a loop: which loads become copies ahead of their use, and which wgmma stays in flight.
 
-A load is pipelined where a copy does the same: the loaded tensor goes only into buffers; its address follows from what
-the loop carries; and nothing in the loop writes memory. A load through pointers is copied at least 4 bytes at a time,
-and elements whose mask is false are undefined or zero. A load through a descriptor is done by TMA, into a buffer in
-TMA's own form.
+A load is pipelined if a copy does the same: the loaded tensor goes only into buffers, its address follows from values
+that the loop carries, and nothing in the loop writes memory. A load through pointers is copied at least 4 bytes at a
+time, and elements whose mask is false are undefined or zero. A load through a descriptor is done by TMA, into a buffer
+in TMA's own form.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Deferred:
 
 @attrs.frozen(eq=False)
 class LoopPlan:
-    """How a loop is pipelined.
+    """The plan for one pipelined loop.
 
     `ahead` are the ops, in order, that compute the addresses of the next iteration; `carried` the numbers of the
     carried values that they start from. A copy fills the slot that was read `reuse` iterations before: 1 needs a
@@ -92,7 +92,7 @@ class LoopPlan:
 
     @property
     def distance(self) -> int:
-        """How many iterations ahead the copies are."""
+        """The number of iterations by which the copies are ahead."""
         return self.stages - self.reuse
 
     def groups(self) -> dict[Value, list[Copy]]:
@@ -152,8 +152,8 @@ def planned(
 def _deferred(loop: scf.For, copies: Sequence[Copy]) -> Deferred | None:
     """The last wgmma of a loop's body, if it can be waited for in the next iteration.
 
-    Only its accumulator may be carried, and what it reads must stay: slots that are all filled in the same way, or
-    buffers from before the loop.
+    Only its accumulator may be carried, and its operands must stay: in slots that are all filled in the same way, or
+    in buffers from before the loop.
     """
     block = loop.body.entry
     waits = [op for op in block.ops if isinstance(op, gpu.WgmmaWait)]
@@ -189,7 +189,7 @@ def _orders_memory(op: Op) -> bool:
 
 
 def _copy_of(op: Op, uses: Uses) -> Copy | None:
-    """How the tensor that an op stores to a buffer can be copied there instead."""
+    """The copy that replaces a load and a store to a buffer; None if there is none."""
     if not isinstance(op, gpu.LocalStore) or not isinstance(op.buffer, OpResult):
         return None
     alloc, block, shared = op.buffer.op, op.parent, shared_of(op.buffer)
@@ -220,7 +220,7 @@ def _copy_of(op: Op, uses: Uses) -> Copy | None:
 
 
 def _width(store: gpu.LocalStore, width: int) -> int:
-    """How many of the neighbours that a load takes together are neighbours in the buffer, too."""
+    """The number of neighbours of one access of a load that are neighbours in the buffer, too."""
     places = inverted(shared_of(store.buffer).offsets)
     bases = layout_of(store.value.type).registers[: bits_of(width)]
     together = 0
@@ -238,7 +238,7 @@ def _is_only_stored(value: Op, uses: Uses, stores: Container[Value]) -> bool:
 
 
 def _addresses(copy: Copy) -> list[Value]:
-    """The operands of a load that say what it loads."""
+    """The operands of a load that make its addresses."""
     if isinstance(copy.load, tt.DescriptorLoad):
         return list(copy.load.offsets)
     return [copy.load.ptr] if copy.load.mask is None else [copy.load.ptr, copy.load.mask]

@@ -160,7 +160,7 @@ def counting_loop(
 
 
 class _PipelinedLoop:
-    """The writer of a pipelined loop, with what comes before it and after it."""
+    """The writer of a pipelined loop, with its prologue and its end."""
 
     def __init__(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...], plan: LoopPlan) -> None:
         self.builder = builder
@@ -221,7 +221,7 @@ class _PipelinedLoop:
     def _body(
         self, inner: Rewriter, index: Value, counters: Sequence[Value], ahead: Sequence[Value]
     ) -> tuple[Sequence[Value], Sequence[Value]]:
-        """Write the body but for its end; the counters, and the values carried ahead, of the next iteration."""
+        """Write the body except for its end; the counters, and the values carried ahead, of the next iteration."""
         plan, loop, deferred = self.plan, self.loop, self.plan.deferred
         slot, phase = counters[0], counters[1] if self.groups else None
         if self.copied:
@@ -320,7 +320,7 @@ def rewritten(
     slot: Value,
     phase: Value | None,
 ) -> Iterator[Op]:
-    """Write what a loop's body does with what has been copied, op by op.
+    """Write the body of a loop without the copies, op by op.
 
     An op is given after it was written, with the wait for the wgmma of the iteration before that follows it. `rings`
     has the ring for each buffer of the loop, `full` the mbarriers for each first reader.

@@ -1,4 +1,4 @@
-"""The register pressure of a GPU model, bounded from below: what a loop carries lives as long as the loop runs.
+"""The register pressure of a GPU model, bounded from below: values that a loop carries live as long as it runs.
 
 Other values can be computed again or spilled; accumulators can only be spilled. So the bound tells configurations that
 cannot be good from those that are worth measuring. Spills are slow code, and slow compiling: the time of LLVM and of

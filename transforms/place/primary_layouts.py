@@ -255,7 +255,7 @@ class PrimaryLayouts:
         return None
 
     def _access(self, op: Access, stage: int) -> Sequence[Ranked] | None:
-        """The layout of an access: coalesced, unless the layout of what it moves is as good."""
+        """The layout of an access: coalesced, unless the layout of its operand is as good."""
         type_ = op.ptr.type
         if not isinstance(type_, TensorType) or (op.result in self._reads and not isinstance(op, tt.Store)):
             return None

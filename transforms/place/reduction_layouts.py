@@ -53,7 +53,7 @@ class _Axis:
 
 
 def _compact(axis: _Axis, bits: int, num_warps: int) -> Layout:
-    """A layout with the axis in the lanes, and its lowest bits in registers; the other axes in what is left."""
+    """A layout with the axis in the lanes, and its lowest bits in registers; the other axes fill the rest."""
     along = [1 << (axis.offset + bit) for bit in range(axis.count)]
     rest = [1 << bit for bit in range(bits) if not axis.mask >> bit & 1]
     warp_bits = bits_of(num_warps)

@@ -226,7 +226,7 @@ class _Rebuilding:
         self._results(builder, op, entries, builder.add(made, op.location))
 
     def _leave(self, builder: Builder, op: Op) -> None:
-        """A terminator. What the blocks that follow need of this one is converted before it."""
+        """A terminator, after the conversions of this block's values for the blocks that follow."""
         block = op.parent
         assert block is not None
         if op.successors:

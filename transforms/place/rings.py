@@ -4,7 +4,7 @@
     %v : shared<x64, x64, f16, "…"> = gpu.local_view %b %slot;    the slot of this index
 
 A loop carries the slot index, and the phase of the slots' mbarriers: a parity that changes each time that the index
-comes back to 0. A `Hazard` is what the checks of such buffers report.
+comes back to 0. The checks of such buffers report a `Hazard`.
 """
 
 from __future__ import annotations

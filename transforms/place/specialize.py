@@ -9,14 +9,14 @@
         scf.yield %e;                                              arrive empty[…]       gpu.tma_load …
     }                                                          }                     }
 
-The first role, the consumer, is the kernel without those loads. The second, the producer, is what the addresses of the
-loads depend on, with the loops around: it runs as many slots ahead as there are, also into the next tile. A channel is
-a set of rings, with mbarriers that tell that a slot is full (TMA has brought all bytes) or empty (each warp group has
-read it). Each role carries the slot index and the phase through all loops. Loops that fetch blocks of the same shapes
-share a channel.
+The first role, the consumer, is the kernel without those loads. The second, the producer, has the ops that the
+addresses of the loads depend on, and the loops around: it runs as many slots ahead as there are, also into the next
+tile. A channel is a set of rings, with mbarriers that tell that a slot is full (TMA has brought all bytes) or empty
+(each warp group has read it). Each role carries the slot index and the phase through all loops. Loops that fetch blocks
+of the same shapes share a channel.
 
-A loop is specialised on request (`zg.range(…, warp_specialize=True)`), if all that it fetches are blocks for wgmma,
-whose addresses follow from scalars, and if only loops are around it. All loops of a kernel that ask are specialised, or
+A loop is specialised on request (`zg.range(…, warp_specialize=True)`), if it fetches only blocks for wgmma whose
+addresses follow from scalars, and if only for loops are around it. All loops of a kernel that ask are specialised, or
 none is: where one cannot be, or where there are too few warps or too little shared memory, a warning says why, and the
 loops are pipelined like any other.
 """
@@ -81,7 +81,7 @@ def specialize(module: Op, num_stages: int) -> Op:
 
 
 def _plans(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int) -> Plans | Obstacle:
-    """How each loop is pipelined, or why one of them cannot be specialised."""
+    """The plan of each loop, or the obstacle that keeps one of them from being specialised."""
     if module.num_warps % WARP_GROUP or module.num_warps + WARP_GROUP > MAX_WARPS:
         numbers = ", ".join(map(str, range(WARP_GROUP, MAX_WARPS - WARP_GROUP + 1, WARP_GROUP)))
         return Obstacle(f"num_warps must be one of {numbers}; it is {module.num_warps}", loops[0])
@@ -277,7 +277,7 @@ class _Roles:
         return builder.add(core.TupleLoad(made, 0)) if count == 1 else made
 
     def _consuming(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...]) -> Value:
-        """A specialised loop, without what the producer fetches."""
+        """A specialised loop, without the fetches of the producer."""
         plan, number = self.plans[loop.result], self.channel_of[loop.result]
         deferred, count = plan.deferred, len(loop.initial)
         initial = [*operands[3:], *self.counters[number]]
@@ -336,7 +336,7 @@ class _Roles:
         return inner.finish()
 
     def _produce(self, builder: Rewriter, ops: Sequence[Op], counters: Counters) -> Counters:
-        """Write what the producer does of these ops; the counters after it."""
+        """Write those of these ops that the producer needs; the counters after them."""
         for op in ops:
             if op.result in self.sliced.ops:
                 made = rebuilt(op, [builder[value] for value in op.operands], ())
@@ -391,7 +391,7 @@ def _registers(num_warps: int) -> tuple[int, int]:
     """The registers a thread of the consumer and of the producer.
 
     One CTA has all registers of an SM; a CTA with one consuming warp group has half of them. A launch gives all threads
-    the same number, a multiple of 8: what one role takes is what the other gives back of that.
+    the same number, a multiple of 8: one role takes the registers that the other gives back.
     """
     ctas = 2 if num_warps == WARP_GROUP else 1
     warps = num_warps + WARP_GROUP

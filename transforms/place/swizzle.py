@@ -104,8 +104,10 @@ def _arranged(
     bits: int,
     size: int,
 ) -> tuple[int, ...] | None:
-    """The bases of a buffer that begin with `vector`, of which each side moves so many bits at once; None if conflicts
-    cannot be avoided."""
+    """The bases of a buffer that begin with `vector`; None if conflicts cannot be avoided.
+
+    Each side moves as many bits of the vector at once as `widths` says.
+    """
     line = min(bits, bits_of(LINE // size))
     everything = [1 << bit for bit in range(bits)]
     kernel = _within(everything, duals)

@@ -128,7 +128,7 @@ def _number(parameter: Value) -> int:
 
 
 def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> Obstacle | None:
-    """The obstacle where the first column of the blocks, or a row of what is stored to, is no multiple of 16 bytes."""
+    """The obstacle if the first column of a block, or a row of the tensor of a store, is no multiple of 16 bytes."""
     type_ = descriptor_of(op.descriptor)
     if isinstance(op, tt.DescriptorStore):
         known: dict[Value, int] = dict(zip(func.body.parameters, func.divisibility, strict=False))
@@ -141,7 +141,7 @@ def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> O
 
 
 def _is_movable(descriptor: Value) -> bool:
-    """Whether the blocks of a descriptor lie in shared memory swizzled, and TMA can fill what is outside."""
+    """Whether the blocks of a descriptor lie in shared memory swizzled, and TMA can fill their padding."""
     type_ = descriptor_of(descriptor)
     # TMA takes elements of 8 bits for bytes, and fills with NaN only elements that it knows as floats.
     fillable = type_.padding == "zero" or type_.element.bits > 8
