@@ -1,9 +1,8 @@
 """The memory of a launch: the caller's arrays, at their real addresses.
 
 Arrays that share memory, or are views of one array, make up one region. A pointer carries the number of its argument in
-the bits above `ADDRESS_BITS`, so that each address says which argument it comes from. Such a pointer may go to any
-element of an argument in the region of its own argument, and nowhere else. A pointer made from an integer carries no
-number and may go to any element of any argument.
+the bits above the address. Such a pointer may go to any element of an argument in the region of its own argument, and
+nowhere else. A pointer made from an integer carries no number and may go to any element of any argument.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError
 from ziggurat.codemodel.op import Op
 
-ADDRESS_BITS = 56  # A process has addresses of at most 56 bits: x86-64 with five levels of pages, less elsewhere.
-_ADDRESS = (1 << ADDRESS_BITS) - 1
-_MAX_NUMBER = (1 << 63 - ADDRESS_BITS) - 1
+_ADDRESS_BITS = 56  # A process has addresses of at most 56 bits: x86-64 with five levels of pages, less elsewhere.
+_MAX_NUMBER = (1 << 62 - _ADDRESS_BITS) - 1
 _MASK_HINT = (
     "mask what lies outside, as with mask=zg.compare(offsets, n, zg.CompareKind.LESS_THAN), and check that the sizes "
     "and strides that the kernel was given are the array's"
@@ -30,7 +28,12 @@ _MASK_HINT = (
 
 def real_addresses(pointers: Array) -> Array:
     """The addresses of pointers, without the numbers of their arguments."""
-    return pointers & _ADDRESS
+    return pointers - (pointers >> _ADDRESS_BITS << _ADDRESS_BITS)
+
+
+def _origin(number: int) -> int:
+    """The pointer of an argument to the address 0. The lowest bit of the tag is 1, so it may be borrowed from."""
+    return (number << 1 | 1) << _ADDRESS_BITS if number else 0
 
 
 @attrs.frozen(eq=False)
@@ -54,7 +57,7 @@ class Argument:
     @property
     def pointer(self) -> int:
         """The pointer to the first element."""
-        return self.number << ADDRESS_BITS | self.address
+        return _origin(self.number) + self.address
 
     @property
     def span(self) -> tuple[int, int]:
@@ -191,7 +194,7 @@ class Memory:
 
     def argument_of(self, pointer: int) -> Argument | None:
         """The argument whose number a pointer carries."""
-        return self.arguments.get(pointer >> ADDRESS_BITS)
+        return self.arguments.get(pointer >> _ADDRESS_BITS + 1)
 
     def locate(self, pointers: Array, mask: Array | None, access: Access) -> Iterator[Target]:
         """The elements at these addresses, region by region. `mask` has the shape of `pointers`, or is None.
@@ -205,7 +208,7 @@ class Memory:
             argument = self.argument_of(int(pointers.flat[lane]))
             number = 0 if argument is None else argument.number
             for region in self.regions if argument is None else [self.region_of[number]]:
-                offset = pointers - (region.base | number << ADDRESS_BITS)
+                offset = pointers - (_origin(number) + region.base)
                 index, outside = _index(region, offset, size, aligned=argument is not None)
                 wrong = outside if left is None else outside & left
                 hit = not wrong.any()

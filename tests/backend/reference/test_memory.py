@@ -6,7 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from ziggurat.backend.reference.memory import Argument, Region
+from ziggurat.backend.reference import tensors
+from ziggurat.backend.reference.memory import Argument, Memory, Region, real_addresses
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
@@ -398,19 +399,19 @@ def test_huge_integers_are_launch_errors():
         run(model, None, (10**5000,), [1])
 
 
-def test_a_tensor_too_large_for_the_memory_is_an_error():
+def test_a_tensor_too_large_for_the_memory_is_an_error(monkeypatch):
+    def no_memory(*_):
+        raise MemoryError("Unable to allocate 4.00 TiB")
+
+    monkeypatch.setattr(tensors, "expand", no_memory)
     model = parse("""
-    tt.func @"k" (%y : ptr<f32>)void -> {
-        %r : tensor<x1048576, i32> = tt.make_range @start=0 @end=1048576;
-        %a : tensor<x1048576, x1, i32> = tt.expand_dims %r @1;
-        %b : tensor<x1, x1048576, i32> = tt.expand_dims %r @0;
-        %c : tensor<x1048576, x1048576, i32> = tt.broadcast %a;
-        %d : tensor<x1048576, x1048576, i32> = tt.broadcast %b;
-        %e : tensor<x1048576, x1048576, i32> = arith.addi %c %d @loc="7:4:7:20:kernel.py";
+    tt.func @"k" ()void -> {
+        %r : tensor<x16, i32> = tt.make_range @start=0 @end=16;
+        %a : tensor<x4, x4, i32> = tt.reshape %r @loc="7:4:7:20:kernel.py";
         tt.return;
     };""")
     with pytest.raises(KernelRuntimeError, match="the memory of this machine is too small for the tensors") as caught:
-        run(model, None, (1,), [np.zeros(1, np.float32)])
+        run(model, None, (2,), [])
     assert caught.value.location.line == 7
 
 
@@ -420,3 +421,14 @@ def test_models_of_other_tiers_are_refused():
     )
     with pytest.raises(LaunchError, match="the model must be a Triton model; 'constant' is an op of another tier"):
         run(model, None, (1,), [])
+
+
+def test_offsets_below_the_address_zero_keep_their_argument():
+    """A heap may lie at low addresses, and a wrong offset then leads below all of them."""
+    low, other = (Argument(index, "xy"[index], array(4)) for index in (0, 1))
+    memory = Memory([low, other], (1, 1, 1))
+    for offset in (-(1 << 40), -low.address - 4, 0, 1 << 40):
+        assert memory.argument_of(low.pointer + offset) is low and memory.argument_of(other.pointer + offset) is other
+    assert memory.argument_of(low.address) is None and memory.argument_of(0) is None
+    pointers = np.array([low.pointer, other.pointer + 4, low.address])
+    assert real_addresses(pointers).tolist() == [low.address, other.address + 4, low.address]
