@@ -15,9 +15,10 @@ from ziggurat.codemodel.types import SCALARS, ScalarType
 from ziggurat.codemodel.verify import verify
 
 
-def is_float_unary(cls: object) -> bool:
-    """True of the classes of the functions of a float."""
-    return isinstance(cls, type) and issubclass(cls, math.FloatUnary)
+def ops_of(template: type) -> list[str]:
+    """The names of the ops of the math dialect that derive from a template."""
+    found = [cls for cls in vars(math).values() if isinstance(cls, type) and issubclass(cls, template)]
+    return [cls.NAME for cls in found if getattr(cls, "SPEC", None) is not None]
 
 
 TARGETS = ("sm_80", "sm_90a")
@@ -28,8 +29,7 @@ LAYOUTS = {
 NUMEL = {"owned": 512, "lanes": 32, "warps": 64, "everywhere": 2}
 INTEGERS = [name for name, scalar in SCALARS.items() if scalar.is_int]
 FLOATS = [name for name, scalar in SCALARS.items() if scalar.is_float]
-INTEGER_FUNCTIONS = (math.AbsI, math.CtPop, math.CtLz, math.BitReverse)
-UNARY = {"arith.negf", *(cls.NAME for cls in vars(math).values() if cls is not math.FloatUnary and is_float_unary(cls))}
+UNARY = {"arith.negf", *ops_of(math.FloatUnary)}
 
 
 class Kernel:
@@ -104,7 +104,7 @@ def test_elementwise_ops(element: str, target: str, exact: bool, ptxas) -> None:
         kernel.store(element, kernel.emit(element, f"math.fma {a} {b} {c}"))
         tests = [f"arith.cmpf {a} {b} @{predicate.value}" for predicate in arith.FloatPredicate]
     else:
-        for op in [cls.NAME for cls in INTEGER_FUNCTIONS[: 1 if element == "i1" else None]]:
+        for op in {*ops_of(math.IntUnary)} - ({*ops_of(math.BitUnary)} if element == "i1" else set()):
             kernel.store(element, kernel.emit(element, f"{op} {a}"))
         if not scalar.signed:
             kernel.store(element, kernel.emit(element, f"tt.mulhiui {a} {b}"))
