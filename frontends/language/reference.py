@@ -1,10 +1,11 @@
-"""The language reference, written from the signature table. `docs/language.md` holds what `reference()` gives."""
+"""The language reference: `reference.md` with the signature table. docs/language.md holds what `reference()` gives."""
 
 from __future__ import annotations
 
 import inspect
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from ziggurat.codemodel.types import SCALARS, ScalarType
@@ -17,122 +18,15 @@ GROUPS: Final = (
     "Debugging", "Inline assembly",
 )  # fmt: skip
 
-_INTRODUCTION: Final = """\
-# The language
-
-<!-- Written by `python -m ziggurat docs` from the signature table (frontends/language). Do not edit. -->
-
-A kernel is a Python function under `@zg.kernel`. It is written for one program of a grid, which works on
-tensors of constant shape. Scalars use Python's operators; tensors use the calls below. A kernel may call
-functions under `@zg.function`, which are compiled for each combination of argument types.
-
-A parameter marked *constant* takes a value known at compile time: a literal, a parameter annotated
-`zg.constexpr`, or Python arithmetic on these. A *value* is a scalar, a pointer, or a tensor of either; a Python
-number stands for a scalar. The calls mean what `triton.language`'s of the same name mean, but for the
-[differences](#differences-from-triton) listed below.
-"""
-
-_TYPES: Final = """\
-## Types
-
-| dtype | kind | bits | values |
-| --- | --- | --- | --- |
-{rows}
-
-`zg.ptr(dtype)` is a pointer to one of these in global memory. A tensor has a dtype or pointers for elements;
-each size is a power of two, and there are at most 2²⁰ elements. `x.shape` and `x.dtype` are constants,
-and `p.dtype.element_ty` is the dtype that a pointer points to. `zg.descriptor(block, dtype)` describes a tensor in
-global memory that is moved in [blocks](#tensor-descriptors).
-"""
-
-_RULES: Final = """\
-## Promotion
-
-The operands of a call that has a *promoted dtype* are first cast to one, by the rules of Triton's semantics
-document:
-
-1. **Kind.** Of bool < integer < float, the higher kind wins: i32 with bf16 gives bf16.
-2. **Width.** Within a kind the wider wins: f32 with f16 gives f32.
-3. **Prefer f16.** Unlike floats of one width give f16: bf16 with f16, and f8e4m3 with f8e5m2.
-4. **Prefer unsigned.** Integers of one width and unlike sign give the unsigned one: i32 with u32 gives u32.
-
-A *literal* (a Python number, or a constant computed from such) of a kind that is not above the other operand's
-takes the other operand's dtype: u8 with 1 gives u8. An integer literal has to fit, otherwise that is an error.
-A literal of a higher kind takes part with the first dtype that holds it, of i32, u32, i64, u64, or of f32, f64:
-i16 with 4.0 gives f32. A parameter that is not `zg.constexpr` is a scalar with a dtype, and takes part like a
-tensor.
-
-Sums, differences and products of i1 with i1 are i32. `zg.div` of two integers is f32.
-
-## Broadcasting
-
-The shorter shape is padded on the left with ones; then sizes have to be equal, or one of them 1, and that one
-is repeated. A scalar has the shape (). Pointers given to `zg.store` and the atomics are not broadcast.
-
-## Calls and operators on constants
-
-A call means the same on constants as on run-time values: `zg.floordiv(-7, 2)` is -3 and `zg.minimum(nan, 1.0)` is
-1.0, in a kernel and when Python calls it. A constant float counts as an f64, a constant integer has no width. An
-operator on run-time scalars means the call of its name, so `//` and `%` round toward zero as C does. An operator
-between two constants is Python's own: there `-7 // 2` is -4 and `-7 % 2` is 1.
-
-## Differences from Triton
-
-Where the code of Triton (3.9) departs from its semantics document, ziggurat follows the document. It also differs
-where the document is silent:
-
-| | Triton's code | ziggurat |
-| --- | --- | --- |
-| i32 with bf16 | f32 | bf16 (rule 1) |
-| f8 with an integer | an error | the f8 (rule 1) |
-| f16 / f16 | f32 | f16 |
-| `%` of f16 with f16 | f32 | f16 |
-| `//`, `%` of i32 with u32 | an error | u32 (rule 4) |
-| `exp`, `log`, `sqrt` … of f16, bf16 | an error | computed in f32, rounded back |
-| `sum`, `cumsum` of f16, bf16 | added in 16 bits | added in f32, rounded once |
-| `max`, `min` of f16, bf16, i8, i16 | f32, i32 | the dtype of the operand |
-| a condition of `where` that is not i1 | cast, with a warning | an error |
-| `range` with a negative step known only at run time | no iterations | counts down |
-| a variable that is assigned another shape or dtype | allowed outside of loops and branches | an error |
-| an operator on tensors | allowed | an error that names the call |
-| `x[:, None]` | allowed | `zg.expand(x, 1)` |
-
-## Statements
-
-| statement | meaning |
-| --- | --- |
-| `a = e`, `a, b = e`, `a += e` | assignment; a variable keeps its type for its whole life |
-| `for i in range(…)` | counted at run time; also `zg.range` with options, and `zg.static_range`, which is unrolled |
-| `for x in (1, 2)`, `for a, b in PAIRS` | over the items of a tuple, unrolled; a constant item stays one |
-| `(a, b)`, `[a, b]` | a tuple; a list is one as well, and does not change |
-| `while c` | as long as a scalar condition holds |
-| `if c: … elif d: … else: …` | on a scalar condition; of a constant one, only the branch taken is looked at |
-| `a if c else b`, `a and b`, `a or b`, `not a`, `a < b < c` | on scalars; what a constant rules out is not looked at |
-| `break`, `continue` | in every kind of loop; a counted loop with a `break` is not pipelined and \
-ignores the options of `zg.range` |
-| `return`, `return e` | from anywhere but a loop |
-| `assert c, "message"` | `zg.device_assert`, or at compile time for a constant |
-| `f(…)` | of a `@zg.function`: positional, keyword and default arguments; a tuple for several results. `f` may be \
-a parameter, a variable or an item of a tuple that holds a function known at compile time |
-| `range min max abs len int float bool isinstance` | the other builtins that may be used |
-| docstrings, `pass` | nothing |
-
-A variable that is assigned on one path only is not known after it. Global names are looked up when the function
-is read: numbers, strings, None, dtypes, members of enums, functions under `@zg.function`, and tuples of these are
-constants. A parameter annotated `zg.constexpr` takes these as well. (`N = zg.constexpr(16)` in a module is `N = 16`.)
-
-What is wrong under an `if` or a `while`, or in a part of an expression that may not be needed, is reported when the
-kernel is compiled for arguments with which it is run; until then it is an op `error` of `kernel.model`.
-"""
-
-
+_TEXT: Final = Path(__file__).with_name("reference.md")
 _RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def reference() -> str:
     """The reference in Markdown."""
     groups = {group: [s for s in SIGNATURES.values() if s.group == group] for group in GROUPS}
-    parts = [_INTRODUCTION, _contents(groups), _TYPES.format(rows="\n".join(map(_dtype, SCALARS.values()))), _RULES]
+    dtypes = "\n".join(map(_dtype, SCALARS.values()))
+    parts = [_TEXT.read_text(encoding="utf-8").replace("{contents}", _contents(groups)).replace("{dtypes}", dtypes)]
     for group, signatures in groups.items():
         parts.append(f"## {group}\n\n{_about(signatures[0])}\n")
         parts.extend(map(_entry, signatures))

@@ -10,13 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import (
-    KernelErrors,
-    KernelNameError,
-    KernelSyntaxError,
-    KernelTypeError,
-    ZigguratError,
-)
+from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, Type
@@ -29,9 +23,7 @@ from ziggurat.transforms.attribution import flow as flow
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.walk import FunctionAttributor
 from ziggurat.transforms.calls.function_name import FunctionName, functions_in, symbol_part
-from ziggurat.transforms.calls.promotion import (
-    NONE,
-)
+from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.calls.wording import describe
 
 

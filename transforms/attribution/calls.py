@@ -7,21 +7,9 @@ from functools import partial
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import (
-    KernelErrors,
-    KernelTypeError,
-    ZigguratError,
-)
+from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, ZigguratError
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import (
-    ConstantType,
-    DescriptorType,
-    PtrType,
-    TupleType,
-    Type,
-    constexpr_type,
-    pyobject,
-)
+from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type, pyobject
 from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default
@@ -34,16 +22,8 @@ from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.constants import held
 from ziggurat.transforms.calls.function_name import FunctionName, function_name
-from ziggurat.transforms.calls.lattice import (
-    ERROR,
-    ErrorType,
-    components,
-    join,
-)
-from ziggurat.transforms.calls.promotion import (
-    NONE,
-    constant,
-)
+from ziggurat.transforms.calls.lattice import ERROR, ErrorType, components, join
+from ziggurat.transforms.calls.promotion import NONE, constant
 from ziggurat.transforms.calls.wording import describe
 
 

@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import (
-    KernelNameError,
-    KernelTypeError,
-    KernelValueError,
-    ZigguratError,
-)
+from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError, ZigguratError
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import (
-    ConstantType,
-    PtrType,
-    TensorType,
-    TupleType,
-    Type,
-    i1,
-    shape_of,
-)
+from ziggurat.codemodel.types import ConstantType, PtrType, TensorType, TupleType, Type, i1, shape_of
 from ziggurat.transforms.attribution.operators import OPERATORS, folded, operator_error
 from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
-from ziggurat.transforms.calls.lattice import (
-    ERROR,
-    UNASSIGNED,
-    ErrorType,
-    Unusable,
-    components,
-)
-from ziggurat.transforms.calls.promotion import (
-    NONE,
-    constant,
-    is_number,
-)
+from ziggurat.transforms.calls.lattice import ERROR, UNASSIGNED, ErrorType, Unusable, components
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number
 from ziggurat.transforms.calls.wording import CHOSEN_FUNCTION, describe, is_function, show
 
 # The calls that combine conditions element by element, by Python's operator.

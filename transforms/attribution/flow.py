@@ -7,43 +7,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import (
-    KernelSyntaxError,
-    KernelTypeError,
-    KernelValueError,
-)
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
-from ziggurat.codemodel.types import (
-    ConstantType,
-    Type,
-    i1,
-    i32,
-    i64,
-    shape_of,
-    u32,
-    u64,
-)
+from ziggurat.codemodel.types import ConstantType, Type, i1, i32, i64, shape_of, u32, u64
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.expressions import truth
 from ziggurat.transforms.attribution.walk import FunctionAttributor, State, handles
 from ziggurat.transforms.calls import RULES, Typing
-from ziggurat.transforms.calls.lattice import (
-    ERROR,
-    UNASSIGNED,
-    ErrorType,
-    RangeType,
-    Unusable,
-    components,
-    join,
-)
-from ziggurat.transforms.calls.promotion import (
-    NONE,
-    constant,
-    is_number,
-    promote,
-    scalar_type,
-)
+from ziggurat.transforms.calls.lattice import ERROR, UNASSIGNED, ErrorType, RangeType, Unusable, components, join
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, promote, scalar_type
 from ziggurat.transforms.calls.wording import CHOSEN_FUNCTION, describe, is_function
 
 _MAX_VISITS = 12

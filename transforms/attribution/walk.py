@@ -3,75 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import (
-    KernelErrors,
-    KernelSyntaxError,
-    KernelTypeError,
-    ZigguratError,
-)
+from ziggurat.codemodel.dispatch import OpTable
+from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import (
-    Type,
-)
-from ziggurat.frontends.language import Function
+from ziggurat.codemodel.types import Type
 from ziggurat.transforms.attribution.attribution import Attribution
-from ziggurat.transforms.calls.function_name import FunctionName
-from ziggurat.transforms.calls.lattice import (
-    ERROR,
-    Unusable,
-    join,
-)
-from ziggurat.transforms.calls.promotion import (
-    NONE,
-)
+from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
+from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.calls.wording import describe
+
+if TYPE_CHECKING:
+    from ziggurat.transforms.attribution.attribute import Attributor
 
 State = dict[Value, Type]
 Handler = Callable[[Any, Any], Type | None]
-H = TypeVar("H", bound=Handler)
 
 # Handlers by op class. A handler gives the type of the result, or None when control does not continue.
-HANDLERS: dict[type[Op], Handler] = {}
-
-
-def handles(*classes: type[Op]) -> Callable[[H], H]:
-    """Decorator that registers a handler for the ops of these classes."""
-
-    def register(handler: H) -> H:
-        HANDLERS.update(dict.fromkeys(classes, handler))
-        return handler
-
-    return register
-
-
-class Program(Protocol):
-    """The part of `Attributor` that the attribution of one function uses."""
-
-    errors: list[ZigguratError]
-    # The number of iterations, of it and of loops inside it, that the outermost loop being unrolled has come to.
-    unrolling: int | None
-
-    def load(self, function: Function) -> Op:
-        """The Python model of a function."""
-        ...
-
-    def resolve(self, caller: Op, symbol: str) -> FunctionName | None:
-        """The function that a call by symbol means."""
-        ...
-
-    def function(self, name: str, func: Op, types: tuple[Type, ...], caller: Location | None) -> Attribution:
-        """The attribution of a function at argument types."""
-        ...
+HANDLERS = OpTable[Handler]("type rule")
+handles = HANDLERS.of
 
 
 class FunctionAttributor:
     """The attribution of one function at one list of argument types: the context that its handlers work in."""
 
-    def __init__(self, program: Program, func: Op, types: tuple[Type, ...], caller: Location | None) -> None:
+    def __init__(self, program: Attributor, func: Op, types: tuple[Type, ...], caller: Location | None) -> None:
         self.program = program
         self.func = func
         self.caller = caller

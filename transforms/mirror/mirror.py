@@ -43,7 +43,7 @@ def mirror(kernel: Attribution, divisibility: Sequence[int] = ()) -> core.Module
 
     `divisibility` is of the kernel's run-time parameters; see `tt.func`.
     """
-    made = _ModuleMirror(_symbols(kernel))
+    made = ModuleMirror(_symbols(kernel))
     made.function(kernel, tuple(divisibility))
     return made.finish()
 
@@ -67,7 +67,7 @@ def _symbols(kernel: Attribution) -> frozenset[str]:
     return frozenset(found)
 
 
-class _ModuleMirror:
+class ModuleMirror:
     def __init__(self, reserved: frozenset[str]) -> None:
         self.builder = Builder.root()
         self.symbols: set[str] = set()

@@ -3,55 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 
+if TYPE_CHECKING:
+    from ziggurat.transforms.mirror.mirror import ModuleMirror
+
 Handler = Callable[[Any, Any], Built]
-H = TypeVar("H", bound=Handler)
 
 # Handlers by op class. A handler gives what was built for the result.
-HANDLERS: dict[type[Op], Handler] = {}
-
-
-def handles(*classes: type[Op]) -> Callable[[H], H]:
-    """Decorator that registers a handler for the ops of these classes."""
-
-    def register(handler: H) -> H:
-        HANDLERS.update(dict.fromkeys(classes, handler))
-        return handler
-
-    return register
-
-
-class ModuleUnderway(Protocol):
-    """The module that functions are added to; see `_ModuleMirror`."""
-
-    def function(self, instance: Attribution, divisibility: tuple[int, ...] = ()) -> str:
-        """Add a function, after those that it calls, unless it is there; its symbol."""
-        ...
-
-    def helper(
-        self,
-        symbol: str,
-        source: str,
-        types: Sequence[Type],
-        result: Type,
-        build: Callable[[Builder, Sequence[Value]], list[Value]],
-    ) -> str:
-        """See `Functions`."""
-        ...
+HANDLERS = OpTable[Handler]("builder")
+handles = HANDLERS.of
 
 
 class FunctionMirror:
     """The building of one function: the context that its handlers work in."""
 
-    def __init__(self, module: ModuleUnderway, instance: Attribution, builder: Builder) -> None:
+    def __init__(self, module: ModuleMirror, instance: Attribution, builder: Builder) -> None:
         self.module = module
         self.instance = instance
         self.scope = instance.scope
@@ -72,7 +47,7 @@ class FunctionMirror:
         result: Type,
         build: Callable[[Builder, Sequence[Value]], list[Value]],
     ) -> str:
-        """See `Functions`."""
+        """Add a function to the module; see `ModuleMirror.helper`."""
         return self.module.helper(symbol, source, types, result, build)
 
     def callee_of(self, op: Op) -> Attribution:
@@ -104,8 +79,7 @@ class FunctionMirror:
         """Run one op."""
         self.op = op
         self.emit.builder.location = op.location
-        handler = HANDLERS[type(op)]
-        built = handler(self, op)
+        built = HANDLERS[op](self, op)
         if built is not None:
             self.values[op.result] = built
         else:

@@ -129,8 +129,8 @@ def test_every_op_of_the_python_model_is_attributed():
     from ziggurat.codemodel.dialects import core, py
 
     ops = {op for op in vars(py).values() if isinstance(op, type) and getattr(op, "SPEC", None) is not None}
-    assert ops and ops <= HANDLERS.keys()
-    assert {core.Var, core.VarLoad, core.VarStore, core.Return, core.FuncCall} <= HANDLERS.keys()
+    assert ops and not HANDLERS.missing(ops)
+    assert not HANDLERS.missing([core.Var, core.VarLoad, core.VarStore, core.Return, core.FuncCall])
 
 
 def test_an_op_of_another_tier_is_refused():

@@ -11,7 +11,7 @@ from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.calls.emit import flatten_types, packed_type
 from ziggurat.transforms.mirror import mirror
-from ziggurat.transforms.mirror.mirror import _ModuleMirror, build
+from ziggurat.transforms.mirror.mirror import ModuleMirror, build
 from ziggurat.transforms.mirror.walk import FunctionMirror
 
 
@@ -23,7 +23,7 @@ def ops_of(ops: str, *types, functions=None):
     found = attributor.function("f", model, types, None)
     assert not attributor.errors
     builder = Builder.root(flatten_types(TupleType(types)), packed_type(found.result))
-    build(FunctionMirror(_ModuleMirror(frozenset()), found, builder))
+    build(FunctionMirror(ModuleMirror(frozenset()), found, builder))
     *made, return_ = builder.finish().entry.ops
     return made, return_.operands
 

@@ -12,7 +12,7 @@ from ziggurat.transforms.attribution import attribute
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.calls.emit import Operand
 from ziggurat.transforms.mirror.flow import body_of
-from ziggurat.transforms.mirror.mirror import _ModuleMirror
+from ziggurat.transforms.mirror.mirror import ModuleMirror
 from ziggurat.transforms.mirror.walk import FunctionMirror
 
 
@@ -30,7 +30,7 @@ def kernel(p, n):
 def walk():
     found = attribute(kernel, (PtrType(i32), i32))
     builder = Builder.root([PtrType(i32), i32])
-    return FunctionMirror(_ModuleMirror(frozenset()), found, builder)
+    return FunctionMirror(ModuleMirror(frozenset()), found, builder)
 
 
 def op(cls):
