@@ -79,17 +79,19 @@ def _bits(array: Array) -> Array:
 
 
 def _ones(array: Array) -> Array:
-    return _bits(array).sum(axis=-1).astype(array.dtype)
+    return np.sum(_bits(array), axis=-1, dtype=array.dtype)
 
 
 def _leading_zeros(array: Array) -> Array:
     bits = _bits(array)
-    return np.where(array == 0, bits.shape[-1], bits.argmax(axis=-1)).astype(array.dtype)
+    first: Array = np.argmax(bits, axis=-1)
+    return np.where(array == 0, bits.shape[-1], first).astype(array.dtype)
 
 
 def _reversed(array: Array) -> Array:
     bytes_ = np.packbits(_bits(array)[..., ::-1], axis=-1)
-    return bytes_.view(array.dtype.newbyteorder(">"))[..., 0].astype(array.dtype)
+    made: Array = bytes_.view(array.dtype.newbyteorder(">"))[..., 0]
+    return made.astype(array.dtype)
 
 
 INTEGER_FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {

@@ -276,7 +276,7 @@ def _of_numpy(dtype: object) -> ScalarType | None:
     if not isinstance(dtype, np.dtype | type):
         return None
     try:
-        native: np.dtype[Any] = np.dtype(dtype)
+        native: np.dtype[Any] = np.dtype(dtype)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     except TypeError:
         return None
     found = BY_NUMPY_NAME.get(native.name)

@@ -12,16 +12,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f64, i1
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 # The op of a call on floats, on signed and on unsigned integers; None where the call does not take them.
 OPS: Final[dict[str, tuple[type[Op] | None, type[Op] | None, type[Op] | None]]] = {
@@ -52,7 +49,7 @@ _MAX_BITS = 64
 
 
 @functools.cache
-def _scalars() -> ModuleType:
+def _scalars() -> Any:
     """The module, imported at the first use: it imports NumPy, which `import ziggurat` is to go without."""
     from ziggurat.codemodel import scalars
 
@@ -61,8 +58,8 @@ def _scalars() -> ModuleType:
 
 def _plain(value: Any) -> Any:
     """A number as one of Python; None for anything else."""
-    if type(value) not in _TYPES and isinstance(value, Real) and hasattr(value, "item"):
-        value = value.item()  # A number of NumPy.
+    if type(value) not in _TYPES and isinstance(value, Real):
+        value = getattr(value, "item", lambda: None)()  # A number of NumPy.
     return value if type(value) in _TYPES else None
 
 
@@ -103,13 +100,13 @@ def _combined(name: str, a: Any, b: Any) -> Any:
         raise KernelTypeError(f"zg.{name} takes integers; got {a!r} and {b!r}", hint=hint)
     a, b = _promoted(a, b)
     if isinstance(a, float) or signed is None:
-        return _result(name, lambda x, y: _scalars().float_binary(floats, x, y, f64), float(a), float(b))
+        return _result(name, functools.partial(_scalars().float_binary, floats, scalar=f64), float(a), float(b))
     if name in _SUMS:
         a, b = int(a), int(b)
     if name == "shl" and a and b > _MAX_BITS:
         raise KernelValueError(f"cannot compute zg.shl({a}, {b}): the integer does not fit in {_MAX_BITS} bits")
     cls = unsigned if isinstance(a, bool) else signed
-    return _result(name, lambda x, y: _scalars().integer(cls, x, y), a, b)
+    return _result(name, functools.partial(_scalars().integer, cls), a, b)
 
 
 def _binary(name: str) -> Callable[..., Any]:
@@ -118,8 +115,11 @@ def _binary(name: str) -> Callable[..., Any]:
 
 def _function(name: str) -> Callable[..., Any]:
     """The meaning of a function of one float."""
-    cls = FUNCTIONS[name]
-    return _on_numbers(lambda x: _result(name, lambda array: _scalars().float_function(cls, array, f64), float(x)))
+
+    def meaning(x: Any) -> Any:
+        return _result(name, functools.partial(_scalars().float_function, FUNCTIONS[name], scalar=f64), float(x))
+
+    return _on_numbers(meaning)
 
 
 add, sub, mul, div, div_rn = map(_binary, ("add", "sub", "mul", "div", "div_rn"))
@@ -165,7 +165,7 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 def fma(a: Any, b: Any, c: Any) -> Any:
     """`a * b + c`, rounded once."""
     a, b, c = _promoted(a, b, c)
-    return _result("fma", lambda *arrays: _scalars().fma(*arrays, f64), a, b, c) if isinstance(a, float) else a * b + c
+    return _result("fma", functools.partial(_scalars().fma, scalar=f64), a, b, c) if isinstance(a, float) else a * b + c
 
 
 @_on_numbers
@@ -214,9 +214,9 @@ def cast(x: Any, dtype: Any, fp_downcast_rounding: Any, bitcast: Any) -> Any:
         return (value - low) % (1 << dtype.bits) + low
     scalars = _scalars()
     if dtype.kind == "int":
-        return _result("cast", lambda array: scalars.float_to_int(array, dtype), value)
+        return _result("cast", functools.partial(scalars.float_to_int, target=dtype), value)
     if isinstance(value, float) and fp_downcast_rounding == "rtz" and dtype != f64:
-        return _result("cast", lambda array: scalars.truncated(array, dtype), value)
+        return _result("cast", functools.partial(scalars.truncated, scalar=dtype), value)
     return scalars.rounded_number(value, dtype)
 
 
