@@ -177,13 +177,6 @@ def _truncf(emitter: Emitter, op: arith.TruncF) -> Emitted:
 # Integers.
 
 
-@emits(arith.ExtSI, arith.ExtUI, arith.TruncI)
-def _integer(emitter: Emitter, op: arith.Cast) -> Emitted:
-    name = "trunc" if isinstance(op, arith.TruncI) else "sext" if isinstance(op, arith.ExtSI) else "zext"
-    source, target = llvm_type(op.operand.type), llvm_type(op.type)
-    return emitter.each(op.type, op.operands, lambda value: emitter.emit(f"{name} {source} {value} to {target}"))
-
-
 def int_to_float(emitter: Emitter, value: str, source: ScalarType, target: ScalarType, signed: bool) -> str:
     """An integer as a float, rounded once."""
     name, kind = "sitofp" if signed else "uitofp", f"i{source.bits}"
@@ -255,13 +248,3 @@ def _bitcast(emitter: Emitter, op: arith.Bitcast) -> Emitted:
 @emits(tt.Bitcast)
 def _pointer_cast(emitter: Emitter, op: tt.Bitcast) -> Emitted:
     return emitter.values[op.value]
-
-
-@emits(tt.IntToPtr)
-def _int_to_ptr(emitter: Emitter, op: tt.IntToPtr) -> Emitted:
-    return emitter.each(op.type, op.operands, lambda a: emitter.emit(f"inttoptr i64 {a} to ptr addrspace(1)"))
-
-
-@emits(tt.PtrToInt)
-def _ptr_to_int(emitter: Emitter, op: tt.PtrToInt) -> Emitted:
-    return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"ptrtoint ptr addrspace(1) {a} to i64"))

@@ -12,38 +12,30 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, element_of
 
-_BINARY: dict[type[Op], str] = {
-    arith.AddI: "add",
-    arith.SubI: "sub",
-    arith.MulI: "mul",
-    arith.AndI: "and",
-    arith.OrI: "or",
-    arith.XOrI: "xor",
-    arith.DivSI: "sdiv",
-    arith.DivUI: "udiv",
-    arith.RemSI: "srem",
-    arith.RemUI: "urem",
-}
+# One instruction for each register: {k} is the type of the first operand, {r} that of the result.
+_PLAIN: dict[type[Op], str] = {
+    **{
+        cls: f"{name} {{k}} {{0}}, {{1}}"
+        for cls, name in (
+            (arith.AddI, "add"), (arith.SubI, "sub"), (arith.MulI, "mul"), (arith.AndI, "and"), (arith.OrI, "or"),
+            (arith.XOrI, "xor"), (arith.DivSI, "sdiv"), (arith.DivUI, "udiv"), (arith.RemSI, "srem"),
+            (arith.RemUI, "urem"),
+        )
+    },
+    arith.Select: "select i1 {0}, {r} {1}, {r} {2}",
+    arith.ExtSI: "sext {k} {0} to {r}", arith.ExtUI: "zext {k} {0} to {r}", arith.TruncI: "trunc {k} {0} to {r}",
+    tt.IntToPtr: "inttoptr {k} {0} to {r}", tt.PtrToInt: "ptrtoint {k} {0} to {r}",
+}  # fmt: skip
 
-_FLOAT_BINARY: dict[type[Op], str] = {
-    arith.AddF: "fadd",
-    arith.SubF: "fsub",
-    arith.MulF: "fmul",
-}
+_FLOAT_BINARY: dict[type[Op], str] = {arith.AddF: "fadd", arith.SubF: "fsub", arith.MulF: "fmul"}
 
 _INTRINSICS: dict[type[Op], str] = {
-    arith.MaxSI: "smax",
-    arith.MinSI: "smin",
-    arith.MaxUI: "umax",
-    arith.MinUI: "umin",
-}
+    arith.MaxSI: "smax", arith.MinSI: "smin", arith.MaxUI: "umax", arith.MinUI: "umin",
+}  # fmt: skip
 
 _CHOICES: dict[type[Op], str] = {
-    arith.MaximumF: "maximum",
-    arith.MinimumF: "minimum",
-    arith.MaxNumF: "maxnum",
-    arith.MinNumF: "minnum",
-}
+    arith.MaximumF: "maximum", arith.MinimumF: "minimum", arith.MaxNumF: "maxnum", arith.MinNumF: "minnum",
+}  # fmt: skip
 
 
 @emits(arith.ConstantOp)
@@ -55,11 +47,14 @@ def _constant(emitter: Emitter, op: arith.ConstantOp) -> Emitted:
     return text
 
 
-@emits(*_BINARY)
-def _binary(emitter: Emitter, op: Any) -> Emitted:
-    kind = llvm_type(op.lhs.type)
-    name = _BINARY[type(op)]
-    return emitter.each(op.result.type, op.operands, lambda a, b: emitter.emit(f"{name} {kind} {a}, {b}"))
+@emits(*_PLAIN)
+def _plain(emitter: Emitter, op: Op) -> Emitted:
+    text, kinds = _PLAIN[type(op)], {"k": llvm_type(op.operands[0].type), "r": llvm_type(op.result.type)}
+
+    def make(*values: str) -> str:
+        return emitter.emit(text.format(*values, **kinds))
+
+    return emitter.each(op.result.type, op.operands, make)
 
 
 @emits(*_INTRINSICS)
@@ -171,14 +166,6 @@ def _cmpf(emitter: Emitter, op: arith.CmpF) -> Emitted:
         return emitter.emit(f"fcmp {predicate} {'float' if scalar.is_fp8 else kind} {a}, {b}")
 
     return emitter.each(op.result.type, op.operands, compare)
-
-
-@emits(arith.Select)
-def _select(emitter: Emitter, op: arith.Select) -> Emitted:
-    kind = llvm_type(op.then.type)
-    return emitter.each(
-        op.result.type, op.operands, lambda c, a, b: emitter.emit(f"select i1 {c}, {kind} {a}, {kind} {b}")
-    )
 
 
 @emits(tt.AddPtr)

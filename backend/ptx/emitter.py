@@ -130,6 +130,10 @@ class Emitter:
         self.types.setdefault(name, f"{name} = type {{ {', '.join([kind] * count)} }}")
         return name
 
+    def parts(self, struct: str, value: str, count: int) -> list[str]:
+        """The values of a struct; a single value is no struct."""
+        return [value] if count == 1 else [self.emit(f"extractvalue {struct} {value}, {at}") for at in range(count)]
+
     def asm(
         self,
         result: str,

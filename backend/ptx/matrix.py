@@ -35,12 +35,6 @@ def _scalar(type_: TensorType | SharedType) -> ScalarType:
     return type_.element
 
 
-def _extracted(emitter: Emitter, struct: str, kind: str, result: str, count: int) -> list[str]:
-    if count == 1 and struct == kind:
-        return [result]
-    return [emitter.emit(f"extractvalue {struct} {result}, {at}") for at in range(count)]
-
-
 @emits(tt.Dot, gpu.Mma)
 def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
     """mma.sync on the fragments that the layouts describe."""
@@ -85,10 +79,10 @@ def _one_mma(
     for (kind, constraint), part in zip((operand, operand, total), parts, strict=True):
         constraints += [constraint] * len(part)
         given += [f"{kind} {value}" for value in part]
-    struct = f"{{ {', '.join([total[0]] * counts[0])} }}"
+    struct = emitter.struct(total[0], counts[0])
     text = f"{name} {', '.join(groups)};"
     made = emitter.emit(f'call {struct} asm "{text}", "{",".join(constraints)}"({", ".join(given)}) #2')
-    return _extracted(emitter, struct, total[0], made, counts[0])
+    return emitter.parts(struct, made, counts[0])
 
 
 # wgmma.
@@ -160,7 +154,7 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
     struct = emitter.struct(kind, count)
     made = emitter.asm(struct, text, ",".join([*constraints, "~{memory}"]), *given, effect=True)
     result = list(sums)
-    for register, value in zip(registers, _extracted(emitter, struct, kind, made, count), strict=True):
+    for register, value in zip(registers, emitter.parts(struct, made, count), strict=True):
         result[register] = value
     return result
 
@@ -206,7 +200,7 @@ def _wgmma_wait(emitter: Emitter, op: gpu.WgmmaWait) -> Emitted:
     text = f"wgmma.wait_group.sync.aligned {op.pending};"
     given = [(kind, value) for value in values]
     made = emitter.asm(struct, text, ",".join([*constraints, "~{memory}"]), *given, effect=True)
-    return _extracted(emitter, struct, kind, made, count)
+    return emitter.parts(struct, made, count)
 
 
 @emits(gpu.FenceAsync)

@@ -10,7 +10,18 @@ from __future__ import annotations
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
 from ziggurat.backend.ptx.tensors import unique_registers
 from ziggurat.backend.ptx.uniform import shared_out
-from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack, words_of
+from ziggurat.backend.ptx.words import (
+    REGISTERS,
+    from_memory,
+    in_registers,
+    load_words,
+    pack,
+    store_masked,
+    store_words,
+    to_memory,
+    unpack,
+    words_of,
+)
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
 from ziggurat.codemodel.layout import replicated
@@ -44,14 +55,9 @@ def load_vector(
     size = scalar.bytes
     word = _word(size, width)
     count = size * width // word
-    bits = 8 * word
     special = op.cache is not CacheModifier.NONE or op.eviction is not EvictionPolicy.NORMAL or op.volatile
     if mask is None and not special:
-        kind = f"i{bits}" if count == 1 else f"<{count} x i{bits}>"
-        loaded = emitter.emit(f"load {kind}, ptr addrspace(1) {address}, align {size * width}")
-        words = (
-            [loaded] if count == 1 else [emitter.emit(f"extractelement {kind} {loaded}, i32 {i}") for i in range(count)]
-        )
+        words = load_words(emitter, 1, address, word, count, size * width)
     else:
         words = _masked_load(
             emitter, address, word, count, mask, _other_words(emitter, others, scalar, word, count), op
@@ -69,11 +75,8 @@ def _masked_load(
     emitter: Emitter, address: str, word: int, count: int, mask: str | None, others: list[str], op: tt.Load
 ) -> list[str]:
     """The loaded words, or `others` where the mask is false. 8-bit words use registers of 16 bits."""
-    kind = "i16" if word == 1 else f"i{8 * word}"
-    register = {1: "h", 2: "h", 4: "r", 8: "l"}[word]
-    move = {1: "u16", 2: "u16", 4: "u32", 8: "u64"}[word]
-    if word == 1:
-        others = [emitter.emit(f"zext i8 {other} to i16") for other in others]
+    register, move = REGISTERS[word], f"u{max(16, 8 * word)}"
+    kind, others = in_registers(emitter, others, word)
     outputs = [f"${index}" for index in range(count)]
     first = count  # The operand numbers of the inputs follow those of the outputs.
     text = [f"mov.{move} {output}, ${first + index};" for index, output in enumerate(outputs)]
@@ -84,14 +87,14 @@ def _masked_load(
     modifiers = "" if op.volatile else _modifiers(op.cache, op.eviction)
     text.append(f"{guard}ld{volatile}.global{modifiers}{vector}.b{8 * word} {target}, [ ${first + count} + 0 ];")
     constraints = [f"=&{register}"] * count + [register] * count + ["l"] + (["b"] if mask is not None else [])
-    result = kind if count == 1 else "{ " + ", ".join([kind] * count) + " }"
+    result = kind if count == 1 else emitter.struct(kind, count)
     arguments = [(kind, other) for other in others] + [("ptr addrspace(1)", address)]
     if mask is not None:
         arguments.append(("i1", mask))
     made = emitter.asm(
         result, " ".join(text), ",".join([*constraints, "~{memory}"]), *arguments, effect=True, convergent=False
     )
-    words = [made] if count == 1 else [emitter.emit(f"extractvalue {result} {made}, {i}") for i in range(count)]
+    words = emitter.parts(result, made, count)
     return [emitter.emit(f"trunc i16 {item} to i8") for item in words] if word == 1 else words
 
 
@@ -102,32 +105,12 @@ def store_vector(
     size = scalar.bytes
     word = _word(size, len(values))
     words = pack(emitter, [to_memory(emitter, value, scalar) for value in values], size, word)
-    count = len(words)
     special = op.cache is not CacheModifier.NONE or op.eviction is not EvictionPolicy.NORMAL
     if mask is None and not special:
-        kind = f"i{8 * word}"
-        stored = words[0]
-        if count > 1:
-            kind = f"<{count} x i{8 * word}>"
-            stored = "poison"
-            for index, item in enumerate(words):
-                stored = emitter.emit(f"insertelement {kind} {stored}, i{8 * word} {item}, i32 {index}")
-        emitter.line(f"store {kind} {stored}, ptr addrspace(1) {address}, align {size * len(values)}")
+        store_words(emitter, 1, address, words, word, size * len(values))
         return
-    kind = "i16" if word == 1 else f"i{8 * word}"
-    if word == 1:
-        words = [emitter.emit(f"zext i8 {item} to i16") for item in words]
-    register = {1: "h", 2: "h", 4: "r", 8: "l"}[word]
-    inputs = [f"${index + 1}" for index in range(count)]
-    source = inputs[0] if count == 1 else "{" + ", ".join(inputs) + "}"
-    vector = "" if count == 1 else f".v{count}"
-    guard = f"@${count + 1} " if mask is not None else ""
-    text = f"{guard}st.global{_modifiers(op.cache, op.eviction)}{vector}.b{8 * word} [ $0 + 0 ], {source};"
-    constraints = ["l"] + [register] * count + (["b"] if mask is not None else [])
-    arguments = [("ptr addrspace(1)", address), *((kind, item) for item in words)]
-    if mask is not None:
-        arguments.append(("i1", mask))
-    emitter.asm("void", text, ",".join([*constraints, "~{memory}"]), *arguments, effect=True)
+    pointer = ("ptr addrspace(1)", address, "l")
+    store_masked(emitter, f"st.global{_modifiers(op.cache, op.eviction)}", pointer, 0, words, word, mask)
 
 
 @emits(tt.Load)

@@ -136,12 +136,12 @@ class _InShared:
         if start is None:
             own = self.emitter.emit(f"xor i32 {self.thread}, {turned}") if turned else self.thread
             start = self._starts[turned] = self.emitter.emit(f"add i32 {self.address}, {own}")
-        struct = f"{{ {', '.join(['i32'] * count)} }}"
+        struct = self.emitter.struct("i32", count)
         results = ", ".join(f"${number}" for number in range(count))
         what = f"ldmatrix.sync.aligned.m8n8.x{count}{self.trans}.shared.b16"
         text = f"{what} {{{results}}}, [${count} + {place ^ turned}];"
         made = self.emitter.asm(struct, text, ",".join(["=r"] * count + ["r"]), ("i32", start), reads=True)
-        return [self.emitter.emit(f"extractvalue {struct} {made}, {at}") for at in range(count)]
+        return self.emitter.parts(struct, made, count)
 
 
 Operand = _InRegisters | _InShared

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, layout_of
 from ziggurat.backend.ptx.memory import both
 from ziggurat.backend.ptx.tensors import unique_registers
-from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack
+from ziggurat.backend.ptx.words import from_memory, load_words, pack, store_masked, store_words, to_memory, unpack
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
@@ -119,9 +119,7 @@ def load_shared(emitter: Emitter, pointer: str, offset: int, scalar: ScalarType,
     word, count = _words(size, width)
     if offset:
         pointer = emitter.emit(f"getelementptr i8, {POINTER} {pointer}, i32 {offset}")
-    kind = f"i{8 * word}" if count == 1 else f"<{count} x i{8 * word}>"
-    loaded = emitter.emit(f"load {kind}, {POINTER} {pointer}, align {size * width}")
-    words = [loaded] if count == 1 else [emitter.emit(f"extractelement {kind} {loaded}, i32 {i}") for i in range(count)]
+    words = load_words(emitter, 3, pointer, word, count, size * width)
     return [from_memory(emitter, value, scalar) for value in unpack(emitter, words, size, word)]
 
 
@@ -144,30 +142,15 @@ def store_shared(
 ) -> None:
     """Store neighbours to shared memory where the mask holds."""
     size = scalar.bytes
-    word, count = _words(size, len(values))
+    word, _ = _words(size, len(values))
     words = pack(emitter, [to_memory(emitter, value, scalar) for value in values], size, word)
     if mask is None:
         if offset:
             pointer = emitter.emit(f"getelementptr i8, {POINTER} {pointer}, i32 {offset}")
-        kind, stored = f"i{8 * word}", words[0]
-        if count > 1:
-            kind, stored = f"<{count} x i{8 * word}>", "poison"
-            for index, item in enumerate(words):
-                stored = emitter.emit(f"insertelement {kind} {stored}, i{8 * word} {item}, i32 {index}")
-        emitter.line(f"store {kind} {stored}, {POINTER} {pointer}, align {size * len(values)}")
+        store_words(emitter, 3, pointer, words, word, size * len(values))
         return
     address = emitter.emit(f"ptrtoint {POINTER} {pointer} to i32")
-    kind = "i16" if word == 1 else f"i{8 * word}"
-    if word == 1:
-        words = [emitter.emit(f"zext i8 {item} to i16") for item in words]
-    inputs = [f"${index + 1}" for index in range(count)]
-    source = inputs[0] if count == 1 else "{" + ", ".join(inputs) + "}"
-    vector = "" if count == 1 else f".v{count}"
-    register = {1: "h", 2: "h", 4: "r", 8: "l"}[word]
-    text = f"@${count + 1} st.shared{vector}.b{8 * word} [ $0 + {offset} ], {source};"
-    constraints = ",".join(["r", *[register] * count, "b", "~{memory}"])
-    arguments = [("i32", address), *((kind, item) for item in words), ("i1", mask)]
-    emitter.asm("void", text, constraints, *arguments, effect=True)
+    store_masked(emitter, "st.shared", ("i32", address, "r"), offset, words, word, mask)
 
 
 # Matrices of 8 rows of 16 bytes, moved by all lanes together.
@@ -196,14 +179,14 @@ def _instruction(name: str, view: View) -> str:
 def load_matrices(emitter: Emitter, buffer: str, type_: SharedType, layout: Layout, view: View) -> list[str]:
     """Load a tensor by ldmatrix."""
     scalar, count = type_.element, view.count
-    struct = "i32" if count == 1 else f"{{ {', '.join(['i32'] * count)} }}"
+    struct = "i32" if count == 1 else emitter.struct("i32", count)
     results = ", ".join(f"${number}" for number in range(count))
     constraints = ",".join([*["=r"] * count, "r", "~{memory}"])
     values: dict[int, str] = {}
     for words, address, offset in _matrices(emitter, buffer, type_, view):
         text = f"{_instruction('ldmatrix', view)} {{{results}}}, [${count} + {offset}];"
         made = emitter.asm(struct, text, constraints, ("i32", address), effect=True)
-        parts = [made] if count == 1 else [emitter.emit(f"extractvalue {struct} {made}, {at}") for at in range(count)]
+        parts = emitter.parts(struct, made, count)
         for registers, part in zip(words, parts, strict=True):
             elements = unpack(emitter, [part], scalar.bytes, 4)
             values |= {r: from_memory(emitter, e, scalar) for r, e in zip(registers, elements, strict=True)}

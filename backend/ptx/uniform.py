@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ziggurat.backend.ptx.emitter import Emitter, canonical
 from ziggurat.backend.ptx.reductions import shuffle, shuffled
-from ziggurat.backend.ptx.words import from_memory, to_memory
+from ziggurat.backend.ptx.words import from_memory, store_masked, to_memory
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.types import ScalarType
 
@@ -27,7 +27,7 @@ def shared_out(emitter: Emitter, layout: Layout, scalar: ScalarType, found: dict
 
 
 def _through_slot(emitter: Emitter, layout: Layout, scalar: ScalarType, found: dict[int, str]) -> dict[int, str]:
-    size, register_kind = scalar.bytes, {1: "h", 2: "h", 4: "r", 8: "l"}[scalar.bytes]
+    size = scalar.bytes
     slot = emitter.slot(layout.numel * size)
     owner = emitter.owner(layout)
     assert owner is not None
@@ -39,12 +39,7 @@ def _through_slot(emitter: Emitter, layout: Layout, scalar: ScalarType, found: d
         pointers[register] = emitter.emit(f"getelementptr i{8 * size}, ptr addrspace(3) {slot}, i32 {number}")
         address = emitter.emit(f"ptrtoint ptr addrspace(3) {pointers[register]} to i32")
         bits = to_memory(emitter, value, scalar)
-        kind = f"i{8 * size}"
-        if size == 1:
-            bits, kind = emitter.emit(f"zext i8 {bits} to i16"), "i16"
-        text = f"@$2 st.shared.b{8 * size} [ $0 + 0 ], $1;"
-        arguments = (("i32", address), (kind, bits), ("i1", owner))
-        emitter.asm("void", text, f"r,{register_kind},b,~{{memory}}", *arguments, effect=True)
+        store_masked(emitter, "st.shared", ("i32", address, "r"), 0, [bits], size, owner)
     emitter.barrier()
     loaded: dict[int, str] = {}
     for register, pointer in pointers.items():

@@ -45,9 +45,8 @@ def add_together(
     arguments = [("ptr addrspace(1)", address), *(("i32", word) for word in words)]
     if mask is not None:
         arguments.append(("i1", mask))
-    kind = "void" if not used else "i32" if count == 1 else f"{{ {', '.join(['i32'] * count)} }}"
+    kind = "void" if not used else "i32" if count == 1 else emitter.struct("i32", count)
     made = emitter.asm(kind, text, ",".join([*constraints, "~{memory}"]), *arguments, effect=True)
     if not used:
         return [""] * len(bits)
-    old = [made] if count == 1 else [emitter.emit(f"extractvalue {kind} {made}, {at}") for at in range(count)]
-    return unpack(emitter, old, scalar.bytes, 4)
+    return unpack(emitter, emitter.parts(kind, made, count), scalar.bytes, 4)

@@ -55,3 +55,49 @@ def unpack(emitter: Emitter, words: list[str], size: int, word: int) -> list[str
             part = emitter.emit(f"lshr i{8 * word} {item}, {8 * size * index}") if index else item
             values.append(emitter.emit(f"trunc i{8 * word} {part} to i{8 * size}"))
     return values
+
+
+def load_words(emitter: Emitter, space: int, pointer: str, word: int, count: int, align: int) -> list[str]:
+    """Load words by an instruction of LLVM."""
+    kind = f"i{8 * word}" if count == 1 else f"<{count} x i{8 * word}>"
+    loaded = emitter.emit(f"load {kind}, ptr addrspace({space}) {pointer}, align {align}")
+    return [loaded] if count == 1 else [emitter.emit(f"extractelement {kind} {loaded}, i32 {i}") for i in range(count)]
+
+
+def store_words(emitter: Emitter, space: int, pointer: str, words: list[str], word: int, align: int) -> None:
+    """Store words by an instruction of LLVM."""
+    kind, stored = f"i{8 * word}", words[0]
+    if len(words) > 1:
+        kind, stored = f"<{len(words)} x i{8 * word}>", "poison"
+        for index, item in enumerate(words):
+            stored = emitter.emit(f"insertelement {kind} {stored}, i{8 * word} {item}, i32 {index}")
+    emitter.line(f"store {kind} {stored}, ptr addrspace({space}) {pointer}, align {align}")
+
+
+# The constraint of a register that holds a word; 8-bit words use registers of 16 bits.
+REGISTERS = {1: "h", 2: "h", 4: "r", 8: "l"}
+
+
+def in_registers(emitter: Emitter, words: list[str], word: int) -> tuple[str, list[str]]:
+    """Words as operands of assembly, and their type."""
+    if word == 1:
+        return "i16", [emitter.emit(f"zext i8 {item} to i16") for item in words]
+    return f"i{8 * word}", words
+
+
+def store_masked(
+    emitter: Emitter, instruction: str, address: tuple[str, str, str], offset: int, words: list[str], word: int,
+    mask: str | None,
+) -> None:  # fmt: skip
+    """Store words by assembly where the mask holds. `address` is its type, its value and its constraint."""
+    kind, words = in_registers(emitter, words, word)
+    count = len(words)
+    inputs = ", ".join(f"${index + 1}" for index in range(count))
+    source, vector = (inputs, "") if count == 1 else (f"{{{inputs}}}", f".v{count}")
+    guard = f"@${count + 1} " if mask is not None else ""
+    text = f"{guard}{instruction}{vector}.b{8 * word} [ $0 + {offset} ], {source};"
+    constraints = [address[2], *[REGISTERS[word]] * count, *(["b"] if mask is not None else []), "~{memory}"]
+    arguments = [address[:2], *((kind, item) for item in words)]
+    if mask is not None:
+        arguments.append(("i1", mask))
+    emitter.asm("void", text, ",".join(constraints), *arguments, effect=True)
