@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat.building import KernelBuilder, build, trace
 from ziggurat.codemodel import dialects as dialects
-from ziggurat.codemodel import errors
+from ziggurat.codemodel import errors as _errors
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import *
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value
@@ -36,7 +36,7 @@ from ziggurat.codemodel.types import (
     u64,
 )
 from ziggurat.codemodel.verify import verify
-from ziggurat.frontends import language
+from ziggurat.frontends import language as _language
 from ziggurat.frontends.language import *
 from ziggurat.frontends.reflection import function
 from ziggurat.kernels.arguments import descriptor, divisible, ptr
@@ -144,5 +144,5 @@ __all__ = [
     "verify",
     "while_",
 ]
-__all__ += errors.__all__
-__all__ += language.__all__
+__all__ += _errors.__all__
+__all__ += _language.__all__

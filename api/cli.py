@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import importlib.util
 import os
 import sys
@@ -17,7 +16,7 @@ import attrs
 
 import ziggurat
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, documentation_of
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, documentation_of, options_table
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.html import to_html
@@ -102,8 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     choices.add_argument("what", nargs="?", choices=("list", "clear", "export", "import"), default="list")
     choices.add_argument("file", nargs="?", help="the file to export to or import from")
     choices.set_defaults(run=_choices)
-    docs = commands.add_parser("docs", help="print the reference of the language, or of the ops")
-    docs.add_argument("what", nargs="?", choices=("language", "ops"), default="language")
+    docs = commands.add_parser("docs", help="print the reference of the language, the ops or the options")
+    docs.add_argument("what", nargs="?", choices=("language", "ops", "options"), default="language")
     docs.set_defaults(run=_docs)
     return parser
 
@@ -112,12 +111,13 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     """The options of compilation as arguments of a command."""
     for field in attrs.fields(CompileOptions):
         flag, documentation = f"--{field.name.replace('_', '-')}", documentation_of(field.name)
-        if isinstance(field.default, bool):
-            action = argparse.BooleanOptionalAction if field.default else "store_true"
-            command.add_argument(flag, action=action, default=field.default, help=documentation)
+        default: Any = field.default
+        if isinstance(default, bool):
+            action = argparse.BooleanOptionalAction if default else "store_true"
+            command.add_argument(flag, action=action, default=default, help=documentation)
         else:
-            about = f"{documentation} (default: {field.default})"
-            command.add_argument(flag, type=type(field.default), default=field.default, help=about)
+            about = f"{documentation} (default: {default})"
+            command.add_argument(flag, type=type(default), default=default, help=about)
 
 
 def _show(options: argparse.Namespace) -> str:
@@ -171,15 +171,15 @@ def _passes(compiled: Compiled, options: argparse.Namespace) -> str:
     if options.after is not None and options.after not in models:
         raise LaunchError(f"there is no pass '{options.after}'", hint=f"the passes are {', '.join(models)}")
     if not options.diff:
-        return to_text(models[options.after][1], locations=options.locations)
-    chosen = models if options.after is None else {options.after: models[options.after]}
-    return "".join(_difference(name, *pair, options.locations) for name, pair in chosen.items())
+        return to_text(models[str(options.after)][1], locations=options.locations)
+    from ziggurat.transforms.kit import difference
 
-
-def _difference(name: str, before: Op, after: Op, locations: bool) -> str:
-    texts = (to_text(model, locations=locations).splitlines() for model in (before, after))
-    lines = list(difflib.unified_diff(*texts, f"before {name}", f"after {name}", lineterm=""))
-    return "\n".join(lines or [f"--- {name} changes nothing"]) + "\n"
+    lines: list[str] = []
+    for name, (old, new) in models.items():
+        if options.after in (None, name):
+            changed = difference(old, new)
+            lines += [f"// Pass {name}", changed.rstrip()] if changed else [f"// Pass {name} changes nothing"]
+    return "\n".join(lines) + "\n"
 
 
 def _divisible(kernel: Kernel, arguments: Sequence[Any], said: Sequence[str]) -> list[Any]:
@@ -274,6 +274,8 @@ def _docs(options: argparse.Namespace) -> str:
         from ziggurat.codemodel.catalogue import catalogue
 
         return catalogue()
+    if options.what == "options":
+        return options_table()
     from ziggurat.frontends.language.reference import reference
 
     return reference()

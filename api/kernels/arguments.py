@@ -100,8 +100,9 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
             return given.type
         if name in constexprs:
             return constant_of(function, name, given)
-        if isinstance(given, (tuple, list)) and any(isinstance(one, Type | Divisible) for one in leaves(given)):
-            return TupleType(tuple(type_of(part, one) for part, one in parts_of(name, given)))
+        components = components_of(given)
+        if components is not None and any(isinstance(one, Type | Divisible) for one in leaves(components)):
+            return TupleType(tuple(type_of(part, one) for part, one in parts_of(name, components)))
         if (type_ := _type_of(given)) is not None:
             divisibility.append(1)
             return _run_time(function, name, type_)
@@ -111,6 +112,11 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
 
     types = tuple(type_of(name, given) for name, given in bound.items())
     return Signature(types, tuple(divisibility))
+
+
+def components_of(value: Any) -> Sequence[Any] | None:
+    """The components of a tuple or a list; None for another value."""
+    return cast("Sequence[Any]", value) if isinstance(value, (tuple, list)) else None
 
 
 def parts_of(name: str, given: Sequence[Any]) -> list[tuple[str, Any]]:
@@ -130,10 +136,11 @@ def is_tuple_of_arguments(given: Any) -> bool:
 def leaves(values: Iterable[Any]) -> Iterator[Any]:
     """Arguments, with the components of tuples and lists in their places."""
     for value in values:
-        if isinstance(value, (tuple, list)):
-            yield from leaves(cast("Sequence[Any]", value))
-        else:
+        components = components_of(value)
+        if components is None:
             yield value
+        else:
+            yield from leaves(components)
 
 
 def _type_of(given: Any) -> Type | None:

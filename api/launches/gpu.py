@@ -14,7 +14,14 @@ from ziggurat.codemodel.types import TupleType, Type
 from ziggurat.compiler.compiled import binary_of
 from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import Signature as KernelSignature
-from ziggurat.kernels.arguments import check_options, constant_of, constexpr_names, is_tuple_of_arguments, leaves
+from ziggurat.kernels.arguments import (
+    check_options,
+    components_of,
+    constant_of,
+    constexpr_names,
+    is_tuple_of_arguments,
+    leaves,
+)
 from ziggurat.transforms.kit.parameters import specialize
 
 if TYPE_CHECKING:
@@ -36,7 +43,7 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
         shape = tuple(_shape(value) if is_tuple_of_arguments(value) else None for value in bound.values())
         if shape not in spread:
             spread[shape] = _spread(kernel, on_host, dispatcher.parameters, shape)
-        sizes = grid(Meta(kernel.name, bound)) if callable(grid) else grid
+        sizes: Any = grid(Meta(kernel.name, bound)) if callable(grid) else grid
         flat = leaves(v if one is not None else (_Whole(v),) for v, one in zip(bound.values(), shape, strict=True))
         values = [value.value if isinstance(value, _Whole) else value for value in flat]
         spread[shape].at(sizes)(*values, **options)
@@ -74,7 +81,8 @@ class _Whole:
 
 def _shape(value: Any) -> Any:
     """How tuples are nested in a value, with None for what is no tuple."""
-    return tuple(map(_shape, value)) if isinstance(value, (tuple, list)) else None
+    components = components_of(value)
+    return None if components is None else tuple(map(_shape, components))
 
 
 def _spread(kernel: Kernel, on_host: OnHost, parameters: Sequence[KernelParameter], shape: Sequence[Any]) -> Dispatcher:
@@ -111,7 +119,8 @@ def _regrouped(shape: Any, values: Iterator[Any]) -> Any:
 
 
 def _packed(types: Any) -> Type:
-    return TupleType(tuple(map(_packed, types))) if isinstance(types, tuple) else types
+    components = components_of(types)
+    return types if components is None else TupleType(tuple(map(_packed, components)))
 
 
 def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Binary:

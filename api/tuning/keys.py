@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from ziggurat.backend.cuda.arrays import device_of, reader_of, view
+from ziggurat.backend.cuda.arrays import device_of, place_of, reader_of, view
 from ziggurat.backend.cuda.launch import devices_of
 from ziggurat.backend.launch.arrays import is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
@@ -32,11 +32,14 @@ class ChoiceKey:
 
     def __call__(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
         """The key. Raises whatever an array raises that cannot be read."""
-        kinds = (*map(type, arguments), *keywords, *map(type, keywords.values()))
+        kinds: tuple[Any, ...] = tuple(map(type, arguments))
+        given = arguments
+        if keywords:
+            kinds += (*keywords, *map(type, keywords.values()))
+            given = (*arguments, *keywords.values())
         found = self._parts.get(kinds)
         if found is None:
             found = self._parts[kinds] = self._found(arguments, keywords)
-        given = (*arguments, *keywords.values())
         key: list[Any] = [found[0]]
         for read, place in found[1]:
             key.append(given[place] if read is None else read(given[place]))
@@ -75,9 +78,9 @@ def _reading(array: Any) -> Read:
     return _element_and_device if reader is None or reader.key is None else reader.key
 
 
-def _element_and_device(array: Any) -> tuple[str, int | None]:
+def _element_and_device(array: Any) -> str:
     seen = view(array, "array")
-    return seen.element.name, device_of(seen)
+    return place_of(seen.element, device_of(seen))
 
 
 def _constant(value: Any) -> Read:

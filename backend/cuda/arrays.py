@@ -99,6 +99,11 @@ def view(array: Any, name: str) -> View:
     return View(int(array.data_ptr()), element, int(array.get_device()) if reader is _TORCH else None)
 
 
+def place_of(element: ScalarType, device: int | None) -> str:
+    """A text that is equal for arrays of the same element type and device."""
+    return f"{element.name} on {device}"
+
+
 def device_of(seen: View) -> int | None:
     """The device of an array by its own word, or, on machines with several, by the driver's."""
     return seen.device if seen.device is not None or device_count() == 1 else pointer_device(seen.address)
@@ -185,7 +190,7 @@ _CUPY = Reader(
     "cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream,
     streams=True, key=attrgetter("dtype", "data.device_id"),
 )  # fmt: skip
-OWN = Reader("own", "{0}.pointer", "{0}.key", "{0}.device", _own_stream, key=attrgetter("element.name", "device"))
+OWN = Reader("own", "{0}.pointer", "{0}.key", "{0}.device", _own_stream, key=attrgetter("place"))
 _PROTOCOL = Reader(
     "protocol", "_z_protocol_address({0})", "_z_protocol_element({0}).name", "_z_protocol_device({0})", _own_stream,
     asks=True,

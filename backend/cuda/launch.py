@@ -287,8 +287,11 @@ class Dispatcher:
         if missing:
             raise LaunchError(f"'{self.name}' needs {', '.join(map(repr, missing))}")
         # A list that is compiled in becomes a tuple, which a key can hold.
-        given: Any = zip(values, self.parameters, strict=True)
-        return tuple(tuple(value) if type(value) is list and p.constexpr else value for value, p in given)
+        made: list[Any] = list(values)
+        for place, parameter in enumerate(self.parameters):
+            if parameter.constexpr and type(made[place]) is list:
+                made[place] = tuple(made[place])
+        return tuple(made)
 
     def _run_on_host(
         self, grid: Any, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ziggurat.backend.cuda.arrays import place_of
 from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_device, on_device, own_stream
 from ziggurat.backend.launch.arrays import ELEMENTS, on_gpu
 from ziggurat.codemodel.errors import LaunchError
@@ -26,7 +27,7 @@ class DeviceArray:
     alone, so that none of these may be changed.
     """
 
-    __slots__ = ("__weakref__", "base", "device", "dtype", "element", "key", "pointer", "shape")
+    __slots__ = ("__weakref__", "base", "device", "dtype", "element", "key", "place", "pointer", "shape")
 
     def __init__(
         self, pointer: int, shape: tuple[int, ...], element: ScalarType, device: int, base: object = None
@@ -35,7 +36,8 @@ class DeviceArray:
         self.shape = shape
         self.element = element
         # Equal keys are one object, which is quickest to compare.
-        self.key = sys.intern(f"{element.name} on {device}{'' if pointer & 15 else ', aligned'}")
+        self.place = sys.intern(place_of(element, device))
+        self.key = sys.intern(f"{self.place}{'' if pointer & 15 else ', aligned'}")
         self.dtype: np.dtype[Any] = element.dtype
         self.device = device
         self.base = base

@@ -165,6 +165,12 @@ def default_of(name: str) -> Any:
     return _FIELDS[name].default
 
 
+def options_table() -> str:
+    """The options of compilation and of a launch as a table in Markdown; docs/compiling.md holds it."""
+    rows = [f"| `{name}` | `{field.default!r}` | {field.metadata['doc']} |" for name, field in _FIELDS.items()]
+    return "\n".join(["| option | default | |", "| --- | --- | --- |", *rows]) + "\n"
+
+
 def documentation_of(name: str) -> str:
     """The documentation of an option, in one line."""
     return str(_FIELDS[name].metadata["doc"])

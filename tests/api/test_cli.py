@@ -235,10 +235,10 @@ def test_the_model_after_a_pass_and_what_the_pass_changes(file, capsys):
     assert "gpu.module" in text and zg.parse(text) is not None
     assert main([*show, "--after", "assign", "--diff"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("--- before assign\n+++ after assign\n") and "+gpu.module" in text
+    assert text.startswith("// Pass assign\n") and "+gpu.module" in text
     assert main([*show, "--diff"]) == 0
     text = capsys.readouterr().out
-    assert "+++ after prepare" in text and "tma changes nothing" in text
+    assert "// Pass prepare" in text and "// Pass tma changes nothing" in text
     assert main([*show, "--after", "dce:2"]) == 0
 
 
@@ -272,3 +272,8 @@ def test_names_in_files_do_not_command_the_terminal(tmp_path, monkeypatch, capsy
     for command in ("cache", "choices"):
         assert main([command]) == 0
         assert "\x1b" not in (text := capsys.readouterr().out) and "\\x1b]0;title\\x07" in text
+
+
+def test_the_table_of_options_is_in_the_documents(capsys):
+    assert main(["docs", "options"]) == 0
+    assert capsys.readouterr().out in (Path(__file__).parents[2] / "docs" / "compiling.md").read_text(encoding="utf-8")
