@@ -34,7 +34,7 @@ def run_passes(
     gets the model after each pass.
     """
     for step in passes:
-        name, function = step if isinstance(step, tuple) else (getattr(step, "__name__", repr(step)), step)
+        name, function = (str(getattr(step, "__name__", step)), step) if callable(step) else step
         before, model = model, function(model)
         if verify and model is not before:
             try:

@@ -178,7 +178,8 @@ class Rewriter(Builder):
         yields = body.yield_type if yield_type is None else yield_type
         inner = self.inside(types, yields, isolated=isolated)
         inner.mapping.values.update(zip(body.parameters, inner.parameters, strict=False))
-        inner.mapping.values.update(known or {})
+        if known is not None:
+            inner.mapping.values.update(known.items())
         inner.rewrite_blocks(body)
         made = inner.finish()
         if yield_type is None:
@@ -255,12 +256,10 @@ def _follow_terminators(old: Body, new: Body) -> None:
         return
     for before, after in zip(old.blocks, new.blocks, strict=True):
         last, now = before.ops[-1], after.ops[-1]
-        if isinstance(last, BodyTerminator) and type(last) is type(now):
-            types = [value.type for value in now.handed]
-            if types != [value.type for value in last.handed] and old.yield_type == packed(
-                [value.type for value in last.handed]
-            ):
-                fill(new, "yield_type", packed(types))
+        if isinstance(last, BodyTerminator) and isinstance(now, BodyTerminator) and last.NAME == now.NAME:
+            types, given = ([value.type for value in end.handed] for end in (last, now))
+            if types != given and old.yield_type == packed(types):
+                fill(new, "yield_type", packed(given))
                 return
 
 

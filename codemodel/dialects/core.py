@@ -96,8 +96,9 @@ class Var(Op):
     name: str = attribute(str, default="", unnamed=True)
 
     def derive_type(self) -> Type:
-        keeps = self.initial is None or self.type == VarType(pyobject)
-        return self.type if keeps else VarType(self.initial.type)
+        if self.initial is None or self.type == VarType(pyobject):
+            return self.type
+        return VarType(self.initial.type)
 
     def check(self) -> None:
         type_ = self.type

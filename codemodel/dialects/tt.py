@@ -781,8 +781,9 @@ class MakeTensorDescriptor(Op, Pure):
 
     def derive_type(self) -> Type:
         type_, base = self.type, self.base.type
-        retyped = isinstance(type_, DescriptorType) and isinstance(base, PtrType)
-        return DescriptorType(type_.block, base.pointee, type_.padding) if retyped else type_
+        if isinstance(type_, DescriptorType) and isinstance(base, PtrType):
+            return DescriptorType(type_.block, base.pointee, type_.padding)
+        return type_
 
     def check(self) -> None:
         type_ = self.type

@@ -201,6 +201,7 @@ def test_unused_ops_go_with_what_only_they_use():
 def exchanged(out):
     before = zg.load(out)
     zg.store(out, before + 1)
+    zg.debug_barrier()  # The program reads what it has written.
     after = zg.load(out)
     zg.store(zg.add(out, 1), before * 10 + after)
 

@@ -22,7 +22,9 @@ def replace_calls(model: Op, callee: str | Callable[[str], bool], replacement: R
     it says of a name whether it is meant. `replacement` gets the builder at the place of the call and the arguments,
     and gives the value that stands for the call's. Functions that nothing calls any more go.
     """
-    matches = callee if callable(callee) else lambda name: name == callee
+
+    def matches(name: str) -> bool:
+        return callee(name) if callable(callee) else name == callee
 
     def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, tt.Call | core.FuncCall | py.Invoke) and matches(op.callee):

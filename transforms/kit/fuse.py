@@ -77,7 +77,7 @@ def fuse(
     stores, loads = _accesses(between)
     dominance = Dominance()
     sources = {load.result: _source(load, stores, dominance) for load in loads}
-    gone = set() if keep else {store.result for store in stores}
+    gone: set[Value] = set() if keep else {store.result for store in stores}
 
     def fused(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.result in gone:

@@ -50,15 +50,16 @@ def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
     kernel = kernel_of(model)
     constants = [op for op in kernel.walk() if isinstance(op, arith.ConstantOp) and chosen(op)]
     kinds = {(repr(op.value), str(op.type)) for op in constants}
-    if len(kinds) != 1 or not isinstance(constants[0].type, ScalarType):
-        listed = ", ".join(f"{value} : {type_}" for value, type_ in sorted(kinds)) or "none"
+    type_ = constants[0].type if constants else None
+    if len(kinds) != 1 or not isinstance(type_, ScalarType):
+        listed = ", ".join(f"{value} : {kind}" for value, kind in sorted(kinds)) or "none"
         raise BuildError(f"the chosen constants must be one number of a scalar type; got {listed}", kernel.location)
     results = {op.result for op in constants}
     made: list[Value] = []
 
     def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op is kernel:
-            return _with_parameters(builder, op, {}, (constants[0].type,), made)
+            return _with_parameters(builder, kernel, {}, (type_,), made)
         return made[0] if op.result in results else None
 
     return transform(model, transformer, pass_name="unspecialize")
@@ -76,7 +77,7 @@ def _with_kernel(model: Op, kernel: tt.Func, values: Mapping[int, int | float | 
     """The model whose kernel lacks the parameters numbered in `values`."""
 
     def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        return _with_parameters(builder, op, values) if op is kernel else None
+        return _with_parameters(builder, kernel, values) if op is kernel else None
 
     return transform(model, transformer, pass_name="specialize")
 
