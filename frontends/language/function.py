@@ -177,7 +177,7 @@ class Function:
 
     def watch(self) -> None:
         """Note the values from outside that the models of this function and of those it reaches have."""
-        reached = [self]
+        reached: list[Function] = [self]
         for function in reached:
             reached.extend(callee for callee in function.callees.values() if callee._model and callee not in reached)
         self._watched_uses = [(use, function) for function in reached for use in function.uses]
@@ -187,6 +187,14 @@ class Function:
         """Forget the model, and what was made of it."""
         self._model, self.callees, self.uses = None, {}, ()
         self._watched, self._watched_uses = [], []
+
+    def is_same(self, other: Function) -> bool:
+        """Whether another function has an equal model, and so have the functions that both call."""
+        try:
+            same = (self._model or self.model) == other.model
+            return same and all(map(_same, self.callees.values(), other.callees.values()))
+        except ZigguratError:
+            return False  # The error is raised when the other function is used.
 
     def _compare_globals(self) -> None:
         """Compare the values from outside, where their identities differ; see `check_globals`."""
@@ -231,12 +239,7 @@ def _same(old: Any, new: Any) -> bool:
     if isinstance(old, tuple):
         return len(old) == len(new) and all(map(_same, old, new))  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(old, Function):
-        try:
-            return (old._model or old.model) == new.model and all(
-                map(_same, old.callees.values(), new.callees.values())
-            )
-        except ZigguratError:
-            return False  # The error is raised when the new function is used.
+        return old.is_same(new)
     return repr(old) == repr(new)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 import attrs
 
@@ -120,8 +121,8 @@ def _children(node: ast.AST) -> Iterable[ast.AST]:
     fields = _ORDER.get(type(node))
     if fields is None:
         return ast.iter_child_nodes(node)
-    values = [getattr(node, name) for name in fields]
-    return [inner for value in values if value for inner in (value if isinstance(value, list) else [value])]
+    values: list[Any] = [getattr(node, name) for name in fields]
+    return [inner for value in values if value for inner in (value if isinstance(value, list) else [value])]  # pyright: ignore[reportUnknownVariableType]
 
 
 def assigned_names(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

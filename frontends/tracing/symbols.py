@@ -144,7 +144,10 @@ def _right(op: type[py.Binary]) -> Callable[[Symbol, Any], Symbol]:
 
 
 def _refusal(message: str, hint: str) -> Callable[..., NoReturn]:
-    return lambda self, *_: self.tape.fail(message, hint)
+    def refuse(self: Symbol, *_: Any) -> NoReturn:
+        self.tape.fail(message, hint)
+
+    return refuse
 
 
 for _name, _op in {**_OPERATORS, **_COMPARISONS}.items():

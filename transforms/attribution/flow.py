@@ -196,7 +196,7 @@ def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | 
         after = met([head, *ends], [var for var in stored if var not in failed], op.location, loop=True)
         if all(after[var] == head[var] for var in after):
             endless = isinstance(op, py.While) and isinstance(condition, ConstantType)
-            if endless and not breaks:
+            if isinstance(op, py.While) and endless and not breaks:
                 raise KernelSyntaxError(
                     "this loop never ends: its condition is always true",
                     walk.place_of(op.condition.entry.terminator.operands[0]),
