@@ -28,14 +28,13 @@ class _Missing:
 
 MISSING: Final = _Missing()
 DIVISOR: Final = 16
-# Types whose values have the first of i32, i64 and u64 that holds them.
+# Python types of integers whose values get the first of i32, i64 and u64 that holds them.
 INTEGERS: Final = (int, np.int64)
 
 
 @attrs.frozen
 class KernelParameter:
-    """A parameter as the kernel's author declared it. With `specialize` False, its values lead to no kernels of their
-    own."""
+    """A parameter as the kernel's author declared it. With `specialize` False, one kernel serves all its values."""
 
     name: str
     constexpr: bool = False
@@ -66,8 +65,8 @@ def _same(value: Any) -> Any:
 
 @attrs.frozen
 class Constant:
-    """An argument that is compiled into the kernel. `type` is that of a run-time parameter whose value is known; a
-    constant without one follows Python's rules."""
+    """An argument that is compiled into the kernel. `type` is the type of a run-time parameter with a known value, and
+    None for a constexpr, which has Python's arithmetic."""
 
     name: str
     value: Any = attrs.field(eq=_same, hash=False)  # pyright: ignore[reportUnknownVariableType]

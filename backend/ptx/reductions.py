@@ -206,8 +206,8 @@ class _Lanes:
         return emitter.once("lane", lambda: emitter.emit(f"and i32 {emitter.thread()}, 31"))
 
     def _once(self, what: object, *lines: str) -> str:
-        """A number computed in the entry block: `$` is the lane in the first line, and in each other the line
-        before."""
+        """A number computed in the entry block by these lines. `$` stands for the lane in the first line, and for the
+        result of the previous line in the others."""
 
         def make() -> str:
             result = self.lane()

@@ -84,8 +84,8 @@ def propagate(items: Sequence[Op | Group], visit: Callable[[Op | Group], Iterabl
     """Visit ops and groups in rounds, until none changes any more.
 
     `visit` returns the components whose facts it changed. An item is visited again only when a component that it reads
-    has changed: later in the same round if it comes later in `items`, else in the next round. So the visits take as
-    long as there are changes, not as there are rounds.
+    has changed: later in the same round if it comes later in `items`, else in the next round. So the number of visits
+    grows with the number of changes, and not with the number of rounds.
     """
     readers: dict[Component, list[int]] = {}
     for at, item in enumerate(items):

@@ -47,7 +47,7 @@ class Copy:
 
     @property
     def by_tma(self) -> bool:
-        """Whether TMA does it, not the threads."""
+        """Whether TMA makes the copy, and not the threads."""
         return isinstance(self.load, tt.DescriptorLoad)
 
     @property
@@ -60,9 +60,9 @@ class Copy:
 class Deferred:
     """A wgmma that is waited for in the next iteration.
 
-    `wait` is its wait, whose value the loop carries at `position`. When the op `covered` has run, the wgmma of the
-    iteration before is complete. Either `covered` waits for another wgmma; or it is the wgmma itself, which adds to
-    the same accumulator, and a wait for all but one group follows it (`chained`).
+    `wait` is its wait, whose value the loop carries at `position`. After the op `covered`, the wgmma of the previous
+    iteration is complete: `covered` is a wait for another wgmma, or (`chained`) this iteration's wgmma on the same
+    accumulator, with a wait for all but one group after it.
     """
 
     wait: gpu.WgmmaWait
@@ -220,7 +220,7 @@ def _copy_of(op: Op, uses: Uses) -> Copy | None:
 
 
 def _width(store: gpu.LocalStore, width: int) -> int:
-    """The number of neighbours of one access of a load that are neighbours in the buffer, too."""
+    """The number of consecutive elements of one access of a load that are consecutive in the buffer as well."""
     places = inverted(shared_of(store.buffer).offsets)
     bases = layout_of(store.value.type).registers[: bits_of(width)]
     together = 0

@@ -25,9 +25,9 @@ import attrs
 from ziggurat.codemodel.layout import LANE_BITS, Layout, combine, inverted
 from ziggurat.transforms.place.swizzle import Span, extended
 
-_BARRIERS = 24  # The cost of two barriers, in cycles, each of which could move a word for a warp.
+_BARRIERS = 24  # The cost of two barriers in cycles; a shuffle moves one word of a warp in a cycle.
 
-# A number that is xored to a register number in threads that have an odd number of the bits of the mask: both.
+# (number, mask): threads whose number has an odd number of bits in `mask` xor `number` to a register number.
 Factor = tuple[int, int]
 
 
@@ -36,8 +36,8 @@ class Exchange:
     """The exchange of registers, round by round. Rounds are numbered like the target's registers without copies.
 
     In round n, thread t reads lane `combine(lane, t) ^ combine(far, n)`. Thread s sends its register
-    `combine(sent, n) ^ turned(s)`, where `turned` is the xor of the factors' first parts. Thread t gets its register
-    `n ^ placed(t)`.
+    `combine(sent, n) ^ turned(s)`, where `turned(s)` is the xor of the numbers of the factors that apply to s.
+    Thread t receives register `n ^ placed(t)` of the target.
     """
 
     rounds: int
@@ -53,8 +53,8 @@ class Exchange:
         return all(basis == (1 << bit if bit < LANE_BITS else 0) for bit, basis in enumerate(self.lane))
 
     def packs(self, limit: int) -> list[tuple[int, int]]:
-        """Up to `limit` pairs (round bit, source register bit) that nothing else depends on: rounds that differ only
-        in them move together."""
+        """Up to `limit` pairs (round bit, source register bit) that no other bit maps to. Rounds that differ only in
+        these bits read one lane, so their registers are packed into one word."""
         found: list[tuple[int, int]] = []
         for bit, (far, sent) in enumerate(zip(self.far, self.sent, strict=True)):
             others = [*(other for at, other in enumerate(self.sent) if at != bit), *(basis for basis, _ in self.turned)]
@@ -64,7 +64,7 @@ class Exchange:
         return found
 
     def groups(self, bits: Sequence[int]) -> dict[int, list[int]]:
-        """The rounds in which only these bits are set, by the distance of the lane that is read."""
+        """The rounds with only these bits set, by the xor distance to the lane that is read."""
         found: dict[int, list[int]] = {}
         for index in range(1 << len(bits)):
             number = sum(1 << bit for at, bit in enumerate(bits) if index >> at & 1)
@@ -72,7 +72,7 @@ class Exchange:
         return found
 
     def cost(self, size: int) -> float:
-        """The cycles for a warp, for elements of `size` bytes: one for each word shuffled, half of one for a select."""
+        """The cycles for a warp, for elements of `size` bytes: 1 for each shuffled word, 1/2 for each select."""
         packed = [bit for bit, _ in self.packs(max(0, 3 - size.bit_length()))]
         rest = [bit for bit in range(self.rounds) if bit not in packed]
         element = size << len(packed)

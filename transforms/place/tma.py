@@ -232,7 +232,7 @@ def lower_tma(module: Op) -> Op:
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.result in gone:
-            # Until there, the buffer stands for the block.
+            # Up to that store, the value of a load or a transposition is mapped to the buffer that TMA fills.
             return DROP if isinstance(op, gpu.LocalStore) else operands[0]
         if isinstance(op, gpu.LocalAlloc) and op.result in allocs:
             return builder[op.result]

@@ -8,8 +8,8 @@ An op must stay when it has an effect. The **memory model** says what counts as 
 * All writes, atomics, volatile reads, prints, assertions, assumptions and calls of functions that have effects stay, in
   their order.
 * `var.store` has an effect only while the variable is loaded somewhere.
-* A loop is as effective as its body, but must stay when it might not end or might fail: `scf.while`, an `scf.for` whose
-  step is not a constant or is zero, and any body with more than one block.
+* A loop must stay when an op of its body must, or when the loop might not end or might fail: an `scf.while`, an
+  `scf.for` whose step is not a constant or is zero, and any loop with more than one block.
 * An op that leaves the function from within a body stays, and so does the op it stands in.
 """
 
@@ -83,8 +83,8 @@ def callees(op: Op) -> tuple[str, ...]:
 def reachable_roots(module: traits.SymbolTable) -> list[Op]:
     """The functions from which the others are reached.
 
-    Those are the `tt.func`s that return nothing and the `func`s, as far as none calls them. A module without any is a
-    library: then all its functions are.
+    A root is a `tt.func` that returns nothing, or a `func`, and that no function calls. In a module without such a
+    function, a library, all functions are roots.
     """
     functions = module.functions()
     if len(functions) == 1:
@@ -105,8 +105,8 @@ class Demand:
     indices of the carried values that are needed: by the result, or by an op inside the loop that is needed itself. A
     value that is only used to compute its own next value is not.
 
-    With `structure` false, only single ops go: structured ops keep all their values, with the `tuple.load`s that take
-    them apart, and modules all their functions.
+    With `structure` false, only single ops are removed: structured ops keep all their values and the `tuple.load`s of
+    these, and modules keep all their functions.
     """
 
     __slots__ = ("_effective", "_functions", "_stack", "_stores", "kept", "structure", "values")
@@ -263,7 +263,7 @@ class Demand:
 
 
 def value_count(op: Op) -> int:
-    """How many values a structured op gives; 0 of any other op."""
+    """The number of values of a structured op; 0 for any other op."""
     return len(op.value_types) if isinstance(op, Structured) else 0
 
 
