@@ -112,34 +112,23 @@ def integer(cls: type[Op], a: Array, b: Array) -> Array:
 # Floats.
 
 
-def _with_zeros_ordered(result: Array, a: Array, b: Array, larger: bool) -> Array:
-    """NumPy leaves open which zero the maximum of 0.0 and -0.0 is. Here -0.0 is less."""
-    zeros = result == 0
-    if zeros.any():
-        signed = a + b if larger else -(-a + -b)
-        result = np.where(zeros & (a == b), signed, result)
-    return result
+def _extreme(choose: Binary, larger: bool) -> Binary:
+    """The larger or smaller of two floats, with -0.0 below 0.0. NumPy leaves open which zero it chooses."""
+
+    def select(a: Array, b: Array) -> Array:
+        result = choose(a, b)
+        zeros = result == 0
+        if zeros.any():
+            signed = a + b if larger else -(-a + -b)
+            result = np.where(zeros & (a == b), signed, result)
+        return result
+
+    return select
 
 
-def maximum(a: Array, b: Array) -> Array:
-    """The larger; NaN if either is NaN; -0.0 < 0.0."""
-    return _with_zeros_ordered(np.maximum(a, b), a, b, True)
-
-
-def minimum(a: Array, b: Array) -> Array:
-    """The smaller; NaN if either is NaN; -0.0 < 0.0."""
-    return _with_zeros_ordered(np.minimum(a, b), a, b, False)
-
-
-def maxnum(a: Array, b: Array) -> Array:
-    """The larger; the other operand where one is NaN; -0.0 < 0.0."""
-    return _with_zeros_ordered(np.fmax(a, b), a, b, True)
-
-
-def minnum(a: Array, b: Array) -> Array:
-    """The smaller; the other operand where one is NaN; -0.0 < 0.0."""
-    return _with_zeros_ordered(np.fmin(a, b), a, b, False)
-
+# With a NaN, maximum and minimum are NaN; maxnum and minnum are the other operand.
+maximum, minimum = _extreme(np.maximum, True), _extreme(np.minimum, False)
+maxnum, minnum = _extreme(np.fmax, True), _extreme(np.fmin, False)
 
 FLOATS: dict[type[Op], Binary] = {
     arith.AddF: np.add, arith.SubF: np.subtract, arith.MulF: np.multiply, arith.DivF: np.divide, arith.RemF: np.fmod,
