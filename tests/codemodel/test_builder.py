@@ -37,7 +37,7 @@ def test_the_example_of_the_docstring():
     assert func.bodies[0].parent is func and total.op.parent is func.bodies[0].entry
 
 
-# What is refused.
+# Errors.
 
 
 def test_an_op_is_placed_once():

@@ -116,7 +116,7 @@ def models(draw: Any, cls: type[Op]) -> Op:
     return tt.Func(draw(texts), body=f.finish())
 
 
-# What is written is read back.
+# Round trips.
 
 
 @pytest.mark.parametrize("name", OPS)

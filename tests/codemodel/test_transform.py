@@ -179,7 +179,7 @@ def test_the_first_transformer_that_says_something_decides():
     assert "arith.subi" in names and "arith.addi" not in names
     assert transform(model, watch, add_to_mul) == parse(NESTED.replace("arith.addi", "arith.muli"))
     assert asked == [op.NAME for op in model.walk()]  # each once, in order, the root too
-    # What a transformer adds is not asked about again.
+    # Ops that a transformer adds are not asked about again.
     assert len([op for op in transform(model, add_to_sub, add_to_mul).walk() if isinstance(op, arith.MulI)]) == 1
 
 
