@@ -5,6 +5,7 @@ Both follow from the facts of `axis_info`. The layout decides the speed; the wid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 import attrs
@@ -93,10 +94,7 @@ class Accesses:
     def default(self, shape: Sequence[int]) -> Layout:
         """The layout of a tensor that no access decides: that of accesses of this shape, if there are any."""
         order = tuple(reversed(range(len(shape))))
-        size = 1
-        for extent in shape:
-            size *= extent
-        vector = self.widest.get((tuple(shape), order), min(4, self._share(size)))
+        vector = self.widest.get((tuple(shape), order), min(4, self._share(math.prod(shape))))
         return self._blocked(shape, order, vector)
 
     def _blocked(self, shape: Sequence[int], order: Sequence[int], vector: int) -> Layout:
@@ -111,7 +109,7 @@ class Accesses:
             if count <= best:
                 continue
             # The first element of each group must be at a multiple of the width: no other basis has those bits.
-            offset = bits_of(_size(type_.shape[axis + 1 :]))
+            offset = bits_of(math.prod(type_.shape[axis + 1 :]))
             while count > best:
                 bits = bits_of(count)
                 low = (count - 1) << offset
@@ -127,7 +125,7 @@ class Accesses:
         size = element_bytes(op.ptr)
         info = self.info(op.ptr)
         axis = self.order(op)[0]
-        offset = bits_of(_size(type_.shape[axis + 1 :]))
+        offset = bits_of(math.prod(type_.shape[axis + 1 :]))
         run = min(info.contiguity[axis], max(1, SECTOR // size))
         same = (run - 1) << offset
         width = self.width(op, layout)
@@ -137,13 +135,6 @@ class Accesses:
         sectors = len(Span(basis & ~same for basis in layout.lanes))
         copies = sum(1 for basis in layout.warps if basis == 0)
         return 1 << (instructions + sectors + max(0, bits_of(self.num_warps) - copies))
-
-
-def _size(shape: Sequence[int]) -> int:
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
 
 
 def _adds_neighbours(op: tt.AtomicRMW | tt.AtomicCAS) -> bool:

@@ -95,9 +95,9 @@ def place(intervals: Sequence[Interval]) -> int:
 
 def intervals_of(module: gpu.Module) -> list[Interval]:
     """The live ranges of the buffers of a GPU model, in the order of the model."""
-    numbers: dict[Value, tuple[int, int]] = {}  # For each op: its number, and that of the last op inside it.
     ops = list(module.walk())
-    _number(module, numbers, [0])
+    # For each op: its number, and that of the last op inside it.
+    numbers = {op.result: (at, at + sum(1 for _ in op.walk()) - 1) for at, op in enumerate(ops)}
     loops = sorted(_loops(module, numbers))
     uses = module.use_map()
     intervals: list[Interval] = []
@@ -116,16 +116,6 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
             interval.end = max(interval.end, min((r for r in reads if r > store), default=interval.end))
             _extend(interval, loops)
     return intervals
-
-
-def _number(op: Op, numbers: dict[Value, tuple[int, int]], count: list[int]) -> None:
-    start = count[0]
-    count[0] += 1
-    for body in op.bodies:
-        for block in body.blocks:
-            for inner in block.ops:
-                _number(inner, numbers, count)
-    numbers[op.result] = (start, count[0] - 1)
 
 
 def _loops(module: gpu.Module, numbers: dict[Value, tuple[int, int]]) -> Iterable[tuple[int, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 
 import attrs
 
@@ -99,14 +100,8 @@ def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple
 
 def _runs(mask: int, count: int) -> list[tuple[bool, int]]:
     """The bits of a mask from the highest, as runs of equal ones: (bit, length)."""
-    runs: list[tuple[bool, int]] = []
-    for bit in reversed(range(count)):
-        value = bool(mask >> bit & 1)
-        if runs and runs[-1][0] == value:
-            runs[-1] = (value, runs[-1][1] + 1)
-        else:
-            runs.append((value, 1))
-    return runs
+    bits = (bool(mask >> bit & 1) for bit in reversed(range(count)))
+    return [(value, len(list(run))) for value, run in groupby(bits)]
 
 
 def _everywhere(rest: Layout, offset: int, count: int) -> Layout:
