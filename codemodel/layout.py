@@ -335,14 +335,20 @@ def blocked(
         offset = bits_of(math.prod(shape[axis + 1 :]))
         free += [1 << (offset + bit) for bit in range(bits_of(shape[axis]))]
     count = min(bits_of(vector), bits_of(shape[order[0]]) if order else 0)
-    registers, rest = free[:count], free[count:]
-    lanes, rest = rest[:LANE_BITS], rest[LANE_BITS:]
-    warp_bits = bits_of(num_warps)
-    first = max(0, len(rest) - warp_bits) if warps_last else 0
-    warps, rest = rest[first : first + warp_bits], [*rest[:first], *rest[first + warp_bits :]]
-    lanes += [0] * (LANE_BITS - len(lanes))
-    warps += [0] * (warp_bits - len(warps))
-    return Layout((*registers, *rest), tuple(lanes), tuple(warps))
+    registers, threads = free[:count], free[count:]
+    first = max(LANE_BITS, len(threads) - bits_of(num_warps)) if warps_last else LANE_BITS
+    between = threads[LANE_BITS:first]
+    return filled([*registers, *between], [*threads[:LANE_BITS], *threads[first:]], num_warps)
+
+
+def filled(registers: Sequence[int], threads: Sequence[int], num_warps: int) -> Layout:
+    """The layout whose lanes, then warps have the bases `threads`; those that are left follow the `registers`.
+
+    Bits of lanes and warps for which there are no bases tell copies apart.
+    """
+    last = LANE_BITS + bits_of(num_warps)
+    bases = (*threads[:last], *([0] * (last - len(threads))))
+    return Layout((*registers, *threads[last:]), bases[:LANE_BITS], bases[LANE_BITS:])
 
 
 def replicated(numel: int, num_warps: int) -> Layout:

@@ -38,7 +38,7 @@ from ziggurat.codemodel.gpu.fragments import (
     unit_for,
 )
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, moved
+from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, filled, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, i1, with_element
@@ -129,14 +129,11 @@ def fma_layout(shape: tuple[int, ...], num_warps: int) -> Layout:
     bits_n, bits_m, bits = bits_of(shape[-1]), bits_of(shape[-2]), sum(map(bits_of, shape))
     bases = [1 << bit for bit in range(bits)]
     across, down, batch = bases[:bits_n], bases[bits_n : bits_n + bits_m], bases[bits_n + bits_m :]
-    warp_bits = bits_of(num_warps)
-    spare = max(0, bits - LANE_BITS - warp_bits)
+    spare = max(0, bits - LANE_BITS - bits_of(num_warps))
     of_n = min(2, bits_n, (spare + 1) // 2)
     of_m = min(2, bits_m, spare - of_n)
     threads = [*across[of_n : of_n + 3], *down[of_m:], *across[of_n + 3 :], *batch]
-    registers = [*across[:of_n], *down[:of_m], *threads[LANE_BITS + warp_bits :]]
-    threads += [0] * (LANE_BITS + warp_bits - len(threads))
-    return Layout(tuple(registers), tuple(threads[:LANE_BITS]), tuple(threads[LANE_BITS : LANE_BITS + warp_bits]))
+    return filled([*across[:of_n], *down[:of_m]], threads, num_warps)
 
 
 def anchors(module: Op, target: str, num_warps: int) -> Callable[[Op], Layout | None]:

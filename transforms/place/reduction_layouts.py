@@ -12,7 +12,7 @@ from itertools import groupby
 
 import attrs
 
-from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of
+from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, filled
 
 
 @attrs.frozen
@@ -57,16 +57,9 @@ def _compact(axis: _Axis, bits: int, num_warps: int) -> Layout:
     """A layout with the axis in the lanes, and its lowest bits in registers; the other axes fill the rest."""
     along = [1 << (axis.offset + bit) for bit in range(axis.count)]
     rest = [1 << bit for bit in range(bits) if not axis.mask >> bit & 1]
-    warp_bits = bits_of(num_warps)
     # Low bits of the axis are in registers, so that a scan runs over neighbours first.
     serial = max(0, len(along) - LANE_BITS)
-    lanes = along[serial:]
-    room = LANE_BITS - len(lanes)
-    lanes, rest = [*lanes, *rest[:room]], rest[room:]
-    warps, rest = rest[:warp_bits], rest[warp_bits:]
-    lanes += [0] * (LANE_BITS - len(lanes))
-    warps += [0] * (warp_bits - len(warps))
-    return Layout((*along[:serial], *rest), tuple(lanes), tuple(warps))
+    return filled(along[:serial], [*along[serial:], *rest], num_warps)
 
 
 def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple[Layout, tuple[Stage, ...]]:
