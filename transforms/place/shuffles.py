@@ -132,8 +132,11 @@ def _combined(places: Sequence[tuple[int, int, int]], index: int) -> tuple[int, 
 def _served(
     registers: Sequence[tuple[int, int, int]], lanes: Sequence[tuple[int, int, int]], free: int
 ) -> tuple[list[int], list[int]] | None:
-    """For each bit of a lane's number, its image in the number of the lane that is read, and in that of the register
-    that is received. None if lanes would have to read different registers of the same lane."""
+    """The two linear maps of an exchange, as the images of the bits of a lane's number.
+
+    The first gives the number of the lane that a lane reads, the second the number that is xored to the register that
+    the lane receives. None if several lanes would have to read different registers of the same lane.
+    """
     reads, placed = [0] * LANE_BITS, [0] * LANE_BITS
     span = Span()
     # First the bits of lanes that read themselves, then those whose element the source has in another lane.
@@ -161,8 +164,11 @@ def _served(
 
 
 def factored(columns: Sequence[int]) -> tuple[Factor, ...]:
-    """A linear map, given by the images of bits, as the smallest sum of products: of an image, and of the parity of
-    the bits of a mask."""
+    """A linear map from bits of a thread's number to register numbers, as the fewest factors.
+
+    `columns` are the images of the bits. The image of a thread is the xor of the numbers of those factors in whose mask
+    the thread has an odd number of bits. Each factor costs a select for each register.
+    """
     chosen: list[int] = []
     rows: list[tuple[int, int]] = []  # Reduced vectors, and the chosen ones that they are the sum of.
     masks: list[int] = []

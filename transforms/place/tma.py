@@ -163,7 +163,10 @@ def _feeds_dot(value: Value) -> bool:
 def _feeds_wgmma(
     load: tt.DescriptorLoad, value: Value, order: tuple[int, int], target: str, num_warps: int, rows_first: bool
 ) -> bool:
-    """Whether a loaded block, its axes in this order, goes only to dots of wgmma that read it in the form of TMA."""
+    """Whether only wgmma reads a block, in the form in which TMA loads it.
+
+    `value` is the block of `load`, or that block transposed; `order` has the axis of the block for each of its axes.
+    """
     type_ = descriptor_of(load.descriptor)
     for user in value.uses:
         if isinstance(user, tt.Trans):
@@ -201,7 +204,11 @@ def buffer_for(type_: DescriptorType) -> tuple[SharedType, int]:
 
 
 def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
-    """Whether a buffer has its elements where TMA puts those of a block, which `value` is, maybe transposed."""
+    """Whether TMA can fill a buffer for `value` itself.
+
+    It can if `value` is a loaded block, or such a block transposed, and if the buffer has the elements in the places
+    where TMA puts them.
+    """
     inner = block_axis(value)
     load = _load_of(value)
     if inner is None or load is None:
