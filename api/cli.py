@@ -16,7 +16,7 @@ import attrs
 
 import ziggurat
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, documentation_of, options_table
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, default_of, documentation_of, options_table
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.html import to_html
@@ -111,7 +111,7 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     """The options of compilation as arguments of a command."""
     for field in attrs.fields(CompileOptions):
         flag, documentation = f"--{field.name.replace('_', '-')}", documentation_of(field.name)
-        default: Any = field.default
+        default: Any = default_of(field.name)
         if isinstance(default, bool):
             action = argparse.BooleanOptionalAction if default else "store_true"
             command.add_argument(flag, action=action, default=default, help=documentation)

@@ -1,4 +1,4 @@
-"""How long the front half takes: from a Python function to its Triton model, and what is done with models as text.
+"""Times of the front half: from a Python function to its Triton model, and models as text.
 
     python benchmarks/front_end.py [--write]
 
@@ -25,7 +25,7 @@ from typing import Any
 from results import ROOT, median_and_best, peak_memory, seconds, surroundings, table, write
 
 REPEAT = 50
-ROUNDS = 5  # Of REPEAT / ROUNDS each, ours and Triton's in turn: a machine is not equally busy all the time.
+ROUNDS = 5  # REPEAT / ROUNDS runs each, ours and Triton's alternately: the load of a machine varies.
 WARM_UP = 3
 PROCESSES = 7
 BARS = {"vector add": 3.0, "matmul": 15.0, "import": 200.0}  # Milliseconds.
@@ -33,7 +33,7 @@ KERNELS = {"vector add": ("vector_add", "add_kernel"), "matmul": ("grouped_matmu
 
 
 def arguments(name: str) -> list[Any]:
-    """What a kernel is compiled for: pointers and run-time integers, and blocks that are compiled in."""
+    """The arguments of a compilation: pointers and run-time integers, and blocks that are compiled in."""
     import ziggurat as zg
 
     if name == "vector add":
@@ -62,7 +62,7 @@ def compile_cold(name: str, times: int) -> list[float]:
 
 
 def in_processes(arguments: list[str]) -> list[dict[str, float]]:
-    """What this script says in several processes of its own, which find the modules' bytecode as after an install."""
+    """The output of this script in several processes, which find the modules' bytecode as after an install."""
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,4 +1,4 @@
-"""What a first launch costs: cold, each in a process and with caches of its own, ours and Triton's.
+"""Cost of a first launch: cold, each in a process and with caches of its own, ours and Triton's.
 
     python benchmarks/gpu_compile.py          # tables, and one JSON object at the end; times are in seconds
 

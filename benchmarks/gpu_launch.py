@@ -1,4 +1,4 @@
-"""What a launch costs the host: ours with 19 arguments, a bare one of cuda.bindings, and Triton's where it is there.
+"""Cost of a launch on the host: ours with 19 arguments, a bare one of cuda.bindings, and Triton's if it is installed.
 
     python benchmarks/gpu_launch.py          # prints one JSON object; times are in microseconds
 

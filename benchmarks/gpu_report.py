@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# What is run, by name: a script in this folder and its arguments.
+# The measurements by name: a script in this folder and its arguments.
 BENCHMARKS: dict[str, tuple[str, ...]] = {
     "launch": ("gpu_launch.py",),
     "kernels": ("gpu_kernels.py",),
     "compile": ("gpu_compile.py",),
 }
-# What is run only where it is named.
+# Measurements that run only if they are named.
 OPTIONAL: dict[str, tuple[str, ...]] = {"sanitizer": ("sanitize.py",)}
 PACKAGES = ("numpy", "attrs", "ml_dtypes", "llvmlite", "cuda-bindings", "torch", "triton", "cupy-cuda13x")
 # Longest time of one part, in seconds: the device machine gives a command ten minutes.
@@ -37,7 +37,7 @@ LIMIT = 300
 
 
 def main() -> int:
-    """Run what is asked for and write the report."""
+    """Run the named measurements and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="where the report goes")
     parser.add_argument("--only", action="append", choices={**BENCHMARKS, **OPTIONAL}, help="run these alone")
@@ -93,7 +93,7 @@ def version(package: str) -> str | None:
 
 
 def first_line(command: list[str]) -> str | None:
-    """What a command prints first, or None where it cannot be run."""
+    """The first line that a command prints, or None if it cannot be run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except OSError:
@@ -161,7 +161,7 @@ def save(path: Path, report: dict[str, Any]) -> None:
 
 
 def summarise(report: dict[str, Any]) -> int:
-    """Print what matters, last what failed; the worst status."""
+    """Print the main results, failures last; the worst status."""
     statuses = [part["status"] for part in report["benchmarks"].values()]
     for name, part in report["benchmarks"].items():
         print(f"{name}: status {part['status']}, {part.get('figures', part.get('output'))}")

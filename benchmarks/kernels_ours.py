@@ -27,7 +27,7 @@ def softmax(out_ptr, x_ptr, stride, n, BLOCK: zg.constexpr):
 
 @zg.kernel
 def softmax_rows(out_ptr, x_ptr, stride, rows, n, BLOCK: zg.constexpr, STAGES: zg.constexpr):
-    """Each program takes every so manyth row."""
+    """Each program takes rows, grid-stride."""
     at = zg.arange(0, BLOCK)
     mask = zg.compare(at, n, LESS)
     for row in zg.range(zg.program_id(0), rows, zg.num_programs(0), num_stages=STAGES):
@@ -105,7 +105,7 @@ def matmul_blocks(
     a_desc, b_desc, c_desc, m, n, k,
     M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, GROUP: zg.constexpr, ROLES: zg.constexpr,
 ):  # fmt: skip
-    """Through descriptors: a · bᵀ. Each program takes every so manyth tile."""
+    """Compute a · bᵀ through descriptors. Each program takes tiles, grid-stride."""
     rows, columns = zg.cdiv(m, M), zg.cdiv(n, N)
     in_group = GROUP * columns
     for tile in range(zg.program_id(0), rows * columns, zg.num_programs(0)):
@@ -147,7 +147,7 @@ def attention(
     q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale,
     CAUSAL: zg.constexpr, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr, ROLES: zg.constexpr,
 ):  # fmt: skip
-    """Forward, of all heads one below the other in two axes; lse is the logarithm (of two) of the sums."""
+    """Attention forward, with all heads stacked in two axes; lse is the binary logarithm of the sums."""
     block = zg.program_id(0)
     at = zg.program_id(1) * n
     rows = zg.add(block * M, zg.arange(0, M))

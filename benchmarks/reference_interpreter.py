@@ -1,4 +1,4 @@
-"""How fast the NumPy reference interpreter is, and how much memory it takes.
+"""Speed and memory of the NumPy reference interpreter.
 
     python benchmarks/reference_interpreter.py [--write]
 
@@ -69,7 +69,7 @@ def running_sum_kernel(x_ptr, BLOCK: zg.constexpr):
 
 
 class Case(NamedTuple):
-    """`launch` runs it, `check` says whether the result is right, `bar` is how many seconds it may take."""
+    """A case: `launch` runs it, `check` tells whether the result is right, `bar` is its limit in seconds."""
 
     name: str
     launch: Callable[[], object]

@@ -1,4 +1,4 @@
-"""What every benchmark reports with its figures: when, where and with what they were taken; and where they are kept.
+"""Facts that every benchmark reports with its figures: date, machine and versions; and the file that keeps them.
 
 docs/benchmarks.md has a section for each benchmark, between `<!-- NAME -->` and `<!-- end of NAME -->`, which `--write`
 renews.

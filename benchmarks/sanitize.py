@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SANITIZER = "/usr/local/cuda/bin/compute-sanitizer"
 TOOLS = ("memcheck", "racecheck")
 _LANGUAGE = ("reduction", "shape", "memory", "ordering")
-# What is run: the kernels of the examples on arrays of their exact sizes, and launches of the language's tests.
+# The checked launches: kernels of the examples on arrays of their exact sizes, and launches of the language's tests.
 PARTS: dict[str, list[str]] = {
     "examples": ["tests/gpu/test_examples_on_gpu.py"],
     "language": [*(f"tests/language/test_{name}_calls.py" for name in _LANGUAGE), "--on-gpu"],
@@ -106,8 +106,8 @@ def watched(program: str, tool: str, command: list[str], seconds: float) -> dict
 
 
 def found(logs: str) -> int:
-    """How many errors and hazards a sanitizer's logs tell of: by the summaries of the processes that ended, or by the
-    lines of those that did not."""
+    """The number of errors and hazards in a sanitizer's logs: from the summaries of the processes that ended, or from
+    the lines of those that did not."""
     by_summaries = sum(map(int, _MEMORY.findall(logs)))
     by_summaries += sum(int(hazards) for hazards, _, _ in _RACES.findall(logs))
     return max(by_summaries, len(_FOUND.findall(logs)))
@@ -117,7 +117,7 @@ def found(logs: str) -> int:
 
 
 def bad_access() -> None:
-    """A store behind the end of an array."""
+    """A store after the end of an array."""
     import numpy as np
 
     import ziggurat as zg
@@ -131,7 +131,7 @@ def bad_access() -> None:
 
 
 def bad_race() -> None:
-    """A sum over warps from which the barriers were taken."""
+    """A sum over warps without its barriers."""
     import attrs
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Run by a Python that has the C++ Triton: how long its front half takes for the kernels of front_end.py.
+"""Run by a Python that has the C++ Triton: times of its front half for the kernels of front_end.py.
 
     python triton_front_end.py REPETITIONS
 

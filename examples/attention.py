@@ -1,4 +1,4 @@
-"""softmax(Q · Kᵀ / √D) · V in one kernel, which never writes down the n × n scores.
+"""softmax(Q · Kᵀ / √D) · V in one kernel, which never stores the n × n scores.
 
 A program keeps a block of queries and walks over the keys. Softmax seems to need all scores of a row before it knows
 the first weight. But a sum of powers can be told of a larger maximum later: it is multiplied by 2 ** (old - new). So
@@ -19,7 +19,7 @@ import ziggurat as zg
 
 @zg.function
 def step(weighted, total, top, q, k_desc, v_desc, head, at, queries, scale, MASKED: zg.constexpr):
-    """Add the block of keys and values at `at`. Where it is MASKED, a query sees no key beyond its own."""
+    """Add the block of keys and values at `at`. If MASKED, a query attends to no key after its own."""
     scores = zg.dot(q, zg.trans(k_desc.load([head + at, 0])))
     if MASKED:
         keys = zg.add(at, zg.arange(0, scores.shape[1]))
@@ -52,7 +52,7 @@ def attention_kernel(
     top = zg.full([BLOCK_M], -float("inf"), zg.f32)
     for at in zg.range(0, first if CAUSAL else n, BLOCK_N, warp_specialize=WARP_SPECIALIZE):
         weighted, total, top = step(weighted, total, top, q, k_desc, v_desc, head, at, queries, scale, False)
-    if CAUSAL:  # what is left are the blocks on the diagonal
+    if CAUSAL:  # the blocks on the diagonal remain
         for at in zg.range(first, first + BLOCK_M, BLOCK_N, warp_specialize=WARP_SPECIALIZE):
             weighted, total, top = step(weighted, total, top, q, k_desc, v_desc, head, at, queries, scale, True)
 
@@ -93,11 +93,10 @@ def has_gpu():
 
 
 def show_loop():
-    """Print what an iteration of the loop is for sm_90a.
+    """Print the instructions of one iteration of the loop for sm_90a.
 
-    Its copy engine (TMA) fetches the blocks of later iterations. The second product, of weights and values, is handed
-    on as it begins: the matrix units are at work on it while the next iteration begins its scores, and the wait for
-    those is the wait for both.
+    TMA loads the blocks of later iterations. The second dot, of weights and values, stays in flight across the back
+    edge: the matrix units work on it while the next iteration begins its scores, and one wait covers both.
     """
     blocks = [zg.divisible(zg.descriptor((rows, 64), zg.f16)) for rows in (128, 64, 64, 128)]
     kernel = attention_kernel.compile(*blocks, zg.divisible(zg.i32, 16), zg.f32, False, 128, 64, 64, num_warps=8)

@@ -1,10 +1,10 @@
 """C = A · Bᵀ in blocks, with tensor descriptors as arguments: the kernel has no pointers, no strides and no masks.
 
-The host says what is moved at once: `zg.TensorDescriptor(a, (BLOCK_M, BLOCK_K))`. A block that reaches beyond its
-tensor holds zeros there, and what is outside of C is not written. B is stored as weights often are, N × K: its blocks
-are transposed as they are multiplied. From sm_90 up the copy engine of the GPU (TMA) can move the blocks.
+The host sets the shape of a block: `zg.TensorDescriptor(a, (BLOCK_M, BLOCK_K))`. A block holds zeros outside of its
+tensor, and elements outside of C are not written. B is stored as weights often are, N × K: its blocks are transposed
+by the dot. From sm_90 on, TMA can move the blocks.
 
-The same launch runs on NumPy's arrays and on a GPU's: where there is one, the example does both.
+The same launch runs on NumPy's arrays and on a GPU's: with a GPU, the example runs both.
 """
 
 import numpy as np
@@ -63,7 +63,7 @@ def has_gpu():
 
 
 def main():
-    # Rows are multiples of 16 bytes, which descriptors ask for; otherwise the sizes fit no block.
+    # Rows are multiples of 16 bytes, as descriptors require; otherwise the sizes fit no block.
     rng = np.random.default_rng(0)
     a = rng.standard_normal((200, 296)).astype(np.float16)
     b = rng.standard_normal((152, 296)).astype(np.float16)
@@ -88,7 +88,7 @@ def main():
     except zg.LaunchError as error:
         print(f"What a descriptor cannot describe, it says:\n  {error.summary}")
 
-    # The rows of what is stored to are whole 16 bytes, or else the copy engine of the GPU does not store.
+    # TMA stores only to rows of whole 16 bytes.
     tiles = [zg.descriptor((128, 64), zg.f16)] * 2 + [zg.divisible(zg.descriptor((128, 128), zg.f16))]
     kernel = matmul_kernel.compile(*tiles, zg.i32, zg.i32, zg.i32, 128, 128, 64, 4, num_warps=8)
     print(f"Compiled for {kernel.target}, it takes the parts {', '.join(kernel.parts)}")

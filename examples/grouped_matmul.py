@@ -39,7 +39,7 @@ def matmul_kernel(
     columns = zg.add(column * BLOCK_N, zg.arange(0, BLOCK_N))
     ks = zg.arange(0, BLOCK_K)
 
-    # Rows and columns beyond the matrix wrap around to ones that exist; what they give is not stored.
+    # Rows and columns beyond the matrix wrap around to existing ones; their results are not stored.
     a_rows = zg.expand(zg.mod(rows, M), 1)
     b_columns = zg.expand(zg.mod(columns, N), 0)
     a_ptrs = zg.add(a_ptr, zg.add(zg.mul(a_rows, stride_am), zg.mul(zg.expand(ks, 0), stride_ak)))
@@ -54,7 +54,7 @@ def matmul_kernel(
         a_ptrs = zg.add(a_ptrs, BLOCK_K * stride_ak)
         b_ptrs = zg.add(b_ptrs, BLOCK_K * stride_bk)
 
-    if ACTIVATION == "leaky_relu":  # known at compile time: the other branch leaves no trace in the model
+    if ACTIVATION == "leaky_relu":  # known at compile time: the other branch is not in the model
         accumulator = leaky_relu(accumulator)
 
     c_rows = zg.expand(rows, 1)

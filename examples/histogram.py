@@ -1,4 +1,4 @@
-"""A histogram by atomics: many programs count into one array, and each adds what it has counted in one go."""
+"""A histogram by atomics: many programs count into one array, and each adds its counts once."""
 
 import numpy as np
 

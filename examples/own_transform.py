@@ -1,4 +1,4 @@
-"""A transform of your own: a function that is asked about each op of a Triton model.
+"""A transform: a function that is called for each op of a Triton model.
 
 This one fuses a multiplication and the addition of its product into `math.fma`, which rounds once. The model before and
 the model after are run on the same arrays, and held against float64.
@@ -24,7 +24,7 @@ def polynomial_kernel(x_ptr, y_ptr, n, BLOCK_SIZE: zg.constexpr):
 
 
 def fuse_multiply_add(builder, op, operands):
-    """a·b + c becomes fma(a, b, c). Of any other op it says nothing, and the op is copied."""
+    """Replace a·b + c by fma(a, b, c). For any other op it returns None, and the op is copied."""
     if isinstance(op, arith.AddF):
         for product, addend in (operands, operands[::-1]):
             if isinstance(product, zg.OpResult) and isinstance(product.op, arith.MulF):

@@ -1,4 +1,4 @@
-"""Programs that make kernels: run a function on symbols, and the calls it makes become the kernel.
+"""Programs that make kernels: the calls of a function that runs on symbols become the kernel.
 
 Python's own control flow runs while the kernel is made: it chooses and repeats. Loops of the kernel itself are built by
 `zg.for_`.
@@ -18,7 +18,7 @@ def fused(steps):
         offsets = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
         mask = zg.compare(offsets, n, zg.CompareKind.LESS_THAN)
         value = zg.load(zg.add(x_ptr, offsets), mask)
-        for step in steps:  # Python's loop: one after the other, in one kernel
+        for step in steps:  # a loop of Python: all steps in one kernel
             value = step(value)
         zg.store(zg.add(y_ptr, offsets), value, mask)
 
@@ -26,7 +26,7 @@ def fused(steps):
 
 
 def power_series(x_ptr, y_ptr, n, terms):
-    """exp(x) as the sum of xⁱ/i!, in a loop of the kernel whose length is an argument."""
+    """Compute exp(x) as the sum of xⁱ/i!, in a loop of the kernel whose length is an argument."""
     offsets = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
     mask = zg.compare(offsets, n, zg.CompareKind.LESS_THAN)
     x = zg.load(zg.add(x_ptr, offsets), mask, other=0.0)

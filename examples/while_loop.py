@@ -1,4 +1,4 @@
-"""A `while` loop with scalars: how many steps of n → n/2, 3n + 1 it takes to come to 1; and what the model carries."""
+"""A `while` loop with scalars: the number of steps of n → n/2, 3n + 1 until 1, and the loop-carried values."""
 
 import numpy as np
 

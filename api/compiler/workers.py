@@ -131,7 +131,7 @@ class Worker:
         self._written: IO[bytes] | None = None
 
     def result(self, job: Job) -> Any:
-        """What `Job.result` gives in the child. Raises its error, and `InternalError` where the child crashes."""
+        """The result of `Job.result` in the child. Raises its error, and `InternalError` if the child crashes."""
         stage = None
         try:
             process = self._started()

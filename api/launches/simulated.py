@@ -176,7 +176,7 @@ def _type_of(value: Any) -> Any:
 
 
 def _changes(before: Any, after: Any, expected: Any) -> str:
-    """What became of an array, in words."""
+    """The change of an array, for the report."""
     same = (before == after) | ((before != before) & (after != after))
     if same.all() and np.array_equal(after, expected, equal_nan=after.dtype.kind not in "biu"):
         return "unchanged"

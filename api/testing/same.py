@@ -33,7 +33,7 @@ def assert_same(
 
     results: list[list[Any]] = []
     for model in (model_a, model_b):
-        arguments = [given.copy() if isinstance(given, np.ndarray) else given for given in inputs]
+        arguments: list[Any] = [given.copy() if isinstance(given, np.ndarray) else given for given in inputs]
         run(model, grid, *arguments)
         results.append(arguments)
     for index, (a, b) in enumerate(zip(*results, strict=True)):

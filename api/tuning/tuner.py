@@ -119,13 +119,11 @@ class Tuner:
         """The configurations that could be compiled. Kernels that are not on disk are given to the dispatcher."""
         dispatcher, cache = self.kernel.dispatcher, Cache()
         jobs: list[tuple[Config, Specialization, str, Job]] = []
-        failed: set[str] = set()
         for config in configs:
             try:
                 spec, job = self._job(config)
             except ZigguratError as error:
                 self._leave_out(config, error)
-                failed.add(str(config))
                 continue
             digest = key(job.model, job.options)
             if cache.get(digest) is None:
@@ -141,8 +139,7 @@ class Tuner:
                 dispatcher.offer(spec, result)
             else:
                 self._leave_out(config, result)
-                failed.add(str(config))
-        return [config for config in configs if str(config) not in failed]
+        return [config for config in configs if str(config) not in self.left_out]
 
     def _job(self, config: Config) -> tuple[Specialization, Job]:
         """The specialization of a launch with a configuration, and the job that compiles it."""

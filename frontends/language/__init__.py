@@ -56,7 +56,7 @@ from ziggurat.frontends.language.signature import Recorder as Recorder
 from ziggurat.frontends.language.signature import Signature as Signature
 from ziggurat.frontends.language.signature import active_recorder as active_recorder
 
-__all__ = ["Function", "constexpr"]
+__all__: list[str] = ["Function", "constexpr"]
 __all__ += arithmetic.__all__
 __all__ += assembly.__all__
 __all__ += atomics.__all__

@@ -1,4 +1,4 @@
-"""What a kernel is compiled for: types and values by parameter."""
+"""Arguments of compilations and launches: types and values by parameter."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def deep(error):
 
 @public
 def called(error=None, *, value=1):
-    """What it does."""
+    """A docstring that the wrapper keeps."""
     if error is not None:
         deep(error)
     return value

@@ -150,7 +150,7 @@ def test_descriptors(driver):
             made[(4,)](wrong, given)
 
 
-# What it takes of the machine.
+# Resources.
 
 
 def test_the_driver_says_what_it_takes(driver, compiled):

@@ -137,7 +137,7 @@ def test_a_map_is_encoded_as_its_block_lies(block):
     assert parameter_of(DescriptorType(block, f16), "3.map") == Parameter("tensormap", box, swizzle, "map", 3)
 
 
-# What is compiled.
+# Models that can be compiled.
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_what_fits_is_not_warned_of(recwarn):
     assert not [one for one in recwarn if issubclass(one.category, zg.ZigguratWarning)]
 
 
-# What is seen of it.
+# Passes and notebooks.
 
 
 def test_passes_are_the_models_after_each_pass():

@@ -105,7 +105,7 @@ def test_tuned_in_any_order_of_decorators(gpu, order):
         kernel[grid](x, out, 1024)
     assert gpu.measured == [64, 128] and gpu.launches[-1]["threads"] == 128
     assert kernel.last.about["computed"] == [{"EVEN": "True"}] * 2
-    # What was measured is what is launched: nothing is compiled or loaded for the launches.
+    # The measured kernels are launched: nothing is compiled or loaded for the launches.
     assert len(gpu.loads) == 2
     host, result = hosted(192)
     kernel[grid](host, result, 192)

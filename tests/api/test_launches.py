@@ -1,4 +1,4 @@
-"""What joins a kernel, the compiler, the cache on disk and the runtime; no GPU is needed up to the launch itself."""
+"""Launches of kernels through the compiler, the cache on disk and the runtime, without a GPU."""
 
 from __future__ import annotations
 

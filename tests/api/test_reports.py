@@ -111,7 +111,7 @@ def test_text_is_no_formula(tmp_path, monkeypatch):
     def closed(figure):
         (axes,) = figure.axes
         named = {"title": axes.title, "x": axes.xaxis.label, "y": axes.yaxis.label, "line": axes.legend_.get_texts()[0]}
-        # What it will draw: the text, and whether it is read as a formula.
+        # The texts that it will draw, and whether they are read as formulas.
         texts.update({name: text._preprocess_math(text.get_text()) for name, text in named.items()})
 
     monkeypatch.setattr(plt, "close", closed)

@@ -258,7 +258,7 @@ def test_all_of_a_measurement_is_on_the_launch_s_stream(clocked, stream):
 
 @pytest.mark.parametrize("named", [{}, {"stream": 77}, {"stream": 0}])
 def test_a_graph_captures_the_launches(clocked, named):
-    """On a stream of its own, which begins after what is under way on the launch's."""
+    """On a stream of its own, which begins after the work in flight on the launch's."""
     kernel = tuned(clocked, measure=None, warmup=1, rep=1, use_cuda_graph=True, **SETTING_BACK)
     kernel[grid](*arrays(), 1000, **named)
     before, own = ("stream", named.get("stream", 0)), ("stream", 88)

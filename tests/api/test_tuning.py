@@ -266,7 +266,7 @@ def test_a_choice_that_is_made_costs_a_launch_two_calls_of_python(gpu):
 
 
 def test_arrays_of_two_libraries_share_a_choice(gpu, monkeypatch):
-    """Launches with arrays of two kinds in turn find their choices without choosing again."""
+    """Launches with arrays of two kinds, alternately, find their choices without choosing again."""
     kernel = tuned(gpu)
     own, protocol = arrays(), (interface(0x1000), interface(0x2000))
     for given in (own, protocol):
@@ -324,7 +324,7 @@ def test_a_parameter_that_is_an_option(gpu):
     kernel = tuned(gpu, kernel=wide)
     kernel[grid](*arrays(), 1000)
     assert gpu.measured == [64, 128, 256] and gpu.launches[-1]["threads"] == 128
-    assert len(gpu.loads) == 3  # What was measured is what is launched.
+    assert len(gpu.loads) == 3  # The measured kernels are launched.
 
 
 @pytest.mark.parametrize("gives", [None, 3, [CONFIGS[0], "BLOCK=64"], lambda: None])

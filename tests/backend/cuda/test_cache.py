@@ -159,7 +159,7 @@ def test_sixteen_processes_at_once(tmp_path: Path):
     assert {entry.name for entry in cache.entries()} <= {f"k{number}" for number in range(8)}
 
 
-# Where it is.
+# The folder.
 
 
 def test_a_variable_moves_it(tmp_path, monkeypatch):
@@ -192,7 +192,7 @@ def test_without_a_home_it_is_among_the_temporary_files(homeless, monkeypatch, h
 
 def test_a_user_that_the_machine_does_not_know(homeless, monkeypatch):
     def unknown(path):
-        return path  # What Python gives where neither HOME nor the user is known.
+        return path  # Python's result if neither HOME nor the user is known.
 
     monkeypatch.setattr("os.path.expanduser", unknown)
     assert default_directory().parent == homeless
@@ -208,7 +208,7 @@ def test_a_folder_that_others_can_write_is_not_trusted(homeless):
     shutil.rmtree(directory)
 
 
-# Who wrote it.
+# Entries and folders of others.
 
 
 def test_an_entry_counts_for_its_own_key_only(tmp_path: Path):

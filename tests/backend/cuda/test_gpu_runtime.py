@@ -205,7 +205,7 @@ def test_torch_arrays_and_streams():
     torch.cuda.synchronize()
     for _ in range(3):
         with torch.cuda.stream(stream):
-            torch.cuda._sleep(10_000_000)  # What is launched on another stream would not wait for this.
+            torch.cuda._sleep(10_000_000)  # A launch on another stream would not wait for this.
             x.mul_(2.0)
             kernel.at((1 << 13,))(x, y, out, 1 << 20)
         stream.synchronize()

@@ -24,7 +24,7 @@ def test_messages_arrive_whole_and_in_order():
 
 @pytest.mark.parametrize("rest", [b"", b"\x01\x00\x00"])
 def test_an_end_is_told(rest):
-    """Also in the middle of a length."""
+    """An end in the middle of a length counts too."""
     with pytest.raises(EOFError):
         receive(io.BytesIO(rest))
 

@@ -87,7 +87,7 @@ def test_torch_tensors_of_either_device():
         stream = torch.cuda.Stream(number)
         torch.cuda.synchronize(number)
         with torch.cuda.stream(stream):
-            torch.cuda._sleep(1_000_000)  # What is launched on another stream would not wait for this.
+            torch.cuda._sleep(1_000_000)  # A launch on another stream would not wait for this.
             x.mul_(2.0)
             kernel[grid(4096)](x, out, 4096, BLOCK=256)
         stream.synchronize()

@@ -1,4 +1,4 @@
-"""What a kernel is compiled for on account of each of its arguments."""
+"""Specialization of a kernel for its arguments."""
 
 import itertools
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def array(pointer=0x1000, shape=(64, 64), element=f32):
 
 
 def seen(value, parameter=PARAMETER):
-    """What a kernel is compiled for."""
+    """The specialization for an argument."""
     return described(value, kind_of(value, parameter, "k"), parameter)
 
 

@@ -175,7 +175,7 @@ def test_a_kernel_of_the_language_gets_the_parts_it_was_compiled_for(fake, tmp_p
     assert fake.launches[-1]["values"] == expected and {p.argument for p in binaries[0].parameters} == {0, 1, 2}
     launch(n=3.5)
     assert len(binaries) == 1
-    # What the type says makes a kernel of its own; so does the block.
+    # Each type and each block has a kernel of its own.
     launch("nan")
     launch(block=(8, 32))
     assert len(binaries) == 3 and len({binary.code for binary in binaries}) == 3

@@ -206,7 +206,7 @@ def test_the_current_stream_of_a_library_is_the_one_that_is_timed(timed, monkeyp
     assert set(seen) == {(address, address)}
     assert (library.current, own_stream()) == (33, 0)
     assert streams_of(timed)[0] == {("stream", address)}
-    assert waited[0] == ("stream", 33)  # a graph's stream begins after what is under way
+    assert waited[0] == ("stream", 33)  # a graph's stream begins after the work in flight
 
 
 def test_a_default_stream_that_is_named_is_the_current_one_of_libraries(timed, monkeypatch):
