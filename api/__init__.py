@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.kernels.heuristics import heuristics
     from ziggurat.launches.host import execute, run
+    from ziggurat.transforms import kit
     from ziggurat.transforms.simplify import simplify
     from ziggurat.tuning.autotune import TunedKernel, autotune
     from ziggurat.tuning.config import Config
@@ -76,8 +77,8 @@ _MODULES = {name: module for module, names in _LAZY.items() for name in names}
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "testing":
-        return import_module("ziggurat.testing")
+    if name in ("testing", "kit"):
+        return import_module("ziggurat.testing" if name == "testing" else "ziggurat.transforms.kit")
     if name not in _MODULES:
         raise AttributeError(f"module 'ziggurat' has no attribute '{name}'")
     found = getattr(import_module(_MODULES[name]), name)
@@ -126,6 +127,7 @@ __all__ = [
     "i64",
     "if_",
     "kernel",
+    "kit",
     "parse",
     "ptr",
     "run",
