@@ -29,7 +29,7 @@ from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate, Rounding
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ScalarType, element_of, f16, f32, f64
+from ziggurat.codemodel.types import ScalarType, f16, f32, f64, scalar_element
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Binary = Callable[[Any, Any], Any]
@@ -415,12 +415,6 @@ def reinterpreted(array: Array, target: ScalarType) -> Array:
 MEANINGS = OpTable[Callable[..., Array]]("meaning on numbers")
 
 
-def _scalar(op: Op) -> ScalarType:
-    scalar = element_of(op.result.type)
-    assert isinstance(scalar, ScalarType)
-    return scalar
-
-
 @MEANINGS.of(arith.IntBinary, tt.MulHiUI)
 def _integer(op: Op, a: Array, b: Array) -> Array:
     return integer(type(op), a, b)
@@ -428,12 +422,12 @@ def _integer(op: Op, a: Array, b: Array) -> Array:
 
 @MEANINGS.of(arith.FloatBinary, tt.PreciseDivF)
 def _float(op: Op, a: Array, b: Array) -> Array:
-    return float_binary(type(op), a, b, _scalar(op))
+    return float_binary(type(op), a, b, scalar_element(op.result.type))
 
 
 @MEANINGS.of(maths.FloatUnary, tt.PreciseSqrt)
 def _function(op: Op, array: Array) -> Array:
-    return float_function(type(op), array, _scalar(op))
+    return float_function(type(op), array, scalar_element(op.result.type))
 
 
 @MEANINGS.of(arith.NegF)
@@ -453,7 +447,7 @@ def _integer_function(op: Op, array: Array) -> Array:
 
 @MEANINGS.of(maths.Fma)
 def _fused(op: Op, a: Array, b: Array, c: Array) -> Array:
-    return fma(a, b, c, _scalar(op))
+    return fma(a, b, c, scalar_element(op.result.type))
 
 
 @MEANINGS.of(arith.CmpI, arith.CmpF)
@@ -468,30 +462,29 @@ def _selected(op: Op, condition: Array, then: Array, otherwise: Array) -> Array:
 
 @MEANINGS.of(arith.ExtF, arith.TruncF)
 def _float_to_float(op: arith.ExtF | arith.TruncF, array: Array) -> Array:
-    source = element_of(op.operand.type)
-    assert isinstance(source, ScalarType)
     toward_zero = isinstance(op, arith.TruncF) and op.rounding is Rounding.ZERO
-    return converted(array, source, _scalar(op), toward_zero=toward_zero)
+    source, target = scalar_element(op.operand.type), scalar_element(op.type)
+    return converted(array, source, target, toward_zero=toward_zero)
 
 
 @MEANINGS.of(arith.ExtSI, arith.ExtUI, arith.TruncI)
 def _resized(op: Op, array: Array) -> Array:
-    return resized(array, _scalar(op), signed=isinstance(op, arith.ExtSI))
+    return resized(array, scalar_element(op.result.type), signed=isinstance(op, arith.ExtSI))
 
 
 @MEANINGS.of(arith.SIToFP, arith.UIToFP)
 def _int_to_float(op: Op, array: Array) -> Array:
-    return int_to_float(array, _scalar(op), signed=isinstance(op, arith.SIToFP))
+    return int_to_float(array, scalar_element(op.result.type), signed=isinstance(op, arith.SIToFP))
 
 
 @MEANINGS.of(arith.FPToSI, arith.FPToUI)
 def _float_to_int(op: Op, array: Array) -> Array:
-    return float_to_int(array, _scalar(op))
+    return float_to_int(array, scalar_element(op.result.type))
 
 
 @MEANINGS.of(arith.Bitcast)
 def _reinterpreted(op: Op, array: Array) -> Array:
-    return reinterpreted(array, _scalar(op))
+    return reinterpreted(array, scalar_element(op.result.type))
 
 
 # Numbers of Python.
@@ -537,7 +530,7 @@ def on_numbers(op: Op, numbers: Sequence[int | float]) -> Any:
     >>> on_numbers(arith.AddI(a.result, a.result), (100, 100))
     -56
     """
-    types = [element_of(value.type) for value in op.operands]
+    types = [scalar_element(value.type) for value in op.operands]
     with np.errstate(all="ignore"):
-        arrays = [array_of(number, type_) for number, type_ in zip(numbers, types, strict=True)]  # pyright: ignore[reportArgumentType]
+        arrays = [array_of(number, type_) for number, type_ in zip(numbers, types, strict=True)]
         return number_of(MEANINGS[op](op, *arrays))
