@@ -277,8 +277,7 @@ class Emitter:
         found: set[Any] = set()
         for op in self.module.walk():
             for value in (op.result, *(parameter for body in op.bodies for parameter in body.parameters)):
-                if value is not None:
-                    found.update(element_of(part) for part in components(value.type))
+                found.update(element_of(part) for part in components(value.type))
         return {f16, bf16} <= found
 
     def bits(self, value: str, scalar: ScalarType) -> str:

@@ -119,7 +119,7 @@ def _magnitude(emitter: Emitter, op: math.AbsF) -> Emitted:
 
 
 # LLVM's intrinsic by op, with its arguments after the number.
-_INTEGER_FUNCTIONS = {
+_INTEGER_FUNCTIONS: dict[type[Op], tuple[str, list[tuple[str, str]]]] = {
     math.AbsI: ("abs", [("i1", "false")]), math.CtPop: ("ctpop", []), math.CtLz: ("ctlz", [("i1", "false")]),
     math.BitReverse: ("bitreverse", []),
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -324,7 +324,7 @@ class Program:
         raise AssertionError("a block without an end")
 
     @contextmanager
-    def _located(self, label: str, number: int) -> Iterator[None]:
+    def _located(self, label: str, number: int) -> Generator[None]:
         """Add the place of a line and the program to errors without a place."""
         try:
             yield

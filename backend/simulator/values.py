@@ -20,6 +20,7 @@ from ziggurat.codemodel.types import bf16, f16, f32, f64
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _FLOATS = {np.dtype(scalar.dtype): scalar for scalar in (f16, bf16, f32, f64)}
+_OBJECT = np.dtype(object)
 _WIDE = (1 << 128) - 1  # An i128 is an array of Python's integers.
 
 
@@ -81,7 +82,7 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 def binary(opcode: str, a: Any, b: Any) -> Any:
     """The result of an instruction in `BINARY`."""
     made = over(_BINARY[opcode], a, b)
-    return made & _WIDE if isinstance(made, np.ndarray) and made.dtype == object else made
+    return made & _WIDE if getattr(made, "dtype", None) is _OBJECT else made
 
 
 def broken(opcode: str, flags: Collection[str], a: Array, b: Array, made: Array) -> Array:
