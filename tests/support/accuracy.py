@@ -70,7 +70,7 @@ class Bound:
     rooted: float = 0.0
 
     def near(self, actual: Array, expected: Array) -> Array:
-        """Where an array of floats is within the bound of another; NaN only matches NaN."""
+        """A mask of the floats that are within the bound of another array's; NaN only matches NaN."""
         a, b = actual.astype(np.float64), expected.astype(np.float64)
         info = cast(Any, ml_dtypes.finfo(expected.dtype))
         finite = np.abs(b[np.isfinite(b)])
