@@ -169,7 +169,7 @@ class Memory:
         self.grid = grid
         self.regions = [Region(group) for group in _groups(arguments)]
         self.region_of = {argument.number: region for region in self.regions for argument in region.arguments}
-        self.changes = 0  # How often elements were written that may have changed.
+        self.changes = 0  # The number of writes that may have changed an element.
         self._journal: list[tuple[Array, Array, Array]] = []
 
     # Taking back.
