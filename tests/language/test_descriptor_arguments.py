@@ -286,7 +286,7 @@ def test_arrays_on_host_and_gpu():
     array = SimpleNamespace(__cuda_array_interface__=interface, shape=(16, 32), dtype=np.dtype(np.float32))
     there = zg.TensorDescriptor(array, (16, 32))
     for arguments, name, other in (((here, there), "x_desc", "out_desc"), ((there, here), "out_desc", "x_desc")):
-        with pytest.raises(zg.LaunchError, match=f"'{name}' of 'scale' is not on a GPU, and '{other}' is on one") as e:
+        with pytest.raises(zg.LaunchError, match=f"'{name}' of 'scale' must be on a GPU, as '{other}' is") as e:
             scale[1](*arguments, M=16, N=32)
         assert e.value.hint == f"describe an array there: zg.TensorDescriptor(zg.to_device({name}.array), …)"
     scale[1](here, here, M=16, N=32)  # The dispatcher that these launches made hands others to the interpreter.
