@@ -1,6 +1,6 @@
 """The functions by which reductions and scans combine two elements, written in the language.
 
-Their symbols are the names without the underscore, which only keeps them apart from Python's builtins.
+Their symbols are the names without the underscore, which distinguishes them from Python's builtins.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def _and(a: Any, b: Any) -> Any:
     return and_(a, b)
 
 
-# A NaN (it alone is unlike itself) loses against a number, as in `maximum`; among equals, and among NaNs, the smaller
-# index wins. Without that rule the result would depend on the order of combination, which is not defined.
+# A number wins against NaN (which differs from itself), as in `maximum`. Among equal numbers and among NaNs the smaller
+# index wins: otherwise the result would depend on the order of combination, which is not defined.
 
 
 @_combiner
@@ -85,7 +85,7 @@ def _argmin_any(a: Any, i: Any, b: Any, j: Any) -> Any:
     return where(first, a, b), where(first, i, j)
 
 
-# By the call that combines with them; `…_any` is for a call that need not break ties to the left.
+# The functions by the call that uses them. `…_any` is for a call that need not take the first of equal elements.
 COMBINE: Final[dict[str, Function]] = {
     "sum": _sum,
     "max": _max,

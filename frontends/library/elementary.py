@@ -1,10 +1,10 @@
-"""Functions of floats that are written in the language, of ops that are exact or rounded correctly.
+"""Functions of floats that are written in the language, with ops that are exact or correctly rounded.
 
-So they give the same bits on every target, but for `tan`, which is as good as its sine and cosine. What is narrower
-than f32 is computed in f32 and rounded. `docs/accuracy.md` has the errors that were measured.
+They give the same bits on every target, except `tan`, which depends on the target's sine and cosine. Types narrower
+than f32 are computed in f32 and rounded. `docs/accuracy.md` has the measured errors.
 
-The polynomials were computed with 50 digits: they meet the function at the Chebyshev points of the interval that is
-named. Coefficients are from the highest.
+The polynomials interpolate the function at the Chebyshev points of the named interval; they were computed with 50
+digits. Coefficients start with the highest power.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FLOATS: Final = tuple(scalar for scalar in SCALARS.values() if scalar.is_float)
 INFINITY: Final = float("inf")
 NAN: Final = float("nan")
 
-# (atan t / t - 1) / t², of t², for |t| < tan(π/8).
+# (atan t / t - 1) / t² as a polynomial in t², for |t| < tan(π/8).
 ATAN32: Final = (
     -0.06450377404689789, 0.10743263363838196, -0.14263911545276642, 0.19999539852142334, -0.3333333134651184,
 )  # fmt: skip
@@ -46,7 +46,7 @@ ATAN64: Final = (
     0.05881923626133301, -0.06666641908302051, 0.07692306730961795, -0.09090909066866446, 0.11111111110752325,
     -0.14285714285711498, 0.19999999999999993, -0.3333333333333333,
 )  # fmt: skip
-# (asin x / x - 1) / x², of x², for |x| < 1/2.
+# (asin x / x - 1) / x² as a polynomial in x², for |x| < 1/2.
 ASIN32: Final = (
     0.03370072692632675, 0.017143717035651207, 0.031101727858185768, 0.044599320739507675, 0.07500094920396805,
     0.1666666567325592,
@@ -56,28 +56,28 @@ ASIN64: Final = (
     0.008135014193193648, 0.009792863988301035, 0.011549075679439491, 0.013965010669331847, 0.017352757444179825,
     0.02237215928067093, 0.030381944441346388, 0.04464285714288356, 0.07499999999999991, 0.16666666666666666,
 )  # fmt: skip
-# (e^x - 1 - x) / x², for |x| < ln(2)/2.
+# (e^x - 1 - x) / x² as a polynomial in x, for |x| < ln(2)/2.
 EXP32: Final = (0.0013926203828305006, 0.008363194763660431, 0.041666556149721146, 0.16666576266288757, 0.5)
 EXP64: Final = (
     1.6086642574672407e-10, 2.09181596693241e-09, 2.505207105477011e-08, 2.7557263219790347e-07,
     2.755731924725567e-06, 2.480158733649766e-05, 0.00019841269841263285, 0.0013888888888879054,
     0.008333333333333333, 0.04166666666666668, 0.16666666666666666, 0.5,
 )  # fmt: skip
-# (log((1 + s) / (1 - s)) - 2s) / s³, of s², for the s of numbers between √½ and √2.
+# (log((1 + s) / (1 - s)) - 2s) / s³ as a polynomial in s², for (1 + s) / (1 - s) between √½ and √2.
 LOG32: Final = (0.23330964148044586, 0.28550803661346436, 0.4000012278556824, 0.6666666865348816)
 LOG64: Final = (
     0.11882627381096524, 0.1168805409426866, 0.13335641774000268, 0.15384575060560599, 0.1818181859457047,
     0.22222222219852464, 0.2857142857143538, 0.3999999999999999, 0.6666666666666666,
 )  # fmt: skip
 
-# Sums of two floats: π, and ln 2, whose first part ends in zeros, so that a multiple of it is exact.
+# π and ln 2, each as a sum of two floats. The first part of ln 2 ends in zeros, so that multiples of it are exact.
 PI_32: Final = (3.1415927410125732, -8.742277657347586e-08)
 PI_64: Final = (3.141592653589793, 1.2246467991473532e-16)
 LN_2_32: Final = (0.693145751953125, 1.428606765330187e-06)
 LN_2_64: Final = (0.6931471803691238, 1.9082149292705877e-10)
 LOG2_E: Final = 1.4426950408889634
 
-# The sum of this and a small number is rounded to a whole one, which then stands in the lowest bits.
+# Adding this to a small number rounds it to an integer, which is then in the lowest bits of the sum.
 ANCHOR_32: Final = 12582912.0
 ANCHOR_64: Final = 6755399441055744.0
 ANCHOR_BITS_32: Final = 0x4B400000
@@ -86,7 +86,7 @@ ANCHOR_BITS_64: Final = 0x4338000000000000
 
 @function
 def real(x: Any) -> Any:
-    """A number as the float that is computed with."""
+    """A number in the float type of the computation: f64, or f32 for everything else."""
     return cast(x, f64 if x.dtype == f64 else f32)
 
 
@@ -101,18 +101,18 @@ def horner(x: Any, coefficients: constexpr) -> Any:
 
 @function
 def with_sign(size: Any, sign: Any) -> Any:
-    """A number with the sign of another one of its dtype."""
+    """`size` with the sign of `sign`, of the same dtype."""
     bits = u64 if size.dtype == f64 else u32
     top = 1 << 63 if size.dtype == f64 else 1 << 31
     return bitcast(or_(and_(bitcast(size, bits), top - 1), and_(bitcast(sign, bits), top)), size.dtype)
 
 
-# Whole numbers.
+# Rounding to integers.
 
 
 @function
 def trunc(x: Any) -> Any:
-    """Down where it is positive, up where it is negative."""
+    """The floor of a positive number, the ceiling of a negative one."""
     wide = real(x)
     whole = where(compare(wide, 0.0, CompareKind.LESS_THAN), ceil(wide), floor(wide))
     return cast(whole, x.dtype if x.dtype in FLOATS else f32)
@@ -120,7 +120,10 @@ def trunc(x: Any) -> Any:
 
 @function
 def round(x: Any) -> Any:
-    """x - trunc(x) is exact. For an infinity it is NaN, so the comparison is false."""
+    """The truncated number, moved away from zero by 1 when the fraction is a half or more.
+
+    x - trunc(x) is exact. For an infinity it is NaN, so the comparison is false.
+    """
     wide = real(x)
     whole = trunc(wide)
     more = compare(abs(sub(wide, whole)), 0.5, CompareKind.GREATER_THAN_OR_EQUAL)
@@ -130,7 +133,7 @@ def round(x: Any) -> Any:
 
 @function
 def rint(x: Any) -> Any:
-    """The floor, or the next, by what the number is more than the floor; of a half, the even one."""
+    """The floor, or the floor plus 1 when the fraction is above a half, or a half and the floor is odd."""
     wide = real(x)
     below = floor(wide)
     rest = sub(wide, below)
@@ -146,19 +149,19 @@ def rint(x: Any) -> Any:
 
 @function
 def isnan(x: Any) -> Any:
-    """It alone is unlike itself."""
+    """NaN is the only value that differs from itself."""
     return compare(real(x), real(x), CompareKind.NOT_EQUAL)
 
 
 @function
 def isinf(x: Any) -> Any:
-    """By size."""
+    """The absolute value is compared with infinity."""
     return compare(abs(real(x)), INFINITY, CompareKind.EQUAL)
 
 
 @function
 def isfinite(x: Any) -> Any:
-    """False of NaN, which is not less than anything."""
+    """The absolute value is compared with infinity, which is false for NaN."""
     return compare(abs(real(x)), INFINITY, CompareKind.LESS_THAN)
 
 
@@ -167,14 +170,14 @@ def isfinite(x: Any) -> Any:
 
 @function
 def tan(x: Any) -> Any:
-    """Both are good next to their zeros."""
+    """The quotient of sine and cosine, whose relative errors are small near their zeros."""
     wide = real(x)
     return cast(div_rn(sin(wide), cos(wide)), x.dtype if x.dtype in FLOATS else f32)
 
 
 @function
 def atan_unit(r: Any) -> Any:
-    """The arctangent of a number from 0 to 1; above tan(π/8) by the angle that is missing to π/4."""
+    """The arctangent of a number from 0 to 1. Above tan(π/8) it is π/4 + atan((r - 1) / (r + 1))."""
     pi = PI_64 if r.dtype == f64 else PI_32
     far = compare(r, 0.41421356237309503, CompareKind.GREATER_THAN)
     t = where(far, div_rn(sub(r, 1.0), add(r, 1.0)), r)
@@ -185,7 +188,7 @@ def atan_unit(r: Any) -> Any:
 
 @function
 def atan(x: Any) -> Any:
-    """Above 1 by the angle of the reciprocal."""
+    """The arctangent of the absolute value, with the sign restored. Above 1 it is π/2 - atan(1 / x)."""
     wide = real(x)
     pi = PI_64 if wide.dtype == f64 else PI_32
     size = abs(wide)
@@ -197,7 +200,10 @@ def atan(x: Any) -> Any:
 
 @function
 def atan2(y: Any, x: Any) -> Any:
-    """The angle of the smaller over the larger, turned to where the point is. Two infinities are like two ones."""
+    """The arctangent of the smaller coordinate over the larger one, reflected into the octant of the point.
+
+    The ratio of two infinities counts as 1.
+    """
     both = maximum(y, x)
     result_type = both.dtype if both.dtype in FLOATS else f32
     wide_type = f64 if result_type == f64 else f32
@@ -217,7 +223,7 @@ def atan2(y: Any, x: Any) -> Any:
 
 @function
 def asin(x: Any) -> Any:
-    """Above one half by the angle from the other side: sin²(a/2) is (1 - cos a) / 2."""
+    """The polynomial up to 1/2. Above, asin x is π/2 - 2 asin √((1 - x) / 2)."""
     wide = real(x)
     pi = PI_64 if wide.dtype == f64 else PI_32
     size = abs(wide)
@@ -231,7 +237,7 @@ def asin(x: Any) -> Any:
 
 @function
 def acos(x: Any) -> Any:
-    """As `asin`, from the angle of x = 1."""
+    """π/2 - asin x up to 1/2. Above, acos x is 2 asin √((1 - |x|) / 2), subtracted from π for a negative x."""
     wide = real(x)
     pi = PI_64 if wide.dtype == f64 else PI_32
     size = abs(wide)
@@ -250,7 +256,7 @@ def acos(x: Any) -> Any:
 
 @function
 def expm1(x: Any) -> Any:
-    """x is k · ln 2 + r, and e^x - 1 then 2 · (2^(k-1) · (e^r - 1) + (2^(k-1) - 1/2)), whose parts don't cancel."""
+    """With x = k · ln 2 + r, e^x - 1 is 2 · (2^(k-1) · (e^r - 1) + (2^(k-1) - 1/2)), a sum without cancellation."""
     wide = real(x)
     double = wide.dtype == f64
     ln_2 = LN_2_64 if double else LN_2_32
@@ -270,7 +276,8 @@ def expm1(x: Any) -> Any:
 
 @function
 def sinh(x: Any) -> Any:
-    """By e^x - 1, and where e^-x no longer counts by the square of e^(x/2), which does not overflow before it."""
+    """(m + m / (m + 1)) / 2 with m = e^x - 1. From 20 on, e^-x is negligible, and sinh x is (e^(x/2) / 2) · e^(x/2),
+    which does not overflow before sinh x does."""
     wide = real(x)
     size = abs(wide)
     near = compare(size, 20.0, CompareKind.LESS_THAN)
@@ -282,7 +289,7 @@ def sinh(x: Any) -> Any:
 
 @function
 def cosh(x: Any) -> Any:
-    """As `sinh`: 1 + (e^x - 1)² / 2e^x."""
+    """1 + (e^x - 1)² / 2e^x. From 20 on it is computed as `sinh` is."""
     wide = real(x)
     size = abs(wide)
     near = compare(size, 20.0, CompareKind.LESS_THAN)
@@ -294,7 +301,10 @@ def cosh(x: Any) -> Any:
 
 @function
 def log1p(x: Any) -> Any:
-    """1 + x is 2^k · (1 + f); what the sum lost is put back, and where k is 0 it lost nothing, as f is x."""
+    """With 1 + x = 2^k · (1 + f), the logarithm is k · ln 2 + log(1 + f), corrected by the rounding error of 1 + x.
+
+    For k = 0 there is no such error, because f is x.
+    """
     wide = real(x)
     double = wide.dtype == f64
     ln_2 = LN_2_64 if double else LN_2_32

@@ -19,14 +19,14 @@ cdiv = function(CALLS["cdiv"].__wrapped__)
 
 @function
 def sigmoid(x: Any) -> Any:
-    """Computed in f32 where that is wider, so that it is rounded once."""
+    """The result is computed in f32 or f64 and rounded once."""
     wide = cast(x, f64 if x.dtype == f64 else f32)
     return cast(div(1.0, add(1.0, exp(neg(wide)))), x.dtype if x.dtype in FLOATS else f32)
 
 
 @function
 def softmax(x: Any, dim: constexpr = 0) -> Any:
-    """The largest element is taken off first, so that no exponential overflows."""
+    """The largest element is subtracted first, so that no exponential overflows."""
     wide = cast(x, f64 if x.dtype == f64 else f32)
     powers = exp(sub(wide, max(wide, dim, keep_dims=True)))
     return cast(div(powers, sum(powers, dim, keep_dims=True)), x.dtype if x.dtype in FLOATS else f32)

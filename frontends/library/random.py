@@ -16,22 +16,22 @@ from ziggurat.frontends.reflection import function
 
 WIDE: Final = (i64, u64)
 
-# Random numbers. Philox 4x32: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011),
-# whose multipliers and key increments these are.
+# The multipliers and key increments of Philox 4x32: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
+# 1, 2, 3" (SC 2011).
 MULTIPLIER_0: Final = 0xD2511F53
 MULTIPLIER_1: Final = 0xCD9E8D57
 INCREMENT_0: Final = 0x9E3779B9
 INCREMENT_1: Final = 0xBB67AE85
-# The largest f32 that takes 2³¹ - 1, itself rounded to 2³¹, to a number below 1.
+# The largest f32 whose product with 2³¹ (2³¹ - 1 in f32) is below 1.
 UNIT: Final = 4.6566127342e-10
-# Stands in for a uniform number of 0, whose logarithm is infinite.
+# Replaces a uniform number of 0, whose logarithm is infinite.
 TINY: Final = 1.0e-7
 TURN: Final = 6.283185307179586
 
 
 @function
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: constexpr = 10) -> Any:
-    """All words have the shape of the result from the start: a variable keeps its shape."""
+    """The four words are broadcast to the shape of the result first, because a variable keeps its shape."""
     key = cast(seed, u64)
     k0 = cast(key, u32)
     k1 = cast(shr(key, 32), u32)
@@ -56,7 +56,7 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: constexpr = 
 
 @function
 def randint4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
-    """The offset is the low half of the counter; one of 32 bits is taken as its bits."""
+    """The offset is the low half of the counter. A 32-bit offset is taken by its bits."""
     return philox(seed, offset, shr(offset, 32) if offset.dtype in WIDE else 0, 0, 0, n_rounds)
 
 
@@ -69,7 +69,7 @@ def randint(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
 
 @function
 def uint_to_uniform_float(word: Any) -> Any:
-    """A word as a float from 0 to 1, exclusive: 31 bits, the sign folded away."""
+    """A word as a float from 0 up to but not including 1, by 31 of its bits."""
     signed = bitcast(word, i32)
     folded = where(compare(signed, 0, CompareKind.LESS_THAN), sub(-1, signed), signed)
     return mul(cast(folded, f32), UNIT)
@@ -90,7 +90,7 @@ def rand4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
 
 @function
 def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
-    """Box and Muller: two uniform numbers as radius and angle of two normal ones."""
+    """The Box-Muller transform: two uniform numbers give the radius and the angle of two normal ones."""
     radius = sqrt(mul(-2.0, log(maximum(u1, TINY))))
     angle = mul(TURN, u2)
     return mul(radius, cos(angle)), mul(radius, sin(angle))
