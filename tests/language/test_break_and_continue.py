@@ -324,3 +324,18 @@ def test_generated_loops(three_ways, seed):
     lines = suite_of(Random(seed), 0, 0)
     loop = ["for n in range(0, 4):", *(f"    {line}" for line in ended(Random(seed), lines, 1))]
     three_ways(function("\n".join(["c = b", *loop, "return a * 10000 + b * 100 + c"])), flags=(0, 2))
+
+
+def test_ignored_options_of_a_range_are_a_warning(kernel):
+    made = kernel("""
+    def made(p, n):
+        for i in zg.range(0, n, num_stages=3):
+            if i > 4:
+                break
+            zg.store(p + i, i)
+    """)
+    with pytest.warns(
+        zg.ZigguratWarning, match="a loop with a break ignores the options of zg.range: num_stages"
+    ) as caught:
+        made.triton(zg.ptr(zg.i32), zg.i32)
+    assert caught[0].filename == made.fn.__code__.co_filename and caught[0].lineno == 2

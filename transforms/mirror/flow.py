@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from ziggurat.codemodel.dialects import arith, core, py, scf, tt
+from ziggurat.codemodel.errors import ZigguratWarning
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import LeavesIteration
 from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TupleType, Type, i1
@@ -40,13 +42,13 @@ class _Leaving:
 class _Frame:
     """The values that each path through a sequence of ops gives. They have these types.
 
-    A path that leaves early gives `left(leaving.values(op))`, and one that reaches the end gives `fell()`.
+    A path that leaves early gives `left(leaving.values(op))`, and one that reaches the end gives `at_end()`.
     """
 
     leaving: _Leaving
     types: Sequence[Type]
     left: Callable[[list[Value]], list[Value]]
-    fell: Callable[[], list[Value]]
+    at_end: Callable[[], list[Value]]
 
     @property
     def packed(self) -> Type:
@@ -66,7 +68,7 @@ def run(walk: FunctionMirror, ops: Sequence[Op], rest: _Rest, frame: _Frame) -> 
         ops, met = rest[0]
         meet(walk, met)
         return run(walk, ops, rest[1:], frame)
-    return frame.fell()
+    return frame.at_end()
 
 
 def function_frame(walk: FunctionMirror) -> _Frame:
@@ -197,10 +199,10 @@ def if_and_rest(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> 
     def left(values: list[Value]) -> list[Value]:
         return [walk.emit.constant(True, i1), *values, *unread(walk, carried)]
 
-    def fell() -> list[Value]:
+    def at_end() -> list[Value]:
         return [walk.emit.constant(False, i1), *map(walk.emit.placeholder, results), *flat(walk, joins)]
 
-    inner = _Frame(frame.leaving, [i1, *results, *variables], left, fell)
+    inner = _Frame(frame.leaving, [i1, *results, *variables], left, at_end)
     flag, *parts = walk.emit.parts(both(walk, op, (), inner), len(inner.types))
 
     def done() -> list[Value]:
@@ -259,6 +261,7 @@ def for_(walk: FunctionMirror, op: py.For) -> Built:
     start, stop, step = bounds(walk, op, (found.start, found.stop, found.step), index)
     joins = walk.finding("joins", op)
     if walk.finding("exits", op) is not None:
+        _warn_of_options(op, [name for name, value in found.options if value])
         counted_with_break(walk, op, found.step, index, (start, stop, step))
         return None
     initial = flat(walk, joins)
@@ -441,6 +444,13 @@ class _Carried:
         enter(self.walk, self.joins, list(values[:count]))
         enter(self.walk, self.at_exit, list(values[count:]))
         forget(self.walk, self.exits)
+
+
+def _warn_of_options(op: py.For, names: Sequence[str]) -> None:
+    if names:
+        text = f"a loop with a break ignores the options of zg.range: {', '.join(names)}"
+        place = op.location
+        warnings.warn_explicit(text, ZigguratWarning, *((place.file, place.line) if place is not None else ("", 0)))
 
 
 def while_with_break(walk: FunctionMirror, op: py.While) -> None:
