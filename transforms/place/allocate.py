@@ -97,7 +97,9 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
     """The live ranges of the buffers of a GPU model, in the order of the model."""
     ops = list(module.walk())
     # For each op: its number, and that of the last op inside it.
-    numbers = {op.result: (at, at + sum(1 for _ in op.walk()) - 1) for at, op in enumerate(ops)}
+    numbers: dict[Value, tuple[int, int]] = {
+        op.result: (at, at + sum(1 for _ in op.walk()) - 1) for at, op in enumerate(ops)
+    }
     loops = sorted(_loops(module, numbers))
     uses = module.use_map()
     intervals: list[Interval] = []

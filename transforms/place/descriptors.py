@@ -166,8 +166,9 @@ class _Lowering:
                 columns.append((f"{number}.base", PtrType(type_.element), 16))
                 columns += [(f"{number}.shape{axis}", i32, row if axis == rank - 1 else 1) for axis in range(rank)]
                 columns += [(f"{number}.stride{axis}", i64, even) for axis in range(rank - 1)]
-        parts, types, divisibility = zip(*columns, strict=True) if columns else ((), (), ())
-        inner = builder.inside(types, old.yield_type, isolated=True)
+        parts = tuple(part for part, _, _ in columns)
+        divisibility = tuple(divisor for _, _, divisor in columns)
+        inner = builder.inside([type_ for _, type_, _ in columns], old.yield_type, isolated=True)
         inner.location = op.location
         given = dict(zip(parts, inner.parameters, strict=True))
         for number, parameter in enumerate(old.parameters):
@@ -264,7 +265,7 @@ def _spread(builder: Builder, value: Value, axis: int, block: tuple[int, ...]) -
 
 def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[Value]) -> tuple[Value, Value]:
     """The pointers to the elements of a block, and the mask of those that are inside of the tensor."""
-    type_ = descriptor_of(made)
+    type_ = descriptor_of(made.result)
     block = type_.block
     base: Value = made.base
     steps: Value | None = None
