@@ -117,7 +117,8 @@ def _add_options(command: argparse.ArgumentParser) -> None:
             command.add_argument(flag, action=action, default=default, help=documentation)
         else:
             about = f"{documentation} (default: {default})"
-            command.add_argument(flag, type=type(default), default=default, help=about)
+            kind: type[Any] = type(default)
+            command.add_argument(flag, type=kind, default=default, help=about)
 
 
 def _show(options: argparse.Namespace) -> str:

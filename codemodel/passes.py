@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-
-import attrs
+from typing import NamedTuple
 
 from ziggurat.codemodel.errors import VerifyError
 from ziggurat.codemodel.op import Op
@@ -13,8 +12,7 @@ from ziggurat.codemodel.verify import verify as verify_model
 Pass = Callable[[Op], Op]
 
 
-@attrs.frozen
-class Snapshot:
+class Snapshot(NamedTuple):
     """The model after a pass, by the name of the pass."""
 
     name: str

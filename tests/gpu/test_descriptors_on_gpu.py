@@ -235,7 +235,7 @@ def test_a_stream_of_torch():
 
 def test_arrays_on_host_and_gpu():
     here, on_gpu = np.zeros((16, 32), np.float32), zg.to_device(np.zeros((16, 32), np.float32))
-    with pytest.raises(zg.LaunchError, match="'out_desc' of 'scaled' is not on a GPU, and 'x_desc' is on one"):
+    with pytest.raises(zg.LaunchError, match="'out_desc' of 'scaled' must be on a GPU, as 'x_desc' is"):
         scaled[(1, 1)](*(zg.TensorDescriptor(x, (16, 32)) for x in (on_gpu, here)), 2.0, M=16, N=32)
     with pytest.raises(zg.KernelTypeError, match="has no method 'load'") as caught:
         scaled[(1, 1)](on_gpu, zg.TensorDescriptor(on_gpu, (16, 32)), 2.0, M=16, N=32)

@@ -96,7 +96,7 @@ def test_torch_tensors_of_either_device():
     kernel[(1,)](first, torch.zeros_like(first), 16, BLOCK=256)
     with pytest.raises(zg.LaunchError, match="several devices"):
         kernel[(1,)](first, second, 16, BLOCK=256)
-    with pytest.raises(zg.LaunchError, match="'out_ptr' of 'scale' is not on a GPU"):
+    with pytest.raises(zg.LaunchError, match="'out_ptr' of 'scale' must be on a GPU"):
         kernel[(1,)](first, torch.zeros(16), 16, BLOCK=256)
 
 
