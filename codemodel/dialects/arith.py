@@ -65,7 +65,7 @@ def scalar_of(op: Op, value: Value, kind: str) -> ScalarType:
 def tensor_of(op: Op, value: Value) -> TensorType:
     """The type of a tensor operand."""
     type_ = value.type
-    require(isinstance(type_, TensorType), f"{op.NAME} takes a tensor, not {type_}")
+    require(isinstance(type_, TensorType), f"{op.NAME} takes a tensor; got {type_}")
     assert isinstance(type_, TensorType)
     return type_
 
@@ -75,7 +75,7 @@ def same_types(op: Op, *values: Value) -> None:
     first = values[0].type
     for value in values[1:]:
         if value.type is not first and value.type != first:
-            raise BuildError(f"{op.NAME} takes operands of one type, not {first} and {value.type}")
+            raise BuildError(f"{op.NAME} takes operands of one type; got {first} and {value.type}")
 
 
 @operation("arith.constant")
@@ -89,13 +89,13 @@ class ConstantOp(Op, Pure, Constant):
         scalar = element_of(self.type)
         value = self.value
         if not isinstance(scalar, ScalarType):
-            require(False, f"arith.constant gives numbers, not {self.type}")
+            require(False, f"arith.constant gives numbers; got {self.type}")
         elif scalar.is_float:
-            require(isinstance(value, float), f"a constant of {self.type} holds a float, not {value!r}")
+            require(isinstance(value, float), f"a constant of {self.type} must hold a float; got {value!r}")
         elif scalar == i1:
-            require(isinstance(value, bool), f"a constant of {self.type} holds true or false, not {value!r}")
+            require(isinstance(value, bool), f"a constant of {self.type} must hold true or false; got {value!r}")
         else:
-            require(type(value) is int, f"a constant of {self.type} holds an integer, not {value!r}")
+            require(type(value) is int, f"a constant of {self.type} must hold an integer; got {value!r}")
             low, high = scalar.limits
             require(low <= value <= high, f"{value} does not fit in {scalar}")
 
@@ -134,7 +134,7 @@ def _signed(op: IntBinary, signed: bool) -> None:
     same_types(op, op.lhs, op.rhs)
     scalar = scalar_of(op, op.lhs, "int")
     require(
-        scalar.signed == signed, f"{op.NAME} takes {'signed' if signed else 'unsigned'} integers, not {op.lhs.type}"
+        scalar.signed == signed, f"{op.NAME} takes {'signed' if signed else 'unsigned'} integers; got {op.lhs.type}"
     )
 
 
@@ -347,7 +347,7 @@ class Select(Op, Pure):
     def check(self) -> None:
         same_types(self, self.then, self.otherwise)
         condition = self.condition.type
-        require(element_of(condition) == i1, f"arith.select chooses by i1, not {condition}")
+        require(element_of(condition) == i1, f"arith.select chooses by i1; got {condition}")
         require(
             shape_of(condition) in ((), shape_of(self.then.type)),
             f"arith.select chooses among {self.then.type} by {condition}",
@@ -365,7 +365,7 @@ class Cast(Op, Pure):
         found = scalar_of(self, self.operand, source)
         wanted = element_of(self.type)
         good = isinstance(wanted, ScalarType) and (target == "any" or wanted.is_float == (target == "float"))
-        require(good, f"{self.NAME} gives {target}s, not {self.type}")
+        require(good, f"{self.NAME} gives {target}s; got {self.type}")
         require(
             shape_of(self.type) == shape_of(self.operand.type), f"{self.NAME} keeps the shape of {self.operand.type}"
         )

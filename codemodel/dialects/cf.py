@@ -24,7 +24,7 @@ class CondBr(Op, BlockTerminator):
     otherwise: Successor = successor()
 
     def check(self) -> None:
-        require(self.condition.type == i1, f"cf.cond_br takes an i1, not {self.condition.type}")
+        require(self.condition.type == i1, f"cf.cond_br takes an i1; got {self.condition.type}")
 
 
 @operation("cf.assert")
@@ -35,4 +35,4 @@ class AssertOp(Op):
     message: str = attribute(str, unnamed=True)
 
     def check(self) -> None:
-        require(self.condition.type == i1, f"cf.assert takes an i1, not {self.condition.type}")
+        require(self.condition.type == i1, f"cf.assert takes an i1; got {self.condition.type}")

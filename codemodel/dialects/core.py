@@ -103,7 +103,7 @@ class Var(Op):
     def check(self) -> None:
         type_ = self.type
         if not isinstance(type_, VarType):
-            require(False, f"var gives a Var type, not {type_}")
+            require(False, f"var gives a Var type; got {type_}")
         elif self.initial is not None:
             fits = type_.value in (self.initial.type, pyobject)
             require(fits, f"var of {type_.value} is initialised with {self.initial.type}")
@@ -119,7 +119,7 @@ class VarLoad(Op):
         type_ = self.var.type
         if isinstance(type_, VarType):
             return type_.value
-        require(False, f"var.load reads a Var, not {type_}")
+        require(False, f"var.load reads a Var; got {type_}")
         return void
 
 
@@ -138,7 +138,7 @@ class VarStore(Op):
                 f"var.store of {self.value.type} to a variable of {type_.value}",
             )
         else:
-            require(False, f"var.store writes a Var, not {type_}")
+            require(False, f"var.store writes a Var; got {type_}")
 
 
 @operation("tuple")
@@ -155,7 +155,7 @@ class MakeTuple(Op, Pure):
 
 def _component(op: str, type_: Type, index: int) -> Type:
     if not isinstance(type_, TupleType):
-        require(False, f"{op} takes a Tuple, not {type_}")
+        require(False, f"{op} takes a Tuple; got {type_}")
         return void
     require(0 <= index < len(type_.components), f"{op} index {index} is outside {type_}")
     return type_.components[index]
@@ -203,4 +203,4 @@ class CondBranch(Op, PythonTier, BlockTerminator):
 
     def check(self) -> None:
         type_ = self.condition.type
-        require(type_ in (i1, pyobject), f"cbranch takes an i1, not {type_}")
+        require(type_ in (i1, pyobject), f"cbranch takes an i1; got {type_}")

@@ -39,7 +39,7 @@ class Condition(Op, BodyTerminator):
     values: Sequence[Value] = operands()
 
     def check(self) -> None:
-        require(self.condition.type == i1, f"scf.condition takes an i1, not {self.condition.type}")
+        require(self.condition.type == i1, f"scf.condition takes an i1; got {self.condition.type}")
 
     @property
     def handed(self) -> tuple[Value, ...]:
@@ -79,7 +79,7 @@ class For(Structured, Loop, MayReturn):
         index = self.start.type
         require(
             isinstance(index, ScalarType) and index.kind == "int" and index == self.stop.type == self.step.type,
-            f"scf.for counts with one integer type, not {index}, {self.stop.type}, {self.step.type}",
+            f"scf.for counts with one integer type; got {index}, {self.stop.type}, {self.step.type}",
         )
         carried = [value.type for value in self.initial]
         _same(
@@ -108,7 +108,7 @@ class If(Structured, MayReturn):
         return (self.then, self.otherwise) if body is None else (None,)
 
     def check(self) -> None:
-        require(self.condition.type == i1, f"scf.if takes an i1, not {self.condition.type}")
+        require(self.condition.type == i1, f"scf.if takes an i1; got {self.condition.type}")
         require(not any(part.parameters for part in self.bodies), "the bodies of scf.if take no parameters")
         handed = _handed(self)
         for types in handed:

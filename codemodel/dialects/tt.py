@@ -144,7 +144,9 @@ class MakeRange(Op, Pure):
 
     def infer_type(self) -> Type:
         count = self.end - self.start
-        require(count > 0 and count & (count - 1) == 0, f"tt.make_range gives a power of two of numbers, not {count}")
+        require(
+            count > 0 and count & (count - 1) == 0, f"tt.make_range must give a power of two of numbers; got {count}"
+        )
         return TensorType((count,), i32)
 
 
@@ -156,7 +158,7 @@ class Splat(Op, Pure):
     type: Type = result_type(follows="value")
 
     def check(self) -> None:
-        require(isinstance(self.type, TensorType), f"tt.splat gives a tensor, not {self.type}")
+        require(isinstance(self.type, TensorType), f"tt.splat must give a tensor; got {self.type}")
         require(self.value.type == element_of(self.type), f"tt.splat of {self.value.type} to {self.type}")
 
 
@@ -249,7 +251,7 @@ class Split(Op, Pure):
 
     def infer_type(self) -> Type:
         source = tensor_of(self, self.value)
-        require(source.shape[-1] == 2, f"tt.split takes a tensor whose last axis has size 2, not {source}")
+        require(source.shape[-1] == 2, f"tt.split takes a tensor whose last axis has size 2; got {source}")
         layout = None if source.layout is None else source.layout.split()
         require(source.layout is None or layout is not None, "tt.split takes both halves from the same thread")
         half = shaped(source.shape[:-1], source.element, layout)
@@ -393,7 +395,7 @@ class MulHiUI(Op, Pure):
 
     def infer_type(self) -> Type:
         scalar = scalar_of(self, self.lhs, "int")
-        require(not scalar.signed, f"tt.mulhiui takes unsigned integers, not {self.lhs.type}")
+        require(not scalar.signed, f"tt.mulhiui takes unsigned integers; got {self.lhs.type}")
         return self.lhs.type
 
     def check(self) -> None:
@@ -432,7 +434,7 @@ class Combining(Op, Pure):
         axis_of(self, self.axis, first.rank)
         for value in self.values:
             shape = tensor_of(self, value).shape
-            require(shape == first.shape, f"{self.NAME} takes tensors of one shape, not {first.shape} and {shape}")
+            require(shape == first.shape, f"{self.NAME} takes tensors of one shape; got {first.shape} and {shape}")
         return [element_of(value.type) for value in self.values]
 
     def check(self) -> None:
@@ -534,7 +536,7 @@ class Assume(Op):
     condition: Value = operand()
 
     def check(self) -> None:
-        require(self.condition.type == i1, f"tt.assume takes an i1, not {self.condition.type}")
+        require(self.condition.type == i1, f"tt.assume takes an i1; got {self.condition.type}")
 
 
 @operation("tt.print")
@@ -554,7 +556,7 @@ class Assert(Op):
     message: str = attribute(str, default="", unnamed=True)
 
     def check(self) -> None:
-        require(element_of(self.condition.type) == i1, f"tt.assert takes i1, not {self.condition.type}")
+        require(element_of(self.condition.type) == i1, f"tt.assert takes i1; got {self.condition.type}")
 
 
 @operation("tt.barrier")
@@ -632,7 +634,7 @@ class AtomicKind(enum.Enum):
 def pointee_of(op: Op, value: Value) -> ScalarType:
     """The type that a pointer, or each pointer of a tensor, points to."""
     element = element_of(value.type)
-    require(isinstance(element, PtrType), f"{op.NAME} takes pointers, not {value.type}")
+    require(isinstance(element, PtrType), f"{op.NAME} takes pointers; got {value.type}")
     assert isinstance(element, PtrType)
     return element.pointee
 
@@ -641,7 +643,7 @@ def _mask(op: Op, ptr: Value, mask: Value | None) -> None:
     if mask is not None:
         require(
             mask.type == with_element(ptr.type, i1),
-            f"the mask of {op.NAME} is {with_element(ptr.type, i1)}, not {mask.type}",
+            f"the mask of {op.NAME} must be {with_element(ptr.type, i1)}; got {mask.type}",
         )
 
 
@@ -686,7 +688,7 @@ class Load(Op, MemoryRead):
         _mask(self, self.ptr, self.mask)
         if self.other is not None:
             expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
-            require(self.other.type == expected, f"the other of tt.load is {expected}, not {self.other.type}")
+            require(self.other.type == expected, f"the other of tt.load must be {expected}; got {self.other.type}")
 
 
 @operation("tt.store")
@@ -702,7 +704,7 @@ class Store(Op, MemoryWrite):
 
     def check(self) -> None:
         expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
-        require(self.value.type == expected, f"tt.store writes {expected}, not {self.value.type}")
+        require(self.value.type == expected, f"tt.store writes {expected}; got {self.value.type}")
         _mask(self, self.ptr, self.mask)
 
 
@@ -725,7 +727,7 @@ class AtomicRMW(Op, MemoryRead, MemoryWrite):
     def check(self) -> None:
         pointee = pointee_of(self, self.ptr)
         expected = with_element(self.ptr.type, pointee)
-        require(self.value.type == expected, f"tt.atomic_rmw combines with {expected}, not {self.value.type}")
+        require(self.value.type == expected, f"tt.atomic_rmw combines with {expected}; got {self.value.type}")
         _mask(self, self.ptr, self.mask)
         kind = self.kind
         if kind in (AtomicKind.FADD, AtomicKind.FMAX, AtomicKind.FMIN):
@@ -756,7 +758,7 @@ class AtomicCAS(Op, MemoryRead, MemoryWrite):
     def check(self) -> None:
         expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
         for value in (self.compare, self.value):
-            require(value.type == expected, f"tt.atomic_cas takes {expected}, not {value.type}")
+            require(value.type == expected, f"tt.atomic_cas takes {expected}; got {value.type}")
 
 
 class Padding(enum.Enum):
@@ -804,7 +806,7 @@ class MakeTensorDescriptor(Op, Pure):
 
 def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType:
     type_ = value.type
-    require(isinstance(type_, DescriptorType), f"{op.NAME} takes a descriptor, not {type_}")
+    require(isinstance(type_, DescriptorType), f"{op.NAME} takes a descriptor; got {type_}")
     assert isinstance(type_, DescriptorType)
     require(len(indices) == len(type_.block), f"{op.NAME} of {type_} takes {len(type_.block)} offsets")
     require(all(v.type == i32 for v in indices), f"the offsets of {op.NAME} must be i32")

@@ -33,14 +33,14 @@ from ziggurat.codemodel.types import (
 def laid_out(op: Op, type_: Type) -> TensorType:
     """A tensor type with a layout."""
     good = isinstance(type_, TensorType) and type_.layout is not None
-    require(good, f"{op.NAME} takes a tensor with a layout, not {type_}")
+    require(good, f"{op.NAME} takes a tensor with a layout; got {type_}")
     assert isinstance(type_, TensorType)
     return type_
 
 
 def buffer_of(op: Op, value: Value) -> SharedType:
     """The type of a buffer in shared memory."""
-    require(isinstance(value.type, SharedType), f"{op.NAME} takes a buffer in shared memory, not {value.type}")
+    require(isinstance(value.type, SharedType), f"{op.NAME} takes a buffer in shared memory; got {value.type}")
     assert isinstance(value.type, SharedType)
     return value.type
 
@@ -82,7 +82,7 @@ class LocalAlloc(Op):
     alignment: int = attribute(int, default=16)
 
     def check(self) -> None:
-        require(isinstance(self.type, SharedType), f"gpu.local_alloc gives a buffer, not {self.type}")
+        require(isinstance(self.type, SharedType), f"gpu.local_alloc gives a buffer; got {self.type}")
 
 
 @operation("gpu.local_view")
@@ -94,7 +94,7 @@ class LocalView(Op, Pure):
 
     def infer_type(self) -> Type:
         type_ = buffer_of(self, self.buffer)
-        require(self.index.type == i32, f"gpu.local_view counts in i32, not {self.index.type}")
+        require(self.index.type == i32, f"gpu.local_view counts in i32; got {self.index.type}")
         return SharedType(type_.shape, type_.element, type_.offsets)
 
 
@@ -265,7 +265,7 @@ class MbarrierArrive(Op):
     predicate: Value = operand()
 
     def check(self) -> None:
-        require(self.predicate.type == i1, f"a condition is i1, not {self.predicate.type}")
+        require(self.predicate.type == i1, f"a condition must be i1; got {self.predicate.type}")
 
 
 @operation("gpu.mbarrier_wait")
@@ -276,7 +276,7 @@ class MbarrierWait(Op):
     parity: Value = operand()
 
     def check(self) -> None:
-        require(self.parity.type == i32, f"a parity is i32, not {self.parity.type}")
+        require(self.parity.type == i32, f"a parity must be i32; got {self.parity.type}")
 
 
 @operation("gpu.tma_load")
@@ -295,7 +295,7 @@ class TmaLoad(Op, MemoryRead, MemoryWrite):
     def check(self) -> None:
         _boxed(self, self.descriptor, self.buffer)
         require(buffer_of(self, self.barrier).element == i64, "mbarriers are i64")
-        require(self.predicate.type == i1, f"a condition is i1, not {self.predicate.type}")
+        require(self.predicate.type == i1, f"a condition must be i1; got {self.predicate.type}")
 
 
 @operation("gpu.tma_store")
@@ -372,7 +372,7 @@ class RoundTf32(Op, Pure):
         return self.value.type
 
     def check(self) -> None:
-        require(element_of(self.value.type) == f32, f"gpu.round_tf32 takes f32, not {self.value.type}")
+        require(element_of(self.value.type) == f32, f"gpu.round_tf32 takes f32; got {self.value.type}")
 
 
 @operation("gpu.mma")
