@@ -43,7 +43,7 @@ FUNCTIONS: Final[dict[str, type[Op]]] = {
     "sqrt_rn": tt.PreciseSqrt, "rsqrt": maths.Rsqrt, "sin": maths.Sin, "cos": maths.Cos, "tanh": maths.Tanh,
     "erf": maths.Erf, "floor": maths.Floor, "ceil": maths.Ceil,
 }  # fmt: skip
-_SUMS = ("add", "sub", "mul")  # Of two bools these are integers.
+_SUMS = ("add", "sub", "mul")  # The result for two bools is an integer.
 _TYPES: Final[dict[type, ScalarType | None]] = {bool: i1, int: None, float: f64}
 _MAX_BITS = 64
 
