@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -20,6 +20,10 @@ def _inverted(x: Any) -> Any:
     return not x if isinstance(x, bool) else ~x
 
 
+def _different(a: Any, b: Any) -> bool:
+    return not _identical(a, b)
+
+
 def _identical(a: Any, b: Any) -> bool:
     return constant(a) == constant(b)
 
@@ -28,7 +32,7 @@ def _identical(a: Any, b: Any) -> bool:
 _OWN: dict[type[Op], Callable[..., Any]] = {
     py.Invert: _inverted,
     py.Is: _identical,
-    py.IsNot: lambda a, b: not _identical(a, b),
+    py.IsNot: _different,
 }
 PYTHON = execute.OPERATORS | _OWN
 
@@ -106,9 +110,9 @@ def _is_too_large(cls: type[Op], *values: Any) -> bool:
     if len(values) != 2:
         return False
     left, right = values
-    if cls is py.Mul and isinstance(left, str | tuple) != isinstance(right, str | tuple):
-        text, count = (left, right) if isinstance(left, str | tuple) else (right, left)
-        return isinstance(count, int) and count * len(text) > MAX_TEXT  # pyright: ignore[reportUnknownArgumentType]
+    if cls is py.Mul:
+        text, count = cast(tuple[Any, Any], (left, right) if isinstance(left, str | tuple) else (right, left))
+        return isinstance(text, str | tuple) and isinstance(count, int) and count * len(cast(Any, text)) > MAX_TEXT
     if cls not in (py.Pow, py.Shl) or not all(isinstance(value, int) for value in values):
         return False
     return right > MAX_BITS and (abs(left) > 1 if cls is py.Pow else left != 0)

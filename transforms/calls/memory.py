@@ -46,7 +46,7 @@ PADDING = {None: Padding.ZERO, "": Padding.ZERO, **{padding.value: padding for p
 _WORDS = (i32, i64, u32, u64)
 _NUMBERS = (*_WORDS, f32, f64)
 # Atomics by call: the kind for floats, signed and unsigned integers; the dtypes that hardware has an instruction for.
-ATOMICS: dict[str, tuple[tuple[AtomicKind, AtomicKind, AtomicKind], tuple[ScalarType, ...]]] = {
+ATOMICS: dict[str, tuple[tuple[AtomicKind, ...], tuple[ScalarType, ...]]] = {
     "atomic_add": ((AtomicKind.FADD, AtomicKind.ADD, AtomicKind.ADD), (*_WORDS, f16, bf16, f32, f64)),
     "atomic_max": ((AtomicKind.FMAX, AtomicKind.MAX, AtomicKind.UMAX), _NUMBERS),
     "atomic_min": ((AtomicKind.FMIN, AtomicKind.MIN, AtomicKind.UMIN), _NUMBERS),
@@ -196,7 +196,7 @@ def _combined(call: Typing, ptr: Type, value: Type, mask: Type | None, sem: Any,
     return result
 
 
-def _atomic_rule(kinds: tuple[AtomicKind, AtomicKind, AtomicKind]) -> Rule:
+def _atomic_rule(kinds: tuple[AtomicKind, ...]) -> Rule:
     def build(
         emit: Emitter, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
     ) -> Value:

@@ -98,7 +98,7 @@ def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
 
 def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
     """The arguments of a call of the language, in the order of its signature."""
-    for given in walk.finding("arguments", op).values():
+    for given in walk.found(lambda scope: scope.arguments, op).values():
         if isinstance(given, Value):
             yield walk.operand(given)
         elif isinstance(given, tuple) and given and all(isinstance(item, Value) for item in given):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
@@ -108,7 +108,7 @@ def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
 
 
 def library_call(walk: FunctionMirror, op: Op, callee: Attribution) -> Built:
-    given = list(walk.finding("arguments", op).values())
+    given = list(walk.found(lambda scope: scope.arguments, op).values())
     operands = [walk.operand(value) if isinstance(value, Value) else Operand(NONE, None) for value in given]
     return call(walk, callee, operands)
 
@@ -128,6 +128,6 @@ def function_call(walk: FunctionMirror, op: core.FuncCall) -> Built:
 
 @handles(py.Call)
 def call_value(walk: FunctionMirror, op: py.Call) -> Built:
-    given = walk.finding("arguments", op).values()
+    given = walk.found(lambda scope: scope.arguments, op).values()
     operands = [walk.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given]
     return call(walk, walk.callee_of(op), operands)

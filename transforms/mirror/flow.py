@@ -128,12 +128,12 @@ def branch(walk: FunctionMirror, condition: Value, parts: Sequence[Callable[[], 
 
 @handles(py.If)
 def if_(walk: FunctionMirror, op: py.If) -> Built:
-    taken: int | None = walk.finding("static_branches", op)
+    taken = walk.finding(lambda scope: scope.static_branches, op)
     if taken is not None:
         walk.suite(op.bodies[taken].entry.ops)
         return None
     condition = walk.emit.truth(walk.operand(op.condition))
-    joins: dict[Value, Type] = walk.finding("joins", op) or {}
+    joins = walk.finding(lambda scope: scope.joins, op) or {}
 
     def suite(body: Body) -> list[Value]:
         walk.suite(body.entry.ops)
@@ -173,7 +173,7 @@ def if_with_exit(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) ->
 
     Several such paths would need several copies; then the ops go into an `if` of their own.
     """
-    taken: int | None = walk.finding("static_branches", op)
+    taken = walk.finding(lambda scope: scope.static_branches, op)
     if taken is not None:
         return run(walk, op.bodies[taken].entry.ops, rest, frame)
     if ways_on(walk, op) > 1 and not _is_short(rest) and can_be_flagged(walk, op, frame):
@@ -191,7 +191,7 @@ def both(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> Value:
 
 def if_and_rest(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
     """The `if` yields whether a path has left, with what, and the joined variables; the rest is under a second `if`."""
-    joins: dict[Value, Type] = walk.finding("joins", op) or {}
+    joins = walk.finding(lambda scope: scope.joins, op) or {}
     carried = _carried(joins)
     results = frame.leaving.types
     variables = _flat_types(joins)
@@ -229,7 +229,7 @@ def unread(walk: FunctionMirror, carried: dict[Value, Type]) -> list[Value]:
 
 def ways_on(walk: FunctionMirror, op: Op) -> int:
     """In how many ways control comes to what stands behind an `if`."""
-    taken: int | None = walk.finding("static_branches", op)
+    taken = walk.finding(lambda scope: scope.static_branches, op)
     return sum(_ways_through(walk, body) for body in (op.bodies if taken is None else [op.bodies[taken]]))
 
 
@@ -245,22 +245,22 @@ def _ways_through(walk: FunctionMirror, body: Body) -> int:
 
 def can_be_flagged(walk: FunctionMirror, op: Op, frame: _Frame) -> bool:
     """Whether there are placeholders for what a path leaves with, and for what `op` joins."""
-    joins: dict[Value, Type] = walk.finding("joins", op) or {}
+    joins = walk.finding(lambda scope: scope.joins, op) or {}
     types = (*frame.leaving.types, *_flat_types(joins))
     return not any(isinstance(type_, DescriptorType) for type_ in types)
 
 
 @handles(py.For)
 def for_(walk: FunctionMirror, op: py.For) -> Built:
-    unrolled = walk.finding("unrolled", op)
+    unrolled = walk.finding(lambda scope: scope.unrolled, op)
     if unrolled is not None:
         unroll(walk, op, unrolled)
         return None
-    found = walk.finding("ranges", op)
+    found = walk.found(lambda scope: scope.ranges, op)
     index = index_type(found)
     start, stop, step = bounds(walk, op, (found.start, found.stop, found.step), index)
-    joins = walk.finding("joins", op)
-    if walk.finding("exits", op) is not None:
+    joins = walk.found(lambda scope: scope.joins, op)
+    if walk.finding(lambda scope: scope.exits, op) is not None:
         _warn_of_options(op, [name for name, value in found.options if value])
         counted_with_break(walk, op, found.step, index, (start, stop, step))
         return None
@@ -273,7 +273,7 @@ def for_(walk: FunctionMirror, op: py.For) -> Built:
 
     body = body_of(walk, [index, *_flat_types(joins)], _packed(joins), suite)
     walk.emit.builder.location = op.location
-    bind(walk, joins, walk.emit.add(scf.For(start, stop, step, initial, body, **dict(found.options))))
+    bind(walk, joins, walk.emit.add(scf.For(start, stop, step, initial, body, **dict[str, Any](found.options))))
     return None
 
 
@@ -282,7 +282,8 @@ def bounds(walk: FunctionMirror, op: py.For, types: Sequence[Type], index: Type)
     ops = op.iterable.entry.ops
     call = op.iterable.entry.terminator.operands[0]
     given = next(inner for inner in ops if inner.result is call)
-    bound: list[Any] = list((walk.finding("arguments", given) or dict(enumerate(given.operands))).values())[:3]
+    arguments = walk.finding(lambda scope: scope.arguments, given)
+    bound: list[Any] = list(given.operands if arguments is None else arguments.values())[:3]
     written: list[Value | None] = [value if isinstance(value, Value) else None for value in bound]
     written += [None] * (3 - len(written))
     if written[1] is None:
@@ -385,12 +386,12 @@ def iterated(walk: FunctionMirror, op: py.For, count: int) -> Sequence[Built]:
 
 @handles(py.While)
 def while_(walk: FunctionMirror, op: py.While) -> Built:
-    if walk.finding("static_branches", op) is not None:
+    if walk.finding(lambda scope: scope.static_branches, op) is not None:
         return None
-    if walk.finding("exits", op) is not None:
+    if walk.finding(lambda scope: scope.exits, op) is not None:
         while_with_break(walk, op)
         return None
-    joins = walk.finding("joins", op)
+    joins = walk.found(lambda scope: scope.joins, op)
     initial = flat(walk, joins)
 
     def condition(parameters: list[Value]) -> Op:
@@ -414,8 +415,8 @@ class _Carried:
 
     def __init__(self, walk: FunctionMirror, op: Op) -> None:
         self.walk = walk
-        self.joins: dict[Value, Type] = walk.finding("joins", op)
-        self.exits: dict[Value, Type] = walk.finding("exits", op)
+        self.joins = walk.found(lambda scope: scope.joins, op)
+        self.exits = walk.found(lambda scope: scope.exits, op)
         self.at_exit = {var: type_ for var, type_ in _carried(self.exits).items() if self.joins[var] != type_}
         self.types = [*_flat_types(self.joins), *_flat_types(self.at_exit)]
 
@@ -540,7 +541,7 @@ def expression(walk: FunctionMirror, body: Body) -> Operand:
 
 @handles(py.CondExpression)
 def conditional(walk: FunctionMirror, op: py.CondExpression) -> Built:
-    taken: int | None = walk.finding("static_branches", op)
+    taken = walk.finding(lambda scope: scope.static_branches, op)
     result = walk.scope.type_of(op.result)
     if taken is not None:
         return expression(walk, op.bodies[taken]).value
@@ -561,7 +562,7 @@ def short_circuit(walk: FunctionMirror, op: Op) -> Built:
     is_and = isinstance(op, py.CondAnd)
     if isinstance(walk.scope.type_of(op.result), ConstantType):
         return None
-    last = walk.finding("static_branches", op)
+    last = walk.finding(lambda scope: scope.static_branches, op)
     bodies = op.bodies if last is None else op.bodies[: last + 1]
     return _chain(walk, list(bodies), is_and)
 

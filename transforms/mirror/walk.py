@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ziggurat.transforms.mirror.mirror import ModuleMirror
 
 Handler = Callable[[Any, Any], Built]
+T = TypeVar("T")
 
 # Handlers by op class. A handler gives what was built for the result.
 HANDLERS = OpTable[Handler]("builder")
@@ -51,19 +52,26 @@ class FunctionMirror:
         return self.module.helper(symbol, source, types, result, build)
 
     def callee_of(self, op: Op) -> Attribution:
-        found = self.finding("callees", op)
-        assert found is not None
+        """The callee of a call, which is in the module from here on."""
+        found = self.found(lambda scope: scope.callees, op)
         self.module.function(found)
         return found
 
-    def finding(self, table: str, op: Op) -> Any:
+    def finding(self, table: Callable[[Scope], dict[Value, T]], op: Op) -> T | None:
+        """The entry of an op in a table of the innermost scope that has one."""
         scope: Scope | None = self.scope
         while scope is not None:
-            found = getattr(scope, table).get(op.result)
+            found = table(scope).get(op.result)
             if found is not None:
                 return found
             scope = scope.parent
         return None
+
+    def found(self, table: Callable[[Scope], dict[Value, T]], op: Op) -> T:
+        """The entry of an op that attribution always makes."""
+        found = self.finding(table, op)
+        assert found is not None
+        return found
 
     def operand(self, value: Value) -> Operand:
         """The attributed type of a value, and what was built for it."""

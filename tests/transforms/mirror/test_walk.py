@@ -46,13 +46,16 @@ def test_an_operand_is_the_type_and_what_was_built(walk):
 
 def test_findings_of_outer_scopes_are_seen(walk):
     call = op(core.FuncCall)
-    callee = walk.finding("callees", call)
+    callee = walk.finding(lambda scope: scope.callees, call)
     assert callee.symbol == "twice_i32_i32"
     outer = walk.scope
     walk.scope = Scope(outer)
-    assert walk.finding("callees", call) is callee and walk.finding("static_branches", call) is None
+    assert (
+        walk.finding(lambda scope: scope.callees, call) is callee
+        and walk.finding(lambda scope: scope.static_branches, call) is None
+    )
     walk.scope.static_branches[call.result] = 0
-    assert walk.finding("static_branches", call) == 0
+    assert walk.finding(lambda scope: scope.static_branches, call) == 0
 
 
 def test_a_callee_is_in_the_module_once_it_is_asked_for(walk):
