@@ -43,7 +43,8 @@ def reader(fn: Callable[..., Any]) -> Callable[[Function], Op]:
         _parameters(find_source(plain, lines))
 
     def model(made: Function) -> Op:
-        func, made.callees, made.uses = _model(made.fn, lines)
+        with deep_recursion():
+            func, made.callees, made.uses = _model(made.fn, lines)
         return func
 
     return model
@@ -56,7 +57,8 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
     `KernelNameError` or `KernelTypeError` at the place that is wrong; `KernelErrors` when there are several.
     """
     fn = function.fn if isinstance(function, Function) else function
-    return _model(fn, read_lines(fn))[0]
+    with deep_recursion():
+        return _model(fn, read_lines(fn))[0]
 
 
 def _model(function: Callable[..., Any], lines: Sequence[str]) -> tuple[Op, dict[str, Function], tuple[Use, ...]]:
@@ -69,8 +71,7 @@ def _model(function: Callable[..., Any], lines: Sequence[str]) -> tuple[Op, dict
     callees: dict[str, Function] = {}
     builder = Builder.root([_type(fn, p, names) for p in parameters], pyobject)
     try:
-        with deep_recursion():
-            body = Statements(names, source, builder, callees).function_body(parameters)
+        body = Statements(names, source, builder, callees).function_body(parameters)
     except RecursionError:
         if frames() > MAX_FRAMES // 2:
             raise  # A long chain of functions led here; the statement is not to blame.

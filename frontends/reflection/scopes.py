@@ -8,7 +8,7 @@ declaration without a value stands before the first statement of the suite that 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -103,24 +103,26 @@ _BINDERS: dict[type[ast.AST], str] = {
 
 def mentions(node: ast.AST) -> Iterator[tuple[str, ast.AST, bool]]:
     """The names that a node mentions, in the order of evaluation: with the nodes, and whether these bind the names."""
-    if isinstance(node, ast.Name):
-        yield node.id, node, isinstance(node.ctx, ast.Store)
-        return
-    field = _BINDERS.get(type(node))
-    name: str | None = getattr(node, field) if field is not None else None
-    if name is None and isinstance(node, ast.alias):
-        name = node.name.partition(".")[0]
-    if name is not None and name != "*":
-        yield name, node, True
-    if not isinstance(node, _SCOPES):
-        for inner in _children(node):
-            yield from mentions(inner)
+    work = [node]
+    while work:
+        node = work.pop()
+        if isinstance(node, ast.Name):
+            yield node.id, node, isinstance(node.ctx, ast.Store)
+            continue
+        field = _BINDERS.get(type(node))
+        name: str | None = getattr(node, field) if field is not None else None
+        if name is None and isinstance(node, ast.alias):
+            name = node.name.partition(".")[0]
+        if name is not None and name != "*":
+            yield name, node, True
+        if not isinstance(node, _SCOPES):
+            work.extend(reversed(_children(node)))
 
 
-def _children(node: ast.AST) -> Iterable[ast.AST]:
+def _children(node: ast.AST) -> list[ast.AST]:
     fields = _ORDER.get(type(node))
     if fields is None:
-        return ast.iter_child_nodes(node)
+        return list(ast.iter_child_nodes(node))
     values: list[Any] = [getattr(node, name) for name in fields]
     return [inner for value in values if value for inner in (value if isinstance(value, list) else [value])]  # pyright: ignore[reportUnknownVariableType]
 
