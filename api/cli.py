@@ -117,7 +117,7 @@ def _add_options(command: argparse.ArgumentParser) -> None:
             command.add_argument(flag, action=action, default=default, help=documentation)
         else:
             about = f"{documentation} (default: {default})"
-            kind: type[Any] = type(default)
+            kind = int if isinstance(default, int) else str
             command.add_argument(flag, type=kind, default=default, help=about)
 
 

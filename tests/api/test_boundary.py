@@ -24,7 +24,9 @@ def called(error=None, *, value=1):
 
 
 def test_it_is_the_function_otherwise():
-    assert called(value=5) == 5 and called.__name__ == "called" and called.__doc__ == "What it does."
+    assert (
+        called(value=5) == 5 and called.__name__ == "called" and called.__doc__ == "A docstring that the wrapper keeps."
+    )
 
 
 def functions_of(error):
