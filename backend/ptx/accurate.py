@@ -69,3 +69,13 @@ def reduced(r: Routine, x: Number, far: float, near_step: Reduce, far_step: Redu
         r.emit(kind, f"phi {kind} " + ", ".join(f"[ {values[index]}, %{label} ]" for values, label in ends))
         for index, kind in enumerate(kinds)
     ]
+
+
+def sine_of(x: Number, quadrant: Number, sine: Number, cosine: Number, *, exact_zero: bool) -> Number:
+    """The sine in a quadrant, from the sine and the cosine of the reduced angle. `exact_zero` keeps the sign of a
+    zero."""
+    result = quadrant.to("trunc", "i1").select(cosine, sine)
+    sign = quadrant & 2
+    sign = sign.to("zext", "i64") << 62 if x.kind == "double" else sign << 30
+    result = (result.bits() ^ sign).to("bitcast", x.kind)
+    return x.test("oeq", 0.0).select(x, result) if exact_zero else result

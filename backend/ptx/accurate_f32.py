@@ -7,6 +7,7 @@ digits and rounded.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ziggurat.backend.ptx.accurate import (
     exponential,
@@ -15,6 +16,7 @@ from ziggurat.backend.ptx.accurate import (
     mantissa_and_exponent,
     power_of_two,
     reduced,
+    sine_of,
 )
 from ziggurat.backend.ptx.routines import Number, Routine, two_over_pi
 
@@ -119,18 +121,7 @@ def _sine(name: str, shift: int) -> Routine:
     square = rest * rest
     sine = r.fma(rest * square, r.poly(square, _SIN), rest)
     cosine = r.fma(square * square, r.poly(square, _COS), r.fma(square, -0.5, 1.0))
-    result = quadrant.to("trunc", "i1").select(cosine, sine)
-    sign = (quadrant & 2) << 30
-    result = (result.bits() ^ sign).to("bitcast", "float")
-    return r.done(result if shift else x.test("oeq", 0.0).select(x, result))
-
-
-def _sin() -> Routine:
-    return _sine("zg.sin.f32", 0)
-
-
-def _cos() -> Routine:
-    return _sine("zg.cos.f32", 1)
+    return r.done(sine_of(x, quadrant, sine, cosine, exact_zero=not shift))
 
 
 # tanh and erf. Near 1 the machine's 2^x is accurate enough: its error is divided there.
@@ -185,14 +176,8 @@ def _logarithm(name: str, base_2: bool) -> Routine:
     return r.done(logarithm(r.argument(), result))
 
 
-def _log() -> Routine:
-    return _logarithm("zg.log.f32", False)
-
-
-def _log2() -> Routine:
-    return _logarithm("zg.log2.f32", True)
-
-
 ROUTINES: dict[str, Callable[[], Routine]] = {
-    "exp": _exp, "exp2": _exp2, "log": _log, "log2": _log2, "sin": _sin, "cos": _cos, "tanh": _tanh, "erf": _erf,
+    "exp": _exp, "exp2": _exp2, "tanh": _tanh, "erf": _erf,
+    "log": partial(_logarithm, "zg.log.f32", False), "log2": partial(_logarithm, "zg.log2.f32", True),
+    "sin": partial(_sine, "zg.sin.f32", 0), "cos": partial(_sine, "zg.cos.f32", 1),
 }  # fmt: skip

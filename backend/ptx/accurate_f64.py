@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ziggurat.backend.ptx.accurate import (
     exponential,
@@ -11,6 +12,7 @@ from ziggurat.backend.ptx.accurate import (
     mantissa_and_exponent,
     power_of_two,
     reduced,
+    sine_of,
 )
 from ziggurat.backend.ptx.routines import Number, Routine, two_over_pi
 
@@ -114,14 +116,6 @@ def _logarithm(name: str, base_2: bool) -> Routine:
     return r.done(logarithm(r.argument(), result))
 
 
-def _log() -> Routine:
-    return _logarithm("zg.log.f64", False)
-
-
-def _log2() -> Routine:
-    return _logarithm("zg.log2.f64", True)
-
-
 # sin and cos.
 
 
@@ -205,18 +199,7 @@ def _sine(name: str, shift: int) -> Routine:
     lost = 1.0 - whole - half
     tail = r.fma(square * square, r.poly(square, _COS), r.fma(-rest, low, lost))
     cosine = whole + tail
-    result = quadrant.to("trunc", "i1").select(cosine, sine)
-    sign = (quadrant & 2).to("zext", "i64") << 62
-    result = (result.bits() ^ sign).to("bitcast", "double")
-    return r.done(result if shift else x.test("oeq", 0.0).select(x, result), inline=False)
-
-
-def _sin() -> Routine:
-    return _sine("zg.sin.f64", 0)
-
-
-def _cos() -> Routine:
-    return _sine("zg.cos.f64", 1)
+    return r.done(sine_of(x, quadrant, sine, cosine, exact_zero=not shift), inline=False)
 
 
 # tanh and erf.
@@ -264,5 +247,7 @@ def _erf() -> Routine:
 
 
 ROUTINES: dict[str, Callable[[], Routine]] = {
-    "exp": _exp, "exp2": _exp2, "log": _log, "log2": _log2, "sin": _sin, "cos": _cos, "tanh": _tanh, "erf": _erf,
+    "exp": _exp, "exp2": _exp2, "tanh": _tanh, "erf": _erf,
+    "log": partial(_logarithm, "zg.log.f64", False), "log2": partial(_logarithm, "zg.log2.f64", True),
+    "sin": partial(_sine, "zg.sin.f64", 0), "cos": partial(_sine, "zg.cos.f64", 1),
 }  # fmt: skip

@@ -83,14 +83,14 @@ def _rounds(
     emitter: Emitter, found: Exchange, given: Callable[[int], str], bits: Sequence[int], kind: str
 ) -> dict[int, str]:
     """The results by the number of the round, for the rounds whose numbers have only these bits set."""
-    sent = _Turned(emitter, given, found.turned, kind)
+    sent = _Renumbered(emitter, given, found.turned, kind)
     arrived: dict[int, str] = {}
     for far, numbers in found.groups(bits).items():
         values = [sent.get(_combined(found.sent, number)) for number in numbers]
         if far or not found.own:
             values = shuffled_values(emitter, values, kind, _move(emitter, found, far))
         arrived.update(zip(numbers, values, strict=True))
-    placed = _Turned(emitter, arrived.__getitem__, found.placed, kind)
+    placed = _Renumbered(emitter, arrived.__getitem__, found.placed, kind)
     return {number: placed.get(number) for number in arrived}
 
 
@@ -112,7 +112,7 @@ def _move(emitter: Emitter, found: Exchange, far: int) -> Callable[[str], str]:
     return lambda word: shuffle(emitter, "idx", word, lane)
 
 
-class _Turned:
+class _Renumbered:
     """Registers renumbered by an xor with a number that depends on the thread."""
 
     def __init__(self, emitter: Emitter, given: Callable[[int], str], factors: Sequence[Factor], kind: str) -> None:

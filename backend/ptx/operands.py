@@ -131,15 +131,15 @@ class _InShared:
 
     def _load(self, place: int, count: int) -> list[str]:
         """Load `count` matrices; thread 0 starts at this place in the buffer."""
-        turned = place & self.spread
-        start = self._starts.get(turned)
+        varying = place & self.spread
+        start = self._starts.get(varying)
         if start is None:
-            own = self.emitter.emit(f"xor i32 {self.thread}, {turned}") if turned else self.thread
-            start = self._starts[turned] = self.emitter.emit(f"add i32 {self.address}, {own}")
+            own = self.emitter.emit(f"xor i32 {self.thread}, {varying}") if varying else self.thread
+            start = self._starts[varying] = self.emitter.emit(f"add i32 {self.address}, {own}")
         struct = self.emitter.struct("i32", count)
         results = ", ".join(f"${number}" for number in range(count))
         what = f"ldmatrix.sync.aligned.m8n8.x{count}{self.trans}.shared.b16"
-        text = f"{what} {{{results}}}, [${count} + {place ^ turned}];"
+        text = f"{what} {{{results}}}, [${count} + {place ^ varying}];"
         made = self.emitter.asm(struct, text, ",".join(["=r"] * count + ["r"]), ("i32", start), reads=True)
         return self.emitter.parts(struct, made, count)
 

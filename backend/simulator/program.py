@@ -254,7 +254,7 @@ class Program:
             able = (at < len(labels)) & ~stuck
             if not able.any():
                 raise blocked.deadlock()
-            able &= self.roles == self._turn(np.unique(self.roles[able]))
+            able &= self.roles == self._next_role(np.unique(self.roles[able]))
             current = int(at[able].min())
             able &= at == current
             first = int(line[able].min())
@@ -283,7 +283,7 @@ class Program:
             self.frame, self.active = outer, active
         return inner.result
 
-    def _turn(self, roles: Array) -> int:
+    def _next_role(self, roles: Array) -> int:
         """The role that runs next: the first with seed 0, the last with 1, and a random one with others."""
         return int(roles[0] if self.seed == 0 else roles[-1] if self.seed == 1 else self.random.choice(roles))
 

@@ -34,7 +34,7 @@ class Shared:
         self.unfenced = np.full(size, -1)  # The thread that wrote it without a fence since.
         # Codes above IN_FLIGHT stand for a TMA load, or for accesses before a partial barrier: who knows them complete.
         self.seen: dict[int, Array] = {}
-        self.met: set[int] = set()  # The codes of partial barriers.
+        self.partial_barriers: set[int] = set()  # The codes of partial barriers.
         self.codes = IN_FLIGHT
         self.at_barrier: list[Callable[[Array], None]] = []
         self.several = np.zeros(threads, bool)  # Threads with a part in bytes that are marked -2 or -3.
@@ -55,7 +55,7 @@ class Shared:
             alone = not (self.several & ~threads).any()
             self._forget_codes()
             code = self.new_code(threads)
-            self.met.add(code)
+            self.partial_barriers.add(code)
             self.writer[:] = np.where(
                 self._of(self.writer, threads, alone), np.where(self.in_flight, IN_FLIGHT, code), self.writer
             )
@@ -73,9 +73,9 @@ class Shared:
 
     def _forget_codes(self) -> None:
         """Forget the codes of partial barriers that no byte has."""
-        if len(self.met) > 100:
-            gone = self.met - {*np.unique(self.writer).tolist(), *np.unique(self.reader).tolist()}
-            self.met -= gone
+        if len(self.partial_barriers) > 100:
+            gone = self.partial_barriers - {*np.unique(self.writer).tolist(), *np.unique(self.reader).tolist()}
+            self.partial_barriers -= gone
             for code in gone:
                 del self.seen[code]
 
