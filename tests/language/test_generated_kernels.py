@@ -237,7 +237,7 @@ class Generator:
         kind = self.random.choice(["i8", "i8", "f16"])
         batched = self.random.random() < 0.4
         rows = 16 if batched else self.random.choice([16, 64])
-        # Of other kinds of values, whether they are positive: what casts of floats out of range give is nobody's rule.
+        # Other values are compared with zero: casts of floats out of range have no defined result.
         whole = a.dtype == kind == "i8"
         line = a.text if whole else f"zg.cast(zg.compare({a.text}, 0, K.GREATER_THAN), zg.{kind})"
         count = 32 // int(np.prod(a.shape))
