@@ -72,7 +72,7 @@ def program(element: str, numel: int, source: Layout, target: Layout) -> str:
 
 
 def placed(text: str) -> gpu.Module:
-    """The model with everything lowered, allocated and behind barriers."""
+    """The model with everything lowered, allocated and with barriers."""
     model = parse(text)
     for step in (lowering.lower, allocate, insert_barriers):
         verify(model)

@@ -86,7 +86,7 @@ def multiplied(a_ptr, b_ptr, c_ptr, N: zg.constexpr):
 
 
 def compiled(kernel: Any, types: list[Any], num_warps: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> Compiled:
-    """With the step that draws layouts behind the one that assigns them."""
+    """Place with the step that draws layouts after the one that assigns them."""
     after = [name for name, _ in passes.PLACE].index("assign") + 1
     drawing = ("scatter", lambda op, _: scatter(op, seed))
     monkeypatch.setattr(passes, "PLACE", (*passes.PLACE[:after], drawing, *passes.PLACE[after:]))

@@ -106,7 +106,7 @@ class Text:
 
 
 def placed(text: Text) -> gpu.Module:
-    """The model with everything lowered, allocated and behind barriers."""
+    """The model with everything lowered, allocated and with barriers."""
     model: Op = parse(str(text))
     for step in (lower, allocate, insert_barriers):
         verify(model)
@@ -310,7 +310,7 @@ def cumulative_sum(numel: int, num_warps: int, target: str) -> gpu.Module:
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
 def test_a_long_scan_assembles(target: str, tmp_path: Path) -> None:
-    """Two sums of each element behind the first, some of each run, and a little shared memory."""
+    """Each element after the first needs two additions; some more for each run, and a little shared memory."""
     module = cumulative_sum(65536, 8, target)
     assert module.shared == 2 * 4 * 65536 // 128
     ptx = assemble(module).ptx

@@ -138,7 +138,7 @@ def tiles_of(
 @pytest.mark.parametrize(
     ("tile", "sizes", "name", "turned", "warps", "stages", "grid"),
     [
-        ((64, 16, 64), (192, 48, 320), "f16", True, 4, 3, 2),  # Tiles in turn, more iterations than buffers.
+        ((64, 16, 64), (192, 48, 320), "f16", True, 4, 3, 2),  # Several tiles a CTA, and more iterations than slots.
         ((64, 64, 32), (128, 64, 96), "f16", False, 4, 2, 2),  # One tile for each program.
         ((64, 16, 64), (192, 32, 128), "f16", True, 4, 5, 2),  # More buffers than iterations.
         ((128, 16, 64), (256, 32, 192), "f16", True, 8, 2, 1),  # Two warp groups give buffers back.
@@ -158,7 +158,7 @@ def test_products(
     judged(model, module, given, (grid,))
 
 
-# Attention: two loops one behind the other, which share their channel.
+# Attention: two loops, one after the other, which share their channel.
 
 
 @zg.function
@@ -292,7 +292,7 @@ def in_sequence(
 @pytest.mark.parametrize("second", [False, True])
 @pytest.mark.parametrize(("k", "k2"), [(256, 64), (64, 160), (0, 32), (64, 0)])
 def test_loops_in_sequence(second: bool, k: int, k2: int) -> None:
-    """Two channels; or one, and a loop that the computing warps fetch for, with mbarriers of their own."""
+    """Two channels; or one, and a loop whose loads the consumer warps issue, with mbarriers of their own."""
     blocks = [(64, 64), (16, 64), (64, 32), (16, 32), (64, 16)]
     model = in_sequence.triton(*descriptors(*blocks), zg.i32, I32, I32, second, 2)
     module = placed(model)
@@ -311,7 +311,7 @@ def test_loops_in_sequence(second: bool, k: int, k2: int) -> None:
 
 @zg.kernel
 def conditional(a_desc, b_desc, c_desc, k, some, K: zg.constexpr):
-    """One of the loads of the loop stands under an if: the other is fetched ahead, this one is the computing warps'."""
+    """One of the loop's loads is under an if: the producer issues the other, the consumers issue this one."""
     acc = zg.zeros((64, 16), zg.f32)
     for start in zg.range(0, k, K, warp_specialize=True):
         acc = zg.dot(a_desc.load((0, start)), zg.trans(b_desc.load((0, start))), acc)
@@ -322,7 +322,7 @@ def conditional(a_desc, b_desc, c_desc, k, some, K: zg.constexpr):
 
 @zg.kernel
 def looked_up(a_desc, b_desc, c_desc, table_ptr, k, K: zg.constexpr):
-    """The place of one of two blocks is loaded from memory: its block is fetched when it is needed."""
+    """The place of one of two blocks is loaded from memory: its block is loaded when it is needed."""
     acc = zg.zeros((64, 16), zg.f32)
     for start in zg.range(0, k, K, warp_specialize=True):
         at = zg.multiple_of(zg.load(table_ptr + start // K), 16)
@@ -541,7 +541,7 @@ def test_nothing_of_attention_may_be_missing() -> None:
     for op in [op for op in module.walk() if isinstance(op, kinds)]:
         said = is_missed(model, changed(module, op, dropped), given, (2, 1), rtol=4e-3, atol=4e-3)
         if not said:
-            # The last release of all: nobody fetches after it.
+            # The last release: no load follows it.
             assert isinstance(op, gpu.MbarrierArrive)
             later = [other for other in module.walk() if isinstance(other, gpu.MbarrierArrive)]
             assert op is later[-1]

@@ -1,4 +1,4 @@
-"""The copy engine: emitted text as ptxas takes it, and simulated against the interpreter of Triton models.
+"""TMA: emitted text as ptxas takes it, and simulated against the interpreter of Triton models.
 
 Inputs are small integers, of which all sums are exact, but for attention. The simulated engine is late with the seed 0,
 early with 1, and anything with others.
@@ -55,7 +55,7 @@ def matmul(
 
 
 def stored(block: tuple[int, int]) -> Any:
-    """The type of a descriptor of f16 whose rows are known to be whole 16 bytes, which the engine wants of a store."""
+    """The type of a descriptor of f16 whose rows are known to be whole 16 bytes, as TMA stores need."""
     return zg.divisible(zg.descriptor(block, zg.f16))
 
 
@@ -227,7 +227,7 @@ def attention_of(causal: bool, m: int, n: int, d: int) -> Op:
 
 @pytest.mark.parametrize(("causal", "stages"), [(False, 2), (False, 3), (True, 3)])
 def test_attention(causal: bool, stages: int) -> None:
-    """Two heads; the product with the values stays under way, through the end of the first of two loops as well."""
+    """Two heads; the dot with the values stays in flight, through the end of the first of two loops as well."""
     m, n, d, length = 64, 32, 32, 128
     model = attention_of(causal, m, n, d)
     module = placed(model, 4, stages)
@@ -246,7 +246,7 @@ def test_attention(causal: bool, stages: int) -> None:
 
 @zg.kernel
 def persistent(a_desc, b_desc, c_desc, tiles, across, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
-    """All tiles of a product by a few programs, in turn: mbarriers are made and forgotten in the outer loop."""
+    """A few programs compute all tiles: mbarriers are initialised and invalidated in the outer loop."""
     for tile in zg.range(zg.program_id(0), tiles, zg.num_programs(0), num_stages=1):
         row, column = tile // across * M, tile % across * N
         acc = zg.zeros((M, N), zg.f32)
@@ -303,7 +303,7 @@ def test_backwards_from_the_index(wide: bool, first: int, last: int) -> None:
 
 @zg.kernel
 def mixed(a_desc, b_ptr, c_desc, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
-    """One operand by the engine, the other by copies of the threads, in one loop."""
+    """One operand by TMA, the other by copies of the threads, in one loop."""
     along, across = zg.expand(zg.arange(0, K), 1), zg.expand(zg.arange(0, N), 0)
     acc = zg.zeros((M, N), zg.f32)
     for start in range(0, k, K):
@@ -353,7 +353,7 @@ ORDER = (
 
 
 def test_everything_that_waits_is_needed() -> None:
-    """A wait, fence, arrival or fetch less is an error or a wrong sum at any speed of the engine."""
+    """A missing wait, fence, arrival or load is an error or a wrong sum, whenever TMA completes."""
     model, given, _ = product((64, 16, 64), (64, 16, 320))
     module = placed(model)
     wanted, arguments = given()

@@ -1,4 +1,4 @@
-"""The copy engine and its mbarriers in the simulation, by text written by hand: late, early, and what is refused."""
+"""TMA and mbarriers of the simulation, by text written by hand: late and early completion, and faults."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_chunks_of_16_bytes_are_swizzled(swizzle: int, columns: int, by_hand) ->
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_phases_alternate(seed: int, by_hand) -> None:
-    """The second fetch goes where the first was read, once all have."""
+    """The second load overwrites the first after all threads have read it."""
     text = BEGUN + expect(256) + fetch() + wait() + READ + MEET + expect(256) + fetch(4) + wait(1)
     again = re.sub(r"%([svq])\b", r"%\1\1", READ)
     np.testing.assert_array_equal(ran(by_hand, text + again, seed=seed).reshape(4, 16), NUMBERS[4:8])
