@@ -86,6 +86,8 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
     _z_last[0] = _z_expected
     _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
     try:
+        if not ({apart}):
+            return _z_again(_z_x, _z_y, _z_w, ({values}), _z_options, _z_on, _z_route)
         if _z_y is None:
             _z_gx, _z_gy, _z_gz = _z_three(_z_x({named}))
         try:
@@ -146,7 +148,7 @@ class Writer:
         self.places: list[tuple[int, int]] = []  # the first field of each argument, and the number of its fields
         self.devices: list[str] = []  # the devices of arrays whose library tells them
         self.reader: Reader | None = None  # of an array whose library has a current stream
-        self.descriptors = 0
+        self.descriptors: list[str] = []
 
     def both(self, expression: str) -> None:
         self.exact.append(expression)
@@ -233,10 +235,10 @@ class Writer:
         self._device(f"{name}.device")
         self.both(f"{name}.key")
         self.expect(f"{name}.key", f"{name}.key == {{0}}")
-        self.move(f"{name}.maps[_z_tiles[{self.descriptors}]]")
+        self.move(f"{name}.maps[_z_tiles[{len(self.descriptors)}]]")
         self.move(f"*{name}.numbers")
         self.fields.extend((TENSOR_MAP, POINTER, *(["i64"] * (2 * kind.rank))))
-        self.descriptors += 1
+        self.descriptors.append(name)
 
     def text(self, names: Sequence[str]) -> str:
         """The source text for parameters of these names, those that `argument` was given."""
@@ -249,6 +251,10 @@ class Writer:
             self.known.append(alignment)
         self.both("_z_device")
         self.both("_z_tuple(_z_options.items()) if _z_options else ()")
+        apart = "True"
+        if len(self.descriptors) > 1:
+            apart = f"_z_tiles[-1] is None or _z_tiles[-1]({', '.join(self.descriptors)})"
+            placed.append(f"({apart})")
         guard = ""
         for number, arguments in enumerate(self.types.values()):
             guard += f" and _z_type{number} is " + " is ".join(f"_z_type({name})" for name in arguments)
@@ -260,6 +266,7 @@ class Writer:
             parameters="".join(f"{name}=_z_default{i}, " for i, name in enumerate(names)),
             plain="".join(f", {name}" for name in names),
             values="".join(f"{name}, " for name in names),
+            apart=apart,
             named=f"{{{', '.join(f'{name!r}: {name}' for name in names)}}}",
             expected="".join(f"_z_e{i}, " for i in range(len(self.known))),
             conditions="".join(f"{condition} and " for condition in self.conditions),

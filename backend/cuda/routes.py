@@ -21,6 +21,7 @@ from ziggurat.backend.cuda.specialize import (
     integer_class,
 )
 from ziggurat.backend.cuda.tensormap import NO_TILE, Tile, field_of
+from ziggurat.backend.launch.descriptors import share_memory
 from ziggurat.backend.launch.grids import three
 from ziggurat.codemodel.errors import InternalError
 
@@ -30,8 +31,8 @@ _TABLE_LIMIT = 512
 # The builtins in the text, whose names parameters may have.
 _BUILTINS = (type, dict, tuple, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 # An entry of the table: values that the next launch is compared with; function, threads, bytes of shared memory, free
-# buffers, the function that makes another, and the tiles of the descriptors.
-Found = tuple[tuple[Any, ...], Any, int, int, list[Any], Callable[[], Any], tuple[Tile, ...]]
+# buffers, the function that makes another, and the tiles of the descriptors, with `apart` as the last.
+Found = tuple[tuple[Any, ...], Any, int, int, list[Any], Callable[[], Any], tuple[Any, ...]]
 
 
 class Route:
@@ -119,9 +120,7 @@ class Route:
             return [slot.buffer, slot.pointers, *self._nothing]
 
         binary = loaded.binary
-        entry = (loaded.function, binary.threads, binary.shared, [fresh()], fresh, tiles)
-        if binary.disjoint:  # Each launch is checked, so that none takes the hot path.
-            return (), *entry
+        entry = (loaded.function, binary.threads, binary.shared, [fresh()], fresh, (*tiles, apart(binary, spec)))
         self._classes[loose] = entry
         found = self._found(exact, loose, options, values)
         assert found is not None
@@ -173,6 +172,15 @@ def arranged(
     if {p if q.argument is None else q.argument for p, q in enumerate(binary.parameters)} != set(range(len(passed))):
         raise _disagree(binary, spec)
     return order, tuple(tiles.values())
+
+
+def apart(binary: Binary, spec: Specialization) -> Callable[..., bool] | None:
+    """The check of a launch's descriptors: whether none shares memory that it must not. None without such pairs."""
+    described = [number for number, argument in enumerate(spec.run_time) if argument.field == TENSOR_MAP]
+    pairs = [(described.index(stored), described.index(loaded)) for stored, loaded in binary.pairs]
+    if not pairs:
+        return None
+    return lambda *found: not any(share_memory(found[stored], found[loaded]) for stored, loaded in pairs)
 
 
 def _disagree(binary: Binary, spec: Specialization) -> InternalError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -120,6 +121,13 @@ class TensorDescriptor:
         self.key = f"{self.type}{whole}" if self.host is None else f"{self.type} in memory"
         self.numbers = (self.address, *self.shape, *self.strides)
         self.maps: dict[Tile, bytes] = _Maps(self)
+
+    @functools.cached_property
+    def extent(self) -> tuple[int, tuple[int, ...], int]:
+        """The first byte of the tensor, its strides but for the last in bytes, and the byte after its last."""
+        width = self.element.bytes
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return self.address, tuple(stride * width for stride in self.strides[:-1]), self.address + (last + 1) * width
 
     def part(self, part: str, tile: Tile) -> Any:
         """The argument for a parameter that takes one part: the bytes of the map, an address, or a number.
@@ -247,7 +255,7 @@ def check_disjoint(
     stores before the load.
     """
     for stored, loaded in pairs:
-        if _share(arguments[stored], arguments[loaded]):
+        if share_memory(arguments[stored], arguments[loaded]):
             raise LaunchError(
                 f"'{names[stored]}' and '{names[loaded]}' of '{kernel}' must not share memory: a loop stores through "
                 "one and loads through the other, and loads run ahead of stores",
@@ -255,21 +263,13 @@ def check_disjoint(
             )
 
 
-def _share(one: TensorDescriptor, other: TensorDescriptor) -> bool:
+def share_memory(one: TensorDescriptor, other: TensorDescriptor) -> bool:
     """Whether tensors may share elements: their bytes overlap, and they are not different columns of one matrix."""
-    (low, one_rows, high), (other_low, other_rows, other_high) = map(_extent, (one, other))
+    (low, one_rows, high), (other_low, other_rows, other_high) = one.extent, other.extent
     if high <= other_low or other_high <= low:
         return False
-    pitch = one.strides[-2] * one.element.bytes if one_rows == other_rows and one_rows else 0
+    pitch = one_rows[-1] if one_rows == other_rows and one_rows else 0
     if not pitch or any(step % pitch for step in one_rows):
         return True
     column = (other_low - low) % pitch
     return column < one.row_bytes or column + other.row_bytes > pitch
-
-
-def _extent(descriptor: TensorDescriptor) -> tuple[int, tuple[int, ...], int]:
-    """The first byte of a tensor, its strides but for the last in bytes, and the byte after its last."""
-    width = descriptor.element.bytes
-    last = sum((size - 1) * stride for size, stride in zip(descriptor.shape, descriptor.strides, strict=True))
-    steps = tuple(stride * width for stride in descriptor.strides[:-1])
-    return descriptor.address, steps, descriptor.address + (last + 1) * width

@@ -218,3 +218,18 @@ def test_descriptors_of_one_array_that_must_be_disjoint(fake):
         with pytest.raises(LaunchError, match="'c' and 'a' of 'powers' must not share memory"):
             kernel.at((1,))(one, two, w, 3)
     assert len(fake.launches) == 3
+
+
+def test_descriptors_that_must_be_disjoint_are_checked_in_the_hot_path(fake, monkeypatch):
+    binary = binary_of(powers.compile(*[zg.divisible(zg.descriptor((64, 64), zg.f16))] * 3, zg.i32), "powers")
+    fake.parameters = len(binary.parameters)
+    a, c, w = (TensorDescriptor(array(64, 64, pointer=0x10000 * at), (64, 64)) for at in (1, 2, 3))
+    kernel = dispatcher_of(powers, lambda *_: None)
+    kernel.at((1,))(a, c, w, 3)
+    learned: list[object] = []
+    monkeypatch.setattr(type(kernel), "_learn", lambda *arguments: learned.append(arguments))
+    for _ in range(3):
+        kernel.at((1,))(a, c, w, 3)
+    assert len(fake.launches) == 4 and not learned
+    kernel.at((1,))(a, a, w, 3)
+    assert learned and len(fake.launches) == 4
