@@ -16,7 +16,6 @@ integer divided by -1 is itself; floats that do not fit an integer saturate, and
 
 from __future__ import annotations
 
-import fractions
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -259,7 +258,9 @@ def fma_f64(a: Array, b: Array, c: Array) -> Array:
 
 
 def _exact_fma(a: float, b: float, c: float) -> float:
-    exact = fractions.Fraction(a) * fractions.Fraction(b) + fractions.Fraction(c)
+    from fractions import Fraction  # Few results need it; the import is slow.
+
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         return a * b + c  # The sign of a zero. A product that underflows to zero has its sign as well.
     try:

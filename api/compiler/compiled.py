@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +67,8 @@ class Compiled:
         return f"<{self.title}({takes}) compiled for {self.target}: {size}>"
 
     def _repr_html_(self) -> str:
+        import html
+
         from ziggurat.compiler.page import side_by_side
 
         return f"<p>{html.escape(repr(self))}</p>" + side_by_side(self.stages)
