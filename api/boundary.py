@@ -47,6 +47,8 @@ def no_faults(doing: str, model: Callable[[], object], name: str) -> Generator[N
         ) from None
     except MemoryError:
         raise ResourceError(f"{doing} '{name}' needs more memory than this machine has") from None
+    except Warning:  # A user may turn warnings into errors: such an error is no fault of ziggurat.
+        raise
     except Exception as error:
         if isinstance(error, ZigguratError) and not isinstance(error, BuildError):
             raise

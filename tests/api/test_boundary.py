@@ -94,3 +94,8 @@ def test_a_model_without_a_text_is_said_to_have_none():
     assert "(the model has no text: ZeroDivisionError: division by zero)" in str(caught.value)
     assert "compiling 'k' failed with RuntimeError\n" in caught.value.summary
     assert isinstance(caught.value, zg.ZigguratError)
+
+
+def test_a_warning_that_is_an_error_goes_through():
+    with pytest.raises(zg.ZigguratWarning), no_faults("compiling", lambda: None, "k"):
+        raise zg.ZigguratWarning("the loop is not pipelined")
