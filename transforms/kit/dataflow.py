@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Returns, Symbol, SymbolTable
@@ -46,7 +47,12 @@ def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     return tuple(v for v in _values(root) if v in ends)
 
 
-def _root(value: Value) -> Op:
+def _root(value: object) -> Op:
+    if not isinstance(value, Value):
+        raise KernelTypeError(
+            f"the origins and uses of a value are asked of a Value; got {value!r}",
+            hint="the values of a model are op.result and body.parameters",
+        )
     if isinstance(value, OpResult):
         return value.op.root()
     block = value.block

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.op import Op, Value, require_model
+from ziggurat.codemodel.op import Op, Value, require, require_model
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import (
@@ -17,6 +17,7 @@ from ziggurat.codemodel.types import (
     TupleType,
     Type,
     element_of,
+    find_scalar,
     void,
     with_element,
 )
@@ -33,16 +34,31 @@ def retype(model: Op, types: Mapping[ScalarType, ScalarType], parameters: Collec
     old type right after the load, and what is stored or added to memory is cast to the new one right before. With
     `parameters`, only the kernel's parameters of these numbers change, and helper functions are inlined.
 
-    Raises `BuildError` when a pointer of the old type meets one of the new: in a `select`, in a call of a function that
+    Raises `BuildError` for a model without a Triton function, a dtype or a parameter that there is none of, and when a
+    pointer of the old type meets one of the new: in a `select`, in a call of a function that
     both are given to, or where one is made from an integer.
     """
     require_model(model, "retype")
     if parameters is not None:
         model = inline(model)
-        functions = [op for op in model.walk() if isinstance(op, tt.Func)]
-        if len(functions) != 1:
-            raise BuildError(f"to retype chosen parameters, a model must have one function; got {len(functions)}")
+    functions = [op for op in model.walk() if isinstance(op, tt.Func)]
+    require(
+        bool(functions), "retype takes a Triton model; got one without a tt.func", "kernel.triton(types…) gives one"
+    )
+    if parameters is not None:
+        count = len(functions[0].body.parameters)
+        require(len(functions) == 1, f"to retype parameters, a model must have one function; got {len(functions)}")
+        strays = [number for number in parameters if number not in range(count)]
+        require(not strays, f"the kernel's parameters have the numbers 0 to {count - 1}; got {strays}")
+    types = {_dtype(old): _dtype(new) for old, new in types.items()}
     return transform(model, _Retyping(types, parameters), pass_name="retype")
+
+
+def _dtype(given: object) -> ScalarType:
+    found = find_scalar(given)
+    if found is None:
+        raise BuildError(f"retype takes dtypes such as zg.f32; got {given!r}")
+    return found
 
 
 class _Retyping:

@@ -1,5 +1,7 @@
 """Origins of values, and values derived from others."""
 
+import pytest
+
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.traits import MemoryRead
@@ -68,3 +70,9 @@ def test_the_parameters_that_a_pointer_comes_from():
 def test_an_index_comes_from_the_bounds():
     (index,) = (op.body.parameters[0] for op in K.walk() if op.NAME == "scf.for")
     assert N in origins(index)
+
+
+@pytest.mark.parametrize("ask", [derived, origins])
+def test_only_values_have_origins_and_uses(ask):
+    with pytest.raises(zg.KernelTypeError, match="asked of a Value; got 3"):
+        ask(3)

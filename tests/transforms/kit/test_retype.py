@@ -87,3 +87,26 @@ def test_old_and_new_pointers_that_meet_are_refused():
     )
     with pytest.raises(zg.BuildError, match=r"while rewriting arith.select"):
         kit.retype(model, {zg.f32: zg.bf16}, parameters=[0])
+
+
+def test_dtypes_go_by_their_names():
+    model = total.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32)
+    assert kit.retype(model, {"float32": np.float16}) == kit.retype(model, {zg.f32: zg.f16}) != model
+
+
+@pytest.mark.parametrize(
+    ("types", "parameters", "said"),
+    [
+        ({"f33": zg.bf16}, None, "retype takes dtypes such as zg.f32; got 'f33'"),
+        ({zg.f32: zg.bf16}, [9], r"the numbers 0 to 2; got \[9\]"),
+    ],
+)
+def test_what_there_is_none_of_is_refused(types, parameters, said):
+    model = total.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32)
+    with pytest.raises(zg.BuildError, match=said):
+        kit.retype(model, types, parameters)
+
+
+def test_a_python_model_is_refused():
+    with pytest.raises(zg.BuildError, match="retype takes a Triton model"):
+        kit.retype(total.model, {zg.f32: zg.bf16})
