@@ -24,7 +24,7 @@ from ziggurat.backend.ptx.casts import rounded, widened
 from ziggurat.backend.ptx.elementwise import choose
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
 from ziggurat.backend.ptx.memory import both
-from ziggurat.backend.ptx.numbers import llvm_type, scalar_of
+from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.tensors import unique_registers
 from ziggurat.backend.ptx.uniform import shared_out
 from ziggurat.backend.ptx.vector_atomics import add_together, together
@@ -34,7 +34,7 @@ from ziggurat.codemodel.dialects.tt import AtomicKind, MemScope, MemSemantic
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import replicated
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64
+from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, scalar_element
 
 Update = Callable[[str], tuple[str, str | None]]
 
@@ -293,7 +293,7 @@ def _everywhere(
     type_ = op.ptr.type
     tensor = is_tensor(type_)
     layout = layout_of(type_) if tensor else replicated(1, emitter.num_warps)
-    scalar = scalar_of(op.value.type)
+    scalar = scalar_element(op.value.type)
     if access.releases:
         emitter.barrier()
     owner = emitter.owner(layout)
@@ -322,7 +322,7 @@ def _register(emitter: Emitter, value: Value, register: int) -> str:
 
 @emits(tt.AtomicRMW)
 def _rmw(emitter: Emitter, op: tt.AtomicRMW) -> Emitted:
-    scalar, access = scalar_of(op.value.type), _Access(op)
+    scalar, access = scalar_element(op.value.type), _Access(op)
     count = together(emitter.capability, op.kind, scalar, op.width)
 
     def one(group: range, owner: str | None) -> list[str]:
@@ -340,7 +340,7 @@ def _rmw(emitter: Emitter, op: tt.AtomicRMW) -> Emitted:
 
 @emits(tt.AtomicCAS)
 def _cas(emitter: Emitter, op: tt.AtomicCAS) -> Emitted:
-    scalar, access = scalar_of(op.value.type), _Access(op)
+    scalar, access = scalar_element(op.value.type), _Access(op)
 
     def one(group: range, owner: str | None) -> list[str]:
         address, compare, value = (_register(emitter, v, group[0]) for v in (op.ptr, op.compare, op.value))

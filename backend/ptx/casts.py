@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 from ziggurat.backend.ptx import small_floats
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
-from ziggurat.backend.ptx.numbers import llvm_type, scalar_of, suffix
+from ziggurat.backend.ptx.numbers import llvm_type, suffix
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ScalarType, Type, bf16, f8e5m2, f16, f32, f64, i1
+from ziggurat.codemodel.types import ScalarType, Type, bf16, f8e5m2, f16, f32, f64, i1, scalar_element
 
 Many = Callable[[Sequence[str]], list[str]]
 
@@ -164,13 +164,13 @@ def rounded(emitter: Emitter, value: str, target: ScalarType) -> str:
 
 @emits(arith.ExtF)
 def _extf(emitter: Emitter, op: arith.ExtF) -> Emitted:
-    source, target = scalar_of(op.operand.type), scalar_of(op.type)
+    source, target = scalar_element(op.operand.type), scalar_element(op.type)
     return _all(emitter, op.type, op.operand, lambda values: widen(emitter, values, source, target))
 
 
 @emits(arith.TruncF)
 def _truncf(emitter: Emitter, op: arith.TruncF) -> Emitted:
-    source, target = scalar_of(op.operand.type), scalar_of(op.type)
+    source, target = scalar_element(op.operand.type), scalar_element(op.type)
     return _all(emitter, op.type, op.operand, lambda values: narrow(emitter, values, source, target, op.rounding))
 
 
@@ -212,14 +212,14 @@ def _sticky(emitter: Emitter, value: str, bits: int, low: int, limit: int, signe
 
 @emits(arith.SIToFP, arith.UIToFP)
 def _to_float(emitter: Emitter, op: arith.SIToFP | arith.UIToFP) -> Emitted:
-    source, target = scalar_of(op.operand.type), scalar_of(op.type)
+    source, target = scalar_element(op.operand.type), scalar_element(op.type)
     signed = isinstance(op, arith.SIToFP)
     return emitter.each(op.type, op.operands, lambda value: int_to_float(emitter, value, source, target, signed))
 
 
 @emits(arith.FPToSI, arith.FPToUI)
 def _to_int(emitter: Emitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
-    source, target = scalar_of(op.operand.type), scalar_of(op.type)
+    source, target = scalar_element(op.operand.type), scalar_element(op.type)
     signed = target.signed and target != i1
     kind, result = "double" if source == f64 else "float", f"i{target.bits}"
 
@@ -239,7 +239,7 @@ def _to_int(emitter: Emitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
 
 @emits(arith.Bitcast)
 def _bitcast(emitter: Emitter, op: arith.Bitcast) -> Emitted:
-    source, target = scalar_of(op.operand.type), scalar_of(op.type)
+    source, target = scalar_element(op.operand.type), scalar_element(op.type)
     if llvm_type(source) == llvm_type(target):
         return emitter.values[op.operand]
     return emitter.each(op.type, op.operands, lambda value: emitter.number(emitter.bits(value, source), target))

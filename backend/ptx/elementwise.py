@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from ziggurat.backend.ptx.casts import rounded, widened
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, Make, emits
-from ziggurat.backend.ptx.numbers import literal, llvm_type, scalar_of, suffix
+from ziggurat.backend.ptx.numbers import literal, llvm_type, suffix
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, element_of
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, element_of, scalar_element
 
 # One instruction for each register: {k} is the type of the first operand, {r} that of the result.
 _PLAIN: dict[type[Op], str] = {
@@ -40,7 +40,7 @@ _CHOICES: dict[type[Op], str] = {
 
 @emits(arith.ConstantOp)
 def _constant(emitter: Emitter, op: arith.ConstantOp) -> Emitted:
-    text = literal(op.value, scalar_of(op.type))
+    text = literal(op.value, scalar_element(op.type))
     if isinstance(op.type, TensorType):
         assert op.type.layout is not None
         return [text] * op.type.layout.num_registers
@@ -68,7 +68,7 @@ def _intrinsic(emitter: Emitter, op: Any) -> Emitted:
 def _shift(emitter: Emitter, op: Any) -> Emitted:
     """A shift by the width or more shifts everything out; a signed number keeps its sign."""
     kind = llvm_type(op.lhs.type)
-    bits = scalar_of(op.lhs.type).bits
+    bits = scalar_element(op.lhs.type).bits
     name = {arith.ShlI: "shl", arith.ShrSI: "ashr", arith.ShrUI: "lshr"}[type(op)]
 
     def shift(value: str, by: str) -> str:
@@ -92,7 +92,7 @@ def in_f32(emitter: Emitter, scalar: ScalarType, values: Sequence[str], make: Ma
 
 @emits(*_FLOAT_BINARY)
 def _float_binary(emitter: Emitter, op: Any) -> Emitted:
-    kind, scalar = llvm_type(op.lhs.type), scalar_of(op.lhs.type)
+    kind, scalar = llvm_type(op.lhs.type), scalar_element(op.lhs.type)
     name = _FLOAT_BINARY[type(op)]
 
     def combine(a: str, b: str) -> str:
@@ -121,14 +121,14 @@ def choose(emitter: Emitter, cls: type[Op], scalar: ScalarType, a: str, b: str) 
 
 @emits(*_CHOICES)
 def _choice(emitter: Emitter, op: arith.FloatBinary) -> Emitted:
-    scalar = scalar_of(op.lhs.type)
+    scalar = scalar_element(op.lhs.type)
     cls = type(op)
     return emitter.each(op.result.type, op.operands, lambda a, b: choose(emitter, cls, scalar, a, b))
 
 
 @emits(arith.DivF, tt.PreciseDivF)
 def _divf(emitter: Emitter, op: arith.DivF | tt.PreciseDivF) -> Emitted:
-    kind, scalar = llvm_type(op.lhs.type), scalar_of(op.lhs.type)
+    kind, scalar = llvm_type(op.lhs.type), scalar_element(op.lhs.type)
     is_fast = isinstance(op, arith.DivF) and not emitter.options.exact_math
 
     def divide(a: str, b: str) -> str:
@@ -144,7 +144,7 @@ def _divf(emitter: Emitter, op: arith.DivF | tt.PreciseDivF) -> Emitted:
 @emits(arith.NegF)
 def _negf(emitter: Emitter, op: arith.NegF) -> Emitted:
     kind = llvm_type(op.operand.type)
-    change = "xor i8 {}, 128" if scalar_of(op.operand.type).is_fp8 else f"fneg {kind} {{}}"
+    change = "xor i8 {}, 128" if scalar_element(op.operand.type).is_fp8 else f"fneg {kind} {{}}"
     return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(change.format(a)))
 
 
@@ -157,7 +157,7 @@ def _cmpi(emitter: Emitter, op: arith.CmpI) -> Emitted:
 
 @emits(arith.CmpF)
 def _cmpf(emitter: Emitter, op: arith.CmpF) -> Emitted:
-    kind, scalar = llvm_type(op.lhs.type), scalar_of(op.lhs.type)
+    kind, scalar = llvm_type(op.lhs.type), scalar_element(op.lhs.type)
     predicate = op.predicate.value
 
     def compare(a: str, b: str) -> str:
@@ -172,7 +172,7 @@ def _cmpf(emitter: Emitter, op: arith.CmpF) -> Emitted:
 def _addptr(emitter: Emitter, op: tt.AddPtr) -> Emitted:
     pointer = element_of(op.ptr.type)
     assert isinstance(pointer, PtrType)
-    offset = scalar_of(op.offset.type)
+    offset = scalar_element(op.offset.type)
     index = llvm_type(offset)
     memory = f"i{8 * pointer.pointee.bytes}"
 
@@ -186,7 +186,7 @@ def _addptr(emitter: Emitter, op: tt.AddPtr) -> Emitted:
 
 @emits(tt.MulHiUI)
 def _mulhi(emitter: Emitter, op: tt.MulHiUI) -> Emitted:
-    bits = scalar_of(op.lhs.type).bits
+    bits = scalar_element(op.lhs.type).bits
 
     def high(a: str, b: str) -> str:
         wide = [emitter.emit(f"zext i{bits} {x} to i{2 * bits}") for x in (a, b)]

@@ -11,11 +11,11 @@ from ziggurat.backend.ptx import accurate_f32, accurate_f64
 from ziggurat.backend.ptx.casts import narrow, widen
 from ziggurat.backend.ptx.elementwise import in_f32
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
-from ziggurat.backend.ptx.numbers import llvm_type, scalar_of, suffix
+from ziggurat.backend.ptx.numbers import llvm_type, suffix
 from ziggurat.codemodel.dialects import math, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import bits_of_number
-from ziggurat.codemodel.types import f64
+from ziggurat.codemodel.types import f64, scalar_element
 
 _NAMES: dict[type[Op], str] = {
     math.Exp: "exp", math.Exp2: "exp2", math.Log: "log", math.Log2: "log2", math.Sqrt: "sqrt", math.Rsqrt: "rsqrt",
@@ -65,7 +65,7 @@ def function(emitter: Emitter, name: str, value: str, kind: str) -> str:
 
 @emits(*_NAMES)
 def _function(emitter: Emitter, op: math.FloatUnary) -> Emitted:
-    scalar, name = scalar_of(op.operand.type), _NAMES[type(op)]
+    scalar, name = scalar_element(op.operand.type), _NAMES[type(op)]
 
     def apply(value: str) -> str:
         if scalar.bits < 32:
@@ -77,7 +77,7 @@ def _function(emitter: Emitter, op: math.FloatUnary) -> Emitted:
 
 @emits(tt.PreciseSqrt)
 def _precise_root(emitter: Emitter, op: tt.PreciseSqrt) -> Emitted:
-    scalar = scalar_of(op.operand.type)
+    scalar = scalar_element(op.operand.type)
     kind = "double" if scalar == f64 else "float"
 
     def root(value: str) -> str:
@@ -91,7 +91,7 @@ def _precise_root(emitter: Emitter, op: tt.PreciseSqrt) -> Emitted:
 
 @emits(math.Floor, math.Ceil)
 def _whole(emitter: Emitter, op: math.FloatUnary) -> Emitted:
-    scalar, name = scalar_of(op.operand.type), op.NAME.removeprefix("math.")
+    scalar, name = scalar_element(op.operand.type), op.NAME.removeprefix("math.")
     kind = "double" if scalar == f64 else "float"
 
     def apply(value: str) -> str:
@@ -112,7 +112,7 @@ def _whole(emitter: Emitter, op: math.FloatUnary) -> Emitted:
 @emits(math.AbsF)
 def _magnitude(emitter: Emitter, op: math.AbsF) -> Emitted:
     kind = llvm_type(op.operand.type)
-    if scalar_of(op.operand.type).is_fp8:
+    if scalar_element(op.operand.type).is_fp8:
         return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"and i8 {a}, 127"))
     name = f"llvm.fabs.{suffix(kind)}"
     return emitter.each(op.result.type, op.operands, lambda a: emitter.call(kind, name, (kind, a)))
@@ -128,7 +128,7 @@ _INTEGER_FUNCTIONS: dict[type[Op], tuple[str, list[tuple[str, str]]]] = {
 @emits(*_INTEGER_FUNCTIONS)
 def _integer_function(emitter: Emitter, op: math.IntUnary) -> Emitted:
     kind = llvm_type(op.operand.type)
-    if isinstance(op, math.AbsI) and not scalar_of(op.operand.type).signed:
+    if isinstance(op, math.AbsI) and not scalar_element(op.operand.type).signed:
         return emitter.values[op.operand]
     name, rest = _INTEGER_FUNCTIONS[type(op)]
     return emitter.each(
@@ -138,7 +138,7 @@ def _integer_function(emitter: Emitter, op: math.IntUnary) -> Emitted:
 
 @emits(math.Fma)
 def _fma(emitter: Emitter, op: math.Fma) -> Emitted:
-    scalar = scalar_of(op.a.type)
+    scalar = scalar_element(op.a.type)
     # The product of two 8-bit floats and the sum are exact in f64, so that only the last step rounds.
     computed = f64 if scalar.is_fp8 else scalar
     kind = llvm_type(computed)

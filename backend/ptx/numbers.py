@@ -38,13 +38,6 @@ def zero(type_: Type) -> str:
     return literal(0, element) if isinstance(element, ScalarType) else "null"
 
 
-def scalar_of(type_: Type) -> ScalarType:
-    """The scalar type of a number or of a tensor's elements."""
-    element = element_of(type_)
-    assert isinstance(element, ScalarType)
-    return element
-
-
 _SUFFIXES = {scalar.llvm: scalar.name for scalar in SCALARS.values() if scalar.bits >= 16 and scalar.is_float}
 
 

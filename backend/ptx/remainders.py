@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ziggurat.backend.ptx.elementwise import in_f32
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
-from ziggurat.backend.ptx.numbers import llvm_type, scalar_of, suffix
+from ziggurat.backend.ptx.numbers import llvm_type, suffix
 from ziggurat.backend.ptx.routines import Number, Routine
 from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.types import scalar_element
 
 
 def remainder(kind: str) -> Routine:
@@ -71,7 +72,7 @@ def remainder(kind: str) -> Routine:
 
 @emits(arith.RemF)
 def _remf(emitter: Emitter, op: arith.RemF) -> Emitted:
-    scalar = scalar_of(op.lhs.type)
+    scalar = scalar_element(op.lhs.type)
     kind = "float" if scalar.bits < 32 else llvm_type(scalar)
     symbol = f"zg.fmod.{suffix(kind)}"
     emitter.define(symbol, lambda: remainder(kind))

@@ -41,13 +41,12 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, filled, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, i1, with_element
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, i1, scalar_element, with_element
 from ziggurat.transforms.place.queries import (
     WARP_GROUP,
     constant_of,
     converted,
     layout_of,
-    scalar_of,
     stored,
     tensor_of,
 )
@@ -81,7 +80,7 @@ class MmaChoice:
 def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False) -> MmaChoice:
     """The unit for a dot on a target. With `rows_first`, each warp has whole rows, if there are enough rows."""
     a, c = tensor_of(op.a), tensor_of(op.c)
-    element, of_c = scalar_of(a), scalar_of(c)
+    element, of_c = scalar_element(a), scalar_element(c)
     total = f32 if of_c == f16 else of_c
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     tf32x3 = element == f32 and op.input_precision is tt.InputPrecision.TF32X3
@@ -173,7 +172,7 @@ def place_dots(module: Op) -> Op:
                     for old, new in ((op.a, a), (op.b, b))
                 )
             made = _multiplied(builder, mma, _operand_a(builder, mma, a), _operand_b(builder, mma, b), start, total)
-        return converted(builder, _cast(builder, made, scalar_of(tensor_of(c))), layout_of(op.result.type))
+        return converted(builder, _cast(builder, made, scalar_element(tensor_of(c))), layout_of(op.result.type))
 
     return _before_loops(transform(module, placed, pass_name="dots"))
 
@@ -291,7 +290,7 @@ def _in_panels(builder: Builder, value: Value, k_axis: int, per_instruction: int
     inner = block_axis(value)
     k_major = None if inner is None else inner == type_.rank - 2 + k_axis
     panels = _panels_of(type_, k_axis, per_instruction, k_major)
-    return stored(builder, value, panels.offsets(type_.shape, k_axis, scalar_of(type_).bytes), panels.alignment)
+    return stored(builder, value, panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes), panels.alignment)
 
 
 def _panels_of(type_: TensorType, k_axis: int, per_instruction: int, k_major: bool | None = None) -> Panels:
@@ -300,7 +299,7 @@ def _panels_of(type_: TensorType, k_axis: int, per_instruction: int, k_major: bo
     Only elements of 16 bits may have their neighbours along m or n.
     """
     assert type_.layout is not None
-    size = scalar_of(type_).bytes
+    size = scalar_element(type_).bytes
     shape = (type_.shape[-2], type_.shape[-1])
     if k_major is None:
         first = type_.rank - 2
@@ -324,7 +323,7 @@ def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _cast(builder: Builder, value: Value, element: ScalarType) -> Value:
     """The tensor with elements of another type of the same kind."""
     type_ = tensor_of(value)
-    before = scalar_of(type_)
+    before = scalar_element(type_)
     if before == element:
         return value
     wanted = with_element(type_, element)

@@ -9,7 +9,7 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
-from ziggurat.codemodel.types import DescriptorType, ScalarType, SharedType, TensorType, Type, i32
+from ziggurat.codemodel.types import DescriptorType, SharedType, TensorType, Type, i32, scalar_element
 
 WARP_GROUP = 4  # Warps that execute a wgmma together.
 
@@ -24,12 +24,6 @@ def descriptor_of(value: Value) -> DescriptorType:
     """The type of a value that is a tensor descriptor."""
     assert isinstance(value.type, DescriptorType)
     return value.type
-
-
-def scalar_of(type_: TensorType) -> ScalarType:
-    """The type of the elements of a tensor of numbers."""
-    assert isinstance(type_.element, ScalarType)
-    return type_.element
 
 
 def layout_of(type_: Type) -> Layout:
@@ -54,7 +48,7 @@ def converted(builder: Builder, value: Value, layout: Layout) -> Value:
 def stored(builder: Builder, value: Value, offsets: tuple[int, ...], alignment: int = 16) -> Value:
     """A new buffer that holds the tensor."""
     type_ = tensor_of(value)
-    shared = SharedType(type_.shape, scalar_of(type_), offsets)
+    shared = SharedType(type_.shape, scalar_element(type_), offsets)
     buffer = builder.add(gpu.LocalAlloc(shared, alignment=alignment))
     builder.add(gpu.LocalStore(buffer, value))
     return buffer

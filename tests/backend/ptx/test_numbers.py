@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ziggurat.backend.ptx.numbers import literal, llvm_type, scalar_of, suffix, zero
+from ziggurat.backend.ptx.numbers import literal, llvm_type, suffix, zero
 from ziggurat.codemodel.types import (
     SCALARS,
     DescriptorType,
@@ -28,6 +28,7 @@ from ziggurat.codemodel.types import (
     i8,
     i32,
     i64,
+    scalar_element,
     u8,
     u64,
     void,
@@ -100,9 +101,9 @@ def test_zero_of_each_type() -> None:
 
 
 def test_scalars_of_tensors() -> None:
-    assert scalar_of(f32) == scalar_of(TensorType((2, 2), f32)) == f32
+    assert scalar_element(f32) == scalar_element(TensorType((2, 2), f32)) == f32
     with pytest.raises(AssertionError):
-        scalar_of(PtrType(f32))
+        scalar_element(PtrType(f32))
 
 
 def test_intrinsics_name_types_by_their_bits() -> None:
