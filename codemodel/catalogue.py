@@ -6,7 +6,8 @@ import enum
 import inspect
 from typing import Any
 
-from ziggurat.codemodel.declare import OPS, REQUIRED
+from ziggurat.codemodel.declare import OPS
+from ziggurat.codemodel.fields import REQUIRED
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.writer import attribute_text
 from ziggurat.codemodel.types import Type

@@ -1,8 +1,7 @@
 """Declarations of ops. One declaration gives the constructor, the text form, the rules of parser and verifier, and the
 documentation.
 
-    @operation("tt.make_range")
-    class MakeRange(Op, Pure):
+    class MakeRange(Op, Pure, name="tt.make_range"):
         '''The integers from `start` to `end` - 1.'''
 
         start: int = attribute(int)
@@ -13,9 +12,10 @@ documentation.
 
     MakeRange(0, 64)            # in the text: %1 : tensor<x64, i32> = tt.make_range @start=0 @end=64;
 
-Fields are declared in the order of the constructor: operands, attributes, successors, bodies, the result type; last the
-attributes with defaults, which are given by name. Operands that may be absent come after those that may not. When
-an op has several `operands()` fields, they have equal lengths.
+A class without a name is no op: it holds what the ops that derive from it share. Fields are declared in the order of
+the constructor: operands, attributes, successors, bodies, the result type; last the attributes with defaults, which are
+given by name. Operands that may be absent come after those that may not. When an op has several `operands()` fields,
+they have equal lengths.
 """
 
 from __future__ import annotations
@@ -23,86 +23,18 @@ from __future__ import annotations
 import enum
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar, dataclass_transform
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar
 
 import attrs
 
 from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.fields import KEY, REQUIRED, Field
 from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value, fill
 from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type, size_error, with_element
 
-_KEY = "ziggurat"
 # Fields that every op has; a declared field must have another name.
 _GENERIC: Final = ("operands", "attributes", "successors", "bodies", "result", "location", "parent")
-REQUIRED: Final = object()  # Marks an attribute without a default.
-
-
-@attrs.frozen
-class Field:
-    """One declared field. `role` is operand, operands, attribute, successor, body, bodies or type."""
-
-    role: str
-    name: str = ""
-    optional: bool = False
-    kind: Any = None
-    default: Any = REQUIRED
-    unnamed: bool = False
-    ends: type[Op] | None = None
-    follows: str | None = None
-
-
-def _field(field: Field, **arguments: Any) -> Any:
-    return attrs.field(metadata={_KEY: field}, **arguments)
-
-
-def operand(*, default: Any = REQUIRED) -> Any:
-    """A value. With `default=None` it may be absent, and is None then."""
-    if default is REQUIRED:
-        return _field(Field("operand"))
-    return _field(Field("operand", optional=True), default=None)
-
-
-def operands() -> Any:
-    """Any number of values."""
-    return _field(Field("operands"))
-
-
-def attribute(kind: Any, default: Any = REQUIRED, *, unnamed: bool = False, kw_only: bool = False) -> Any:
-    """A constant of the op. `kind` is int, float, bool, str, object, Type, an enum class, or a list of one: `[int]`.
-
-    `object` admits any constant: numbers, strings, None, types, enums, and tuples of them. An attribute equal to its
-    default is not printed, and such attributes, like those declared `kw_only`, are given by keyword to the constructor.
-    `unnamed` prints as `@value` instead of `@name=value`; at most one field of an op is.
-    """
-    field = Field("attribute", kind=kind, default=default, unnamed=unnamed)
-    if default is REQUIRED:
-        return _field(field, kw_only=kw_only)
-    return _field(field, default=default, kw_only=True)
-
-
-def successor() -> Any:
-    """A block of the same body to go to, with arguments."""
-    return _field(Field("successor"))
-
-
-def body(*, ends: type[Op] | None = None) -> Any:
-    """A nested body. `ends` is the terminator that hands its values to the op; without it any terminator may."""
-    return _field(Field("body", ends=ends))
-
-
-def bodies(*, ends: type[Op] | None = None) -> Any:
-    """Any number of nested bodies; see `body`."""
-    return _field(Field("bodies", ends=ends))
-
-
-def result_type(*, kw_only: bool = False, follows: str | None = None) -> Any:
-    """The type of the result, for an op whose operands do not determine it.
-
-    `follows` names an operand whose element type is that of the result: a transform that changes the one changes the
-    other.
-    """
-    return _field(Field("type", follows=follows), kw_only=kw_only)
 
 
 class OpSpec:
@@ -455,7 +387,6 @@ def _string(value: str, what: str) -> str:
 ENUMS: dict[str, type[enum.Enum]] = {}
 
 E_ = TypeVar("E_", bound=enum.Enum)
-T_ = TypeVar("T_", bound=Op)
 
 
 def constant_enum(cls: type[E_]) -> type[E_]:
@@ -464,47 +395,23 @@ def constant_enum(cls: type[E_]) -> type[E_]:
     return cls
 
 
-def _with_constructor(cls: type[T_]) -> type[T_]:
-    if attrs.has(cls) and not inspect.get_annotations(cls):
-        # A class without own fields uses the template's constructor: making constructors takes most of the import time.
-        return cls
-    return attrs.define(cls, frozen=True, slots=False, eq=False, repr=False, str=False)
-
-
 # Every declared op by its name in the text.
 OPS: dict[str, type[Op]] = {}
 
 
-@dataclass_transform(
-    eq_default=False,
-    frozen_default=True,
-    field_specifiers=(operand, operands, attribute, successor, body, bodies, result_type),
-)
-def template(cls: type[T_]) -> type[T_]:
-    """Class decorator for the fields that several ops share. The class is not an op itself; its subclasses are."""
-    return _with_constructor(cls)
-
-
-@dataclass_transform(
-    eq_default=False,
-    frozen_default=True,
-    field_specifiers=(operand, operands, attribute, successor, body, bodies, result_type),
-)
-def operation(name: str) -> Callable[[type[T_]], type[T_]]:
-    """Class decorator that turns a declaration into an op named `name` in the text."""
-
-    def declare(cls: type[T_]) -> type[T_]:
-        if name in OPS:
-            raise ValueError(f"the op '{name}' is declared twice")
-        made = _with_constructor(cls)
-        stray = [a.name for a in attrs.fields(made) if _KEY not in a.metadata]
-        if stray:
-            problem = f"fields must have a role (operand(), attribute() …); without one: {', '.join(stray)}"
-            raise ValueError(f"in the declaration of {cls.__name__}, {problem}")
-        fields = [attrs.evolve(a.metadata[_KEY], name=a.name) for a in attrs.fields(made)]
-        made.NAME = name
-        made.SPEC = OpSpec(made, fields)
-        OPS[name] = made
-        return made
-
-    return declare
+def declare(cls: type[Op], name: str) -> None:
+    """Give a class its constructor; with a name, make it the op that has this name in the text."""
+    if cls.__init__ is object.__init__ or inspect.get_annotations(cls):
+        # A class without own fields uses its base's constructor: making constructors takes most of the import time.
+        attrs.define(cls, frozen=True, slots=False, eq=False, repr=False, str=False)
+    if not name:
+        return
+    if name in OPS:
+        raise ValueError(f"the op '{name}' is declared twice")
+    stray = [a.name for a in attrs.fields(cls) if KEY not in a.metadata]
+    if stray:
+        problem = f"fields must have a role (operand(), attribute() …); without one: {', '.join(stray)}"
+        raise ValueError(f"in the declaration of {cls.__name__}, {problem}")
+    cls.NAME = name
+    cls.SPEC = OpSpec(cls, [attrs.evolve(a.metadata[KEY], name=a.name) for a in attrs.fields(cls)])
+    OPS[name] = cls

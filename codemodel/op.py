@@ -19,8 +19,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, dataclass_transform
 
+from ziggurat.codemodel import fields as roles
 from ziggurat.codemodel.errors import BuildError, KernelTypeError
 from ziggurat.codemodel.types import FunctionType, Type, constant_key, void
 
@@ -278,8 +279,21 @@ def _capture(body: Body, inside: set[Value], found: dict[Value, None]) -> None:
                 _capture(inner, inside, found)
 
 
+@dataclass_transform(
+    eq_default=False,
+    frozen_default=True,
+    field_specifiers=(
+        roles.operand,
+        roles.operands,
+        roles.attribute,
+        roles.successor,
+        roles.body,
+        roles.bodies,
+        roles.result_type,
+    ),
+)
 class Op:
-    """Base of all ops. Declare one with `@operation(name)`; see `declare.py` and docs/adding-a-call.md.
+    """Base of all ops. `class Name(Op, name="dialect.name")` declares one: see `declare.py` and docs/adding-a-call.md.
 
     Declared fields are read by name (`op.mask`). The generic view is `operands`, `successors`, `attributes`,
     `bodies` and `result`.
@@ -294,6 +308,11 @@ class Op:
     result: OpResult
     location: Location | None
     parent: Block | None
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        from ziggurat.codemodel.declare import declare
+
+        declare(cls, name)
 
     def __attrs_post_init__(self) -> None:
         self.SPEC.complete(self)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from ziggurat.codemodel.declare import attribute, operand, operation, result_type, template
 from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.fields import attribute, operand, result_type
 from ziggurat.codemodel.op import Op, Value, require
 from ziggurat.codemodel.traits import Commutative, Constant, MayTrap, Pure
 from ziggurat.codemodel.types import (
@@ -78,8 +78,7 @@ def same_types(op: Op, *values: Value) -> None:
             raise BuildError(f"{op.NAME} takes operands of one type; got {first} and {value.type}")
 
 
-@operation("arith.constant")
-class ConstantOp(Op, Pure, Constant):
+class ConstantOp(Op, Pure, Constant, name="arith.constant"):
     """A number; of a tensor type, every element is it."""
 
     value: Any = attribute(object, unnamed=True)
@@ -100,7 +99,6 @@ class ConstantOp(Op, Pure, Constant):
             require(low <= value <= high, f"{value} does not fit in {scalar}")
 
 
-@template
 class IntBinary(Op, Pure):
     """Two integers of one type to a third of the same."""
 
@@ -115,7 +113,6 @@ class IntBinary(Op, Pure):
         same_types(self, self.lhs, self.rhs)
 
 
-@template
 class FloatBinary(Op, Pure):
     """Two floats of one type to a third of the same."""
 
@@ -138,7 +135,6 @@ def _signed(op: IntBinary, signed: bool) -> None:
     )
 
 
-@template
 class SignedBinary(IntBinary):
     """Two signed integers."""
 
@@ -146,7 +142,6 @@ class SignedBinary(IntBinary):
         _signed(self, True)
 
 
-@template
 class UnsignedBinary(IntBinary):
     """Two unsigned integers, or i1."""
 
@@ -154,138 +149,111 @@ class UnsignedBinary(IntBinary):
         _signed(self, False)
 
 
-@operation("arith.addi")
-class AddI(IntBinary, Commutative):
+class AddI(IntBinary, Commutative, name="arith.addi"):
     """Sum, wrapping around."""
 
 
-@operation("arith.subi")
-class SubI(IntBinary):
+class SubI(IntBinary, name="arith.subi"):
     """Difference, wrapping around."""
 
 
-@operation("arith.muli")
-class MulI(IntBinary, Commutative):
+class MulI(IntBinary, Commutative, name="arith.muli"):
     """Product, wrapping around."""
 
 
-@operation("arith.andi")
-class AndI(IntBinary, Commutative):
+class AndI(IntBinary, Commutative, name="arith.andi"):
     """Bitwise and."""
 
 
-@operation("arith.ori")
-class OrI(IntBinary, Commutative):
+class OrI(IntBinary, Commutative, name="arith.ori"):
     """Bitwise or."""
 
 
-@operation("arith.xori")
-class XOrI(IntBinary, Commutative):
+class XOrI(IntBinary, Commutative, name="arith.xori"):
     """Bitwise exclusive or."""
 
 
-@operation("arith.shli")
-class ShlI(IntBinary):
+class ShlI(IntBinary, name="arith.shli"):
     """Shift left; undefined for a shift by the width or more, or by a negative number."""
 
 
-@operation("arith.divsi")
-class DivSI(SignedBinary, MayTrap):
+class DivSI(SignedBinary, MayTrap, name="arith.divsi"):
     """Quotient rounded toward zero; undefined for a divisor of zero and for the smallest number by -1."""
 
 
-@operation("arith.remsi")
-class RemSI(SignedBinary, MayTrap):
+class RemSI(SignedBinary, MayTrap, name="arith.remsi"):
     """Remainder with the sign of the dividend; undefined for a divisor of zero."""
 
 
-@operation("arith.shrsi")
-class ShrSI(SignedBinary):
+class ShrSI(SignedBinary, name="arith.shrsi"):
     """Shift right, the sign bit shifted in."""
 
 
-@operation("arith.maxsi")
-class MaxSI(SignedBinary, Commutative):
+class MaxSI(SignedBinary, Commutative, name="arith.maxsi"):
     """The larger."""
 
 
-@operation("arith.minsi")
-class MinSI(SignedBinary, Commutative):
+class MinSI(SignedBinary, Commutative, name="arith.minsi"):
     """The smaller."""
 
 
-@operation("arith.divui")
-class DivUI(UnsignedBinary, MayTrap):
+class DivUI(UnsignedBinary, MayTrap, name="arith.divui"):
     """Quotient; undefined for a divisor of zero."""
 
 
-@operation("arith.remui")
-class RemUI(UnsignedBinary, MayTrap):
+class RemUI(UnsignedBinary, MayTrap, name="arith.remui"):
     """Remainder; undefined for a divisor of zero."""
 
 
-@operation("arith.shrui")
-class ShrUI(UnsignedBinary):
+class ShrUI(UnsignedBinary, name="arith.shrui"):
     """Shift right, zeros shifted in."""
 
 
-@operation("arith.maxui")
-class MaxUI(UnsignedBinary, Commutative):
+class MaxUI(UnsignedBinary, Commutative, name="arith.maxui"):
     """The larger."""
 
 
-@operation("arith.minui")
-class MinUI(UnsignedBinary, Commutative):
+class MinUI(UnsignedBinary, Commutative, name="arith.minui"):
     """The smaller."""
 
 
-@operation("arith.addf")
-class AddF(FloatBinary, Commutative):
+class AddF(FloatBinary, Commutative, name="arith.addf"):
     """Sum."""
 
 
-@operation("arith.subf")
-class SubF(FloatBinary):
+class SubF(FloatBinary, name="arith.subf"):
     """Difference."""
 
 
-@operation("arith.mulf")
-class MulF(FloatBinary, Commutative):
+class MulF(FloatBinary, Commutative, name="arith.mulf"):
     """Product."""
 
 
-@operation("arith.divf")
-class DivF(FloatBinary):
+class DivF(FloatBinary, name="arith.divf"):
     """Quotient; division by zero follows IEEE 754."""
 
 
-@operation("arith.remf")
-class RemF(FloatBinary):
+class RemF(FloatBinary, name="arith.remf"):
     """Remainder with the sign of the dividend, as C's fmod."""
 
 
-@operation("arith.maximumf")
-class MaximumF(FloatBinary, Commutative):
+class MaximumF(FloatBinary, Commutative, name="arith.maximumf"):
     """The larger; NaN if either is NaN; -0.0 is less than 0.0."""
 
 
-@operation("arith.minimumf")
-class MinimumF(FloatBinary, Commutative):
+class MinimumF(FloatBinary, Commutative, name="arith.minimumf"):
     """The smaller; NaN if either is NaN; -0.0 is less than 0.0."""
 
 
-@operation("arith.maxnumf")
-class MaxNumF(FloatBinary, Commutative):
+class MaxNumF(FloatBinary, Commutative, name="arith.maxnumf"):
     """The larger; the other operand if one is NaN; -0.0 is less than 0.0."""
 
 
-@operation("arith.minnumf")
-class MinNumF(FloatBinary, Commutative):
+class MinNumF(FloatBinary, Commutative, name="arith.minnumf"):
     """The smaller; the other operand if one is NaN; -0.0 is less than 0.0."""
 
 
-@operation("arith.negf")
-class NegF(Op, Pure):
+class NegF(Op, Pure, name="arith.negf"):
     """The number with its sign changed."""
 
     operand: Value = operand()
@@ -295,8 +263,7 @@ class NegF(Op, Pure):
         return self.operand.type
 
 
-@operation("arith.cmpi")
-class CmpI(Op, Pure):
+class CmpI(Op, Pure, name="arith.cmpi"):
     """Compare integers, or pointers."""
 
     lhs: Value = operand()
@@ -317,8 +284,7 @@ class CmpI(Op, Pure):
             require((sign == "s") == scalar.signed, f"predicate {self.predicate.value} does not fit {self.lhs.type}")
 
 
-@operation("arith.cmpf")
-class CmpF(Op, Pure):
+class CmpF(Op, Pure, name="arith.cmpf"):
     """Compare floats."""
 
     lhs: Value = operand()
@@ -333,8 +299,7 @@ class CmpF(Op, Pure):
         same_types(self, self.lhs, self.rhs)
 
 
-@operation("arith.select")
-class Select(Op, Pure):
+class Select(Op, Pure, name="arith.select"):
     """The second operand where the condition holds, the third where not. A scalar condition chooses whole tensors."""
 
     condition: Value = operand()
@@ -354,7 +319,6 @@ class Select(Op, Pure):
         )
 
 
-@template
 class Cast(Op, Pure):
     """To another element type, the shape unchanged."""
 
@@ -377,8 +341,7 @@ class Cast(Op, Pure):
         return found, wanted
 
 
-@operation("arith.extf")
-class ExtF(Cast):
+class ExtF(Cast, name="arith.extf"):
     """To a wider float, exactly."""
 
     def check(self) -> None:
@@ -393,8 +356,7 @@ class Rounding(enum.Enum):
     ZERO = "rtz"
 
 
-@operation("arith.truncf")
-class TruncF(Cast):
+class TruncF(Cast, name="arith.truncf"):
     """To a narrower float. Values too large become infinite.
 
     In f8e4m3 and f8e5m2 they, and infinities, become the largest number, as in PTX's `cvt.satfinite`. NaN stays NaN.
@@ -407,8 +369,7 @@ class TruncF(Cast):
         require(source.bits > target.bits, f"arith.truncf narrows; {source} to {target} does not")
 
 
-@operation("arith.extsi")
-class ExtSI(Cast):
+class ExtSI(Cast, name="arith.extsi"):
     """To a wider integer, the sign bit repeated."""
 
     def check(self) -> None:
@@ -416,8 +377,7 @@ class ExtSI(Cast):
         require(source.bits < target.bits, f"arith.extsi widens; {source} to {target} does not")
 
 
-@operation("arith.extui")
-class ExtUI(Cast):
+class ExtUI(Cast, name="arith.extui"):
     """To a wider integer, filled up with zeros."""
 
     def check(self) -> None:
@@ -425,8 +385,7 @@ class ExtUI(Cast):
         require(source.bits < target.bits, f"arith.extui widens; {source} to {target} does not")
 
 
-@operation("arith.trunci")
-class TruncI(Cast):
+class TruncI(Cast, name="arith.trunci"):
     """To a narrower integer: the low bits."""
 
     def check(self) -> None:
@@ -434,40 +393,35 @@ class TruncI(Cast):
         require(source.bits > target.bits, f"arith.trunci narrows; {source} to {target} does not")
 
 
-@operation("arith.sitofp")
-class SIToFP(Cast):
+class SIToFP(Cast, name="arith.sitofp"):
     """A signed integer as a float, rounded to nearest."""
 
     def check(self) -> None:
         self._types("int", "float")
 
 
-@operation("arith.uitofp")
-class UIToFP(Cast):
+class UIToFP(Cast, name="arith.uitofp"):
     """An unsigned integer as a float, rounded to nearest."""
 
     def check(self) -> None:
         self._types("int", "float")
 
 
-@operation("arith.fptosi")
-class FPToSI(Cast):
+class FPToSI(Cast, name="arith.fptosi"):
     """A float as a signed integer, rounded toward zero; undefined where it does not fit."""
 
     def check(self) -> None:
         self._types("float", "int")
 
 
-@operation("arith.fptoui")
-class FPToUI(Cast):
+class FPToUI(Cast, name="arith.fptoui"):
     """A float as an unsigned integer, rounded toward zero; undefined where it does not fit."""
 
     def check(self) -> None:
         self._types("float", "int")
 
 
-@operation("arith.bitcast")
-class Bitcast(Cast):
+class Bitcast(Cast, name="arith.bitcast"):
     """The same bits as another type of the same width."""
 
     def check(self) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from ziggurat.codemodel.declare import attribute, operand, operation, successor
+from ziggurat.codemodel.fields import attribute, operand, successor
 from ziggurat.codemodel.op import Op, Successor, Value, require
 from ziggurat.codemodel.traits import BlockTerminator
 from ziggurat.codemodel.types import i1
 
 
-@operation("cf.br")
-class Br(Op, BlockTerminator):
+class Br(Op, BlockTerminator, name="cf.br"):
     """Go to a block."""
 
     target: Successor = successor()
 
 
-@operation("cf.cond_br")
-class CondBr(Op, BlockTerminator):
+class CondBr(Op, BlockTerminator, name="cf.cond_br"):
     """Go to one block where the condition holds, to the other where not."""
 
     condition: Value = operand()
@@ -27,8 +25,7 @@ class CondBr(Op, BlockTerminator):
         require(self.condition.type == i1, f"cf.cond_br takes an i1; got {self.condition.type}")
 
 
-@operation("cf.assert")
-class AssertOp(Op):
+class AssertOp(Op, name="cf.assert"):
     """Stop the program with a message unless the condition holds."""
 
     condition: Value = operand()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ziggurat.codemodel.declare import attribute, body, operand, operands, operation, result_type, successor
+from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type, successor
 from ziggurat.codemodel.op import Body, Op, Successor, Value, require
 from ziggurat.codemodel.traits import (
     BlockTerminator,
@@ -21,13 +21,11 @@ from ziggurat.codemodel.traits import (
 from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject, void
 
 
-@operation("unreachable")
-class Unreachable(Op, BodyTerminator):
+class Unreachable(Op, BodyTerminator, name="unreachable"):
     """The end of a body that is never reached."""
 
 
-@operation("return")
-class Return(Op, Returns):
+class Return(Op, Returns, name="return"):
     """Leave the function with at most one value."""
 
     values: Sequence[Value] = operands()
@@ -36,8 +34,7 @@ class Return(Op, Returns):
         require(len(self.values) <= 1, "return takes at most one value; several make a tuple")
 
 
-@operation("yield")
-class Yield(Op, BodyTerminator):
+class Yield(Op, BodyTerminator, name="yield"):
     """Hand at most one value to the op that owns this body."""
 
     values: Sequence[Value] = operands()
@@ -46,23 +43,20 @@ class Yield(Op, BodyTerminator):
         require(len(self.values) <= 1, "yield takes at most one value; several make a tuple")
 
 
-@operation("module")
-class Module(Op, Isolated, SymbolTable):
+class Module(Op, Isolated, SymbolTable, name="module"):
     """Functions that call each other by their symbols. Its block ends in `unreachable`: a module is not run."""
 
     body: Body = body(ends=Unreachable)
 
 
-@operation("func")
-class Func(Op, Isolated, Symbol):
+class Func(Op, Isolated, Symbol, name="func"):
     """A function. The parameters of its body are its parameters, the body's yield type is what it returns."""
 
     sym_name: str = attribute(str, unnamed=True)
     body: Body = body(ends=Return)
 
 
-@operation("func.call")
-class FuncCall(Op, PythonTier):
+class FuncCall(Op, PythonTier, name="func.call"):
     """Call a function of the same module by its symbol. `keywords` names the last operands."""
 
     arguments: Sequence[Value] = operands()
@@ -71,24 +65,21 @@ class FuncCall(Op, PythonTier):
     keywords: tuple[str, ...] = attribute([str], default=())
 
 
-@operation("func.ref")
-class FuncRef(Op, PythonTier, Pure):
+class FuncRef(Op, PythonTier, Pure, name="func.ref"):
     """A function of the same module as a value, to hand to an op that applies it."""
 
     callee: str = attribute(str, unnamed=True)
     type: Type = result_type()
 
 
-@operation("constant")
-class ConstantOp(Op, PythonTier, Pure, Constant):
+class ConstantOp(Op, PythonTier, Pure, Constant, name="constant"):
     """A Python constant: a number, a string, None, a type, a member of an enum, or a tuple of these."""
 
     value: Any = attribute(object, unnamed=True)
     type: Type = result_type()
 
 
-@operation("var")
-class Var(Op):
+class Var(Op, name="var"):
     """Declare a variable. Without an operand it has no value until the first `var.store`."""
 
     initial: Value | None = operand(default=None)
@@ -109,8 +100,7 @@ class Var(Op):
             require(fits, f"var of {type_.value} is initialised with {self.initial.type}")
 
 
-@operation("var.load")
-class VarLoad(Op):
+class VarLoad(Op, name="var.load"):
     """The value that a variable holds now."""
 
     var: Value = operand()
@@ -123,8 +113,7 @@ class VarLoad(Op):
         return void
 
 
-@operation("var.store")
-class VarStore(Op):
+class VarStore(Op, name="var.store"):
     """Give a variable another value of its type."""
 
     var: Value = operand()
@@ -141,8 +130,7 @@ class VarStore(Op):
             require(False, f"var.store writes a Var; got {type_}")
 
 
-@operation("tuple")
-class MakeTuple(Op, Pure):
+class MakeTuple(Op, Pure, name="tuple"):
     """The operands as one value."""
 
     components: Sequence[Value] = operands()
@@ -161,8 +149,7 @@ def _component(op: str, type_: Type, index: int) -> Type:
     return type_.components[index]
 
 
-@operation("tuple.load")
-class TupleLoad(Op, Pure):
+class TupleLoad(Op, Pure, name="tuple.load"):
     """A component of a tuple."""
 
     tuple: Value = operand()
@@ -172,8 +159,7 @@ class TupleLoad(Op, Pure):
         return _component("tuple.load", self.tuple.type, self.index)
 
 
-@operation("tuple.with")
-class TupleWith(Op, Pure):
+class TupleWith(Op, Pure, name="tuple.with"):
     """The tuple with one component replaced."""
 
     tuple: Value = operand()
@@ -186,15 +172,13 @@ class TupleWith(Op, Pure):
         return self.tuple.type
 
 
-@operation("branch")
-class Branch(Op, PythonTier, BlockTerminator):
+class Branch(Op, PythonTier, BlockTerminator, name="branch"):
     """Go to a block."""
 
     target: Successor = successor()
 
 
-@operation("cbranch")
-class CondBranch(Op, PythonTier, BlockTerminator):
+class CondBranch(Op, PythonTier, BlockTerminator, name="cbranch"):
     """Go to one block where the condition holds, to the other where not."""
 
     condition: Value = operand()

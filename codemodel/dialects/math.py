@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ziggurat.codemodel.declare import operand, operation, template
 from ziggurat.codemodel.dialects.arith import same_types, scalar_of
+from ziggurat.codemodel.fields import operand
 from ziggurat.codemodel.op import Op, Value, require
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import Type, element_of, i1
 
 
-@template
 class FloatUnary(Op, Pure):
     """A float to a float of the same type."""
 
@@ -20,72 +19,58 @@ class FloatUnary(Op, Pure):
         return self.operand.type
 
 
-@operation("math.exp")
-class Exp(FloatUnary):
+class Exp(FloatUnary, name="math.exp"):
     """e to the power of the operand."""
 
 
-@operation("math.exp2")
-class Exp2(FloatUnary):
+class Exp2(FloatUnary, name="math.exp2"):
     """2 to the power of the operand."""
 
 
-@operation("math.log")
-class Log(FloatUnary):
+class Log(FloatUnary, name="math.log"):
     """Natural logarithm."""
 
 
-@operation("math.log2")
-class Log2(FloatUnary):
+class Log2(FloatUnary, name="math.log2"):
     """Logarithm to the base 2."""
 
 
-@operation("math.sqrt")
-class Sqrt(FloatUnary):
+class Sqrt(FloatUnary, name="math.sqrt"):
     """Square root."""
 
 
-@operation("math.rsqrt")
-class Rsqrt(FloatUnary):
+class Rsqrt(FloatUnary, name="math.rsqrt"):
     """1 over the square root."""
 
 
-@operation("math.sin")
-class Sin(FloatUnary):
+class Sin(FloatUnary, name="math.sin"):
     """Sine of an angle in radians."""
 
 
-@operation("math.cos")
-class Cos(FloatUnary):
+class Cos(FloatUnary, name="math.cos"):
     """Cosine of an angle in radians."""
 
 
-@operation("math.tanh")
-class Tanh(FloatUnary):
+class Tanh(FloatUnary, name="math.tanh"):
     """Hyperbolic tangent."""
 
 
-@operation("math.erf")
-class Erf(FloatUnary):
+class Erf(FloatUnary, name="math.erf"):
     """The error function."""
 
 
-@operation("math.floor")
-class Floor(FloatUnary):
+class Floor(FloatUnary, name="math.floor"):
     """The largest whole number not above the operand."""
 
 
-@operation("math.ceil")
-class Ceil(FloatUnary):
+class Ceil(FloatUnary, name="math.ceil"):
     """The smallest whole number not below the operand."""
 
 
-@operation("math.absf")
-class AbsF(FloatUnary):
+class AbsF(FloatUnary, name="math.absf"):
     """The operand without its sign."""
 
 
-@template
 class IntUnary(Op, Pure):
     """An integer to an integer of the same type."""
 
@@ -96,7 +81,6 @@ class IntUnary(Op, Pure):
         return self.operand.type
 
 
-@template
 class BitUnary(IntUnary):
     """A function of the bits of an integer; an i1 has only one."""
 
@@ -104,28 +88,23 @@ class BitUnary(IntUnary):
         require(element_of(self.operand.type) != i1, f"{self.NAME} takes integers; got {self.operand.type}")
 
 
-@operation("math.absi")
-class AbsI(IntUnary):
+class AbsI(IntUnary, name="math.absi"):
     """The magnitude of an integer; the smallest number is its own."""
 
 
-@operation("math.ctpop")
-class CtPop(BitUnary):
+class CtPop(BitUnary, name="math.ctpop"):
     """The number of bits that are set."""
 
 
-@operation("math.ctlz")
-class CtLz(BitUnary):
+class CtLz(BitUnary, name="math.ctlz"):
     """The number of zero bits above the highest bit that is set; the width for zero."""
 
 
-@operation("math.bitreverse")
-class BitReverse(BitUnary):
+class BitReverse(BitUnary, name="math.bitreverse"):
     """The bits in the opposite order. MLIR has no such op; LLVM has the intrinsic."""
 
 
-@operation("math.fma")
-class Fma(Op, Pure):
+class Fma(Op, Pure, name="math.fma"):
     """a · b + c, rounded once."""
 
     a: Value = operand()

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel import errors
-from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, template
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dialects.core import Yield
+from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import LeavesIteration, Loop, MayReturn, Pure, PythonTier
 from ziggurat.codemodel.types import Type, pyobject
 
 
-@template
 class Unary(Op, PythonTier, Pure):
     """One operand, one result."""
 
@@ -28,7 +27,6 @@ class Unary(Op, PythonTier, Pure):
         return pyobject
 
 
-@template
 class Binary(Op, PythonTier, Pure):
     """Two operands, one result."""
 
@@ -39,138 +37,111 @@ class Binary(Op, PythonTier, Pure):
         return pyobject
 
 
-@operation("add")
-class Add(Binary):
+class Add(Binary, name="add"):
     """Python's `a + b`."""
 
 
-@operation("sub")
-class Sub(Binary):
+class Sub(Binary, name="sub"):
     """Python's `a - b`."""
 
 
-@operation("mul")
-class Mul(Binary):
+class Mul(Binary, name="mul"):
     """Python's `a * b`."""
 
 
-@operation("div")
-class Div(Binary):
+class Div(Binary, name="div"):
     """Python's `a / b`."""
 
 
-@operation("floordiv")
-class FloorDiv(Binary):
+class FloorDiv(Binary, name="floordiv"):
     """Python's `a // b`."""
 
 
-@operation("mod")
-class Mod(Binary):
+class Mod(Binary, name="mod"):
     """Python's `a % b`."""
 
 
-@operation("pow")
-class Pow(Binary):
+class Pow(Binary, name="pow"):
     """Python's `a ** b`."""
 
 
-@operation("and")
-class And(Binary):
+class And(Binary, name="and"):
     """Python's `a & b`."""
 
 
-@operation("or")
-class Or(Binary):
+class Or(Binary, name="or"):
     """Python's `a | b`."""
 
 
-@operation("xor")
-class Xor(Binary):
+class Xor(Binary, name="xor"):
     """Python's `a ^ b`."""
 
 
-@operation("shl")
-class Shl(Binary):
+class Shl(Binary, name="shl"):
     """Python's `a << b`."""
 
 
-@operation("shr")
-class Shr(Binary):
+class Shr(Binary, name="shr"):
     """Python's `a >> b`."""
 
 
-@operation("eq")
-class Eq(Binary):
+class Eq(Binary, name="eq"):
     """Python's `a == b`."""
 
 
-@operation("ne")
-class Ne(Binary):
+class Ne(Binary, name="ne"):
     """Python's `a != b`."""
 
 
-@operation("lt")
-class Lt(Binary):
+class Lt(Binary, name="lt"):
     """Python's `a < b`."""
 
 
-@operation("le")
-class Le(Binary):
+class Le(Binary, name="le"):
     """Python's `a <= b`."""
 
 
-@operation("gt")
-class Gt(Binary):
+class Gt(Binary, name="gt"):
     """Python's `a > b`."""
 
 
-@operation("ge")
-class Ge(Binary):
+class Ge(Binary, name="ge"):
     """Python's `a >= b`."""
 
 
-@operation("is")
-class Is(Binary):
+class Is(Binary, name="is"):
     """Python's `a is b`."""
 
 
-@operation("is_not")
-class IsNot(Binary):
+class IsNot(Binary, name="is_not"):
     """Python's `a is not b`."""
 
 
-@operation("in")
-class In(Binary):
+class In(Binary, name="in"):
     """Python's `a in b`."""
 
 
-@operation("not_in")
-class NotIn(Binary):
+class NotIn(Binary, name="not_in"):
     """Python's `a not in b`."""
 
 
-@operation("neg")
-class Neg(Unary):
+class Neg(Unary, name="neg"):
     """Python's `-a`."""
 
 
-@operation("pos")
-class Pos(Unary):
+class Pos(Unary, name="pos"):
     """Python's `+a`."""
 
 
-@operation("invert")
-class Invert(Unary):
+class Invert(Unary, name="invert"):
     """Python's `~a`."""
 
 
-@operation("not")
-class Not(Unary):
+class Not(Unary, name="not"):
     """Python's `not a`."""
 
 
-@operation("subscript")
-class Subscript(Op, PythonTier, Pure):
+class Subscript(Op, PythonTier, Pure, name="subscript"):
     """`a[index]`: a component of a tuple."""
 
     value: Value = operand()
@@ -180,8 +151,7 @@ class Subscript(Op, PythonTier, Pure):
         return pyobject
 
 
-@operation("unpack")
-class Unpack(Op, PythonTier, Pure):
+class Unpack(Op, PythonTier, Pure, name="unpack"):
     """Component `index` of a value that is unpacked into `count` names: `a, b = value`."""
 
     value: Value = operand()
@@ -192,8 +162,7 @@ class Unpack(Op, PythonTier, Pure):
         return pyobject
 
 
-@operation("attribute")
-class Attribute(Op, PythonTier, Pure):
+class Attribute(Op, PythonTier, Pure, name="attribute"):
     """`a.name`: a property of a value, such as `x.shape` or `x.dtype`."""
 
     value: Value = operand()
@@ -203,8 +172,7 @@ class Attribute(Op, PythonTier, Pure):
         return pyobject
 
 
-@operation("pack")
-class Pack(Op, PythonTier, Pure):
+class Pack(Op, PythonTier, Pure, name="pack"):
     """`(a, b, …)`: a Python tuple."""
 
     components: Sequence[Value] = operands()
@@ -213,8 +181,7 @@ class Pack(Op, PythonTier, Pure):
         return pyobject
 
 
-@operation("invoke")
-class Invoke(Op, PythonTier):
+class Invoke(Op, PythonTier, name="invoke"):
     """Call a function of the language (`zg.load`) or a builtin (`min`). `keywords` names the last operands."""
 
     arguments: Sequence[Value] = operands()
@@ -228,8 +195,7 @@ class Invoke(Op, PythonTier):
         require(len(self.keywords) <= len(self.arguments), "more keywords than operands")
 
 
-@operation("call")
-class Call(Op, PythonTier):
+class Call(Op, PythonTier, name="call"):
     """`f(a, …)` where `f` is a value: a parameter that takes a function, say. `keywords` names the last arguments."""
 
     callee: Value = operand()
@@ -250,8 +216,7 @@ def parameter_names(function: Op) -> list[str | None]:
     return [held.get(parameter) for parameter in body.parameters]
 
 
-@operation("error")
-class Error(Op, PythonTier):
+class Error(Op, PythonTier, name="error"):
     """An error in the source at this place, raised only where it is run.
 
     `kind` is the class of the error. In a branch of an `if` that is not taken it does no harm.
@@ -284,8 +249,7 @@ _ERRORS: dict[str, type[errors.ZigguratError]] = {
 }
 
 
-@operation("for")
-class For(Op, PythonTier, Loop, MayReturn):
+class For(Op, PythonTier, Loop, MayReturn, name="for"):
     """`for target in iterable: suite`. The first body gives the iterable; the second takes an item: the suite."""
 
     iterable: Body = body(ends=Yield)
@@ -295,21 +259,18 @@ class For(Op, PythonTier, Loop, MayReturn):
         require(len(self.suite.parameters) == 1, "the suite of a for takes the item")
 
 
-@operation("while")
-class While(Op, PythonTier, Loop, MayReturn):
+class While(Op, PythonTier, Loop, MayReturn, name="while"):
     """`while condition: suite`. The first body gives the condition."""
 
     condition: Body = body(ends=Yield)
     suite: Body = body(ends=Yield)
 
 
-@operation("break")
-class Break(Op, PythonTier, LeavesIteration):
+class Break(Op, PythonTier, LeavesIteration, name="break"):
     """`break`: end the innermost `for` or `while` around it."""
 
 
-@operation("continue")
-class Continue(Op, PythonTier, LeavesIteration):
+class Continue(Op, PythonTier, LeavesIteration, name="continue"):
     """`continue`: go on with the next iteration of the innermost `for` or `while` around it."""
 
 
@@ -320,8 +281,7 @@ def leaves_iteration(op: Op) -> bool:
     return isinstance(op, If) and any(leaves_iteration(inner) for body in op.bodies for inner in body.entry.ops)
 
 
-@operation("if")
-class If(Op, PythonTier, MayReturn):
+class If(Op, PythonTier, MayReturn, name="if"):
     """`if condition: … else: …`. A suite ends in `yield`, `return`, `break` or `continue`."""
 
     condition: Value = operand()
@@ -329,8 +289,7 @@ class If(Op, PythonTier, MayReturn):
     otherwise: Body = body(ends=Yield)
 
 
-@operation("cexpression")
-class CondExpression(Op, PythonTier):
+class CondExpression(Op, PythonTier, name="cexpression"):
     """`a if condition else b`: each body gives a value, and only one is run."""
 
     condition: Value = operand()
@@ -341,8 +300,7 @@ class CondExpression(Op, PythonTier):
         return pyobject
 
 
-@operation("cand")
-class CondAnd(Op, PythonTier):
+class CondAnd(Op, PythonTier, name="cand"):
     """`a and b and …`: bodies are run until one gives a false value."""
 
     parts: Sequence[Body] = bodies(ends=Yield)
@@ -351,8 +309,7 @@ class CondAnd(Op, PythonTier):
         return pyobject
 
 
-@operation("cor")
-class CondOr(Op, PythonTier):
+class CondOr(Op, PythonTier, name="cor"):
     """`a or b or …`: bodies are run until one gives a true value."""
 
     parts: Sequence[Body] = bodies(ends=Yield)
@@ -361,8 +318,7 @@ class CondOr(Op, PythonTier):
         return pyobject
 
 
-@operation("assert")
-class Assert(Op, PythonTier):
+class Assert(Op, PythonTier, name="assert"):
     """`assert condition, message`."""
 
     condition: Value = operand()

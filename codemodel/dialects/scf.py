@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ziggurat.codemodel.declare import attribute, body, operand, operands, operation
+from ziggurat.codemodel.fields import attribute, body, operand, operands
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.structured import packed as packed
@@ -24,15 +24,13 @@ def _same(found: Sequence[Type], expected: Sequence[Type], what: str) -> None:
     )
 
 
-@operation("scf.yield")
-class Yield(Op, BodyTerminator):
+class Yield(Op, BodyTerminator, name="scf.yield"):
     """Hand values to the op that owns the body."""
 
     values: Sequence[Value] = operands()
 
 
-@operation("scf.condition")
-class Condition(Op, BodyTerminator):
+class Condition(Op, BodyTerminator, name="scf.condition"):
     """Go on with the values while the condition holds; otherwise they are the result of the loop."""
 
     condition: Value = operand()
@@ -46,8 +44,7 @@ class Condition(Op, BodyTerminator):
         return self.operands[1:]
 
 
-@operation("scf.for")
-class For(Structured, Loop, MayReturn):
+class For(Structured, Loop, MayReturn, name="scf.for"):
     """Count from `start` up to but not including `stop` by `step`, which may be negative (then down to, not including).
 
     The body takes the index and the loop-carried values, and yields the next ones. The result is the last ones, packed.
@@ -91,8 +88,7 @@ class For(Structured, Loop, MayReturn):
             _same(types, carried, "scf.for yields its carried values")
 
 
-@operation("scf.if")
-class If(Structured, MayReturn):
+class If(Structured, MayReturn, name="scf.if"):
     """Run one of two bodies. The result is the values that it yields, packed."""
 
     CONTROLS = 1
@@ -120,8 +116,7 @@ class If(Structured, MayReturn):
         require(len(set(map(len, handed))) < 2, "the bodies of scf.if yield different numbers of values")
 
 
-@operation("scf.while")
-class While(Structured, Loop, MayReturn):
+class While(Structured, Loop, MayReturn, name="scf.while"):
     """While the first body's `scf.condition` holds, run the second.
 
     Both bodies take the loop-carried values. The result is the values at the end, packed.

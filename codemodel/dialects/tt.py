@@ -9,10 +9,10 @@ import enum
 from collections.abc import Sequence
 
 from ziggurat.codemodel.assembly import constraints_error, parts_of, template_error
-from ziggurat.codemodel.declare import attribute, body, operand, operands, operation, result_type, template
 from ziggurat.codemodel.dialects.arith import FloatBinary, same_types, scalar_of, tensor_of
 from ziggurat.codemodel.dialects.math import FloatUnary
 from ziggurat.codemodel.dialects.scf import packed
+from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import BodyTerminator, Isolated, MemoryRead, MemoryWrite, Pure, Returns, Symbol
@@ -45,15 +45,13 @@ def axis_of(op: Op, axis: int, rank: int) -> None:
 # Functions and programs.
 
 
-@operation("tt.return")
-class Return(Op, Returns):
+class Return(Op, Returns, name="tt.return"):
     """Leave the function with its values."""
 
     values: Sequence[Value] = operands()
 
 
-@operation("tt.func")
-class Func(Op, Isolated, Symbol):
+class Func(Op, Isolated, Symbol, name="tt.func"):
     """A function of the Triton model. A function that returns nothing is a kernel.
 
     `divisibility` has a known divisor of each parameter's value (for pointers, of the address in bytes); without it
@@ -84,8 +82,7 @@ class Func(Op, Isolated, Symbol):
         require(len(self.disjoint) % 2 == 0, "disjoint has pairs of arguments")
 
 
-@operation("tt.call")
-class Call(Op):
+class Call(Op, name="tt.call"):
     """Call a function of the module by its symbol."""
 
     arguments: Sequence[Value] = operands()
@@ -93,7 +90,6 @@ class Call(Op):
     type: Type = result_type()
 
 
-@template
 class Grid(Op, Pure):
     """A number of the launch grid."""
 
@@ -106,26 +102,22 @@ class Grid(Op, Pure):
         axis_of(self, self.axis, 3)
 
 
-@operation("tt.get_program_id")
-class GetProgramId(Grid):
+class GetProgramId(Grid, name="tt.get_program_id"):
     """The number of this program along an axis of the grid."""
 
 
-@operation("tt.get_num_programs")
-class GetNumPrograms(Grid):
+class GetNumPrograms(Grid, name="tt.get_num_programs"):
     """The number of programs along an axis of the grid."""
 
 
-@operation("tt.smid")
-class SmId(Op, Pure):
+class SmId(Op, Pure, name="tt.smid"):
     """The number of the multiprocessor that runs the program: PTX's `%smid`, an i32. 0 in the interpreter."""
 
     def infer_type(self) -> Type:
         return i32
 
 
-@operation("tt.globaltimer")
-class GlobalTimer(Op):
+class GlobalTimer(Op, name="tt.globaltimer"):
     """Nanoseconds, of a clock that the whole device shares: PTX's `%globaltimer`, an i64. Each thread reads it here."""
 
     def infer_type(self) -> Type:
@@ -135,8 +127,7 @@ class GlobalTimer(Op):
 # Making and shaping tensors.
 
 
-@operation("tt.make_range")
-class MakeRange(Op, Pure):
+class MakeRange(Op, Pure, name="tt.make_range"):
     """The integers from `start` to `end` - 1, a power of two of them."""
 
     start: int = attribute(int)
@@ -150,8 +141,7 @@ class MakeRange(Op, Pure):
         return TensorType((count,), i32)
 
 
-@operation("tt.splat")
-class Splat(Op, Pure):
+class Splat(Op, Pure, name="tt.splat"):
     """A tensor whose every element is the operand."""
 
     value: Value = operand()
@@ -162,8 +152,7 @@ class Splat(Op, Pure):
         require(self.value.type == element_of(self.type), f"tt.splat of {self.value.type} to {self.type}")
 
 
-@operation("tt.broadcast")
-class Broadcast(Op, Pure):
+class Broadcast(Op, Pure, name="tt.broadcast"):
     """Repeat the tensor along its axes of size 1."""
 
     value: Value = operand()
@@ -181,8 +170,7 @@ class Broadcast(Op, Pure):
         require(good, f"tt.broadcast of {source} to {target}")
 
 
-@operation("tt.expand_dims")
-class ExpandDims(Op, Pure):
+class ExpandDims(Op, Pure, name="tt.expand_dims"):
     """Insert an axis of size 1."""
 
     value: Value = operand()
@@ -194,8 +182,7 @@ class ExpandDims(Op, Pure):
         return TensorType((*source.shape[: self.axis], 1, *source.shape[self.axis :]), source.element, source.layout)
 
 
-@operation("tt.reshape")
-class Reshape(Op, Pure):
+class Reshape(Op, Pure, name="tt.reshape"):
     """The same elements in row-major order in another shape. With `allow_reorder` in any order."""
 
     value: Value = operand()
@@ -209,8 +196,7 @@ class Reshape(Op, Pure):
         require(good, f"tt.reshape of {source} to {target}")
 
 
-@operation("tt.trans")
-class Trans(Op, Pure):
+class Trans(Op, Pure, name="tt.trans"):
     """Permute the axes: axis i of the result is axis `order[i]` of the operand."""
 
     value: Value = operand()
@@ -226,8 +212,7 @@ class Trans(Op, Pure):
         return TensorType(tuple(source.shape[axis] for axis in self.order), source.element, layout)
 
 
-@operation("tt.join")
-class Join(Op, Pure):
+class Join(Op, Pure, name="tt.join"):
     """Two tensors side by side along a new last axis of size 2."""
 
     lhs: Value = operand()
@@ -243,8 +228,7 @@ class Join(Op, Pure):
         return TensorType((*shape_of(source), 2), element, layout)
 
 
-@operation("tt.split")
-class Split(Op, Pure):
+class Split(Op, Pure, name="tt.split"):
     """The two halves along the last axis, which has size 2, as a Tuple."""
 
     value: Value = operand()
@@ -258,8 +242,7 @@ class Split(Op, Pure):
         return TupleType((half, half))
 
 
-@operation("tt.cat")
-class Cat(Op, Pure):
+class Cat(Op, Pure, name="tt.cat"):
     """Two tensors one after the other along the first axis."""
 
     lhs: Value = operand()
@@ -278,8 +261,7 @@ class Cat(Op, Pure):
         return TensorType((2 * source.shape[0], *source.shape[1:]), source.element, layout)
 
 
-@operation("tt.gather")
-class Gather(Op, Pure):
+class Gather(Op, Pure, name="tt.gather"):
     """Element of `source` at the index along `axis` that `index` holds, for each element of `index`."""
 
     source: Value = operand()
@@ -300,8 +282,7 @@ class Gather(Op, Pure):
         return TensorType(index.shape, source.element, index.layout)
 
 
-@operation("tt.histogram")
-class Histogram(Op, Pure):
+class Histogram(Op, Pure, name="tt.histogram"):
     """Counts of the numbers 0 … `bins` - 1 in a 1-D tensor of integers, as i32. Other numbers are not counted."""
 
     value: Value = operand()
@@ -341,8 +322,7 @@ class InputPrecision(enum.Enum):
     IEEE = "ieee"
 
 
-@operation("tt.dot")
-class Dot(Op, Pure):
+class Dot(Op, Pure, name="tt.dot"):
     """a · b + c for matrices, or batches of matrices; computed in the type of c, which is that of the result."""
 
     a: Value = operand()
@@ -376,18 +356,15 @@ class Dot(Op, Pure):
         )
 
 
-@operation("tt.precise_divf")
-class PreciseDivF(FloatBinary):
+class PreciseDivF(FloatBinary, name="tt.precise_divf"):
     """Correctly rounded quotient, also on targets whose own division is approximate."""
 
 
-@operation("tt.precise_sqrt")
-class PreciseSqrt(FloatUnary):
+class PreciseSqrt(FloatUnary, name="tt.precise_sqrt"):
     """Correctly rounded square root, also on targets whose own root is approximate."""
 
 
-@operation("tt.mulhiui")
-class MulHiUI(Op, Pure):
+class MulHiUI(Op, Pure, name="tt.mulhiui"):
     """The upper half of the product of two unsigned integers."""
 
     lhs: Value = operand()
@@ -402,21 +379,18 @@ class MulHiUI(Op, Pure):
         same_types(self, self.lhs, self.rhs)
 
 
-@operation("tt.reduce.return")
-class ReduceReturn(Op, BodyTerminator):
+class ReduceReturn(Op, BodyTerminator, name="tt.reduce.return"):
     """The combined elements."""
 
     values: Sequence[Value] = operands()
 
 
-@operation("tt.scan.return")
-class ScanReturn(Op, BodyTerminator):
+class ScanReturn(Op, BodyTerminator, name="tt.scan.return"):
     """The combined elements."""
 
     values: Sequence[Value] = operands()
 
 
-@template
 class Combining(Op, Pure):
     """Tensors of one shape, combined along an axis by a body that takes two of each element and gives one of each."""
 
@@ -449,8 +423,7 @@ class Combining(Op, Pure):
                 require(types == elements, f"the body of {self.NAME} gives one of each element")
 
 
-@operation("tt.reduce")
-class Reduce(Combining):
+class Reduce(Combining, name="tt.reduce"):
     """The elements along the axis combined to one. The order is unspecified, unless `combine` gives one of its operands
     unchanged. The result lacks the axis; for a tensor of one axis it is a scalar."""
 
@@ -464,8 +437,7 @@ class Reduce(Combining):
         return packed([shaped(rest, e, layout) for e in elements if isinstance(e, ScalarType | PtrType)])
 
 
-@operation("tt.scan")
-class Scan(Combining):
+class Scan(Combining, name="tt.scan"):
     """Each element combined with all before it along the axis; with `reverse`, with all after it."""
 
     combine: Body = body(ends=ScanReturn)
@@ -476,8 +448,7 @@ class Scan(Combining):
         return packed([value.type for value in self.values])
 
 
-@operation("tt.elementwise_inline_asm")
-class InlineAsm(Op):
+class InlineAsm(Op, name="tt.elementwise_inline_asm"):
     """PTX on the elements of tensors of one shape, `pack` elements at a time, as Triton's inline_asm_elementwise."""
 
     values: Sequence[Value] = operands()
@@ -499,7 +470,6 @@ class InlineAsm(Op):
 # Hints about values; printing and assertions.
 
 
-@template
 class Hint(Op, Pure):
     """The operand, with a hint about it: one number for each axis."""
 
@@ -514,23 +484,19 @@ class Hint(Op, Pure):
         require(len(self.values) == rank, f"{self.NAME} takes {rank} number(s), got {len(self.values)}")
 
 
-@operation("tt.multiple_of")
-class MultipleOf(Hint):
+class MultipleOf(Hint, name="tt.multiple_of"):
     """The first element of each run is divisible by these numbers."""
 
 
-@operation("tt.max_contiguous")
-class MaxContiguous(Hint):
+class MaxContiguous(Hint, name="tt.max_contiguous"):
     """The elements come in runs of consecutive numbers of these lengths."""
 
 
-@operation("tt.max_constancy")
-class MaxConstancy(Hint):
+class MaxConstancy(Hint, name="tt.max_constancy"):
     """The elements come in runs of equal numbers of these lengths."""
 
 
-@operation("tt.assume")
-class Assume(Op):
+class Assume(Op, name="tt.assume"):
     """The condition holds; the compiler may rely on it."""
 
     condition: Value = operand()
@@ -539,8 +505,7 @@ class Assume(Op):
         require(self.condition.type == i1, f"tt.assume takes an i1; got {self.condition.type}")
 
 
-@operation("tt.print")
-class Print(Op):
+class Print(Op, name="tt.print"):
     """Print the values, each element with its program."""
 
     values: Sequence[Value] = operands()
@@ -548,8 +513,7 @@ class Print(Op):
     hex: bool = attribute(bool, default=False)
 
 
-@operation("tt.assert")
-class Assert(Op):
+class Assert(Op, name="tt.assert"):
     """Stop the program with a message where an element of the condition is false."""
 
     condition: Value = operand()
@@ -559,13 +523,11 @@ class Assert(Op):
         require(element_of(self.condition.type) == i1, f"tt.assert takes i1; got {self.condition.type}")
 
 
-@operation("tt.barrier")
-class Barrier(Op):
+class Barrier(Op, name="tt.barrier"):
     """A barrier of all threads of the program. It has no effect on the values a program computes."""
 
 
-@operation("tt.poison")
-class Poison(Op, Pure):
+class Poison(Op, Pure, name="tt.poison"):
     """An undefined value, for control flow that needs a value which is never used."""
 
     type: Type = result_type()
@@ -647,8 +609,7 @@ def _mask(op: Op, ptr: Value, mask: Value | None) -> None:
         )
 
 
-@operation("tt.addptr")
-class AddPtr(Op, Pure):
+class AddPtr(Op, Pure, name="tt.addptr"):
     """Pointers moved by a number of elements."""
 
     ptr: Value = operand()
@@ -665,8 +626,7 @@ class AddPtr(Op, Pure):
         return self.ptr.type
 
 
-@operation("tt.load")
-class Load(Op, MemoryRead):
+class Load(Op, MemoryRead, name="tt.load"):
     """Read what the pointers point to; where the mask is false nothing is read and the element is `other`.
 
     Without `other` such an element has no defined value. In a GPU model, `width` is the number of consecutive
@@ -691,8 +651,7 @@ class Load(Op, MemoryRead):
             require(self.other.type == expected, f"the other of tt.load must be {expected}; got {self.other.type}")
 
 
-@operation("tt.store")
-class Store(Op, MemoryWrite):
+class Store(Op, MemoryWrite, name="tt.store"):
     """Write where the pointers point to; where the mask is false nothing is written. `width` is as in `tt.load`."""
 
     ptr: Value = operand()
@@ -708,8 +667,7 @@ class Store(Op, MemoryWrite):
         _mask(self, self.ptr, self.mask)
 
 
-@operation("tt.atomic_rmw")
-class AtomicRMW(Op, MemoryRead, MemoryWrite):
+class AtomicRMW(Op, MemoryRead, MemoryWrite, name="tt.atomic_rmw"):
     """Read, combine with the value and write back, atomically. Gives the value read; undefined where the mask is false.
     `width` is as in `tt.load`."""
 
@@ -742,8 +700,7 @@ class AtomicRMW(Op, MemoryRead, MemoryWrite):
             require(pointee.is_int, f"atomic {kind.value} takes integers; got {pointee}")
 
 
-@operation("tt.atomic_cas")
-class AtomicCAS(Op, MemoryRead, MemoryWrite):
+class AtomicCAS(Op, MemoryRead, MemoryWrite, name="tt.atomic_cas"):
     """Write `value` where memory holds `compare`, atomically. Gives the old content."""
 
     ptr: Value = operand()
@@ -768,8 +725,7 @@ class Padding(enum.Enum):
     NAN = "nan"
 
 
-@operation("tt.make_tensor_descriptor")
-class MakeTensorDescriptor(Op, Pure):
+class MakeTensorDescriptor(Op, Pure, name="tt.make_tensor_descriptor"):
     """Describe a tensor in global memory: its shape in i32, its strides in elements in i64; moved in blocks.
 
     `padding` must be that of the type.
@@ -813,8 +769,7 @@ def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType
     return type_
 
 
-@operation("tt.descriptor_load")
-class DescriptorLoad(Op, MemoryRead):
+class DescriptorLoad(Op, MemoryRead, name="tt.descriptor_load"):
     """Read the block at these offsets; outside of the tensor it holds the descriptor's padding."""
 
     descriptor: Value = operand()
@@ -827,8 +782,7 @@ class DescriptorLoad(Op, MemoryRead):
         return TensorType(type_.block, type_.element)
 
 
-@operation("tt.descriptor_store")
-class DescriptorStore(Op, MemoryWrite):
+class DescriptorStore(Op, MemoryWrite, name="tt.descriptor_store"):
     """Write the block at these offsets; elements outside of the tensor are not written."""
 
     descriptor: Value = operand()
@@ -842,8 +796,7 @@ class DescriptorStore(Op, MemoryWrite):
         require(found == expected, f"tt.descriptor_store writes {expected}; got {self.value.type}")
 
 
-@operation("tt.bitcast")
-class Bitcast(Op, Pure):
+class Bitcast(Op, Pure, name="tt.bitcast"):
     """Pointers as pointers to another type of the same size."""
 
     value: Value = operand()
@@ -855,8 +808,7 @@ class Bitcast(Op, Pure):
         pointee_of(self, self.value)
 
 
-@operation("tt.int_to_ptr")
-class IntToPtr(Op, Pure):
+class IntToPtr(Op, Pure, name="tt.int_to_ptr"):
     """Addresses, as i64, as pointers."""
 
     value: Value = operand()
@@ -867,8 +819,7 @@ class IntToPtr(Op, Pure):
         require(good, f"tt.int_to_ptr of {self.value.type} to {self.type}")
 
 
-@operation("tt.ptr_to_int")
-class PtrToInt(Op, Pure):
+class PtrToInt(Op, Pure, name="tt.ptr_to_int"):
     """Pointers as addresses in i64."""
 
     value: Value = operand()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ziggurat.codemodel.declare import attribute, bodies, body, operand, operands, operation, result_type
 from ziggurat.codemodel.dialects.core import Unreachable
 from ziggurat.codemodel.dialects.scf import Yield
+from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
 from ziggurat.codemodel.layout import transposed
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
@@ -45,8 +45,7 @@ def buffer_of(op: Op, value: Value) -> SharedType:
     return value.type
 
 
-@operation("gpu.module")
-class Module(Op, Isolated, SymbolTable):
+class Module(Op, Isolated, SymbolTable, name="gpu.module"):
     """A kernel for a target such as "sm_90a", with `num_warps` warps a CTA and `shared` bytes of shared memory."""
 
     target: str = attribute(str)
@@ -58,8 +57,7 @@ class Module(Op, Isolated, SymbolTable):
 # Layouts.
 
 
-@operation("gpu.convert_layout")
-class ConvertLayout(Op, Pure):
+class ConvertLayout(Op, Pure, name="gpu.convert_layout"):
     """The same tensor held by other threads."""
 
     value: Value = operand()
@@ -73,8 +71,7 @@ class ConvertLayout(Op, Pure):
 # Shared memory.
 
 
-@operation("gpu.local_alloc")
-class LocalAlloc(Op):
+class LocalAlloc(Op, name="gpu.local_alloc"):
     """A buffer in shared memory, alive until its last use; `offset` is its place in bytes, -1 until allocation."""
 
     type: Type = result_type()
@@ -85,8 +82,7 @@ class LocalAlloc(Op):
         require(isinstance(self.type, SharedType), f"gpu.local_alloc gives a buffer; got {self.type}")
 
 
-@operation("gpu.local_view")
-class LocalView(Op, Pure):
+class LocalView(Op, Pure, name="gpu.local_view"):
     """One of the buffers of an allocation."""
 
     buffer: Value = operand()
@@ -98,8 +94,7 @@ class LocalView(Op, Pure):
         return SharedType(type_.shape, type_.element, type_.offsets)
 
 
-@operation("gpu.local_trans")
-class LocalTrans(Op, Pure):
+class LocalTrans(Op, Pure, name="gpu.local_trans"):
     """The same buffer with permuted axes: no data moves, only the map of offsets changes."""
 
     buffer: Value = operand()
@@ -115,8 +110,7 @@ class LocalTrans(Op, Pure):
         return SharedType(tuple(source.shape[axis] for axis in self.order), source.element, offsets, source.count)
 
 
-@operation("gpu.local_load")
-class LocalLoad(Op):
+class LocalLoad(Op, name="gpu.local_load"):
     """The tensor in a buffer, in the given layout."""
 
     buffer: Value = operand()
@@ -127,8 +121,7 @@ class LocalLoad(Op):
         require(source.shape == target.shape, f"gpu.local_load of {source} as {target}")
 
 
-@operation("gpu.local_store")
-class LocalStore(Op):
+class LocalStore(Op, name="gpu.local_store"):
     """Write a tensor to a buffer."""
 
     buffer: Value = operand()
@@ -139,8 +132,7 @@ class LocalStore(Op):
         require(source.shape == target.shape, f"gpu.local_store of {source} to {target}")
 
 
-@operation("gpu.local_atomic_add")
-class LocalAtomicAdd(Op):
+class LocalAtomicAdd(Op, name="gpu.local_atomic_add"):
     """Increment the counters of a buffer at the indices, where the mask holds: a histogram."""
 
     buffer: Value = operand()
@@ -152,8 +144,7 @@ class LocalAtomicAdd(Op):
         laid_out(self, self.index.type)
 
 
-@operation("gpu.local_gather")
-class LocalGather(Op):
+class LocalGather(Op, name="gpu.local_gather"):
     """For each element of `index`, the element at that index along `axis` of the tensor in a buffer."""
 
     buffer: Value = operand()
@@ -174,21 +165,18 @@ class LocalGather(Op):
 # Barriers.
 
 
-@operation("gpu.barrier")
-class Barrier(Op):
+class Barrier(Op, name="gpu.barrier"):
     """bar.sync: a barrier of all threads of the CTA, after which they see each other's writes to shared memory."""
 
 
-@operation("gpu.fence_async")
-class FenceAsync(Op):
+class FenceAsync(Op, name="gpu.fence_async"):
     """fence.proxy.async: TMA and the matrix units see this thread's earlier writes to shared memory."""
 
 
 # Asynchronous copies.
 
 
-@operation("gpu.async_copy")
-class AsyncCopy(Op, MemoryRead, MemoryWrite):
+class AsyncCopy(Op, MemoryRead, MemoryWrite, name="gpu.async_copy"):
     """cp.async: begin to copy what the pointers point to into a buffer; where the mask is false, zeros.
 
     `width` is the number of consecutive registers whose pointers are adjacent, aligned and masked together, and whose
@@ -209,13 +197,11 @@ class AsyncCopy(Op, MemoryRead, MemoryWrite):
             require(self.mask.type == with_element(pointers, i1), f"the mask of gpu.async_copy is {self.mask.type}")
 
 
-@operation("gpu.async_commit")
-class AsyncCommit(Op):
+class AsyncCommit(Op, name="gpu.async_commit"):
     """cp.async.commit_group: the copies begun since the last commit form a group."""
 
 
-@operation("gpu.async_wait")
-class AsyncWait(Op):
+class AsyncWait(Op, name="gpu.async_wait"):
     """cp.async.wait_group: wait until at most `pending` of this thread's groups are in flight."""
 
     pending: int = attribute(int, unnamed=True)
@@ -224,8 +210,7 @@ class AsyncWait(Op):
 # Mbarriers: objects in shared memory that count arrivals and bytes, phase by phase.
 
 
-@operation("gpu.mbarrier_init")
-class MbarrierInit(Op):
+class MbarrierInit(Op, name="gpu.mbarrier_init"):
     """mbarrier.init of all mbarriers of a buffer of i64, each for this number of arrivals a phase. One thread runs it.
 
     TMA sees them from then on; other threads do after a barrier.
@@ -238,8 +223,7 @@ class MbarrierInit(Op):
         require(buffer_of(self, self.buffer).element == i64, "mbarriers are i64")
 
 
-@operation("gpu.mbarrier_inval")
-class MbarrierInval(Op):
+class MbarrierInval(Op, name="gpu.mbarrier_inval"):
     """mbarrier.inval of all mbarriers of a buffer, which is ordinary memory from then on. One thread runs it."""
 
     buffer: Value = operand()
@@ -248,8 +232,7 @@ class MbarrierInval(Op):
         require(buffer_of(self, self.buffer).element == i64, "mbarriers are i64")
 
 
-@operation("gpu.mbarrier_expect")
-class MbarrierExpect(Op):
+class MbarrierExpect(Op, name="gpu.mbarrier_expect"):
     """mbarrier.arrive.expect_tx: arrive, and end the phase only after so many bytes. One thread runs it."""
 
     barrier: Value = operand()
@@ -257,8 +240,7 @@ class MbarrierExpect(Op):
     bytes: int = attribute(int, kw_only=True)
 
 
-@operation("gpu.mbarrier_arrive")
-class MbarrierArrive(Op):
+class MbarrierArrive(Op, name="gpu.mbarrier_arrive"):
     """mbarrier.arrive by one thread of each warp group, where the condition holds."""
 
     barrier: Value = operand()
@@ -268,8 +250,7 @@ class MbarrierArrive(Op):
         require(self.predicate.type == i1, f"a condition must be i1; got {self.predicate.type}")
 
 
-@operation("gpu.mbarrier_wait")
-class MbarrierWait(Op):
+class MbarrierWait(Op, name="gpu.mbarrier_wait"):
     """mbarrier.try_wait.parity until the phase of this parity has ended."""
 
     barrier: Value = operand()
@@ -279,8 +260,7 @@ class MbarrierWait(Op):
         require(self.parity.type == i32, f"a parity must be i32; got {self.parity.type}")
 
 
-@operation("gpu.tma_load")
-class TmaLoad(Op, MemoryRead, MemoryWrite):
+class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
     """cp.async.bulk.tensor: where the condition holds, begin to copy a block of a tensor into a buffer, in boxes.
 
     The mbarrier counts the bytes. One thread runs it.
@@ -298,8 +278,7 @@ class TmaLoad(Op, MemoryRead, MemoryWrite):
         require(self.predicate.type == i1, f"a condition must be i1; got {self.predicate.type}")
 
 
-@operation("gpu.tma_store")
-class TmaStore(Op, MemoryRead, MemoryWrite):
+class TmaStore(Op, MemoryRead, MemoryWrite, name="gpu.tma_store"):
     """cp.async.bulk.tensor: begin to copy a buffer to a block of a described tensor, in boxes; one thread."""
 
     descriptor: Value = operand()
@@ -321,8 +300,7 @@ def _boxed(op: Op, descriptor: Value, buffer: Value) -> None:
     require(good, f"{op.NAME} moves blocks of a descriptor to a buffer of their size; got {type_} and {shared}")
 
 
-@operation("gpu.tma_store_wait")
-class TmaStoreWait(Op):
+class TmaStoreWait(Op, name="gpu.tma_store_wait"):
     """cp.async.bulk.wait_group.read: wait until at most `pending` stores still read their buffers."""
 
     pending: int = attribute(int, unnamed=True)
@@ -331,8 +309,7 @@ class TmaStoreWait(Op):
 # Matrix units.
 
 
-@operation("gpu.wgmma")
-class Wgmma(Op):
+class Wgmma(Op, name="gpu.wgmma"):
     """wgmma.mma_async: begin a · b + c. `a` is a buffer or a tensor in the layout of an operand; `b` is a buffer.
 
     The result is complete after a `gpu.wgmma_wait` of it; until then only another wgmma may use it, as its c.
@@ -351,8 +328,7 @@ class Wgmma(Op):
         buffer_of(self, self.b)
 
 
-@operation("gpu.wgmma_wait")
-class WgmmaWait(Op):
+class WgmmaWait(Op, name="gpu.wgmma_wait"):
     """wgmma.wait_group: the value, after at most `pending` groups are in flight."""
 
     value: Value = operand()
@@ -362,8 +338,7 @@ class WgmmaWait(Op):
         return self.value.type
 
 
-@operation("gpu.round_tf32")
-class RoundTf32(Op, Pure):
+class RoundTf32(Op, Pure, name="gpu.round_tf32"):
     """cvt.rna.tf32: f32 rounded to the 10 mantissa bits that the matrix units read."""
 
     value: Value = operand()
@@ -375,8 +350,7 @@ class RoundTf32(Op, Pure):
         require(element_of(self.value.type) == f32, f"gpu.round_tf32 takes f32; got {self.value.type}")
 
 
-@operation("gpu.mma")
-class Mma(Op):
+class Mma(Op, name="gpu.mma"):
     """mma.sync: a · b + c, also of batches. `a` is a buffer, or a tensor laid out as an operand; `b` is a buffer."""
 
     a: Value = operand()
@@ -390,8 +364,7 @@ class Mma(Op):
         buffer_of(self, self.b)
 
 
-@operation("gpu.dot_fma")
-class DotFma(Op):
+class DotFma(Op, name="gpu.dot_fma"):
     """a · b + c without matrix units, for matrices or batches: `a` and `b` are buffers of elements of the type of c."""
 
     a: Value = operand()
@@ -413,16 +386,14 @@ class DotFma(Op):
         require(good, f"gpu.dot_fma of {a} and {b} to {c}")
 
 
-@operation("gpu.warp_id")
-class WarpId(Op, Pure):
+class WarpId(Op, Pure, name="gpu.warp_id"):
     """The number of this warp in the CTA, the same in all of its lanes."""
 
     def infer_type(self) -> Type:
         return i32
 
 
-@operation("gpu.warp_specialize")
-class WarpSpecialize(Op):
+class WarpSpecialize(Op, name="gpu.warp_specialize"):
     """Run each role on its own warps: `warps[i]` warps with `registers[i]` registers a thread.
 
     The first role is the consumer, and the barriers in it are for its warps only. Of the other roles only the first

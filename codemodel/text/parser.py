@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, NoReturn
 import ziggurat.codemodel.dialects  # pyright: ignore[reportUnusedImport]  # It declares the ops.
 import ziggurat.codemodel.gpu.dialect  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.declare import OPS, Field, convert_attribute
+from ziggurat.codemodel.declare import OPS, convert_attribute
 from ziggurat.codemodel.errors import BuildError, ParseError
+from ziggurat.codemodel.fields import Field
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 from ziggurat.codemodel.text.legacy import upgrade_attributes, upgrade_op

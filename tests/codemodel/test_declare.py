@@ -14,23 +14,10 @@ import numpy as np
 import pytest
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.declare import (
-    ENUMS,
-    OPS,
-    attribute,
-    bodies,
-    body,
-    constant_enum,
-    convert_attribute,
-    operand,
-    operands,
-    operation,
-    result_type,
-    successor,
-    template,
-)
+from ziggurat.codemodel.declare import ENUMS, OPS, constant_enum, convert_attribute
 from ziggurat.codemodel.dialects import arith, cf, core, py, scf, tt
 from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type, successor
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.traits import Pure
@@ -70,8 +57,7 @@ def undeclared_afterwards() -> Iterator[None]:
 
 
 def test_the_example_of_the_docstring(place: Builder):
-    @operation("test.range")
-    class Range(Op, Pure):
+    class Range(Op, Pure, name="test.range"):
         """Numbers."""
 
         start: int = attribute(int)
@@ -99,14 +85,12 @@ def test_fields_are_the_constructors_parameters_in_order():
 
 
 def test_a_template_shares_fields_and_is_no_op(place: Builder):
-    @template
     class Shared(Op):
         """Not an op."""
 
         value: Value = operand()
 
-    @operation("test.shared")
-    class Own(Shared):
+    class Own(Shared, name="test.shared"):
         """An op."""
 
         factor: int = attribute(int, default=1)
@@ -118,9 +102,7 @@ def test_a_template_shares_fields_and_is_no_op(place: Builder):
 
 def declare(name: str, **fields: Any) -> type[Op]:
     annotations = {field: "object" for field in fields}
-    return operation(name)(
-        type("Declared", (Op,), {"__annotations__": annotations, "__doc__": "For a test.", **fields})
-    )
+    return type("Declared", (Op,), {"__annotations__": annotations, "__doc__": "For a test.", **fields}, name=name)
 
 
 @pytest.mark.parametrize(

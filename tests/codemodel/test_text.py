@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.declare import OPS, REQUIRED
+from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import ParseError
+from ziggurat.codemodel.fields import REQUIRED
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Successor
 from ziggurat.codemodel.text.parser import parse
