@@ -12,7 +12,7 @@ from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Access, Target, real_addresses
 from ziggurat.backend.reference.sharing import READ, WRITE
 from ziggurat.backend.reference.tensors import full
-from ziggurat.backend.reference.values import Array, element_dtype, marked, marks_of, over, plain, undefined
+from ziggurat.backend.reference.values import Array, marked, marks_of, over, plain, undefined
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
@@ -104,15 +104,13 @@ def store_elements(machine: Machine, addresses: Array, values: Array, mask: Arra
 def _load(machine: Machine, op: tt.Load, operands: Operands) -> Array:
     mask = operands[1] if op.mask is not None else None
     fallback = operands[2] if op.other is not None else 0
-    dtype = element_dtype(op.result.type)
-    return load_elements(machine, operands[0], mask, fallback, machine.access("reads", op, dtype))
+    return load_elements(machine, operands[0], mask, fallback, machine.access("reads", op, op.result.type))
 
 
 @triton.of(tt.Store)
 def _store(machine: Machine, op: tt.Store, operands: Operands) -> None:
     mask = operands[2] if op.mask is not None else None
-    dtype = element_dtype(op.value.type)
-    store_elements(machine, operands[0], operands[1], mask, machine.access("writes", op, dtype))
+    store_elements(machine, operands[0], operands[1], mask, machine.access("writes", op, op.value.type))
 
 
 @marks.of(tt.Load)
@@ -176,17 +174,15 @@ def _descriptor_type(op: tt.DescriptorLoad | tt.DescriptorStore) -> DescriptorTy
 def _descriptor_load(machine: Machine, op: tt.DescriptorLoad, operands: Operands) -> Array:
     type_ = _descriptor_type(op)
     pointers, inside = _block(operands[0], operands[1:], type_)
-    dtype = element_dtype(type_.element)
-    padding = dtype.type(np.nan if type_.padding == "nan" else 0)
-    return load_elements(machine, pointers, inside, padding, machine.access("reads", op, dtype))
+    padding = np.nan if type_.padding == "nan" else 0
+    return load_elements(machine, pointers, inside, padding, machine.access("reads", op, op.result.type))
 
 
 @triton.of(tt.DescriptorStore)
 def _descriptor_store(machine: Machine, op: tt.DescriptorStore, operands: Operands) -> None:
     type_ = _descriptor_type(op)
     pointers, inside = _block(operands[0], operands[2:], type_)
-    values = full(op.value, operands[1])
-    store_elements(machine, pointers, values, inside, machine.access("writes", op, element_dtype(type_.element)))
+    store_elements(machine, pointers, full(op.value, operands[1]), inside, machine.access("writes", op, op.value.type))
 
 
 @marks.of(tt.DescriptorStore)

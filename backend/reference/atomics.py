@@ -99,7 +99,7 @@ def _atomic(machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS, operands: Operand
         mask = values.pop() if op.mask is not None else None
         update = functools.partial(_update, op.kind, scalar)
         use = op.kind.value if op.kind not in _ORDERED and not op.result.uses else WRITE
-    access = machine.access("updates", op, scalar.dtype)
+    access = machine.access("updates", op, op.result.type)
     result = np.zeros(shape, scalar.dtype)
     for target in machine.memory.locate(pointers, None if mask is None or mask.all() else mask, access):
         machine.sharing.touch(target, access, use)

@@ -14,11 +14,12 @@ from ziggurat.backend.reference.marks import Sources, marks, undefined_error
 from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Access, Memory
 from ziggurat.backend.reference.sharing import Conflict, Sharing
-from ziggurat.backend.reference.values import Array, Marked, is_tuple
+from ziggurat.backend.reference.values import Array, Marked, element_dtype, is_tuple
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Returned, Step, Yielded
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
+from ziggurat.codemodel.types import Type, shape_of
 
 _MAX_CALLS = 500  # Calls in progress: enough for long chains of helper functions, and an end for a recursion.
 
@@ -93,9 +94,9 @@ class Machine(Interpreter):
     def release(self, value: Value) -> None:
         self.frame.release(value)
 
-    def access(self, verb: str, op: Op, dtype: np.dtype[Any]) -> Access:
-        """An access of the running programs."""
-        return Access(op, verb, dtype, self.frame.programs)
+    def access(self, verb: str, op: Op, type_: Type) -> Access:
+        """An access of the running programs to a scalar or a tensor of this type."""
+        return Access(op, verb, element_dtype(type_), shape_of(type_), self.frame.programs)
 
     def program(self, place: int) -> str:
         """The name of the program at a place of the frame, for messages."""

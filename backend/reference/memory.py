@@ -153,11 +153,13 @@ class Target:
 
 @attrs.frozen(eq=False)
 class Access:
-    """An access as it happens. `verb` is "reads", "writes" or "updates"."""
+    """An access as it happens, to elements of this dtype, in a tensor of this shape. `verb` is "reads", "writes" or
+    "updates"."""
 
     op: Op
     verb: str
     dtype: np.dtype[Any]
+    shape: tuple[int, ...]
     programs: Array  # linear ids, one for each program that runs
 
 

@@ -51,8 +51,8 @@ def run(
     of them touch the same memory. `names` are the parameters' in messages. A loop that does not count may have
     `loop_limit` iterations.
 
-    In `strict` mode a program must not depend on undefined elements (`marks`), must not read what it has written with
-    no barrier between (`sharing`), and its hints and assumptions must hold.
+    In `strict` mode a program must not depend on undefined elements (`marks`), its accesses of one element must have a
+    barrier between them where a GPU needs one (`sharing`), and its hints and assumptions must hold.
 
     Raises `LaunchError` when grid or arguments do not fit, `MemoryAccessError` for an access outside of the arrays,
     `KernelRuntimeError` for any other failure of a program; these with the location of the op. The programs before the

@@ -5,18 +5,23 @@ So a region needs no check while a single access touches it, or all accesses are
 After any other access the batch is run again with an owner for each element of the region: the first program of the
 batch that touches it. If a second program touches it, the remaining programs run one at a time.
 
-In strict mode a program must not read an element that it has written since its last barrier: on a GPU the thread that
-reads it may be another than the thread that wrote it.
+In strict mode a program must not read an element that it has written since its last barrier, nor write an element that
+another position of a tensor has read: on a GPU these may be two threads, which run in any order. Two tensors have the
+same positions if their shapes differ in axes of size 1 only.
 """
 
 from __future__ import annotations
 
+import math
+
+import attrs
 import numpy as np
 
 from ziggurat.backend.reference.memory import Access, Memory, Region, Target
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import MAX_ELEMENTS
 
 READ, WRITE = "read", "write"
 _MAX_UNITS = 1 << 28  # Units of a region whose elements are given owners; 4 bytes are needed for each.
@@ -30,6 +35,17 @@ class Conflict(Exception):
         self.again = again
 
 
+@attrs.frozen(eq=False)
+class _History:
+    """The accesses to each unit of a region in strict mode, by their numbers: the last write, and the first read since
+    the barrier with the position that reads. `elsewhere` is a read from another position than that."""
+
+    written: Array
+    read: Array
+    position: Array
+    elsewhere: Array
+
+
 class Sharing:
     """The accesses of a batch up to now."""
 
@@ -40,9 +56,10 @@ class Sharing:
         self._first = 0
         self._uses: dict[Region, str] = {}
         self._owners: dict[Region, Array] = {}
-        self._written: dict[Region, Array] = {}  # For each unit, the number of its last write.
-        self._writes: list[Op] = []
-        self._synchronized = np.zeros(0, np.int64)  # For each program, the number of writes before its last barrier.
+        self._histories: dict[Region, _History] = {}
+        self._accesses: list[Op] = []
+        self._synchronized = np.zeros(0, np.int64)  # For each program, the number of accesses before its last barrier.
+        self._shapes: dict[tuple[int, ...], int] = {}  # Shapes by number, without axes of size 1.
 
     def begin(self, start: int, stop: int) -> None:
         """Begin a batch of the programs `start` … `stop` - 1."""
@@ -50,12 +67,12 @@ class Sharing:
         self._first = start
         self._uses = {}
         if self.strict:
-            self._synchronized = np.full(stop - start, len(self._writes), np.int64)
+            self._synchronized = np.full(stop - start, len(self._accesses), np.int64)
 
     def barrier(self, programs: Array) -> None:
         """Note a barrier of these programs."""
         if self.strict:
-            self._synchronized[programs - self._first] = len(self._writes)
+            self._synchronized[programs - self._first] = len(self._accesses)
 
     def touch(self, target: Target, access: Access, use: str) -> None:
         """Note an access to elements. `use` is READ, WRITE, or the kind of an atomic that commutes with its own kind.
@@ -66,13 +83,13 @@ class Sharing:
         if self.together and region not in self._owners:
             self._touch_region(region, use)
             return
-        if not self.together and (not self.strict or (use == READ and region not in self._written)):
+        if not self.together and not self.strict:
             return
-        units, programs = _units(target, access)
+        units, programs, positions = self._units(target, access)
         if self.together:
             self._claim(self._owners[region], units, programs)
-        if self.strict:
-            self._check_barriers(region, units, programs, access, use)
+        if self.strict and region.units <= _MAX_UNITS:
+            self._check_barriers(region, units, programs, positions, access, use)
 
     def _touch_region(self, region: Region, use: str) -> None:
         seen = self._uses.get(region)
@@ -92,43 +109,61 @@ class Sharing:
         if (owners[units] != programs).any():  # Two programs touch one element at once.
             raise Conflict
 
-    def _check_barriers(self, region: Region, units: Array, programs: Array, access: Access, use: str) -> None:
-        """Note a write; for a read of an element written since the last barrier, raise `KernelRuntimeError`."""
-        if use != READ:
-            if region not in self._written and region.units <= _MAX_UNITS:
-                self._written[region] = np.zeros(region.units, np.int64)
-            if region in self._written:
-                self._writes.append(access.op)
-                self._written[region][units] = len(self._writes)
-            return
-        if region not in self._written:
-            return
-        written = self._written[region][units]
-        unseen = written > self._synchronized[programs - self._first]
-        if unseen.any():
+    def _check_barriers(
+        self, region: Region, units: Array, programs: Array, positions: Array, access: Access, use: str
+    ) -> None:
+        """Note an access. Raise `KernelRuntimeError` for a read of an element written since the last barrier, and for a
+        store to an element that another position has read since."""
+        history = self._histories.get(region)
+        if history is None:
+            history = self._histories[region] = _History(*(np.zeros(region.units, np.int64) for _ in range(4)))
+        since = self._synchronized[programs - self._first]
+        reader = history.position[units]
+        if use == READ:
+            before, verb, done = history.written[units], "reads", "written"
+        else:
+            before = np.where(reader == positions, history.elsewhere[units], history.read[units])
+            verb, done = "writes", "read at another position"
+        if access.verb != "updates" and (unseen := before > since).any():
             lane = np.unravel_index(int(np.argmax(unseen)), unseen.shape)
             names = " or ".join(argument.name for argument in region.arguments)
             error = KernelRuntimeError(
-                f"{self.memory.program(int(programs[lane]))} reads an element of {names} that it has written, with no "
+                f"{self.memory.program(int(programs[lane]))} {verb} an element of {names} that it has {done}, with no "
                 "barrier between",
-                hint="call zg.debug_barrier() between the two: on a GPU another thread may read it than the one that "
-                "wrote it",
+                hint="call zg.debug_barrier() between the two: on a GPU these may be two threads, which run in any "
+                "order",
             )
-            error.add("it is written here", self._writes[int(written[lane]) - 1].location)
+            error.add(f"it is {done.split()[0]} here", self._accesses[int(before[lane]) - 1].location)
             raise error
+        self._accesses.append(access.op)
+        number = len(self._accesses)
+        if use != READ:
+            history.written[units] = number
+            return
+        first = history.read[units] <= since
+        history.position[units[first]] = positions[first]
+        history.read[units[first]] = number
+        history.elsewhere[units[history.position[units] != positions]] = number
 
-
-def _units(target: Target, access: Access) -> tuple[Array, Array]:
-    """The units that an access touches, and the program that touches each."""
-    size, unit = access.dtype.itemsize, target.region.unit
-    index = target.index
-    index, programs = np.broadcast_arrays(index, access.programs.reshape(-1, *(1,) * (index.ndim - 1)))
-    if target.lanes is not None:
-        lanes = np.broadcast_to(target.lanes, index.shape)
-        index, programs = index[lanes], programs[lanes]
-    if size < unit:
-        index = index // (unit // size)
-    elif size > unit:
-        index = index[..., np.newaxis] * (size // unit) + np.arange(size // unit)
-        programs = programs[..., np.newaxis]
-    return index, np.broadcast_to(programs, index.shape)
+    def _units(self, target: Target, access: Access) -> tuple[Array, Array, Array]:
+        """The units that an access touches, and for each the program and, in strict mode, the element's position."""
+        size, unit = access.dtype.itemsize, target.region.unit
+        shape = access.shape if self.strict else target.index.shape[1:]
+        sides = tuple(side for side in access.shape if side != 1)
+        number = self._shapes.setdefault(sides, len(self._shapes))
+        position = np.arange(math.prod(shape)).reshape(shape) + number * MAX_ELEMENTS
+        programs = access.programs.reshape(-1, *(1,) * len(shape))
+        whole = (len(programs), *shape)
+        found = [np.broadcast_to(array, whole) for array in (target.index, programs, position)]
+        if target.lanes is not None:
+            lanes = np.broadcast_to(target.lanes, whole)
+            found = [array[lanes] for array in found]
+        index, programs, positions = found
+        if size < unit:
+            index = index // (unit // size)
+        elif size > unit:
+            index = index[..., np.newaxis] * (size // unit) + np.arange(size // unit)
+            programs, positions = (
+                np.broadcast_to(array[..., np.newaxis], index.shape) for array in (programs, positions)
+            )
+        return index, programs, positions

@@ -58,8 +58,9 @@ def device_assert(cond: Value, msg: ConstStr = "") -> None:
 def debug_barrier() -> None:
     """All threads of the program wait for each other here.
 
-    The compiler inserts barriers where they are needed, except for global memory that the program itself has written:
-    a program is sure to read its own writes only after this call.
+    The compiler inserts barriers where they are needed, except between accesses of global memory: a program is sure to
+    read its own stores only after this call, and must call it before it stores over an element that another position of
+    a tensor has loaded, as in `first = zg.load(x); zg.store(zg.add(x, at), first)`.
 
     Result: none.
     """

@@ -269,6 +269,68 @@ def test_a_program_reads_what_it_has_written():
 
 
 @zg.kernel
+def first_subtracted(x, BARRIER: zg.constexpr):
+    first = zg.load(x)
+    at = zg.arange(0, 256)
+    if BARRIER:
+        zg.debug_barrier()
+    zg.store(zg.add(x, at), zg.sub(zg.load(zg.add(x, at)), first))
+
+
+@zg.kernel
+def moved(x, BY: zg.constexpr, BARRIER: zg.constexpr):
+    at = zg.add(zg.mul(zg.program_id(0), 8), zg.arange(0, 8))
+    values = zg.load(zg.add(x, at))
+    if BARRIER:
+        zg.debug_barrier()
+    zg.store(zg.add(x, zg.xor(at, BY)), values)
+
+
+def test_a_program_writes_what_another_position_has_read():
+    """Also where each of the two loads is that of one position, and the other one is named."""
+    x = np.arange(256, dtype=np.float32)
+    with pytest.raises(zg.KernelRuntimeError, match="writes an element of x that it has read at another pos") as caught:
+        first_subtracted[(1,)](x, BARRIER=False, strict=True)
+    text = str(caught.value)
+    assert "zg.store(zg.add(x, at), zg.sub(zg.load(zg.add(x, at)), first))" in text[: text.index("it is read here")]
+    assert "first = zg.load(x)" in text[text.index("it is read here") :] and "zg.debug_barrier()" in caught.value.hint
+    first_subtracted[(1,)](x, BARRIER=True, strict=True)
+    y = np.arange(32, dtype=np.float32)
+    with pytest.raises(zg.KernelRuntimeError, match=r"program \(0, 0, 0\) writes an element of x that it has read"):
+        moved[(4,)](y, BY=1, BARRIER=False, strict=True)
+    moved[(4,)](y, BY=1, BARRIER=True, strict=True)
+    assert (y == np.arange(32) ^ 1).all()
+
+
+@zg.kernel
+def spread(x):
+    zg.store(zg.add(x, zg.arange(0, 8)), zg.load(zg.add(x, zg.full((8,), 0, zg.i32))))
+
+
+def test_one_element_that_all_positions_read():
+    with pytest.raises(zg.KernelRuntimeError, match="writes an element of x that it has read"):
+        spread[(1,)](np.ones(8, np.float32), strict=True)
+
+
+@zg.kernel
+def in_place(x, descriptor):
+    at = zg.arange(0, 8)
+    zg.store(x, zg.add(zg.load(x), 1.0))  # One position: a scalar.
+    zg.debug_barrier()
+    values = zg.load(zg.add(x, at), zg.compare(at, 5, LESS), 0.0)
+    row, sums = zg.expand(at, 0), zg.add(values, zg.load(zg.add(x, at)))
+    zg.store(zg.add(x, row), zg.expand(sums, 0), zg.compare(row, 5, LESS))
+    descriptor.store([0, 0], zg.mul(descriptor.load([0, 0]), 2.0))
+
+
+def test_each_element_is_stored_by_the_position_that_loads_it():
+    x, y = np.ones(8, np.float32), np.ones((8, 8), np.float32)
+    in_place[(1,)](x, zg.TensorDescriptor(y, (4, 8)), strict=True)
+    assert x.tolist() == [4, 2, 2, 2, 2, 1, 1, 1] and y.sum() == 96
+    moved[(4,)](np.ones(32, np.float32), BY=0, BARRIER=False, strict=True)
+
+
+@zg.kernel
 def power(c, a, w, n):
     for _ in range(0, n):
         block = zg.dot(a.load([0, 0]), w.load([0, 0]))
