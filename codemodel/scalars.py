@@ -2,7 +2,7 @@
 
 The functions take and return NumPy arrays in the dtypes of the scalar types (`ScalarType.dtype`). The reference
 interpreter applies them to whole tensors. Constant folding, calls on constants and calls from Python apply them to
-arrays of one number (`on_numbers`). Integers without a width, as Python's, are arrays of dtype object.
+arrays of one number, unless `numbers.py` computes the op on Python numbers.
 
 Floats of 16 and 8 bits are computed with in f32 and rounded after each op. f32 has more than twice their digits, and
 two more, so rounding twice gives what rounding once would, for + - * / and the square root (Figueroa, "When is double
@@ -17,7 +17,6 @@ integer divided by -1 is itself; floats that do not fit an integer saturate, and
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,26 +26,14 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate, Rounding
 from ziggurat.codemodel.dispatch import OpTable
+from ziggurat.codemodel.numbers import COMPARISONS, INTEGERS, Binary, Number, bits_of_number
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f16, f32, f64, scalar_element
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Binary = Callable[[Any, Any], Any]
 
 
 # Integers.
-
-
-def quotient(a: Any, b: Any) -> Any:
-    """The quotient rounded toward zero, as in C."""
-    floor = a // b
-    return floor + ((floor * b != a) & ((a < 0) != (b < 0)))
-
-
-def remainder(a: Any, b: Any) -> Any:
-    """The remainder with the sign of the dividend, as in C."""
-    rest = a % b
-    return rest - b * ((rest != 0) & ((a < 0) != (b < 0)))
 
 
 def high_product(a: Array, b: Array) -> Array:
@@ -61,11 +48,9 @@ def high_product(a: Array, b: Array) -> Array:
     return a_high * b_high + (middle >> half) + (other >> half)
 
 
-INTEGERS: dict[type[Op], Binary] = {
-    arith.AddI: np.add, arith.SubI: np.subtract, arith.MulI: np.multiply,
-    arith.AndI: np.bitwise_and, arith.OrI: np.bitwise_or, arith.XOrI: np.bitwise_xor,
-    arith.ShlI: np.left_shift, arith.ShrSI: np.right_shift, arith.ShrUI: np.right_shift,
-    arith.DivSI: quotient, arith.DivUI: quotient, arith.RemSI: remainder, arith.RemUI: remainder,
+# By op class: a function of two arrays of integers.
+_INTEGERS: dict[type[Op], Binary] = {
+    **INTEGERS,
     arith.MaxSI: np.maximum, arith.MaxUI: np.maximum, arith.MinSI: np.minimum, arith.MinUI: np.minimum,
     tt.MulHiUI: high_product,
 }  # fmt: skip
@@ -104,8 +89,8 @@ INTEGER_FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
 def integer(cls: type[Op], a: Array, b: Array) -> Array:
     """Two integers of a type combined. i1 is computed in bytes, of which the lowest bit counts."""
     if a.dtype == np.bool_:
-        return (INTEGERS[cls](a.view(np.uint8), b.view(np.uint8)) & np.uint8(1)).astype(np.bool_)
-    return INTEGERS[cls](a, b)
+        return (_INTEGERS[cls](a.view(np.uint8), b.view(np.uint8)) & np.uint8(1)).astype(np.bool_)
+    return _INTEGERS[cls](a, b)
 
 
 # Floats.
@@ -269,11 +254,7 @@ def _exact_fma(a: float, b: float, c: float) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
-# Comparisons. Those of floats are ordered (false with a NaN), but for UNE.
-
-COMPARISONS: dict[str, Binary] = {
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-}  # fmt: skip
+# Comparisons.
 
 
 def compared(predicate: IntPredicate | FloatPredicate, a: Array, b: Array) -> Array:
@@ -491,7 +472,7 @@ def _reinterpreted(op: Op, array: Array) -> Array:
 # Numbers of Python.
 
 
-def array_of(number: int | float, scalar: ScalarType | None) -> Array:
+def array_of(number: Number, scalar: ScalarType | None) -> Array:
     """An array of one number: of the type, rounded to it; or, for None, of an integer without a width."""
     if scalar is None:
         return np.array([number], object)
@@ -507,30 +488,8 @@ def number_of(array: Array) -> Any:
     return array.astype(np.float64).item() if array.dtype.kind in "fV" else array.item()
 
 
-def rounded_number(number: int | float, scalar: ScalarType) -> Any:
-    """A number rounded to a float type.
-
-    >>> rounded_number(0.1, f16), rounded_number(1e6, f16)
-    (0.0999755859375, inf)
-    """
-    with np.errstate(all="ignore"):
-        return number_of(array_of(number, scalar))
-
-
-def bits_of_number(number: float, scalar: ScalarType) -> int:
-    """The bits of a number rounded to a float type, as an unsigned integer."""
-    with np.errstate(all="ignore"):
-        return int(bits_of(array_of(number, scalar))[0])
-
-
-def on_numbers(op: Op, numbers: Sequence[int | float]) -> Any:
-    """The result of an elementwise op whose operands are these Python numbers.
-
-    >>> from ziggurat.codemodel.types import i8
-    >>> a = arith.ConstantOp(100, type=i8)
-    >>> on_numbers(arith.AddI(a.result, a.result), (100, 100))
-    -56
-    """
+def on_arrays(op: Op, numbers: Sequence[Number]) -> Any:
+    """`on_numbers` of any elementwise op, by its function of arrays."""
     types = [scalar_element(value.type) for value in op.operands]
     with np.errstate(all="ignore"):
         arrays = [array_of(number, type_) for number, type_ in zip(numbers, types, strict=True)]

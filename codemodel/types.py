@@ -89,6 +89,12 @@ class FloatFormat:
         return (1 << (self.exponent_bits - 1)) - 1
 
     @property
+    def codes(self) -> int:
+        """The number of codes, without the sign bit, that are finite numbers: the code of infinity, else of NaN."""
+        top = (1 << self.exponent_bits) - 1 << self.mantissa_bits
+        return top if self.has_infinity else top | (1 << self.mantissa_bits) - 1
+
+    @property
     def smallest_exponent(self) -> int:
         """Exponent of the smallest normal number."""
         return 1 - self.bias

@@ -6,7 +6,7 @@ import math
 import re
 
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.scalars import bits_of_number, rounded_number
+from ziggurat.codemodel.numbers import bits_of_number, rounded_number
 from ziggurat.codemodel.types import ScalarType
 
 _BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)

@@ -13,8 +13,8 @@ from ziggurat.backend.ptx.elementwise import in_f32
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.numbers import llvm_type, suffix
 from ziggurat.codemodel.dialects import math, tt
+from ziggurat.codemodel.numbers import bits_of_number
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.scalars import bits_of_number
 from ziggurat.codemodel.types import f64, scalar_element
 
 _NAMES: dict[type[Op], str] = {

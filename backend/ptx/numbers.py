@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ziggurat.codemodel.scalars import bits_of_number, rounded_number
+from ziggurat.codemodel.numbers import bits_of_number, rounded_number
 from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, Type, element_of, f32, f64
 
 

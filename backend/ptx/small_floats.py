@@ -8,7 +8,7 @@ from __future__ import annotations
 from ziggurat.backend.ptx.emitter import Emitter
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.codemodel.dialects.arith import Rounding
-from ziggurat.codemodel.scalars import bits_of_number
+from ziggurat.codemodel.numbers import bits_of_number
 from ziggurat.codemodel.types import ScalarType
 
 ZERO = "0x0000000000000000"

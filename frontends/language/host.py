@@ -1,6 +1,6 @@
 """The meaning of calls on plain Python numbers: called from Python, on constants in a kernel, and in `zg.execute`.
 
-It is the meaning at run time (`codemodel/scalars.py`), for numbers of these types: a bool is an i1, a float an f64, and
+It is the meaning at run time (`codemodel/numbers.py`), for numbers of these types: a bool is an i1, a float an f64, and
 an integer has no width. Python's operators on constants are Python's own instead: `-7 // 2` is -4, `zg.floordiv(-7, 2)`
 is -3.
 
@@ -10,6 +10,7 @@ A function returns `NotImplemented` for an argument that is not a number, and wh
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from numbers import Real
 from typing import Any, Final
@@ -17,6 +18,7 @@ from typing import Any, Final
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError
+from ziggurat.codemodel.numbers import COMPARISONS, FUNCTIONS, rounded_number, wrapped
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f64, i1
 
@@ -38,7 +40,7 @@ OPS: Final[dict[str, tuple[type[Op] | None, type[Op] | None, type[Op] | None]]] 
     "maximum": (arith.MaxNumF, arith.MaxSI, arith.MaxUI),
 }
 # The op of a call on a float; integers are converted first.
-FUNCTIONS: Final[dict[str, type[Op]]] = {
+OPS_OF_FLOATS: Final[dict[str, type[Op]]] = {
     "exp": maths.Exp, "exp2": maths.Exp2, "log": maths.Log, "log2": maths.Log2, "sqrt": maths.Sqrt,
     "sqrt_rn": tt.PreciseSqrt, "rsqrt": maths.Rsqrt, "sin": maths.Sin, "cos": maths.Cos, "tanh": maths.Tanh,
     "erf": maths.Erf, "floor": maths.Floor, "ceil": maths.Ceil,
@@ -50,7 +52,7 @@ _MAX_BITS = 64
 
 @functools.cache
 def _scalars() -> Any:
-    """The module, imported at the first use: it imports NumPy, which `import ziggurat` is to go without."""
+    """The module of meanings on arrays, imported at the first use: it imports NumPy."""
     from ziggurat.codemodel import scalars
 
     return scalars
@@ -84,9 +86,15 @@ def _result(name: str, function: Callable[..., Any], *values: Any) -> Any:
     import numpy as np
 
     scalars = _scalars()
+    with np.errstate(all="ignore"):
+        arrays = [scalars.array_of(value, _TYPES[type(value)]) for value in values]
+        return _checked(name, lambda *_: scalars.number_of(function(*arrays)), *values)
+
+
+def _checked(name: str, function: Callable[..., Any], *values: Any) -> Any:
+    """The result of a function of numbers. Raises `KernelValueError` where it is undefined."""
     try:
-        with np.errstate(all="ignore"):
-            return scalars.number_of(function(*(scalars.array_of(value, _TYPES[type(value)]) for value in values)))
+        return function(*values)
     except (ValueError, ZeroDivisionError) as error:
         call = f"zg.{name}({', '.join(map(repr, values))})"
         raise KernelValueError(f"cannot compute {call}: {error}") from None
@@ -99,14 +107,18 @@ def _combined(name: str, a: Any, b: Any) -> Any:
         hint = "for floats, zg.floor(zg.div(a, b))" if name == "floordiv" else None
         raise KernelTypeError(f"zg.{name} takes integers; got {a!r} and {b!r}", hint=hint)
     a, b = _promoted(a, b)
-    if isinstance(a, float) or signed is None:
-        return _result(name, functools.partial(_scalars().float_binary, floats, scalar=f64), float(a), float(b))
-    if name in _SUMS:
+    if signed is None:
+        a, b = float(a), float(b)
+    elif name in _SUMS and isinstance(a, bool):
         a, b = int(a), int(b)
     if name == "shl" and a and b > _MAX_BITS:
         raise KernelValueError(f"cannot compute zg.shl({a}, {b}): the integer does not fit in {_MAX_BITS} bits")
-    cls = unsigned if isinstance(a, bool) else signed
-    return _result(name, functools.partial(_scalars().integer, cls), a, b)
+    cls = floats if isinstance(a, float) else unsigned if isinstance(a, bool) else signed
+    assert cls is not None
+    if cls in FUNCTIONS:
+        made = _checked(name, FUNCTIONS[cls], a, b)
+        return wrapped(made, i1) if isinstance(a, bool) else made
+    return _result(name, functools.partial(_scalars().float_binary, cls, scalar=f64), a, b)
 
 
 def _binary(name: str) -> Callable[..., Any]:
@@ -117,7 +129,7 @@ def _function(name: str) -> Callable[..., Any]:
     """The meaning of a function of one float."""
 
     def meaning(x: Any) -> Any:
-        return _result(name, functools.partial(_scalars().float_function, FUNCTIONS[name], scalar=f64), float(x))
+        return _result(name, functools.partial(_scalars().float_function, OPS_OF_FLOATS[name], scalar=f64), float(x))
 
     return _on_numbers(meaning)
 
@@ -135,15 +147,13 @@ def neg(x: Any) -> Any:
     """The number with its sign changed."""
     if isinstance(x, bool):
         raise KernelTypeError(f"zg.neg takes integers or floats; got {x}", hint="zg.invert changes true and false")
-    return _result("neg", _scalars().negated, x) if isinstance(x, float) else -x
+    return -x
 
 
 @_on_numbers
 def abs(x: Any) -> Any:
     """The magnitude."""
-    if isinstance(x, float):
-        return _result("abs", _scalars().magnitude, x)
-    return x if x >= 0 else -x
+    return math.fabs(x) if isinstance(x, float) else x if x >= 0 else -x
 
 
 @_on_numbers
@@ -192,7 +202,7 @@ def run_body(body: Callable[..., Any]) -> Callable[..., Any]:
 def compare(a: Any, b: Any, kind: Any) -> Any:
     """The comparison of two numbers."""
     values = _plain(a), _plain(b)
-    return NotImplemented if None in values else bool(_scalars().COMPARISONS[kind.value](*_promoted(*values)))
+    return NotImplemented if None in values else bool(COMPARISONS[kind.value](*_promoted(*values)))
 
 
 @_on_numbers
@@ -210,14 +220,12 @@ def cast(x: Any, dtype: Any, fp_downcast_rounding: Any, bitcast: Any) -> Any:
     if dtype.kind == "bool":
         return bool(value)
     if dtype.kind == "int" and isinstance(value, int):
-        low, _ = dtype.limits
-        return (value - low) % (1 << dtype.bits) + low
-    scalars = _scalars()
+        return wrapped(value, dtype)
     if dtype.kind == "int":
-        return _result("cast", functools.partial(scalars.float_to_int, target=dtype), value)
+        return _result("cast", functools.partial(_scalars().float_to_int, target=dtype), value)
     if isinstance(value, float) and fp_downcast_rounding == "rtz" and dtype != f64:
-        return _result("cast", functools.partial(scalars.truncated, scalar=dtype), value)
-    return scalars.rounded_number(value, dtype)
+        return _result("cast", functools.partial(_scalars().truncated, scalar=dtype), value)
+    return rounded_number(value, dtype)
 
 
 def hint(x: Any, values: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -303,3 +305,30 @@ def test_how_a_notebook_shows_it():
     page = compiled._repr_html_()
     assert all(f"<b>{stage}</b>" in page for stage in ("python", "triton", "gpu", "llvm", "ptx"))
     assert "zg.store" in add_one._repr_html_() and "Python model" in add_one._repr_html_()
+
+
+KERNEL_WITHOUT_NUMPY = """
+import sys
+import ziggurat as zg
+
+@zg.kernel
+def attend(q_ptr, o_ptr, n, scale, BLOCK: zg.constexpr):
+    at = zg.add(zg.mul(zg.program_id(0), BLOCK), zg.arange(0, BLOCK))
+    inside = zg.less(at, zg.mul(n, 2 + 3 * zg.cdiv(BLOCK, 7)))
+    best = zg.full((BLOCK,), float("-inf"), zg.f32)
+    for k in range(0, n, 1 << 5):
+        row = zg.mul(zg.load(zg.add(q_ptr, zg.add(at, k)), inside, other=-float("inf")), zg.mul(scale, 1.44269504))
+        best = zg.maximum(best, zg.cast(row, zg.f32))
+    zg.store(zg.add(o_ptr, at), zg.cast(zg.exp2(zg.sub(best, zg.max(best))), zg.bf16), inside)
+
+compiled = attend.compile(zg.ptr(zg.f16), zg.ptr(zg.bf16), zg.i32, zg.f32, BLOCK=256)
+print(len(compiled.ptx) > 1000, "numpy" in sys.modules)
+"""
+
+
+def test_compiling_does_not_import_numpy(tmp_path):
+    # Importing NumPy takes longer than compiling a small kernel.
+    file = tmp_path / "program.py"
+    file.write_text(KERNEL_WITHOUT_NUMPY)
+    shown = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["True", "False"]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 import math
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ziggurat.codemodel import scalars
-from ziggurat.codemodel.scalars import rounded_number
-from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, f16, f32, f64
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.numbers import FUNCTIONS, bits_of_number, on_numbers, quotient, remainder, rounded_number
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.scalars import on_arrays
+from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, f16, f32, f64, i1, scalar_element
 
 ALL_FLOATS = [type_ for type_ in SCALARS.values() if type_.is_float]
 FLOATS = pytest.mark.parametrize("type_", ALL_FLOATS, ids=str)
@@ -106,15 +113,15 @@ def test_integers_round_once(type_: ScalarType, value: int) -> None:
 @given(value=st.floats(width=16, allow_nan=False))
 def test_bits(type_: ScalarType, value: float) -> None:
     value = rounded_number(value, type_)
-    bits = scalars.bits_of_number(value, type_)
+    bits = bits_of_number(value, type_)
     assert bits == int(np.array(value).astype(type_.dtype).view(f"uint{type_.bits}"))
 
 
 @given(st.integers(-(1 << 70), 1 << 70), st.integers(-(1 << 70), 1 << 70).filter(bool))
 def test_quotients_and_remainders_are_those_of_c(a: int, b: int) -> None:
     expected = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    assert scalars.quotient(a, b) == expected
-    assert scalars.remainder(a, b) == a - expected * b
+    assert quotient(a, b) == expected
+    assert remainder(a, b) == a - expected * b
 
 
 def _exact_fma(values: tuple[float, ...], type_: ScalarType) -> float:
@@ -161,3 +168,63 @@ def test_fma_at_numbers_midway_between_two_of_the_type(type_: ScalarType) -> Non
         others = (made - 2 * half, made + 2 * half)
         assert all(abs(Fraction(made) - exact) <= abs(Fraction(other) - exact) for other in others)
         assert total > 1 or expected == 1.0
+
+
+@FLOATS
+@given(value=st.one_of(st.floats(), NARROW_FLOATS, st.integers(-(1 << 63), (1 << 64) - 1)))
+def test_python_numbers_round_as_arrays_do(type_: ScalarType, value: float) -> None:
+    with np.errstate(all="ignore"):
+        array = scalars.array_of(value, type_)
+    assert same(rounded_number(value, type_), scalars.number_of(array))
+    if not math.isnan(value):
+        assert bits_of_number(value, type_) == int(scalars.bits_of(array)[0])
+
+
+DIVISIONS = (arith.DivSI, arith.DivUI, arith.RemSI, arith.RemUI)
+
+
+def special(type_: ScalarType) -> list[Any]:
+    """Numbers of a type at which meanings differ, if they do."""
+    if type_ == i1:
+        return [False, True]
+    if type_.is_int:
+        return [*type_.limits, 0, 1, 7, type_.limits[1] // 2 + 1, *((-1, -7) if type_.signed else ())]
+    top, small = type_.format.largest, type_.format.smallest_subnormal
+    found = [math.nan, 0.0, -0.0, 1.0, -2.5, top, -top, small, type_.format.smallest_normal]
+    return found if type_.saturates else [*found, math.inf, -math.inf]
+
+
+def made(cls: type[Op], *given: Any, **named: Any) -> list[Op]:
+    """The op, if it takes operands of this number, of these types and signs."""
+    try:
+        return [cls(*given, **named)]
+    except (BuildError, TypeError):
+        return []
+
+
+def ops_on_numbers() -> Iterator[Op]:
+    """Ops that Python numbers can be computed with, on operands of each type."""
+    values = [tt.Poison(type_).result for type_ in SCALARS.values()]
+    condition = tt.Poison(i1).result
+    casts = (arith.ExtF, arith.TruncF, arith.ExtSI, arith.ExtUI, arith.TruncI, arith.SIToFP, arith.UIToFP)
+    for value in values:
+        for cls in FUNCTIONS:
+            yield from made(cls, value) + made(cls, value, value) + made(cls, condition, value, value)
+        for predicate in arith.IntPredicate:
+            yield from made(arith.CmpI, value, value, predicate)
+        for predicate in arith.FloatPredicate:
+            yield from made(arith.CmpF, value, value, predicate)
+        for cls, type_ in itertools.product(casts, SCALARS.values()):
+            yield from made(cls, value, type=type_)
+
+
+def test_ops_on_python_numbers_mean_what_they_do_on_arrays() -> None:
+    wrong: list[Any] = []
+    for op in ops_on_numbers():
+        types = [scalar_element(value.type) for value in op.operands]
+        for numbers in itertools.product(*map(special, types)):
+            if not isinstance(op, DIVISIONS) or numbers[1]:
+                found, expected = on_numbers(op, numbers), on_arrays(op, numbers)
+                if not same(found, expected) or type(found) is not type(expected):
+                    wrong.append((op.NAME, types, numbers, found, expected))
+    assert not wrong, wrong[:20]

@@ -18,6 +18,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.numbers import rounded_number
 from ziggurat.codemodel.types import SCALARS, ScalarType, f8e5m2, f32, f64, i1, i8, i32, i64
 from ziggurat.frontends.language.signature import CALLS, SIGNATURES
 from ziggurat.frontends.library import LIBRARY
@@ -49,7 +50,7 @@ def telling(scalar: ScalarType) -> list[Any]:
         math.nan, 0.0, -0.0, 1.0, -1.0, 0.1, -2.5, form.largest, -form.largest, form.smallest_subnormal,
         form.smallest_normal, -form.smallest_normal,
     ]  # fmt: skip
-    numbers = [scalars.rounded_number(number, scalar) for number in numbers]
+    numbers = [rounded_number(number, scalar) for number in numbers]
     return numbers if scalar.saturates else [*numbers, math.inf, -math.inf]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import Type, f32, with_element
-from ziggurat.frontends.language.host import FUNCTIONS
+from ziggurat.frontends.language.host import OPS_OF_FLOATS
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.calls.arithmetic import exact
 from ziggurat.transforms.calls.checks import axis, number_tensor, numbers
@@ -51,8 +51,8 @@ def _along(call: Typing, x: Type, dim: Any) -> None:
 
 
 RULES = {
-    **{name: Rule(_float, _wide(cls)) for name, cls in FUNCTIONS.items()},
-    "sqrt_rn": Rule(_float, exact(FUNCTIONS["sqrt_rn"])),
+    **{name: Rule(_float, _wide(cls)) for name, cls in OPS_OF_FLOATS.items()},
+    "sqrt_rn": Rule(_float, exact(OPS_OF_FLOATS["sqrt_rn"])),
     "sigmoid": Rule(_known, body=LIBRARY["sigmoid"]),
     **{name: Rule(numbers, body=LIBRARY[name]) for name in _WRITTEN_IN_THE_LANGUAGE},
     "atan2": Rule(_angle, body=LIBRARY["atan2"]),

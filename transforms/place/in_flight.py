@@ -26,8 +26,8 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.numbers import ELEMENTWISE, on_numbers
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
-from ziggurat.codemodel.scalars import MEANINGS, on_numbers
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import SharedType
@@ -224,7 +224,7 @@ class _Run:
         op = component[0].op if isinstance(component[0], OpResult) else None
         if isinstance(op, arith.ConstantOp):
             return op.value if isinstance(op.value, int) else None
-        if op is None or op.bodies or MEANINGS.get(type(op)) is None:
+        if not isinstance(op, ELEMENTWISE):
             return None
         given = [number for operand in op.operands if (number := self._number(operand, numbers)) is not None]
         return int(on_numbers(op, given)) if len(given) == len(op.operands) else None

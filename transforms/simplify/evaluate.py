@@ -1,6 +1,6 @@
 """Evaluation of one op on constants, where the result is certain at compile time.
 
-`codemodel/scalars.py` computes the result. An op is not folded
+`codemodel/numbers.py` computes the result. An op is not folded
 
 * where it is undefined: a division by zero, a shift by the width or more, a float that does not fit an integer;
 * where the result depends on the library that computes it: exp, sin and the like are folded only at the points where
@@ -15,10 +15,9 @@ from collections.abc import Callable
 
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.numbers import ELEMENTWISE, Number, on_numbers, rounded_number
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, element_of
-
-Number = int | float  # And bool, of type i1.
 
 
 def evaluate(op: Op, numbers: tuple[Number, ...]) -> Number | None:
@@ -29,20 +28,18 @@ def evaluate(op: Op, numbers: tuple[Number, ...]) -> Number | None:
     >>> evaluate(arith.AddI(a.result, a.result), (100, 100))
     -56
     """
-    from ziggurat.codemodel import scalars  # It imports NumPy, which `import ziggurat` is to go without.
-
     target = element_of(op.result.type)
-    types = [element_of(value.type) for value in op.operands]
-    if type(op) not in scalars.MEANINGS or not isinstance(target, ScalarType):
+    if not isinstance(op, ELEMENTWISE) or not isinstance(target, ScalarType):
         return None
     given: list[Number] = []
-    for number, type_ in zip(numbers, types, strict=True):
+    for value, number in zip(op.operands, numbers, strict=True):
+        type_ = element_of(value.type)
         if not isinstance(type_, ScalarType):
             return None
-        given.append(scalars.rounded_number(number, type_) if type_.is_float else number)
+        given.append(rounded_number(number, type_) if type_.is_float else number)
     if not _is_certain(op, given, target):
         return None
-    result: Number = scalars.on_numbers(op, given)
+    result: Number = on_numbers(op, given)
     if target.is_float and isinstance(op, arith.Bitcast | arith.NegF | maths.AbsF):
         # The sign and the bits of a NaN count here; and an infinity of a type that saturates is no constant.
         return result if math.isfinite(result) or (math.isinf(result) and not target.saturates) else None

@@ -19,8 +19,8 @@ from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.numbers import rounded_number
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.scalars import rounded_number
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS, f8e4m3, f16, f32, i1, i8, u8, u32
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.numbers import rounded_number as rounded
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.scalars import rounded_number as rounded
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i8, i32, i64, u8, u32
 from ziggurat.transforms.simplify.evaluate import evaluate
 

@@ -13,7 +13,7 @@ from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
-from ziggurat.codemodel.scalars import rounded_number as rounded
+from ziggurat.codemodel.numbers import rounded_number as rounded
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS, PtrType, ScalarType, TensorType, void
 from ziggurat.codemodel.verify import verify
