@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ziggurat.building import KernelBuilder, build, trace
 from ziggurat.codemodel import dialects as dialects
 from ziggurat.codemodel import errors as _errors
 from ziggurat.codemodel.builder import Builder
@@ -18,23 +17,7 @@ from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Val
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.transform import DROP, transform
-from ziggurat.codemodel.types import (
-    bf16,
-    f8e4m3,
-    f8e5m2,
-    f16,
-    f32,
-    f64,
-    i1,
-    i8,
-    i16,
-    i32,
-    i64,
-    u8,
-    u16,
-    u32,
-    u64,
-)
+from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, f64, i1, i8, i16, i32, i64, u8, u16, u32, u64
 from ziggurat.codemodel.verify import verify
 from ziggurat.frontends import language as _language
 from ziggurat.frontends.language import *
@@ -47,6 +30,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.memory import empty, to_device, to_host
     from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import to_mlir
+    from ziggurat.building import KernelBuilder, build, trace
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.compiler.pipeline import compile
     from ziggurat.frontends.tracing import for_, if_, while_
@@ -62,6 +46,7 @@ _LAZY = {
     "ziggurat.backend.cuda.memory": ("empty", "to_device", "to_host"),
     "ziggurat.backend.launch.descriptors": ("TensorDescriptor",),
     "ziggurat.backend.mlir": ("to_mlir",),
+    "ziggurat.building": ("KernelBuilder", "build", "trace"),
     "ziggurat.compiler.compiled": ("Compiled",),
     "ziggurat.compiler.pipeline": ("compile",),
     "ziggurat.frontends.tracing": ("for_", "if_", "while_"),
@@ -89,62 +74,12 @@ def __getattr__(name: str) -> Any:
 __version__ = "0.1.0"
 
 __all__ = [
-    "DROP",
-    "Block",
-    "BlockParameter",
-    "Body",
-    "Builder",
-    "Compiled",
-    "Config",
-    "Kernel",
-    "KernelBuilder",
-    "Op",
-    "OpResult",
-    "TensorDescriptor",
-    "TunedKernel",
-    "Value",
-    "autotune",
-    "bf16",
-    "build",
-    "compile",
-    "descriptor",
-    "dialects",
-    "divisible",
-    "empty",
-    "execute",
-    "f8e4m3",
-    "f8e5m2",
-    "f16",
-    "f32",
-    "f64",
-    "for_",
-    "function",
-    "heuristics",
-    "i1",
-    "i8",
-    "i16",
-    "i32",
-    "i64",
-    "if_",
-    "kernel",
-    "kit",
-    "parse",
-    "ptr",
-    "run",
-    "simplify",
-    "testing",
-    "to_device",
-    "to_host",
-    "to_mlir",
-    "to_text",
-    "trace",
-    "transform",
-    "u8",
-    "u16",
-    "u32",
-    "u64",
-    "verify",
-    "while_",
-]
+    "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "Config", "Kernel", "KernelBuilder", "Op",
+    "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build", "compile", "descriptor",
+    "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "for_", "function",
+    "heuristics", "i1", "i8", "i16", "i32", "i64", "if_", "kernel", "kit", "parse", "ptr", "run", "simplify",
+    "testing", "to_device", "to_host", "to_mlir", "to_text", "trace", "transform", "u8", "u16", "u32", "u64",
+    "verify", "while_",
+]  # fmt: skip
 __all__ += _errors.__all__
 __all__ += _language.__all__

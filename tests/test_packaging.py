@@ -54,7 +54,7 @@ def test_typed_marker_is_installed():
     assert Path(ziggurat.__file__).with_name("py.typed").exists()
 
 
-@pytest.mark.parametrize("heavy", ["numpy", "llvmlite", "cuda"])
+@pytest.mark.parametrize("heavy", ["numpy", "llvmlite", "cuda", "ziggurat.compiler.pipeline", "ziggurat.transforms"])
 def test_import_loads_nothing_heavy(heavy: str):
     program = f"import sys, ziggurat; sys.exit({heavy!r} in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +18,7 @@ from ziggurat.codemodel.op import Op, require_model
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import Type
 from ziggurat.codemodel.verify import verify
+from ziggurat.compiler import compiling
 from ziggurat.compiler.compiled import Argument, Compiled
 from ziggurat.frontends.language import Function
 from ziggurat.transforms.attribution import attribute
@@ -111,15 +110,6 @@ def _compilable(model: Any) -> Op:
     return model
 
 
-# A fork waits for this lock: a child that is forked while another thread compiles would find LLVM's lock, or that of a
-# module that is being imported, taken for ever.
-_compiling = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
-    )
-
-
 def compile_model(
     model: Op,
     options: CompileOptions,
@@ -128,7 +118,7 @@ def compile_model(
     name: str = "",
 ) -> Compiled:
     """Compile a Triton or GPU model that is known to be valid; see `compile`. `name` is the kernel's, for messages."""
-    with _compiling:
+    with compiling:
         return _compiled(model, options, python, examine, name)
 
 

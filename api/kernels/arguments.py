@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import attrs
 
+from ziggurat import compiler
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import KernelValueError, LaunchError
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, SHARED_OPTIONS, checked_option, default_of
@@ -27,7 +28,6 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import usable
-from ziggurat.transforms.attribution import constant, function_name
 
 
 @attrs.frozen
@@ -174,6 +174,14 @@ def _run_time(function: Function, name: str, given: Type) -> Type:
 
 def constant_of(function: Function, name: str, given: Any) -> ConstantType:
     """The attributed type of an argument that is compiled in."""
+
+    def compiled_in(value: Any) -> Any:
+        if isinstance(value, Function):
+            return compiler.function_name(value)
+        if isinstance(value, tuple):
+            return tuple(map(compiled_in, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return as_constant(value)[1]
+
     given = _without_lists(given)
     if not usable(given):
         hint = "give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument"
@@ -186,7 +194,7 @@ def constant_of(function: Function, name: str, given: Any) -> ConstantType:
             hint=hint,
         )
     try:
-        return constant(_compiled_in(given))
+        return compiler.constant(compiled_in(given))
     except KernelValueError as error:
         raise LaunchError(f"'{name}' of '{function.name}': {error.summary}") from None
 
@@ -196,15 +204,6 @@ def _without_lists(given: Any) -> Any:
     if isinstance(given, list) or type(given) is tuple:
         return tuple(map(_without_lists, cast(Sequence[Any], given)))
     return given
-
-
-def _compiled_in(given: Any) -> Any:
-    """A usable value as a constant of attribution."""
-    if isinstance(given, Function):
-        return function_name(given)
-    if isinstance(given, tuple):
-        return tuple(map(_compiled_in, given))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return as_constant(given)[1]
 
 
 def _reject_variadic(function: Function) -> None:

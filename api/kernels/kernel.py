@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
+from ziggurat import compiler
 from ziggurat.backend.launch.grids import Meta, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, SHARED_OPTIONS, CompileOptions
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, i1
-from ziggurat.compiler.compiled import Compiled
-from ziggurat.compiler.pipeline import compile_model, triton_model
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.reflection import reader
 from ziggurat.kernels.arguments import (
@@ -30,10 +29,11 @@ from ziggurat.kernels.arguments import (
     parts_of,
     signature_of,
 )
-from ziggurat.transforms.attribution import Attribution, attribute, link
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.launch import Dispatcher
+    from ziggurat.compiler.compiled import Compiled
+    from ziggurat.transforms.attribution import Attribution
 
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], int | tuple[int, ...]]
 
@@ -60,14 +60,14 @@ class Kernel(Function):
     @property
     def module(self) -> core.Module:
         """The Python code models of the kernel and of the functions it reaches, in one module, callees first."""
-        return link(self)
+        return compiler.link(self)
 
     @public
     def attribution(self, /, *arguments: Any, **keywords: Any) -> Attribution:
         """The type of each value of the Python model for these arguments. Its `str` is the model with the types."""
         types = signature_of(self, arguments, keywords).types
         with no_faults("attributing", lambda: self.model, self.name):
-            return attribute(self, types)
+            return compiler.attribute(self, types)
 
     @public
     def triton(self, /, *arguments: Any, **keywords: Any) -> core.Module:
@@ -91,12 +91,19 @@ class Kernel(Function):
         given = {name: value for name, value in keywords.items() if name not in names}
         check_options(self, given, COMPILE_OPTIONS)
         bound = bind(self, arguments, {name: value for name, value in keywords.items() if name in names})
-        given |= {name: bound[name] for name in constexpr_names(self).intersection(SHARED_OPTIONS)}
-        signature = signature_of(self, (), bound)
-        compiled = compile_model(self.model_for(signature), CompileOptions.of(given), self.model, name=self.name)
-        passed = [n for name, type_ in zip(names, signature.types, strict=True) for n in _run_time_names(name, type_)]
-        named = tuple(attrs.evolve(a, name=n) for a, n in zip(compiled.arguments, passed, strict=True))
-        return attrs.evolve(compiled, name=self.name, arguments=named)
+        return self.compiled_for(signature_of(self, (), bound), bound, given)
+
+    def compiled_for(self, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any]) -> Compiled:
+        """The kernel compiled for a signature, which is that of these arguments by name."""
+        shared = constexpr_names(self).intersection(SHARED_OPTIONS)
+        options = {**options, **{name: bound[name] for name in shared}}
+        compiled = compiler.compile_model(
+            self.model_for(signature), CompileOptions.of(options), self.model, name=self.name
+        )
+        typed = zip(self.signature.parameters, signature.types, strict=True)
+        names = [name for parameter, type_ in typed for name in _run_time_names(parameter, type_)]
+        arguments = tuple(attrs.evolve(a, name=name) for a, name in zip(compiled.arguments, names, strict=True))
+        return attrs.evolve(compiled, name=self.name, arguments=arguments)
 
     def forget(self) -> None:
         """Forget the models and what was compiled of them."""
@@ -108,7 +115,7 @@ class Kernel(Function):
         self.check_globals()
         model = self._models.get(signature)
         if model is None:
-            model = self._models[signature] = triton_model(self, signature.types, signature.divisibility)
+            model = self._models[signature] = compiler.triton_model(self, signature.types, signature.divisibility)
             self.watch()
         return model
 
@@ -157,7 +164,7 @@ class Kernel(Function):
         from ziggurat.backend.reference.run import run
 
         strict = bool(options.get("strict", False))
-        signature, names, values = self._specialized(bound)
+        signature, names, values = self.specialized(bound)
         sizes = self._grid(grid, bound)
         if 0 in sizes:
             return
@@ -165,9 +172,9 @@ class Kernel(Function):
         with no_faults("running", lambda: model, self.name):
             run(model, None, sizes, values, names=names, strict=strict)
 
-    def _specialized(self, bound: Mapping[str, Any]) -> tuple[Signature, list[str], list[Any]]:
+    def specialized(self, bound: Mapping[str, Any]) -> tuple[Signature, list[str], list[Any]]:
         """The signature of a launch, and the names and values of the run-time arguments."""
-        from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array, number_type
+        from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
         from ziggurat.backend.launch.descriptors import TensorDescriptor
 
         constexprs = constexpr_names(self)
@@ -187,7 +194,7 @@ class Kernel(Function):
                 value = as_array(given, name)
                 type_, number = PtrType(ELEMENTS[value.dtype]), address(value)
             else:
-                value, type_ = given, self._number(name, given, number_type)
+                value, type_ = given, self._number(name, given)
                 number = int(given) if type_.is_int else 1
             divisibility.append(16 if specialize and number % 16 == 0 and type_ != i1 else 1)
             names.append(name)
@@ -197,20 +204,15 @@ class Kernel(Function):
         types = [type_of(name, given, name not in self.do_not_specialize) for name, given in bound.items()]
         return Signature(tuple(types), tuple(divisibility)), names, values
 
-    def _number(self, name: str, given: Any, number_type: Callable[[Any], ScalarType | None]) -> ScalarType:
+    def _number(self, name: str, given: Any) -> ScalarType:
+        from ziggurat.backend.launch.arrays import no_argument, number_type
+
         try:
             scalar = number_type(given)
         except LaunchError as error:
             raise LaunchError(f"'{name}' of '{self.name}': {error.summary}") from None
         if scalar is None:
-            got = f"the type {given}" if isinstance(given, Type) else type(given).__name__
-            listed = isinstance(given, (list, tuple, range))
-            raise LaunchError(
-                f"'{name}' of '{self.name}' takes an array or a number; got {got}",
-                hint=f"pass an array of the element type: np.array({name}, np.float32)"
-                if listed
-                else f"annotate it as zg.constexpr to pass other values: {name}: zg.constexpr",
-            )
+            raise no_argument(name, self.name, given)
         return scalar
 
     def _grid(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
