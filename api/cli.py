@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="print a kernel's code model at a tier")
     show.add_argument("kernel", metavar="FILE.py:NAME", help="where the kernel is")
     show.add_argument("types", nargs="?", default="", help='argument types and values: "ptr<f32>, i32, 64"')
-    show.add_argument("--stage", choices=STAGES, default="triton", help="which tier, or all (default: triton)")
+    show.add_argument("--stage", choices=STAGES, help="which tier, or all (default: triton)")
     show.add_argument(
         "--after",
         metavar="PASS",
@@ -122,6 +122,9 @@ def _add_options(command: argparse.ArgumentParser) -> None:
 
 
 def _show(options: argparse.Namespace) -> str:
+    if options.stage is not None and (options.after is not None or options.diff):
+        raise LaunchError("--stage must be left out with --after and --diff, which show models between two stages")
+    options.stage = options.stage or "triton"
     _check_forms(options)
     kernel = _find(options.kernel)
     arguments = _divisible(kernel, parse_values(options.types, "argument types"), options.divisible)

@@ -2,89 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ziggurat.backend.launch.arrays import is_array, number_type
+from ziggurat.backend.launch.arrays import is_array, number_type, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, i1
 from ziggurat.compiler.compiled import Argument, Compiled
+from ziggurat.kernels.arguments import leaves
 
 
 class Checked:
-    """The checks of a kernel's arguments that do not depend on where it runs; `title` names the kernel in messages."""
+    """A `Compiled`, and the checks of its arguments. A subclass runs it, and says which arrays it can reach."""
 
-    def __init__(self, compiled: Compiled, title: str) -> None:
+    def __init__(self, compiled: Compiled) -> None:
         self.compiled = compiled
-        self.title = title
+        self.title = compiled.title
+        self.names = [argument.name or f"argument {number}" for number, argument in enumerate(compiled.arguments)]
 
-    def check(self, arguments: Sequence[Any]) -> list[str]:
-        """The arguments' names. Raises `LaunchError` for one that is not what the kernel was compiled for."""
-        expected = self.compiled.arguments
-        if len(arguments) != len(expected):
-            listed = ", ".join(map(str, expected))
+    def view(self, name: str, array: Any) -> tuple[ScalarType, int]:
+        """The element type and the address of an array. Raises `LaunchError` for one that the kernel cannot reach."""
+        raise NotImplementedError
+
+    def check_place(self, name: str, descriptor: TensorDescriptor) -> None:
+        """Raise `LaunchError` for a descriptor of an array that the kernel cannot reach."""
+        raise NotImplementedError
+
+    def checked(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
+        """The arguments in order, with the components of tuples in their places.
+
+        Raises `LaunchError` for one that is not what the kernel was compiled for.
+        """
+        given = list(leaves(arguments))
+        bound, count = dict(zip(self.names, given, strict=False)), len(given)
+        takes = ", ".join(map(str, self.compiled.arguments))
+        for name, value in keywords.items():
+            parts = [part for part in self.names if part.partition("[")[0] == name]
+            if not parts:
+                raise LaunchError(f"'{self.title}' has no run-time argument '{name}'", hint=f"it takes {takes}")
+            if parts[0] in bound:
+                raise LaunchError(f"'{self.title}' got '{name}' twice", hint=f"it takes {takes}")
+            values = list(leaves([value]))
+            bound.update(zip(parts, values, strict=False))
+            count += len(values)
+        if not count == len(bound) == len(self.names):
             raise LaunchError(
-                f"'{self.title}' was compiled for {len(expected)} argument(s) ({listed}), got {len(arguments)}",
+                f"'{self.title}' was compiled for {len(self.names)} argument(s) ({takes}), got {count}",
                 hint="values that were compiled in are not given again",
             )
-        names = [argument.name or f"argument {number}" for number, argument in enumerate(expected)]
-        for argument, name, given in zip(expected, names, arguments, strict=True):
-            type_ = argument.type
-            if type_ is None or isinstance(type_, DescriptorType):
-                self.fits_descriptor(argument, name, given)
-            elif isinstance(type_, PtrType):
-                self.fits_pointer(argument, type_, name, given)
-            else:
-                assert isinstance(type_, ScalarType)
-                self.fits_number(argument, type_, name, given)
-        return names
+        for argument, name in zip(self.compiled.arguments, self.names, strict=True):
+            self._check(argument, name, bound[name])
+        return [bound[name] for name in self.names]
 
-    def fits_pointer(self, argument: Argument, type_: PtrType, name: str, given: Any) -> None:
-        """Raise `LaunchError` unless the argument is an array of the pointer's type where the kernel runs."""
-        raise NotImplementedError
-
-    def fits_descriptor(self, argument: Argument, name: str, given: Any) -> None:
-        """Raise `LaunchError` unless the argument is a descriptor of its type where the kernel runs."""
-        raise NotImplementedError
-
-    def is_array(self, given: Any) -> bool:
-        """Whether an argument is an array of any library."""
-        return is_array(given)
-
-    def fits_described(self, argument: Argument, name: str, given: Any) -> None:
-        """Raise `LaunchError` unless the argument is a descriptor of its type, wherever its array is."""
-        expected = "a zg.TensorDescriptor" + (f" of type {argument.type}" if argument.type is not None else "")
-        if not isinstance(given, TensorDescriptor):
-            raise self.other(name, expected, type(given).__name__)
-        if argument.type is not None and given.type != argument.type:
-            raise self.other(name, expected, f"one of type {given.type}")
-        if given.row_bytes % argument.divisibility:
-            raise self.divided(
-                argument, name, f"rows of whole {argument.divisibility} bytes", f"rows of {given.row_bytes} bytes"
-            )
-
-    def fits_number(self, argument: Argument, type_: ScalarType, name: str, given: Any) -> None:
-        """Raise `LaunchError` unless the argument is a number of the type, divisible as the kernel relies on."""
-        found = None if self.is_array(given) else number_type(given)
-        if found is None:
-            raise self.other(name, f"a number of type {type_}", type(given).__name__)
-        if not type_.is_float:
+    def _check(self, argument: Argument, name: str, given: Any) -> None:
+        """Raise `LaunchError` unless an argument has its type, and is divisible as the kernel relies on."""
+        type_, by = argument.type, argument.divisibility
+        if type_ is None or isinstance(type_, DescriptorType):
+            if not isinstance(given, TensorDescriptor):
+                of = f" of type {type_}" if type_ is not None else ""
+                raise self._other(name, f"a zg.TensorDescriptor{of}", type(given).__name__)
+            if type_ not in (None, given.type):
+                raise self._other(name, f"a zg.TensorDescriptor of type {type_}", f"one of type {given.type}")
+            self.check_place(name, given)
+            number, expected, got = given.row_bytes, f"rows of whole {by} bytes", f"rows of {given.row_bytes} bytes"
+        elif isinstance(type_, PtrType):
+            if isinstance(given, TensorDescriptor) or not (is_array(given) or on_gpu(given)):
+                raise self._other(name, f"an array of {type_.pointee}", type(given).__name__)
+            element, number = self.view(name, given)
+            if element != type_.pointee:
+                raise self._other(name, f"an array of {type_.pointee}", f"an array of {element}")
+            expected, got = f"an address divisible by {by}", hex(number)
+        else:
+            assert isinstance(type_, ScalarType)
+            found = number_type(given)
+            if found is None:
+                raise self._other(name, f"a number of type {type_}", type(given).__name__)
+            if type_.is_float:
+                return
             if found.is_float or (type_ == i1) != (found == i1):
-                raise self.other(name, f"a number of type {type_}", repr(given))
-            low, high = type_.limits
-            if not low <= int(given) <= high:
-                raise self.other(name, f"a number of type {type_} (from {low} to {high})", str(given))
-            if int(given) % argument.divisibility:
-                raise self.divided(argument, name, f"a number divisible by {argument.divisibility}", str(given))
+                raise self._other(name, f"a number of type {type_}", repr(given))
+            (low, high), number = type_.limits, int(given)
+            if not low <= number <= high:
+                raise self._other(name, f"a number of type {type_} (from {low} to {high})", str(given))
+            expected, got = f"a number divisible by {by}", str(given)
+        if number % by:
+            hint = f"compile it for {type_} without zg.divisible, or give it an argument that is"
+            raise self._other(name, expected, got, hint)
 
-    def other(self, name: str, expected: str, got: str) -> LaunchError:
-        """The error for an argument of another type."""
-        return LaunchError(f"'{name}' of '{self.title}' is compiled for {expected}; got {got}")
-
-    def divided(self, argument: Argument, name: str, expected: str, got: str) -> LaunchError:
-        """The error for an argument that is not divisible by what the kernel relies on."""
-        return LaunchError(
-            f"'{name}' of '{self.title}' is compiled for {expected}; got {got}",
-            hint=f"compile it for {argument.type} without zg.divisible, or give it an argument that is",
-        )
+    def _other(self, name: str, expected: str, got: str, hint: str | None = None) -> LaunchError:
+        return LaunchError(f"'{name}' of '{self.title}' is compiled for {expected}; got {got}", hint=hint)

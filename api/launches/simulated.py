@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array, number_type, on_gpu
+from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import gpu_sizes
 from ziggurat.boundary import public
-from ziggurat.codemodel.errors import LaunchError, TargetError
+from ziggurat.codemodel.errors import LaunchError, TargetError, shown
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse_values
-from ziggurat.codemodel.types import SCALARS, PtrType, ScalarType
-from ziggurat.compiler.compiled import Argument, Compiled
-from ziggurat.kernels.arguments import constexpr_names, divisible, leaves
+from ziggurat.codemodel.types import SCALARS, ScalarType, TensorType, Type
+from ziggurat.kernels.arguments import bind
 from ziggurat.launches.checked import Checked
 
 if TYPE_CHECKING:
@@ -41,138 +40,112 @@ class Simulation(Checked):
     the kernel was compiled for; and `TargetError` for instructions that the simulator does not know.
     """
 
-    def __init__(self, compiled: Compiled) -> None:
-        super().__init__(compiled, compiled.title)
-
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         """A launch over this grid."""
         return functools.partial(self.run, grid)
 
     @public
-    def run(self, grid: Any, /, *arguments: Any, seed: int = 0, optimized: bool = False) -> None:
+    def run(self, grid: Any, /, *arguments: Any, seed: int = 0, optimized: bool = False, **keywords: Any) -> None:
         """Simulate the kernel for each program of the grid."""
         from ziggurat.backend.ptx.assemble import optimized as after_passes
         from ziggurat.backend.ptx.emitter import kernel_of
         from ziggurat.backend.simulator.simulate import simulate
         from ziggurat.backend.simulator.tma import in_parts
 
+        if not isinstance(seed, int | np.integer) or seed < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LaunchError(f"seed must be an integer of zero or more; got {shown(seed)}")
         compiled = self.compiled
         model: Op = compiled.stages["gpu"]
         assert isinstance(model, gpu.Module)
         sizes = gpu_sizes(grid, self.title)
-        arguments = tuple(leaves(arguments))
-        names = self.check(arguments)
-        given = [_on_host(value, name) for value, name in zip(arguments, names, strict=True)]
+        given = [
+            as_array(value, name) if is_array(value) else value
+            for name, value in zip(self.names, self.checked(arguments, keywords), strict=True)
+        ]
         parts = in_parts(kernel_of(model), given)
         owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
-        values = [_number(value, type_) for value, type_ in zip(parts, compiled.parameters, strict=True)]
+        values = [
+            np.asarray(value).astype(type_.dtype)[()] if isinstance(type_, ScalarType) else value
+            for value, type_ in zip(parts, compiled.parameters, strict=True)
+        ]
         text = compiled.stages["llvm"]
         if optimized:
             text = after_passes(text, compiled.target)
         try:
             simulate(
                 text, num_warps=compiled.num_warps, shared=compiled.shared, grid=sizes, arguments=values, seed=seed,
-                promises=not optimized, names=[names[owner] for owner in owners],
+                promises=not optimized, names=[self.names[owner] for owner in owners],
                 known=(op.location for op in model.walk() if op.location is not None),
             )  # fmt: skip
         except NotImplementedError as error:
             raise TargetError(f"the simulator does not know {error}") from None
 
-    def fits_pointer(self, argument: Argument, type_: PtrType, name: str, given: Any) -> None:
-        """Raise `LaunchError` unless the argument is such an array in memory."""
-        if isinstance(given, TensorDescriptor) or not is_array(given):
-            raise self.other(name, f"an array of {type_.pointee}", type(given).__name__)
-        array = _on_host(given, name)
-        if array.dtype != type_.pointee.dtype:
-            raise self.other(name, f"an array of {type_.pointee}", f"an array of {array.dtype}")
-        if address(array) % argument.divisibility:
-            raise self.divided(argument, name, f"an address divisible by {argument.divisibility}", hex(address(array)))
+    def view(self, name: str, array: Any) -> tuple[ScalarType, int]:
+        seen = as_array(array, name)
+        return ELEMENTS[seen.dtype], address(seen)
 
-    def fits_descriptor(self, argument: Argument, name: str, given: Any) -> None:
-        """Raise `LaunchError` unless the argument is such a descriptor of an array in memory."""
-        self.fits_described(argument, name, given)
-        if given.host is None:
+    def check_place(self, name: str, descriptor: TensorDescriptor) -> None:
+        if descriptor.host is None:
             raise LaunchError(
                 f"'{name}' of '{self.title}' describes an array on a GPU, and the simulation runs on the host",
                 hint="describe a copy of the array in memory",
             )
 
 
-def _on_host(given: Any, name: str) -> Any:
-    """Arrays as NumPy's; other arguments as they are."""
-    if isinstance(given, TensorDescriptor) or not is_array(given):
-        return given
-    if on_gpu(given):
-        raise LaunchError(
-            f"'{name}' is an array on a GPU, and the simulation runs on the host", hint="pass a copy: .cpu() or .get()"
-        )
-    return as_array(given, name)
-
-
-def _number(value: Any, type_: Any) -> Any:
-    """A number in the type of its parameter; arrays and tensor maps as they are."""
-    if isinstance(type_, ScalarType):
-        return np.asarray(value).astype(type_.dtype)[()]
-    return value
-
-
 # The command line: arrays of given shapes with drawn numbers.
 
-_ARRAY = re.compile(r"(\w+)\[([\d\s,]*)\]")
+_ARRAY = re.compile(r'"[^"]*"|(\w+)\[([\d\s,]*)\]')
 
 
 def report(
     kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str, Any], *, seed: int, optimized: bool
 ) -> str:
-    """Simulate a kernel on drawn data, and compare with the interpreter; what became of each array.
+    """Simulate a kernel on drawn data, and compare with the interpreter; the changes of each array.
 
-    `text` has the arguments: "f32[1024], 1000, 64" is an array of 1024 numbers from N(0, 1), and two values.
+    `text` has the arguments: "f32[1024], 1000, 64" is an array of 1024 numbers from N(0, 1), and two values. Brackets
+    around arguments make a tuple.
     """
-    names = list(kernel.signature.parameters)
-    values = _drawn(text)
-    if len(values) > len(names):
-        raise LaunchError(f"'{kernel.name}' takes {len(names)} arguments; got {len(values)}", hint=kernel.written)
-    constexprs = constexpr_names(kernel)
-    run_time = [at for at in range(len(values)) if names[at] not in constexprs]
-    types = [_type_of(values[at]) if at in run_time else values[at] for at in range(len(values))]
-    compiled = kernel.compile(*types, **options)
-    before, expected = ([value.copy() if is_array(value) else value for value in values] for _ in range(2))
-    compiled.simulate[tuple(grid)](*(values[at] for at in run_time), seed=seed, optimized=optimized)
-    kernel[tuple(grid)](*expected)
+    arguments = _drawn(text)
+    bound = bind(kernel, arguments, {})
+    signature, names, values = kernel.specialized(bound)
+    compiled = kernel.compiled_for(signature, bound, options)
+    arrays = {name: value for name, value in zip(names, values, strict=True) if is_array(value)}
+    before = {name: array.copy() for name, array in arrays.items()}
+    compiled.simulate[tuple(grid)](*values, seed=seed, optimized=optimized)
+    after = {name: array.copy() for name, array in arrays.items()}
+    for name, array in arrays.items():
+        array[...] = before[name]
+    kernel[tuple(grid)](*arguments)
     count, threads = int(np.prod(grid)), 32 * compiled.num_warps
     lines = [f"{kernel.name}: {count} program(s) of {threads} threads for {compiled.target}: no fault found"]
-    for at in run_time:
-        if is_array(values[at]):
-            lines.append(f"  {names[at]}: {_changes(before[at], values[at], expected[at])}")
+    lines += [f"  {name}: {_changes(before[name], after[name], array)}" for name, array in arrays.items()]
     return "\n".join(lines) + "\n"
 
 
 def _drawn(text: str) -> list[Any]:
     """The arguments of a text, arrays drawn by a fixed seed."""
     random = np.random.default_rng(0)
-    arrays: list[Any] = []
 
-    def draw(found: re.Match[str]) -> str:
-        scalar = SCALARS.get(found[1])
-        shape = tuple(int(size) for size in found[2].split(",") if size.strip())
-        if scalar is None:
+    def as_type(found: re.Match[str]) -> str:
+        """`f32[64, 64]` as the type of a tensor, which no argument of a kernel has; a string as it is."""
+        if found[1] is None:
+            return found[0]
+        if found[1] not in SCALARS:
             raise LaunchError(f"'{found[0]}' must be a dtype and a shape, as f32[64, 64]")
-        normal = random.standard_normal(shape)
-        drawn = normal if scalar.is_float else random.integers(0, 2, shape)
-        arrays.append(drawn.astype(scalar.dtype))
-        return f'"array {len(arrays) - 1}"'
+        return f"tensor<{''.join(f'x{size.strip()}, ' for size in found[2].split(',') if size.strip())}{found[1]}>"
 
-    values = parse_values(_ARRAY.sub(draw, text), "arguments")
-    return [arrays[int(v[6:])] if isinstance(v, str) and re.fullmatch(r"array \d+", v) else v for v in values]
+    def draw(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(draw, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        if isinstance(value, TensorType) and isinstance(value.element, ScalarType):
+            scalar, shape = value.element, value.shape
+            drawn = random.standard_normal(shape) if scalar.is_float else random.integers(0, 2, shape)
+            return drawn.astype(scalar.dtype)
+        if isinstance(value, Type) and not isinstance(value, ScalarType):
+            raise LaunchError(f"an argument must be an array, as f32[1024], or a value; got the type {value}")
+        return value
 
-
-def _type_of(value: Any) -> Any:
-    """The type that a launch with this value compiles for."""
-    if is_array(value):
-        type_: Any = PtrType(ELEMENTS[value.dtype])
-        return divisible(type_, 16) if address(value) % 16 == 0 else type_
-    found = number_type(value)
-    return value if found is None else found
+    return list(map(draw, parse_values(_ARRAY.sub(as_type, text), "arguments")))
 
 
 def _changes(before: Any, after: Any, expected: Any) -> str:

@@ -68,6 +68,7 @@ def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
         ),
         (["--html", "--locations"], "--html goes with neither --locations"),
         (["--html", "--diff"], "--html goes with neither --locations"),
+        (["--stage", "ptx", "--after", "assign"], "--stage must be left out with --after and --diff"),
         (["--after", "nothing"], "there is no pass 'nothing'\n  hint: the passes are prepare, descriptors, assign"),
     ],
 )

@@ -60,7 +60,7 @@ def test_an_argument_that_is_not_what_it_was_compiled_for() -> None:
         ((x, x, 1.0), "4 argument"),
         (
             (x, x.astype(np.float64), 1.0, 5),
-            "'out' of 'scaled' is compiled for an array of f32; got an array of float64",
+            "'out' of 'scaled' is compiled for an array of f32; got an array of f64",
         ),
         ((x[1:], x, 1.0, 5), "'x' of 'scaled' is compiled for an address divisible by 16"),
         ((x, x, 1.0, 2.5), "'n' of 'scaled' is compiled for a number of type i32"),
@@ -202,3 +202,64 @@ def test_the_command(tmp_path, capsys) -> None:
     assert "of 'y', which has 396" in capsys.readouterr().err
     assert main(["simulate", f"{file}:add", "f31[100]"]) == 1
     assert "'f31[100]' must be a dtype and a shape" in capsys.readouterr().err
+
+
+@zg.kernel
+def of_a_pair(pair, out, N: zg.constexpr):
+    at = zg.arange(0, N)
+    zg.store(zg.add(out, at), zg.add(zg.load(zg.add(pair[0], at)), zg.load(zg.add(pair[1], at))))
+
+
+def test_arguments_by_name() -> None:
+    compiled = scaled.compile(F32, F32, zg.f32, zg.i32, 32, num_warps=1)
+    x, out = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    compiled.simulate[1](x, out, n=32, by=2.0, seed=1)
+    np.testing.assert_array_equal(out, 2 * x)
+    for given, words in [
+        ({"by": 2.0, "m": 3}, "'scaled' has no run-time argument 'm'"),
+        ({"by": 2.0, "x": x}, "'scaled' got 'x' twice"),
+        ({"by": 2.0}, r"compiled for 4 argument\(s\) .*, got 3"),
+    ]:
+        with pytest.raises(zg.LaunchError, match=words):
+            compiled.simulate[1](x, out, **given)
+    paired = of_a_pair.compile((F32, F32), F32, 32, num_warps=1)
+    paired.simulate[1](out=out, pair=(x, x))
+    np.testing.assert_array_equal(out, 2 * x)
+    for wrong in ((x,), (x, x, x)):
+        with pytest.raises(zg.LaunchError, match=r"compiled for 3 argument\(s\)"):
+            paired.simulate[1](out=out, pair=wrong)
+
+
+@pytest.mark.parametrize("seed", ["x", -5, 1.5])
+def test_a_seed_is_a_number_of_zero_or_more(seed: zg.Any) -> None:
+    compiled = wide.compile(F32, F32, num_warps=1)
+    x = np.zeros(128, np.float32)
+    with pytest.raises(zg.LaunchError, match=f"seed must be an integer of zero or more; got {seed!r}"):
+        compiled.simulate[1](x, x.copy(), seed=seed)
+
+
+COMMANDS = """
+import ziggurat as zg
+@zg.kernel
+def add(pair, out, N: zg.constexpr):
+    at = zg.arange(0, N)
+    zg.store(zg.add(out, at), zg.add(zg.load(zg.add(pair[0], at)), zg.load(zg.add(pair[1], at))))
+@zg.kernel
+def named(x, name: zg.constexpr):
+    zg.store(x, 1.0 if name == "array 7" else 2.0)
+"""
+
+
+def test_the_command_takes_tuples_and_strings(tmp_path, capsys) -> None:
+    file = tmp_path / "kernels_of_tuples.py"
+    file.write_text(COMMANDS)
+    assert main(["simulate", f"{file}:add", "[f32[32], f32[32]], f32[32], 32", "--num-warps", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  pair[0]: unchanged", "  pair[1]: unchanged",
+        "  out: 32 of 32 elements changed; largest difference from the interpreter: 0",
+    ]  # fmt: skip
+    for name in ("array 7", "f32[4]"):
+        assert main(["simulate", f"{file}:named", f'f32[1], "{name}"']) == 0
+        assert "x: 1 of 1 elements changed; largest difference from the interpreter: 0" in capsys.readouterr().out
+    assert main(["simulate", f"{file}:named", 'ptr<f32>, "a"']) == 1
+    assert "an argument must be an array, as f32[1024], or a value; got the type ptr<f32>" in capsys.readouterr().err
