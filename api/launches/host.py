@@ -6,6 +6,7 @@ from typing import Any
 
 from ziggurat.backend.launch.grids import sizes_of
 from ziggurat.boundary import no_faults, public
+from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.execute import execute as execute_model
 from ziggurat.codemodel.op import Op, require_model
 from ziggurat.frontends.language import CALLS, Function
@@ -28,6 +29,11 @@ def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = 
     from ziggurat.backend.reference.run import run as run_on_arrays
 
     require_model(model, "zg.run")
+    if callable(grid):
+        raise LaunchError(
+            "the grid of zg.run must be one to three sizes; got a function",
+            hint="call the function first",
+        )
     values = [as_array(given, f"arg{index}") if is_array(given) else given for index, given in enumerate(arguments)]
     sizes = sizes_of(grid, "zg.run")
     with no_faults("running", lambda: model, str(model.attributes.get("sym_name", model.NAME))):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.op import Op
 
 
@@ -32,9 +33,13 @@ def assert_same(
     from ziggurat.transforms.kit import difference
 
     results: list[list[Any]] = []
-    for model in (model_a, model_b):
+    for which, model in (("first", model_a), ("second", model_b)):
         arguments: list[Any] = [given.copy() if isinstance(given, np.ndarray) else given for given in inputs]
-        run(model, grid, *arguments)
+        try:
+            run(model, grid, *arguments)
+        except ZigguratError as error:
+            error.summary = f"the {which} model: {error.summary}"
+            raise
         results.append(arguments)
     for index, (a, b) in enumerate(zip(*results, strict=True)):
         if not isinstance(a, np.ndarray):

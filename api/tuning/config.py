@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, checked_option
 
 # The first of the configurations within this share of the fastest time is chosen, so that noise does not change it.
 NOISE = 0.02
@@ -40,4 +40,5 @@ def _keywords(config: Config) -> dict[str, Any]:
         raise LaunchError(
             f"zg.Config takes a dict of values by parameter; got {config.values!r}", hint='zg.Config({"BLOCK": 128})'
         )
-    return {**config.values, "num_warps": config.num_warps, "num_stages": config.num_stages}
+    options = {name: checked_option(name, getattr(config, name)) for name in ("num_warps", "num_stages")}
+    return {**config.values, **options}

@@ -15,7 +15,7 @@ import numpy as np
 
 from ziggurat.backend.cuda.arrays import Reader, reader_of, view
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
-from ziggurat.backend.launch.arrays import is_array, number_type
+from ziggurat.backend.launch.arrays import is_array, no_argument, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, constant_key, i1
@@ -119,10 +119,7 @@ def kind_of(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
         return Kind("array", reader=reader)
     if is_array(value):
         return Kind("host")
-    raise LaunchError(
-        f"'{parameter.name}' of '{kernel}' takes an array or a number; got {type(value).__name__}",
-        hint=f"annotate it as zg.constexpr to pass other values: {parameter.name}: zg.constexpr",
-    )
+    raise no_argument(parameter.name, kernel, value)
 
 
 def _exact_type(value: Any) -> type[Any]:

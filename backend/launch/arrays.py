@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from ziggurat.codemodel.errors import LaunchError, shown
-from ziggurat.codemodel.types import SCALARS, ScalarType, f32, find_scalar, i1, i32, i64, u64
+from ziggurat.codemodel.types import SCALARS, ScalarType, Type, f32, find_scalar, i1, i32, i64, u64
 
 ELEMENTS: dict[np.dtype[Any], ScalarType] = {scalar.dtype: scalar for scalar in SCALARS.values()}
 _PYTHON_NUMBERS = (np.dtype(np.int64), np.dtype(np.float64))  # NumPy's types of Python's numbers.
@@ -112,6 +113,18 @@ def number_type(value: Any) -> ScalarType | None:
     if isinstance(value, float):
         return f32
     return None
+
+
+def no_argument(name: str, kernel: str, given: Any) -> LaunchError:
+    """The error for an argument that is neither an array nor a number."""
+    got = f"the type {given}" if isinstance(given, Type) else type(given).__name__
+    hint = f"annotate it as zg.constexpr to pass other values: {name}: zg.constexpr"
+    if isinstance(given, Mapping):
+        hint = "pass the arrays and numbers in it as arguments of their own, or as a tuple"
+    elif isinstance(given, Iterable) and not isinstance(given, str):
+        items = name if isinstance(given, Sequence) else f"list({name})"
+        hint = f"pass an array of the element type: np.array({items}, np.float32)"
+    return LaunchError(f"'{name}' of '{kernel}' takes an array or a number; got {got}", hint=hint)
 
 
 def address(array: np.ndarray[Any, Any]) -> int:

@@ -257,7 +257,8 @@ class Memory:
             what = f"{access.verb} {access.dtype.itemsize} bytes at byte {offset} of {name}: misaligned"
             return what, "make an offset count elements of the pointer's type, not bytes"
         low, high = argument.span
-        if high - low == array.nbytes and access.dtype.itemsize == array.itemsize:
+        forward = high - low == array.nbytes and all(stride >= 0 for stride in array.strides)
+        if forward and access.dtype.itemsize == array.itemsize:
             return f"{access.verb} {name}[{element}], but {name} has {array.size} elements", _MASK_HINT
         shown = f"shape {array.shape}, strides {tuple(s // array.itemsize for s in array.strides)}"
         what = f"{access.verb} {name}[{element}], but that is no element of {name} ({shown})"

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, ZigguratError, ZigguratWarning, shown
+from ziggurat.codemodel.errors import (
+    KernelSyntaxError,
+    KernelTypeError,
+    LaunchError,
+    ZigguratError,
+    ZigguratWarning,
+    shown,
+)
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.frontends.language.constants import as_constant
@@ -221,6 +228,12 @@ class Function:
         if recorder is not None:
             return recorder.call_function(self, arguments, keywords)
         return self.fn(*arguments, **keywords)
+
+    def __getitem__(self, grid: Any) -> Any:
+        raise LaunchError(
+            f"'{self.name}' is a function for kernels to call; only a kernel is launched over a grid",
+            hint=f"decorate it with @zg.kernel, or call it: {self.name}(…)",
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.written}>"

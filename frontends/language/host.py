@@ -191,12 +191,19 @@ def next_power_of_2(n: int) -> int:
 
 
 def run_body(body: Callable[..., Any]) -> Callable[..., Any]:
-    """The meaning of a call whose declaration has a body: the body, run in Python.
+    """The meaning of a call of integers whose declaration has a body: the body, run in Python.
 
     The last results are cached, since every launch computes its grid again.
     """
     run = functools.lru_cache(typed=True)(body)
-    return _on_numbers(lambda *values: run(*values))
+
+    @_on_numbers
+    def meaning(*values: Any) -> Any:
+        if any(isinstance(value, float) for value in values):
+            raise KernelTypeError(f"zg.{body.__name__} takes integers; got {' and '.join(map(repr, values))}")
+        return run(*values)
+
+    return meaning
 
 
 def compare(a: Any, b: Any, kind: Any) -> Any:

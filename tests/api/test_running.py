@@ -74,6 +74,11 @@ def test_strict_shows_what_is_undefined():
         ((1,), (np.zeros(1, complex), 1.0), "'arg0' is an array of complex128"),
         ((1,), (1.0, 1.0), "must be a NumPy array of float32 for ptr<f32>; got float"),
         ((1,), (np.zeros(1, np.float32), "one"), "must be a number of type f32; got 'one'"),
+        (
+            lambda meta: (1,),
+            (np.zeros(1, np.float32), 1.0),
+            "must be one to three sizes; got a function",
+        ),
         ((1, 1, 1, 1), (np.zeros(1, np.float32), 1.0), "one to three sizes"),
     ],
 )

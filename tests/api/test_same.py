@@ -35,3 +35,15 @@ def test_models_that_differ():
 
 def test_small_differences_may_pass():
     zg.testing.assert_same(MODEL, MODEL, INPUTS, rtol=1e-6)
+
+
+@zg.kernel
+def far(x, out):
+    zg.store(zg.add(out, 8), zg.load(x))
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_a_model_that_fails_is_named(which):
+    models = [MODEL, far.triton(zg.ptr(zg.f32), zg.ptr(zg.f32))]
+    with pytest.raises(zg.MemoryAccessError, match=rf"the {which} model: program \(0, 0, 0\) writes arg1\[8\]"):
+        zg.testing.assert_same(*(models if which == "second" else models[::-1]), INPUTS)

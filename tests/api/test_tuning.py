@@ -337,6 +337,12 @@ def test_pruning_gives_configurations(gpu, gives):
         kernel[grid](*arrays(), 1000)
 
 
+@pytest.mark.parametrize(("name", "value"), [("num_warps", 3), ("num_stages", 0)])
+def test_options_of_a_configuration_are_checked(name, value):
+    with pytest.raises(zg.LaunchError, match=f"{name} must be an integer.*; got {value}"):
+        zg.Config({"BLOCK": 64}, **{name: value})
+
+
 def test_configurations_as_triton_writes_them():
     assert zg.Config({"BLOCK": 64}, 8, 2) == zg.Config({"BLOCK": 64}, num_warps=8, num_stages=2)
     for wrong in (None, 64, ["BLOCK"]):

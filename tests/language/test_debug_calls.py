@@ -147,7 +147,7 @@ def test_globaltimer_increases_and_smid_is_zero(kernel, launch):
 def test_print_is_device_print(kernel, capsys):
     printing = kernel("""
     def printing(n):
-        print("n is", n, 2)
+        print("n is:", n, 2)
         print(n)
         print("done")
     """)

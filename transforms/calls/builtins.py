@@ -124,10 +124,11 @@ def _print(_: Typing, *values: Type) -> Type:
 
 
 def _printed(emit: Emitter, result: Type, *values: Operand) -> Built:
-    """`print("x:", x)` is `zg.device_print("x:", x)`."""
+    """`print("x:", x)` is `zg.device_print("x", x)`, which writes a colon itself."""
     prefix = ""
     if values and isinstance(first := values[0].type, ConstantType) and isinstance(first.value, str):
         prefix, values = first.value, values[1:]
+        prefix = prefix.rstrip().removesuffix(":") if values else prefix
     return emit.add(tt.Print([emit.runtime(value) for value in values], prefix))
 
 

@@ -74,6 +74,7 @@ def test_two_pointers_into_one_array():
         ((array(8), array(8), -1), "reads x_ptr[-1], but x_ptr has 8 elements"),
         ((array(0), array(8)), "reads x_ptr[0], but x_ptr has 0 elements"),
         ((array(16)[::2], array(8)), "reads x_ptr[1], but that is no element of x_ptr (shape (8,), strides (2,))"),
+        ((array(8)[::-1], array(8), 2), "reads x_ptr[2], but that is no element of x_ptr (shape (8,), strides (-1,))"),
         ((array(8), array(16)[::-2], 1, -1), "writes y_ptr[-1], but that is no element of y_ptr"),
     ],
 )

@@ -21,6 +21,11 @@ def test_a_call_from_python_runs_as_python():
     assert scaled(3) == 6 and scaled(3, factor=5) == 15
 
 
+def test_a_function_is_launched_over_no_grid():
+    with pytest.raises(zg.LaunchError, match="'scaled' is a function for kernels to call; only a kernel is launched"):
+        scaled[1]
+
+
 def test_attributes_of_the_wrapped_function():
     assert isinstance(scaled, Function)
     assert (scaled.name, scaled.__name__, scaled.__doc__) == ("scaled", "scaled", "Multiply.")

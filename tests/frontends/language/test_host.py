@@ -137,6 +137,7 @@ def test_assertions_and_printing(capsys: pytest.CaptureFixture[str]):
         (lambda: zg.neg(True), "zg.neg takes integers or floats; got True"),
         (lambda: zg.invert(1.0), "zg.invert takes integers; got 1.0"),
         (lambda: zg.popc(3), "zg.popc was called outside of a kernel"),
+        (lambda: zg.cdiv(3.5, 2), "zg.cdiv takes integers; got 3.5 and 2"),
         (lambda: zg.cdiv("a", 2), "zg.cdiv was called outside of a kernel"),
     ],
 )
