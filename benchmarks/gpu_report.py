@@ -76,7 +76,7 @@ def surroundings() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "card": device.name,
         "target": device.target,
-        "multiprocessors": device.multiprocessors,
+        "multiprocessors": device.attribute("MULTIPROCESSOR_COUNT"),
         "devices": device_count(),
         "CUDA of the driver": driver_version(),
         "driver": first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),

@@ -23,7 +23,6 @@ from typing import IO, TYPE_CHECKING, Any
 import attrs
 
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.backend.cuda.messages import receive, send
 from ziggurat.codemodel import errors
 from ziggurat.codemodel.errors import InternalError, ZigguratError
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -109,6 +108,12 @@ def assemble_apart(model: gpu.Module, options: CompileOptions, name: str) -> Ass
         return worker.result(Job(model, options, name))
 
 
+def _send(stream: IO[bytes], message: Any) -> None:
+    """Write a message, which `pickle.load` reads. Raises `OSError` if the other side has closed the pipe."""
+    stream.write(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+    stream.flush()
+
+
 @contextmanager
 def _workers(count: int) -> Generator[list[Worker]]:
     """Workers for the caller alone. One of them is kept for the next caller."""
@@ -136,16 +141,16 @@ class Worker:
         try:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
-            send(process.stdin, (to_text(job.model, locations=True), job.options, job.name))
+            _send(process.stdin, (to_text(job.model, locations=True), job.options, job.name))
             while True:
-                kind, value = receive(process.stdout)
+                kind, value = pickle.load(process.stdout)
                 if kind == "stage":
                     stage = value
                 elif kind == "result":
                     return value
                 else:
                     raise _error(*value)
-        except (EOFError, OSError, pickle.PicklingError):
+        except (EOFError, OSError, pickle.PickleError):
             if stage is None:  # No child can be started here.
                 self.close()
                 return job.result()
@@ -213,15 +218,15 @@ def serve() -> None:
     os.dup2(2, 1)  # Prints of the compiler are no answer.
     while True:
         try:
-            text, options, name = receive(sys.stdin.buffer)
+            text, options, name = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            result = Job(parse(text), options, name).result(lambda stage: send(answers, ("stage", stage)))
+            result = Job(parse(text), options, name).result(lambda stage: _send(answers, ("stage", stage)))
             answer: tuple[str, Any] = ("result", result)
         except ZigguratError as error:
             answer = ("error", (type(error).__name__, str(error)))
-        send(answers, answer)
+        _send(answers, answer)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.cache import Cache
-from ziggurat.backend.cuda.driver import current_device, on_device
-from ziggurat.backend.cuda.keys import compiler_contents, key, structure
+from ziggurat.backend.cuda.driver import current_device, on_device, stream_address
+from ziggurat.backend.cuda.keys import compiler_version, key, structure
 from ziggurat.backend.cuda.launch import devices_of, stream_of
 from ziggurat.backend.cuda.records import Record, Records, chosen
 from ziggurat.backend.cuda.saved import Region, Saved
 from ziggurat.backend.cuda.specialize import Specialization
 from ziggurat.backend.cuda.tensormap import TensorDescriptor
-from ziggurat.backend.cuda.testing import address_of, on_stream
+from ziggurat.backend.cuda.testing import on_stream
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS, SHARED_OPTIONS, CompileOptions
 from ziggurat.compiler.workers import Job, compile_all
@@ -78,7 +78,7 @@ class Tuner:
     def _stream(self, bound: dict[str, Any]) -> int:
         """The stream of the launch: the one that it names, or the current one of the arrays' library."""
         if self.stream is not None:
-            return address_of(self.stream)
+            return stream_address(self.stream)
         return stream_of(bound.values(), current_device().number)
 
     def _about(
@@ -94,7 +94,7 @@ class Tuner:
             "options": {name: repr(value) for name, value in self.options.items()},
             "configs": list(map(str, configs)),
             "device": current_device().name,
-            "compiler": compiler_contents(),
+            "compiler": compiler_version(by_contents=True),
         }
         if kernel.heuristics:
             about["computed"] = [{name: repr(each.get(name)) for name in kernel.heuristics} for each in bounds]

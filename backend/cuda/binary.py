@@ -7,17 +7,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
+from attrs.validators import instance_of
 
 from ziggurat.codemodel.types import SCALARS
 
 POINTER: Final = "ptr"
 TENSOR_MAP: Final = "tensormap"
 KINDS: Final = (*SCALARS, POINTER, TENSOR_MAP)
-# Fields of the head of a binary in bytes.
-_TYPES: Final[dict[str, type]] = {
-    "symbol": str, "ptx": bool, "num_warps": int, "shared": int, "target": str, "name": str, "metadata": dict,
-    "disjoint": list,
-}  # fmt: skip
 
 
 @attrs.frozen
@@ -31,7 +27,7 @@ class Parameter:
     """
 
     kind: str
-    box: tuple[int, ...] = ()
+    box: tuple[int, ...] = attrs.field(default=(), converter=tuple[int, ...])
     swizzle: int = 0
     part: str = ""
     argument: int | None = None
@@ -53,15 +49,20 @@ class Binary:
     `disjoint` has pairs of run-time arguments, one after the other: see `pairs`.
     """
 
-    symbol: str
+    symbol: str = attrs.field(validator=instance_of(str))
     code: str | bytes = attrs.field(repr=False)
-    num_warps: int
-    shared: int
+    num_warps: int = attrs.field(validator=instance_of(int))
+    shared: int = attrs.field(validator=instance_of(int))
     parameters: tuple[Parameter, ...]
-    target: str
-    name: str = ""
-    metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False)
-    disjoint: tuple[int, ...] = ()
+    target: str = attrs.field(validator=instance_of(str))
+    name: str = attrs.field(default="", validator=instance_of(str))
+    metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False, validator=instance_of(dict))
+    disjoint: tuple[int, ...] = attrs.field(default=(), converter=tuple[int, ...])
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """For each parameter, the run-time argument that it takes."""
+        return tuple(n if p.argument is None else p.argument for n, p in enumerate(self.parameters))
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -80,19 +81,10 @@ class Binary:
 
     def to_bytes(self) -> bytes:
         """This value as bytes: a line of JSON, then the code."""
-        code = self.code.encode() if isinstance(self.code, str) else self.code
-        head = {
-            "symbol": self.symbol,
-            "ptx": isinstance(self.code, str),
-            "num_warps": self.num_warps,
-            "shared": self.shared,
-            "parameters": [attrs.astuple(parameter) for parameter in self.parameters],
-            "target": self.target,
-            "name": self.name,
-            "metadata": dict(self.metadata),
-            "disjoint": self.disjoint,
-        }
-        return json.dumps(head).encode() + b"\n" + code
+        head = attrs.asdict(self)
+        code = head.pop("code")
+        head["ptx"] = isinstance(code, str)
+        return json.dumps(head).encode() + b"\n" + (code.encode() if head["ptx"] else code)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Binary:
@@ -100,20 +92,8 @@ class Binary:
         line, _, code = data.partition(b"\n")
         try:
             head = json.loads(line)
-            parameters = tuple(Parameter(kind, tuple(box), *rest) for kind, box, *rest in head["parameters"])
-            for name, kind in _TYPES.items():
-                if type(head[name]) is not kind:
-                    raise ValueError(f"'{name}' must be of type {kind.__name__}")
-            return cls(
-                symbol=head["symbol"],
-                code=code.decode() if head["ptx"] else code,
-                num_warps=head["num_warps"],
-                shared=head["shared"],
-                parameters=parameters,
-                target=head["target"],
-                name=head["name"],
-                metadata=head["metadata"],
-                disjoint=tuple(map(int, head["disjoint"])),
-            )
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            parameters = tuple(Parameter(**fields) for fields in head.pop("parameters"))
+            is_text = head.pop("ptx")
+            return cls(code=code.decode() if is_text else code, parameters=parameters, **head)
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"these bytes are not a compiled kernel: {error}") from None

@@ -49,15 +49,10 @@ class Cache:
 
     def get(self, key: str) -> Binary | None:
         """The kernel of that key, or None. A damaged entry is removed."""
-        data = self._folder.read(key)
-        if data is None:
-            return None
-        path, binary = self._folder.path(key), _decoded(key, data)
-        if binary is None:
-            remove(path)
-            return None
-        with contextlib.suppress(OSError):  # A folder that is only read serves all the same.
-            os.utime(path)
+        binary = self._folder.load(key, _decoded)
+        if binary is not None:
+            with contextlib.suppress(OSError):  # A folder that is only read serves all the same.
+                os.utime(self._folder.path(key))
         return binary
 
     def put(self, key: str, binary: Binary) -> bool:
@@ -71,9 +66,8 @@ class Cache:
     def entries(self) -> list[Entry]:
         """The kernels of the cache, the most recently used first. Damaged entries are left out."""
         found: list[Entry] = []
-        for path, state in self._folder.files():
-            key = self._folder.key_of(path)
-            binary = _decoded(key, self._folder.read(key) or b"")
+        for key, state in self._folder.files():
+            binary = self._folder.load(key, _decoded, keep=True)
             if binary is not None:
                 found.append(Entry(key, binary.title, binary.target, state.st_size, state.st_mtime))
         return sorted(found, key=lambda entry: -entry.used)
@@ -87,11 +81,11 @@ class Cache:
         files = sorted(self._folder.files(), key=lambda file: file[1].st_mtime)
         total = sum(state.st_size for _, state in files)
         removed = 0
-        for path, state in files:
+        for key, state in files:
             if total <= self.limit:
                 break
             total -= state.st_size
-            removed += remove(path)
+            removed += remove(self._folder.path(key))
         if removed:
             self._folder.sweep()
         return removed
@@ -101,12 +95,8 @@ def _head(key: str, payload: bytes) -> bytes:
     return f"{_MAGIC} {key} {hashlib.sha256(payload).hexdigest()}".encode()
 
 
-def _decoded(key: str, data: bytes) -> Binary | None:
-    """The binary of an entry; None for one that is damaged, of another key or of another version."""
+def _decoded(key: str, data: bytes) -> Binary:
     line, _, payload = data.partition(b"\n")
     if line != _head(key, payload):
-        return None
-    try:
-        return Binary.from_bytes(payload)
-    except ValueError:
-        return None
+        raise ValueError("the entry is damaged, or of another key or version")
+    return Binary.from_bytes(payload)

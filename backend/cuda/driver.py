@@ -20,7 +20,7 @@ import attrs
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.failures import failure, out_of_resources
 from ziggurat.backend.ptx.lines import refused_at
-from ziggurat.codemodel.errors import LaunchError, TargetError
+from ziggurat.codemodel.errors import LaunchError, TargetError, shown
 from ziggurat.codemodel.gpu.targets import target_for
 
 _LOG_BYTES = 16384
@@ -80,10 +80,6 @@ class Device:
     def target(self) -> str:
         """The target to compile for: "sm_90a". From 9.0 on, with the instructions of this device alone ("a")."""
         return target_for(*self.capability)
-
-    @property
-    def multiprocessors(self) -> int:
-        return self.attribute("MULTIPROCESSOR_COUNT")
 
     @property
     def max_shared(self) -> int:
@@ -217,6 +213,21 @@ def using_stream(address: int) -> Generator[None, None, None]:
         yield
     finally:
         OWN_STREAM.address = before
+
+
+def stream_address(stream: Any) -> int:
+    """The address of a stream: an address itself, a stream of torch or CuPy, or an object with `__cuda_stream__`."""
+    if type(stream) is int and stream >= 0:
+        return stream
+    for name in ("cuda_stream", "ptr"):
+        address = getattr(stream, name, None)
+        if isinstance(address, int):
+            return address
+    protocol: Any = getattr(stream, "__cuda_stream__", None)
+    if protocol is None:
+        raise LaunchError(f"stream must be an address, or a stream of torch or CuPy; got {shown(stream)}")
+    version_and_address: Any = protocol() if callable(protocol) else protocol
+    return int(version_and_address[1])
 
 
 def synchronize(kernel: str | None = None, stream: int | None = None) -> None:

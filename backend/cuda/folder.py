@@ -8,6 +8,7 @@ and put in its place at once, so that a reader sees all of it or none.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import getpass
 import os
@@ -15,8 +16,9 @@ import shutil
 import stat
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
@@ -25,6 +27,7 @@ from ziggurat.codemodel.errors import ZigguratWarning
 MAX_BYTES: Final = 256 << 20  # A larger file is no kernel and no record.
 # Files of a writer that was killed are removed at this age, in seconds.
 _ABANDONED: Final = 3600.0
+T = TypeVar("T")
 _IS_POSIX: Final = os.name == "posix"
 
 
@@ -39,13 +42,13 @@ def default_directory() -> Path:
     home = Path(os.path.expanduser("~"))
     kept = home / ".cache" / "ziggurat"
     # Python and containers give the root as the home of a user without one.
-    if home.is_absolute() and home != Path(home.anchor) and (kept.is_dir() or _is_writable(home)):
+    if (
+        home.is_absolute()
+        and home != Path(home.anchor)
+        and (kept.is_dir() or (home.is_dir() and os.access(home, os.W_OK)))
+    ):
         return kept
     return _temporary_directory()
-
-
-def _is_writable(folder: Path) -> bool:
-    return folder.is_dir() and os.access(folder, os.W_OK)
 
 
 @functools.cache
@@ -128,11 +131,16 @@ class Folder:
     def path(self, key: str) -> Path:
         return self.directory / f"{key}{self.suffix}"
 
-    def read(self, key: str) -> bytes | None:
-        """The bytes of an entry, or None."""
+    def load(self, key: str, decoded: Callable[[str, bytes], T], keep: bool = False) -> T | None:
+        """An entry, or None. `decoded` makes it from key and bytes, and raises `ValueError` if they are damaged; the
+        file is then removed, unless it is to be kept."""
         try:
-            return read_regular(self.path(key)) if self._is_trusted() else None
-        except (OSError, ValueError):
+            return decoded(key, read_regular(self.path(key))) if self._is_trusted() else None
+        except OSError:
+            return None
+        except (ValueError, RecursionError):
+            if not keep:
+                remove(self.path(key))
             return None
 
     def write(self, key: str, data: bytes) -> bool:
@@ -145,27 +153,17 @@ class Folder:
         except OSError:
             return False
 
-    def files(self) -> list[tuple[Path, os.stat_result]]:
-        """The regular files of the suffix, with their states."""
-        found: list[tuple[Path, os.stat_result]] = []
-        try:
-            with os.scandir(self.directory if self._is_trusted() else os.devnull) as listing:
-                for item in listing:
-                    if item.name.endswith(self.suffix) and not item.name.startswith("."):
-                        try:
-                            found.append((Path(item.path), item.stat(follow_symlinks=False)))
-                        except OSError:  # Another process removed it meanwhile.
-                            continue
-        except OSError:
-            return []
+    def files(self) -> list[tuple[str, os.stat_result]]:
+        """The keys of the entries, with the states of their files."""
+        found: list[tuple[str, os.stat_result]] = []
+        for path in self.directory.glob(f"[!.]*{self.suffix}") if self._is_trusted() else ():
+            with contextlib.suppress(OSError):  # Another process may remove it meanwhile.
+                found.append((path.name.removesuffix(self.suffix), path.lstat()))
         return found
-
-    def key_of(self, path: Path) -> str:
-        return path.name.removesuffix(self.suffix)
 
     def clear(self) -> int:
         """Remove all entries; their number."""
-        removed = sum(remove(path) for path, _ in self.files())
+        removed = sum(remove(self.path(key)) for key, _ in self.files())
         self.sweep(0.0)
         return removed
 

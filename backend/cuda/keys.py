@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import ziggurat.backend as backend
@@ -86,36 +86,19 @@ def _write(
 
 
 @functools.cache
-def compiler_version() -> str:
-    """A name for the version of the compiler's sources and of LLVM, by the sizes and times of the files."""
+def compiler_version(*, by_contents: bool = False) -> str:
+    """A name for the version of the compiler's sources and of LLVM: by the sizes and times of the files, or by their
+    contents, which are equal wherever and whenever they were installed."""
     digest = hashlib.sha256()
-    for folder, file in _sources():
-        state = file.stat()
-        digest.update(f"{file.relative_to(folder)} {state.st_size} {state.st_mtime_ns}\n".encode())
-    return f"llvmlite {_llvm_version()} {digest.hexdigest()}"
-
-
-@functools.cache
-def compiler_contents() -> str:
-    """The same by the contents of the sources: equal wherever and whenever they were installed."""
-    digest = hashlib.sha256()
-    for folder, file in _sources():
-        digest.update(f"{file.relative_to(folder)}\n".encode())
-        digest.update(file.read_bytes())
-    return f"llvmlite {_llvm_version()} {digest.hexdigest()}"
-
-
-def _sources() -> Iterator[tuple[Path, Path]]:
-    """The files of the packages that compile, in a fixed order, each with the folder of its package."""
     for package in (codemodel, transforms, backend):
         assert package.__file__ is not None
         folder = Path(package.__file__).parent
         for file in sorted(folder.rglob("*.py")):
-            yield folder, file
-
-
-def _llvm_version() -> str:
+            state = file.stat()
+            digest.update(f"{file.relative_to(folder)} {state.st_size}\n".encode())
+            digest.update(file.read_bytes() if by_contents else str(state.st_mtime_ns).encode())
     try:
-        return importlib.metadata.version("llvmlite")
+        llvm = importlib.metadata.version("llvmlite")
     except importlib.metadata.PackageNotFoundError:
-        return "none"
+        llvm = "none"
+    return f"llvmlite {llvm} {digest.hexdigest()}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
@@ -18,10 +17,11 @@ from ziggurat.backend.cuda.driver import (
     current_device,
     load,
     on_device,
+    stream_address,
     synchronize,
 )
 from ziggurat.backend.cuda.failures import failure
-from ziggurat.backend.cuda.packing import Packing, Slot
+from ziggurat.backend.cuda.packing import Packing, new_slot
 from ziggurat.backend.cuda.routes import Route
 from ziggurat.backend.cuda.specialize import (
     MISSING,
@@ -35,7 +35,7 @@ from ziggurat.backend.cuda.specialize import (
 from ziggurat.backend.cuda.tensormap import TensorDescriptor
 from ziggurat.backend.launch.descriptors import check_disjoint
 from ziggurat.backend.launch.grids import Meta, gpu_sizes
-from ziggurat.codemodel.errors import LaunchError, ZigguratError, shown
+from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
 
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], "int | tuple[int, ...]"]
@@ -44,21 +44,6 @@ OnHost = Callable[[Any, dict[str, Any], dict[str, Any]], None]
 
 # The number of grids whose launches `Dispatcher.at` remembers.
 _GRIDS = 256
-
-
-def stream_object(stream: Any) -> Any:
-    """The driver's object for a stream: an address, a stream of torch or CuPy, or an object with `__cuda_stream__`."""
-    if type(stream) is int and stream >= 0:
-        return STREAMS[stream]
-    for name in ("cuda_stream", "ptr"):
-        address = getattr(stream, name, None)
-        if isinstance(address, int):
-            return STREAMS[address]
-    protocol: Any = getattr(stream, "__cuda_stream__", None)
-    if protocol is None:
-        raise LaunchError(f"stream must be an address, or a stream of torch or CuPy; got {shown(stream)}")
-    version_and_address: Any = protocol() if callable(protocol) else protocol
-    return STREAMS[int(version_and_address[1])]
 
 
 def start(loaded: Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stream: Any, check: bool) -> None:
@@ -150,7 +135,9 @@ class Dispatcher:
         self._loaded: dict[tuple[Specialization, int], Loaded] = {}
         self._compiling = threading.RLock()
         # Makes launches over a grid by the route of the last arguments of new kinds. A route passes other arguments on.
-        self._hot: Callable[[Any, Any, Any], Callable[..., None]] = self._first
+        self._hot: Callable[[Any, Any, Any], Callable[..., None]] = lambda x, y, z: functools.partial(
+            self._bind, x, y, z
+        )
         # Launches by grid, for `at`, and for kernels, which save a call by looking here first.
         self.known_grids: dict[Any, Callable[..., None]] = {}
 
@@ -186,9 +173,6 @@ class Dispatcher:
         """The loaded versions of this kernel, each with its registers and memory."""
         return tuple(self._loaded.values())
 
-    def _first(self, x: Any, y: Any, z: Any, /) -> Callable[..., None]:
-        return functools.partial(self._bind, x, y, z)
-
     def _bind(self, x: Any, y: Any, z: Any, /, *arguments: Any, **keywords: Any) -> None:
         names = [parameter.name for parameter in self.parameters]
         bound = dict(zip(names, arguments, strict=False))
@@ -212,7 +196,8 @@ class Dispatcher:
         tried: Route | None,
     ) -> None:
         """Launch with any arguments: find or make their route and their kernel. `tried` is a route that does not know
-        them."""
+        them, or could not launch them: for an empty grid, a value that it cannot write, another context, or a status of
+        the driver. Nothing was launched then, so that the slow path meets the same error, and explains it."""
         values = self._complete(values, more)
         if self._with_tuples is not None and any(
             isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)
@@ -228,7 +213,7 @@ class Dispatcher:
             return
         route = self._routes.get(kinds)
         if route is None:
-            route = Route(self.parameters, kinds, generic=self._generic, again=self._again, given=stream_object)
+            route = Route(self.parameters, kinds, self._generic)
             self._routes[kinds] = route
         if self._hot != route.bound:
             self._hot = route.bound
@@ -248,35 +233,22 @@ class Dispatcher:
         device = self._device_of(values)
         with on_device(device) as context:
             spec = self._specialization(values, route.kinds, options)
-            sizes = self._sizes(x, values) if y is None else (x, y, z)
-            with self._located():
+            sizes = (x, y, z)
+            if y is None:
+                named = {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
+                sizes = gpu_sizes(x(Meta(self.name, named)), self.name)
+            try:
                 loaded = self._load(spec, int(context))
                 if loaded.binary.disjoint:
                     passed = {a.name: v for a, v in zip(spec.arguments, values, strict=True) if isinstance(a, RunTime)}
                     check_disjoint(loaded.binary.pairs, [*passed.values()], [*passed], self.name)
                 found = route.learn(values, options, loaded, spec)
-                on = STREAMS[route.stream(device)] if stream is None else stream_object(stream)
+                on = STREAMS[route.stream(device) if stream is None else stream_address(stream)]
                 start(loaded, sizes, route.slot(found, values), on, check)
-
-    @contextmanager
-    def _located(self) -> Generator[None, None, None]:
-        """Give errors of loading and launching that have no location the kernel's."""
-        try:
-            yield
-        except ZigguratError as error:
-            if error.location is None:
-                error.location = self.location
-            raise
-
-    def _again(
-        self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any, route: Route
-    ) -> None:
-        """Repeat a launch that the hot path could not make: an empty grid, a value that it cannot write, another
-        context, or a status of the driver.
-
-        Nothing was launched, so that the slow path meets the same error, and explains it.
-        """
-        self._generic(x, y, z, values, (), options, stream, route)
+            except ZigguratError as error:
+                if error.location is None:
+                    error.location = self.location
+                raise
 
     def _complete(self, values: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
         if more:
@@ -333,10 +305,6 @@ class Dispatcher:
                     loaded = self._loaded[spec, context] = load(binary)
         return loaded
 
-    def _sizes(self, grid: Callable[[dict[str, Any]], Any], values: Sequence[Any]) -> tuple[int, int, int]:
-        named = {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
-        return gpu_sizes(grid(Meta(self.name, named)), self.name)
-
 
 class Launcher:
     """Launches a binary: `launcher(grid, …)`, with an argument for each of its run-time parameters."""
@@ -355,33 +323,24 @@ class Launcher:
 
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
         sizes = gpu_sizes(grid(Meta(self.binary.title, {})) if callable(grid) else grid, self.binary.title)
-        kinds: list[str] = []
-        values: list[Any] = []
+        binary = self.binary
         names = [f"argument {number}" for number in range(len(arguments))]
         device = next(iter(devices_of(zip(names, arguments, strict=True))), None)
-        for position, parameter in enumerate(self.binary.parameters):
-            number = position if parameter.argument is None else parameter.argument
-            if number >= len(arguments):
-                raise self._count(arguments)
-            given = arguments[number]
-            value: Any = given
-            if isinstance(given, TensorDescriptor):
-                value = given.part(parameter.part, (parameter.box, parameter.swizzle))
-            elif parameter.kind == POINTER and not isinstance(given, int):
-                value = view(given, names[number]).address
-            kinds.append(parameter.kind)
+        if set(binary.arguments) != set(range(len(arguments))):
+            kinds = ", ".join(parameter.kind for parameter in binary.parameters)
+            raise LaunchError(f"'{binary.title}' has the parameters ({kinds}); got {len(arguments)} argument(s)")
+        values: list[Any] = []
+        for number, parameter in zip(binary.arguments, binary.parameters, strict=True):
+            value = arguments[number]
+            if isinstance(value, TensorDescriptor):
+                value = value.part(parameter.part, (parameter.box, parameter.swizzle))
+            elif parameter.kind == POINTER and not isinstance(value, int):
+                value = view(value, names[number]).address
             values.append(value)
-        used = {p if q.argument is None else q.argument for p, q in enumerate(self.binary.parameters)}
-        if len(arguments) != len(used):
-            raise self._count(arguments)
-        check_disjoint(self.binary.pairs, arguments, names, self.binary.title)
-        packing = Packing.of(kinds)
-        slot = Slot.make(packing.size, packing.offsets)
-        packing.write(slot.buffer, values)
-        on = STREAMS[stream_of(arguments, device)] if stream is None else stream_object(stream)
+        check_disjoint(binary.pairs, arguments, names, binary.title)
+        packing = Packing.of([parameter.kind for parameter in binary.parameters])
+        slot = new_slot(packing.size, packing.offsets)
+        packing.write(slot[0], values)
+        on = STREAMS[stream_of(arguments, device) if stream is None else stream_address(stream)]
         with on_device(device):
-            start(self.loaded(), sizes, (slot.buffer, slot.pointers), on, check)
-
-    def _count(self, arguments: Sequence[Any]) -> LaunchError:
-        kinds = ", ".join(parameter.kind for parameter in self.binary.parameters)
-        return LaunchError(f"'{self.binary.title}' has the parameters ({kinds}); got {len(arguments)} argument(s)")
+            start(self.loaded(), sizes, slot, on, check)

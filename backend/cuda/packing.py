@@ -59,24 +59,18 @@ class Packing:
         struct.pack_into(self.format, buffer, 0, *map(fitted, self.kinds, values))
 
 
-@attrs.frozen(eq=False)
-class Slot:
-    """A buffer for the values of one launch, and the address of an array of pointers to them."""
+def new_slot(size: int, order: Sequence[int]) -> tuple[memoryview, int]:
+    """A buffer of `size` bytes for the values of one launch, and the address of an array of pointers into it.
 
-    buffer: Any
-    pointers: int
-
-    @classmethod
-    def make(cls, size: int, order: Sequence[int]) -> Slot:
-        """A buffer of `size` bytes; `order` gives the place in it of each of the kernel's parameters."""
-        size += -size % 8
-        room = (ctypes.c_ubyte * (size + 64 + 8 * len(order)))()
-        base = ctypes.addressof(room)
-        start = -base % 64
-        base += start
-        struct.pack_into(f"={len(order)}Q", room, start + size, *[base + offset for offset in order])
-        # The view keeps the memory.
-        return cls(memoryview(room)[start : start + size], base + size)
+    `order` gives the place in the buffer of each of the kernel's parameters. The view keeps the memory of both.
+    """
+    size += -size % 8
+    room = (ctypes.c_ubyte * (size + 64 + 8 * len(order)))()
+    base = ctypes.addressof(room)
+    start = -base % 64
+    base += start
+    struct.pack_into(f"={len(order)}Q", room, start + size, *[base + offset for offset in order])
+    return memoryview(room)[start : start + size], base + size
 
 
 def fitted(kind: str, value: Any) -> Any:

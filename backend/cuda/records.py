@@ -13,17 +13,15 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import attrs
 
-from ziggurat.backend.cuda.folder import Folder, default_directory, read_regular, remove, write_whole
+from ziggurat.backend.cuda.folder import Folder, default_directory, read_regular, write_whole
 from ziggurat.codemodel.errors import LaunchError
 
 _SUFFIX: Final = ".choice.json"
 _FORMAT: Final = "ziggurat choices 1"
-# The entries of `Record.about` that every record has, with their types.
-_ABOUT: Final = {"kernel": str, "key": dict, "types": dict, "device": str}
 
 
 @attrs.frozen
@@ -37,47 +35,32 @@ class Record:
     times: Mapping[str, float]
     left_out: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
+    def __attrs_post_init__(self) -> None:
+        about = self.about
+        texts = [self.config, about["kernel"], about["device"]]
+        for given in (about["key"], about["types"], self.left_out):
+            texts += given.values()
+        if not all(isinstance(text, str) for text in texts) or not all(0 <= t < math.inf for t in self.times.values()):
+            raise TypeError("names and reasons must be strings, and times numbers from 0")
+
     @property
     def digest(self) -> str:
         """64 hexadecimal digits for what the choice was made for."""
         return digest_of(self.about)
 
     def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "about": dict(self.about),
-            "config": self.config,
-            "times": dict(self.times),
-            "left_out": dict(self.left_out),
-        }
+        body = attrs.asdict(self)
         return {**body, "checksum": digest_of(body)}
 
     @classmethod
     def from_json(cls, data: Any) -> Record:
         """The record that `to_json` gave. Raises `ValueError` for anything else."""
-        if not isinstance(data, dict):
-            raise ValueError("a record must be a JSON object")
-        fields = cast("dict[str, Any]", data)
-        body = {name: fields.get(name) for name in ("about", "config", "times", "left_out")}
-        if fields.get("checksum") != digest_of(body):
-            raise ValueError("the record does not agree with its checksum")
-        about, times, left_out = body["about"], body["times"], body["left_out"]
-        good = (
-            isinstance(about, dict)
-            and all(isinstance(cast("Any", about).get(name), kind) for name, kind in _ABOUT.items())
-            and all(_maps_to(cast("Any", about)[name], str) for name in ("key", "types"))
-            and isinstance(body["config"], str)
-            and _maps_to(times, int | float)
-            and all(math.isfinite(time) and time >= 0 for time in cast("Any", times).values())
-            and _maps_to(left_out, str)
-        )
-        if not good:
-            raise ValueError("the record lacks a field, or a field has another type")
-        return cls(**body)  # pyright: ignore[reportArgumentType]
-
-
-def _maps_to(value: Any, kind: Any) -> bool:
-    """Whether a value is an object of JSON that holds values of a kind."""
-    return isinstance(value, dict) and all(isinstance(each, kind) for each in cast("dict[str, Any]", value).values())
+        try:
+            if data.pop("checksum") == digest_of(data):
+                return cls(**data)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError("the record lacks a field, or a field has another type") from error
+        raise ValueError("the record does not agree with its checksum")
 
 
 def digest_of(data: Any) -> str:
@@ -97,11 +80,7 @@ class Records:
 
     def get(self, about: Mapping[str, Any]) -> Record | None:
         """The choice that was made for this, or None. A damaged record is removed."""
-        key = digest_of(about)
-        record = self._read(key)
-        if record is None:
-            remove(self._folder.path(key))
-        return record
+        return self._folder.load(digest_of(about), _decoded)
 
     def put(self, record: Record) -> bool:
         """Keep a record; False where the folder does not allow it."""
@@ -109,7 +88,7 @@ class Records:
 
     def all(self) -> list[Record]:
         """All records, by kernel."""
-        found = [self._read(self._folder.key_of(path)) for path, _ in sorted(self._folder.files())]
+        found = (self._folder.load(key, _decoded, keep=True) for key, _ in sorted(self._folder.files()))
         return sorted((record for record in found if record is not None), key=lambda record: record.about["kernel"])
 
     def clear(self) -> int:
@@ -129,20 +108,19 @@ class Records:
         `LaunchError` for other files, and then keeps none."""
         try:
             data: Any = json.loads(read_regular(Path(file), owned=False))
-            if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != _FORMAT:
+            if data["format"] != _FORMAT:
                 raise ValueError("it is no export of choices")
-            records = [Record.from_json(each) for each in cast("dict[str, Any]", data)["records"]]
+            records = list(map(Record.from_json, data["records"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise LaunchError(f"'{file}' has no choices that can be read: {error}") from None
         return sum(map(self.put, records))
 
-    def _read(self, key: str) -> Record | None:
-        data = self._folder.read(key)
-        try:
-            record = None if data is None else Record.from_json(json.loads(data))
-        except (ValueError, TypeError, RecursionError):
-            return None
-        return record if record is not None and record.digest == key else None
+
+def _decoded(key: str, data: bytes) -> Record:
+    record = Record.from_json(json.loads(data))
+    if record.digest != key:
+        raise ValueError("the record was made for something else")
+    return record
 
 
 def chosen(times: Mapping[str, float], noise: float) -> str:

@@ -77,43 +77,37 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
             _z_key = ({exact},)
             _z_entry = _z_find(_z_key)
             if _z_entry is None:
-                _z_entry = _z_known(_z_key, ({loose},), _z_options, ({values}))
+                _z_entry = _z_known(_z_key, ({loose},), ({known}_z_device, _z_dict(_z_options)))
     except (_z_AttributeError, _z_TypeError):
         _z_entry = None
-    if _z_entry is None:
-        return _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
-    _z_expected, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles = _z_entry
-    _z_last[0] = _z_expected
-    _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
-    try:
-        if not ({apart}):
-            return _z_again(_z_x, _z_y, _z_w, ({values}), _z_options, _z_on, _z_route)
-        if _z_y is None:
-            _z_gx, _z_gy, _z_gz = _z_three(_z_x({named}))
+    if _z_entry is not None:
+        _z_expected, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles = _z_entry
+        _z_last[0] = _z_expected
+        _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
         try:
-            _z_slot = _z_free.pop()
-        except _z_IndexError:
-            _z_slot = _z_fresh()
-        _z_slot[2] = None
-        _z_pack(_z_slot[0], 0{moving})
-        _z_status = _z_driver(
-            _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared,
-            _z_streams[{stream}] if _z_on is None else _z_given(_z_on), _z_slot[1], 0
-        )[0]
-        _z_free.append(_z_slot)
-        if not _z_status:
-            return
-    except (_z_struct_error, _z_KeyError, _z_OverflowError, _z_TypeError):
-        pass
-    _z_again(_z_x, _z_y, _z_w, ({values}), _z_options, _z_on, _z_route)
+            if {apart}:
+                if _z_y is None:
+                    _z_gx, _z_gy, _z_gz = _z_three(_z_x({named}))
+                try:
+                    _z_slot = _z_free.pop()
+                except _z_IndexError:
+                    _z_slot = _z_fresh()
+                _z_slot[2] = None
+                _z_pack(_z_slot[0], 0{moving})
+                _z_status = _z_driver(
+                    _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared,
+                    _z_streams[{stream} if _z_on is None else _z_address(_z_on)], _z_slot[1], 0
+                )[0]
+                _z_free.append(_z_slot)
+                if not _z_status:
+                    return
+        except (_z_struct_error, _z_KeyError, _z_OverflowError, _z_TypeError):
+            pass
+    _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
 
 def keys(_z_options{plain}):
     {read}; _z_device = {device}
-    return ({exact},), ({loose},)
-
-def known(_z_options{plain}):
-    {read}; _z_device = {device}
-    return ({known}_z_device, _z_dict(_z_options))
+    return ({exact},), ({loose},), ({known}_z_device, _z_dict(_z_options))
 
 def moving(_z_tiles{plain}):
     {read}

@@ -9,8 +9,8 @@ from typing import Any
 
 from ziggurat.backend.cuda.arrays import OWN, pointer_device, protocol_address, protocol_device, protocol_element
 from ziggurat.backend.cuda.binary import TENSOR_MAP, Binary
-from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, cuda, device_count
-from ziggurat.backend.cuda.packing import Packing, Slot, fitted
+from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, cuda, device_count, stream_address
+from ziggurat.backend.cuda.packing import Packing, fitted, new_slot
 from ziggurat.backend.cuda.route_text import MARK, Writer, mark
 from ziggurat.backend.cuda.specialize import (
     KernelParameter,
@@ -39,19 +39,12 @@ class Route:
     """The launches of a kernel with arguments of these kinds. `bound(x, y, z)` gives the hot path over a grid.
 
     The grid is three sizes, or a function and None and None. `seek(x, y, z, more, options, *values)` launches a kernel
-    of the table. `again(x, y, z, values, options, stream, route)` takes over if the driver returns an error, and
-    `generic(x, y, z, values, more, options, stream, route)` if the arguments have other kinds or are new.
-    `given(stream)` gives the driver's object for the stream of a launch.
+    of the table. `generic(x, y, z, values, more, options, stream, route)` takes over if the arguments have other kinds
+    or are new, or if the driver returns an error.
     """
 
     def __init__(
-        self,
-        parameters: Sequence[KernelParameter],
-        kinds: Sequence[Kind],
-        *,
-        generic: Callable[..., None],
-        again: Callable[..., None],
-        given: Callable[[Any], Any],
+        self, parameters: Sequence[KernelParameter], kinds: Sequence[Kind], generic: Callable[..., None]
     ) -> None:
         writer = Writer(device_count() > 1)
         names = [parameter.name for parameter in parameters]
@@ -82,9 +75,8 @@ class Route:
             "_z_find": self._table.get,
             "_z_known": self._found,
             "_z_generic": generic,
-            "_z_again": again,
             "_z_three": three,
-            "_z_given": given,
+            "_z_address": stream_address,
             "_z_stream": self.stream,
             "_z_streams": STREAMS,
             "_z_own": OWN_STREAM,
@@ -107,22 +99,20 @@ class Route:
         self.bound: Callable[[Any, Any, Any], Callable[..., None]] = scope["bound"]
         self.seek: Callable[..., None] = scope[f"{own}seek"]
         self._keys: Callable[..., Any] = scope["keys"]
-        self._known: Callable[..., Any] = scope["known"]
         self._moving: Callable[..., Any] = scope["moving"]
 
     def learn(self, values: Sequence[Any], options: dict[str, Any], loaded: Loaded, spec: Specialization) -> Found:
         """Remember the kernel for these arguments, and for others that share it."""
-        exact, loose = self._keys(options, *values)
+        exact, loose, known = self._keys(options, *values)
         order, tiles = arranged(loaded.binary, spec, self._places)
 
         def fresh() -> list[Any]:
-            slot = Slot.make(self._size, order)
-            return [slot.buffer, slot.pointers, *self._nothing]
+            return [*new_slot(self._size, order), *self._nothing]
 
         binary = loaded.binary
         entry = (loaded.function, binary.threads, binary.shared, [fresh()], fresh, (*tiles, apart(binary, spec)))
         self._classes[loose] = entry
-        found = self._found(exact, loose, options, values)
+        found = self._found(exact, loose, known)
         assert found is not None
         return found
 
@@ -134,14 +124,12 @@ class Route:
         self._pack(slot[0], 0, *(fitted(field, value) for field, value in fields))
         return slot
 
-    def _found(
-        self, exact: tuple[Any, ...], loose: tuple[Any, ...], options: dict[str, Any], values: Sequence[Any]
-    ) -> Found | None:
-        """The entry of the table for an exact key, if the other key is known."""
-        known = self._classes.get(loose)
-        if known is None:
+    def _found(self, exact: tuple[Any, ...], loose: tuple[Any, ...], known: tuple[Any, ...]) -> Found | None:
+        """The entry of the table for an exact key, if the other key is there. `known` is for the next launch."""
+        shared = self._classes.get(loose)
+        if shared is None:
             return None
-        found: Any = ((*self._known(options, *values), *known), *known)
+        found: Any = ((*known, *shared), *shared)
         if len(self._table) >= _TABLE_LIMIT:
             self._table.clear()
         self._table[exact] = found
@@ -159,18 +147,15 @@ def arranged(
     passed = [(a, place) for a, place in zip(spec.arguments, places, strict=True) if isinstance(a, RunTime)]
     tiles = {number: NO_TILE for number, (argument, _) in enumerate(passed) if argument.field == TENSOR_MAP}
     order: list[int] = []
-    for position, parameter in enumerate(binary.parameters):
-        number = position if parameter.argument is None else parameter.argument
-        if not 0 <= number < len(passed):
-            raise _disagree(binary, spec)
+    if set(binary.arguments) != set(range(len(passed))):
+        raise _disagree(binary, spec)
+    for number, parameter in zip(binary.arguments, binary.parameters, strict=True):
         argument, place = passed[number]
         if parameter.part == "" and parameter.kind != argument.field:
             raise _disagree(binary, spec)
         if parameter.kind == TENSOR_MAP:
             tiles[number] = (parameter.box, parameter.swizzle)
         order.append(place[field_of(parameter.part, (len(place) - 2) // 2)])
-    if {p if q.argument is None else q.argument for p, q in enumerate(binary.parameters)} != set(range(len(passed))):
-        raise _disagree(binary, spec)
     return order, tuple(tiles.values())
 
 

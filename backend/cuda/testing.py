@@ -9,7 +9,18 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
-from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_context, current_device, own_stream, using_stream
+import numpy as np
+
+from ziggurat.backend.cuda.driver import (
+    STREAMS,
+    check,
+    cuda,
+    current_context,
+    current_device,
+    own_stream,
+    stream_address,
+    using_stream,
+)
 from ziggurat.backend.cuda.memory import empty
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import u8
@@ -53,7 +64,7 @@ def do_bench(
     """
     _demand(run, warmup, rep, quantiles, return_mode)
     current_context()
-    named = None if stream is None else address_of(stream)
+    named = None if stream is None else stream_address(stream)
     if graph and named in _DEFAULT_STREAMS:
         raise LaunchError(
             "a CUDA graph cannot be captured on the default stream", hint="leave stream out: one is made for it"
@@ -61,13 +72,13 @@ def do_bench(
     if graph and named is None:
         # Work that fills the arrays may be in flight, and streams do not wait for each other.
         check(cuda().cuStreamSynchronize(STREAMS[_stream_of_library()]), "waiting for the work before")
-        named = _new_stream()
+        driver = cuda()
+        named = int(check(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING), "making a stream"))
     with on_stream(_stream_of_library() if named is None else named) as address:
         times = _graph_times(run, address, warmup, rep) if graph else _times(run, address, warmup, rep, flush)
     if quantiles is None:
         return _MODES[return_mode](times)
-    times.sort()
-    return [_quantile(times, share) for share in quantiles]
+    return np.quantile(times, quantiles).tolist()
 
 
 def _demand(run: Any, warmup: Any, rep: Any, quantiles: Sequence[float] | None, return_mode: str) -> None:
@@ -86,21 +97,14 @@ def _demand(run: Any, warmup: Any, rep: Any, quantiles: Sequence[float] | None, 
         raise LaunchError(f"return_mode of do_bench must be one of {', '.join(_MODES)}; got {return_mode!r}")
 
 
-def address_of(stream: Any) -> int:
-    """The address of a stream as a launch takes it: an address, or a stream of torch or CuPy."""
-    from ziggurat.backend.cuda.launch import stream_object
-
-    found = stream_object(stream)
-    # The objects are kept by address, and `stream_object` has just found or made this one.
-    return next(address for address, known in STREAMS.items() if known is found)
-
-
-def _quantile(times: Sequence[float], share: float) -> float:
-    """A quantile of sorted times, interpolated between two of them."""
-    place = share * (len(times) - 1)
-    low = int(place)
-    high = min(low + 1, len(times) - 1)
-    return times[low] + (times[high] - times[low]) * (place - low)
+def _estimate(run: Callable[[], Any], before: Callable[[], None], stream: Any) -> float:
+    """The milliseconds that a call of both takes, roughly."""
+    with _Timer(stream) as timer:
+        timer.start()
+        for _ in range(_ESTIMATES):
+            before()
+            run()
+        return max(timer.stop() / _ESTIMATES, 1e-3)
 
 
 def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush: bool) -> list[float]:
@@ -113,18 +117,12 @@ def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush
             check(driver.cuMemsetD8Async(scratch.pointer, 0, scratch.nbytes, on), "writing the cache full")
 
     run()
-    with _timer(on) as timer:
-        # The estimate covers call and wipe: the cost of a round, not the reported time.
-        timer.start()
-        for _ in range(_ESTIMATES):
-            wipe()
-            run()
-        each = max(timer.stop() / _ESTIMATES, 1e-3)
+    each = _estimate(run, wipe, on)  # The cost of a round, not the reported time.
     for _ in range(max(1, int(warmup / each))):
         run()
     rounds = max(_ESTIMATES, int(rep / each))
     with ExitStack() as stack:
-        timers = [stack.enter_context(_timer(on)) for _ in range(rounds)]
+        timers = [stack.enter_context(_Timer(on)) for _ in range(rounds)]
         for timer in timers:
             wipe()
             timer.start()
@@ -139,11 +137,7 @@ def _graph_times(run: Callable[[], Any], stream: int, warmup: float, rep: float)
     on = STREAMS[stream]
     run()  # The first call compiles and loads, which cannot be captured.
     check(driver.cuStreamSynchronize(on), "waiting for the first call")
-    with _timer(on) as timer:
-        timer.start()
-        for _ in range(_ESTIMATES):
-            run()
-        each = max(timer.stop() / _ESTIMATES, 1e-3)
+    each = _estimate(run, lambda: None, on)
     calls = max(1, min(1000, int(rep / 10 / each)))
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
     check(driver.cuStreamBeginCapture(on, mode), "capturing a graph")
@@ -159,7 +153,7 @@ def _graph_times(run: Callable[[], Any], stream: int, warmup: float, rep: float)
             check(driver.cuGraphLaunch(made, on), "running a graph")
         times: list[float] = []
         for _ in range(10):
-            with _timer(on) as timer:
+            with _Timer(on) as timer:
                 timer.start()
                 check(driver.cuGraphLaunch(made, on), "running a graph")
                 times.append(timer.stop() / calls)
@@ -169,12 +163,15 @@ def _graph_times(run: Callable[[], Any], stream: int, warmup: float, rep: float)
         driver.cuGraphDestroy(graph)
 
 
-class _Timer:
+class _Timer(ExitStack):
     """Two events on a stream. `start`, then `mark` and later `elapsed`, or `stop`, which waits; in milliseconds."""
 
     def __init__(self, stream: Any) -> None:
+        super().__init__()
         self.stream = stream
         self.events = [check(cuda().cuEventCreate(0), "making an event") for _ in range(2)]
+        for event in self.events:
+            self.callback(cuda().cuEventDestroy, event)
 
     def start(self) -> None:
         check(cuda().cuEventRecord(self.events[0], self.stream), "recording an event")
@@ -191,16 +188,6 @@ class _Timer:
         return self.elapsed()
 
 
-@contextmanager
-def _timer(stream: Any) -> Generator[_Timer, None, None]:
-    timer = _Timer(stream)
-    try:
-        yield timer
-    finally:
-        for event in timer.events:
-            cuda().cuEventDestroy(event)
-
-
 def _stream_of_library() -> int:
     """The current stream of torch or CuPy, where one is loaded and in use; otherwise our own."""
     torch: Any = sys.modules.get("torch")
@@ -208,11 +195,6 @@ def _stream_of_library() -> int:
         return int(torch.cuda.current_stream().cuda_stream)
     cupy: Any = sys.modules.get("cupy")
     return own_stream() or (0 if cupy is None else int(cupy.cuda.get_current_stream().ptr))
-
-
-def _new_stream() -> int:
-    driver = cuda()
-    return int(check(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING), "making a stream"))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ which is replaced. What a kernel writes just beside its arrays is found as well.
 from __future__ import annotations
 
 import os
+import pickle
 import select
 import subprocess
 import sys
@@ -17,7 +18,6 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.backend.cuda.messages import receive, send
 from ziggurat.codemodel.errors import KernelRuntimeError
 
 Array = np.ndarray[Any, Any]
@@ -76,10 +76,11 @@ class Isolated:
         assert child.stdin is not None and child.stdout is not None
         job = (binary, grid, [image.bytes for image in images], [image.start for image in images], list(arguments))
         try:
-            send(child.stdin, job)
+            child.stdin.write(pickle.dumps(job))
+            child.stdin.flush()
             found, _, _ = select.select([child.stdout], [], [], self.limit)
             answer: Any = (
-                receive(child.stdout)
+                pickle.load(child.stdout)
                 if found
                 else f"assembling and running the kernel did not end in {self.limit:.0f} s"
             )
@@ -128,14 +129,15 @@ def serve() -> None:
     os.dup2(2, 1)  # What kernels print is no answer.
     while True:
         try:
-            job = receive(stdin)
+            job = pickle.load(stdin)
         except EOFError:
             return
         try:
             answer: Any = _launched(*job)
         except Exception as error:
             answer = str(error) or type(error).__name__
-        send(stdout, answer)
+        stdout.write(pickle.dumps(answer))
+        stdout.flush()
         if isinstance(answer, str):
             return
 

@@ -45,7 +45,7 @@ def test_the_first_line_is_json_for_people_with_an_editor():
         lambda data: data + b"\xff",  # no UTF-8, as PTX is
         lambda data: data.replace(b'"num_warps": 8', b'"num_warps": "lots"'),
         lambda data: data.replace(b'"metadata": {', b'"metadata": 7, "x": {'),
-        lambda data: data.replace(b"[16, 32], 64", b'[16, 32], "64"'),
+        lambda data: data.replace(b'"swizzle": 64', b'"swizzle": "64"'),
         lambda data: b"[" * 100_000 + data,
     ],
 )

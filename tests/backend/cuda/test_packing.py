@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.cuda.binary import KINDS
-from ziggurat.backend.cuda.packing import FIELDS, Packing, Slot, fitted
+from ziggurat.backend.cuda.packing import FIELDS, Packing, fitted, new_slot
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS
 
@@ -95,13 +95,13 @@ def test_a_value_of_a_kind_without_a_number_is_as_it_is():
 @pytest.mark.parametrize("size", [0, 8, 20, 256])
 def test_a_slot_points_to_its_values(size):
     order = [0, 16, 8][: 1 + size // 10]
-    slots = [Slot.make(size, order) for _ in range(3)]
-    for number, slot in enumerate(slots):
-        assert len(slot.buffer) == size + -size % 8
-        struct.pack_into(f"{len(slot.buffer)}s", slot.buffer, 0, bytes([number]) * len(slot.buffer))
-    for number, slot in enumerate(slots):
-        assert set(bytes(slot.buffer)) <= {number}
-        pointers = (ctypes.c_uint64 * len(order)).from_address(slot.pointers)
+    slots = [new_slot(size, order) for _ in range(3)]
+    for number, (buffer, _) in enumerate(slots):
+        assert len(buffer) == size + -size % 8
+        struct.pack_into(f"{len(buffer)}s", buffer, 0, bytes([number]) * len(buffer))
+    for number, (buffer, at) in enumerate(slots):
+        assert set(bytes(buffer)) <= {number}
+        pointers = (ctypes.c_uint64 * len(order)).from_address(at)
         base = pointers[0]
         assert base % 64 == 0 and [pointer - base for pointer in pointers] == order
-        assert ctypes.string_at(base, len(slot.buffer)) == bytes(slot.buffer)
+        assert ctypes.string_at(base, len(buffer)) == bytes(buffer)

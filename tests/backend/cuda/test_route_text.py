@@ -161,13 +161,13 @@ def test_options_are_in_the_keys():
 def test_what_the_next_launch_is_compared_with():
     made = Text(array(), 5, True, a2=KernelParameter("a2", constexpr=True))
     x, options = array(), {"num_warps": 8}
-    assert made.scope["known"](options, x, 7, True) == (x.key, 7, True, None, options)
+    assert made.scope["keys"](options, x, 7, True)[2] == (x.key, 7, True, None, options)
 
 
 @pytest.mark.parametrize("values", [(), (array(), 5, 0.5, 2**63, True, None), (Made(0), Made(8), np.int8(3), 5)])
 def test_names_in_the_text_meet_no_names_of_parameters(values):
     """Names of builtins are no exception: a kernel may have a parameter `type`."""
     made = Text(*values)
-    own = {"bound", "launch", "keys", "known", "moving", *(f"a{i}" for i in range(len(values)))}
+    own = {"bound", "launch", "keys", "moving", *(f"a{i}" for i in range(len(values)))}
     used = {node.id for node in ast.walk(ast.parse(made.text)) if isinstance(node, ast.Name)} - own
     assert used and all(name.startswith(("_z_", "_protocol_")) for name in used), used

@@ -34,13 +34,7 @@ class Kernel:
         names = names or [f"a{i}" for i in range(len(values))]
         self.parameters = [KernelParameter(name) for name in names]
         self.kinds = [kind_of(value, p, "k") for value, p in zip(values, self.parameters, strict=True)]
-        self.route = Route(
-            self.parameters,
-            self.kinds,
-            generic=lambda *given: self.handed.append(("generic", *given)),
-            again=lambda *given: self.handed.append(("again", *given)),
-            given=lambda stream: ("given", stream),
-        )
+        self.route = Route(self.parameters, self.kinds, lambda *given: self.handed.append(("generic", *given)))
 
     def learn(self, *values, **options):
         arguments = tuple(map(described, values, self.kinds, self.parameters))
@@ -127,7 +121,7 @@ def test_a_stream_that_the_caller_names(fake):
     kernel.learn(5)
     kernel(5, stream=9)
     kernel(5)
-    assert [launch["stream"] for launch in fake.launches] == [("given", 9), ("stream", 0)]
+    assert [launch["stream"] for launch in fake.launches] == [("stream", 9), ("stream", 0)]
 
 
 def test_what_the_driver_refuses_is_handed_on(fake, failed):
@@ -136,7 +130,7 @@ def test_what_the_driver_refuses_is_handed_on(fake, failed):
     # The hot path does not know why, and asks the table once more.
     fake.launch_status = [failed("CUDA_ERROR_INVALID_CONTEXT", 201) for _ in range(2)]
     kernel(5)
-    assert kernel.handed == [("again", 3, 2, 1, (5,), {}, None, kernel.route)] and fake.launches == []
+    assert kernel.handed == [("generic", 3, 2, 1, (5,), (), {}, None, kernel.route)] and fake.launches == []
 
 
 def test_buffers_are_put_back(fake):

@@ -12,10 +12,12 @@ from ziggurat.backend.cuda.driver import own_stream
 from ziggurat.codemodel.errors import LaunchError
 
 
-def test_quantiles():
-    times = [1.0, 2.0, 3.0, 10.0]
-    assert [testing._quantile(times, share) for share in (0.0, 0.5, 1.0)] == [1.0, 2.5, 10.0]
-    assert testing._quantile([4.0], 0.3) == 4.0
+def test_quantiles(timed, monkeypatch: pytest.MonkeyPatch):
+    times = [1.0, 10.0, 3.0, 2.0]
+    monkeypatch.setattr(testing, "_times", lambda *_: list(times))
+    assert testing.do_bench(print, quantiles=(0.0, 0.5, 1.0)) == [1.0, 2.5, 10.0]
+    times = [4.0]
+    assert testing.do_bench(print, quantiles=[0.3]) == [4.0]
 
 
 def test_median_and_rounds(fake, monkeypatch: pytest.MonkeyPatch):
