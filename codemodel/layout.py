@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import attrs
 
@@ -38,69 +38,77 @@ def combine(bases: Sequence[int], index: int) -> int:
     return found
 
 
-def _zeros(bases: Sequence[int]) -> int:
-    """The mask of the bits whose basis is 0."""
-    return sum(1 << bit for bit, basis in enumerate(bases) if basis == 0)
+class Span:
+    """A subspace of F2^n, grown vector by vector.
 
+    A combination is a mask: the vectors by which the subspace grew, in order, of which the xor is taken.
+    """
 
-def independent(bases: Iterable[int]) -> bool:
-    """True when no basis is the xor of others."""
-    reduced: list[int] = []
-    for basis in bases:
-        for other in reduced:
-            basis = min(basis, basis ^ other)
-        if basis == 0:
-            return False
-        reduced.append(basis)
-    return True
+    def __init__(self, vectors: Iterable[int] = ()) -> None:
+        # Reduced vectors, each with the combination that gives it. No later row has the leading bit of an earlier one.
+        self._rows: list[tuple[int, int]] = []
+        for vector in vectors:
+            self.add(vector)
+
+    def reduced(self, vector: int) -> tuple[int, int]:
+        """The vector reduced by the subspace, which is 0 exactly for members, and the combination that reduced it."""
+        parts = 0
+        for row, of_row in self._rows:
+            if vector ^ row < vector:
+                vector, parts = vector ^ row, parts ^ of_row
+        return vector, parts
+
+    def add(self, vector: int) -> bool:
+        """Grow by a vector; return False if it is a member already."""
+        rest, parts = self.reduced(vector)
+        if rest:
+            self._rows.append((rest, parts ^ 1 << len(self._rows)))
+        return rest != 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 def inverted(bases: Sequence[int]) -> tuple[int, ...]:
-    """The inverse of the linear map that takes bit i to `bases[i]`: for each bit of the image, what is mapped there.
+    """The inverse of the linear map that takes bit i to `bases[i]`: for each bit of the image, the number mapped to it.
 
     Raises `ValueError` where the bases are not a basis of their `len(bases)` bits.
     """
-    rows = [(basis, 1 << bit) for bit, basis in enumerate(bases)]
-    for lead in range(len(rows)):
-        found = next((at for at in range(lead, len(rows)) if rows[at][0] >> lead & 1), None)
-        if found is None:
-            raise ValueError(f"not a basis: {list(bases)}")
-        rows[lead], rows[found] = rows[found], rows[lead]
-        image, source = rows[lead]
-        for at, (other, inputs) in enumerate(rows):
-            if at != lead and other >> lead & 1:
-                rows[at] = (other ^ image, inputs ^ source)
-    if any(image != 1 << bit for bit, (image, _) in enumerate(rows)):
+    span = Span(bases)
+    found = [span.reduced(1 << bit) for bit in range(len(bases))]
+    if any(rest for rest, _ in found):
         raise ValueError(f"not a basis: {list(bases)}")
-    return tuple(source for _, source in rows)
+    return tuple(parts for _, parts in found)
 
 
-def composed(outer: Sequence[int], inner: Sequence[int]) -> tuple[int, ...]:
-    """The bases of the map that applies `inner` first, then `outer`."""
-    return tuple(combine(outer, basis) for basis in inner)
+def _strides(shape: Sequence[int]) -> list[int]:
+    """The distance of neighbours along each axis, in row-major order."""
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
-def product(inner: Sequence[int], outer: Sequence[int], bits: int) -> tuple[int, ...]:
-    """The bases of two maps side by side: `inner` maps the low inputs to the low `bits` bits, `outer` the others to
-    those above. `inner` is a tile, `outer` places the tiles."""
-    return (*inner, *(basis << bits for basis in outer))
+def axis_bases(shape: Sequence[int], axis: int) -> list[int]:
+    """The bits of an element's number that belong to an axis, from the lowest."""
+    stride = math.prod(shape[axis + 1 :])
+    return [stride << bit for bit in range(bits_of(shape[axis]))]
 
 
-def divided(whole: Sequence[int], inner: Sequence[int], bits: int) -> tuple[int, ...] | None:
-    """The `outer` with `product(inner, outer, bits) == whole`; None where there is none."""
-    rest = whole[len(inner) :]
-    if tuple(whole[: len(inner)]) != tuple(inner) or any(basis & ((1 << bits) - 1) for basis in rest):
-        return None
-    return tuple(basis >> bits for basis in rest) if all(basis < 1 << bits for basis in inner) else None
+def _renumbering(shape: Sequence[int], strides: Sequence[int]) -> Callable[[int], int]:
+    """The map of element numbers of a shape to those with other strides; a stride of 0 drops the axis."""
+
+    def image(element: int) -> int:
+        result = 0
+        for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+            element, index = divmod(element, size)
+            result += index * stride
+        return result
+
+    return image
 
 
-def transposed(bases: Sequence[int], shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """Bases of elements of a tensor of this shape, as those of the tensor whose axis i is axis `order[i]` of it."""
-    return tuple(map(_transposition(shape, order), bases))
-
-
-def _transposition(shape: Sequence[int], order: Sequence[int]) -> Callable[[int], int]:
-    return _bit_map(shape, [shape[axis] for axis in order], {axis: at for at, axis in enumerate(order)})
+def transposition(shape: Sequence[int], order: Sequence[int]) -> Callable[[int], int]:
+    """The map of element numbers of a tensor to those of the tensor whose axis i is axis `order[i]` of it."""
+    strides = _strides([shape[axis] for axis in order])
+    return _renumbering(shape, [strides[order.index(axis)] for axis in range(len(shape))])
 
 
 @attrs.frozen(cache_hash=True)
@@ -114,7 +122,8 @@ class Layout:
     def __attrs_post_init__(self) -> None:
         if len(self.lanes) != LANE_BITS:
             raise ValueError(f"a layout must have {LANE_BITS} lane bits; got {len(self.lanes)}")
-        if not independent(basis for basis in self.bases if basis):
+        bases = [basis for basis in self.bases if basis]
+        if len(Span(bases)) != len(bases):
             raise ValueError(f"the bases of a layout must be independent or zero; got {self}")
 
     @property
@@ -144,22 +153,20 @@ class Layout:
         """True when every one of `numel` elements is held, and no other."""
         return self.numel == numel and all(basis < numel for basis in self.bases)
 
-    @property
+    @cached_property
     def free(self) -> tuple[int, int, int]:
         """Masks of the register, lane and warp bits that only tell copies apart."""
-        return _free(self)
-
-    def inverse(self, numel: int) -> tuple[tuple[int, int, int], ...]:
-        """For each bit of the element's number, the (register, lane, warp) to xor together to find it, copies aside.
-
-        Raises `ValueError` where the layout does not cover `numel` elements.
-        """
-        return _inverse(self, numel)
+        registers, lanes, warps = (
+            sum(1 << bit for bit, basis in enumerate(bases) if not basis)
+            for bases in (self.registers, self.lanes, self.warps)
+        )
+        return registers, lanes, warps
 
     def locate(self, element: int, numel: int) -> tuple[int, int, int]:
-        """A (register, lane, warp) that holds the element."""
+        """A (register, lane, warp) that holds the element. Raises `ValueError` where the layout does not cover `numel`
+        elements."""
         register = lane = warp = 0
-        for bit, (in_register, in_lane, in_warp) in enumerate(_inverse(self, numel)):
+        for bit, (in_register, in_lane, in_warp) in enumerate(inverse(self, numel)):
             if element >> bit & 1:
                 register, lane, warp = register ^ in_register, lane ^ in_lane, warp ^ in_warp
         return register, lane, warp
@@ -172,18 +179,33 @@ class Layout:
 
     def transposed(self, shape: Sequence[int], order: Sequence[int]) -> Layout:
         """The layout after a transposition: axis i of the result is axis `order[i]` of a tensor of this shape."""
-        return self.map(_transposition(shape, order))
+        return self.map(transposition(shape, order))
+
+    def narrowed(self, wide: Sequence[int], narrow: Sequence[int]) -> Layout:
+        """The layout with size 1 along some axes: threads whose elements differed along them hold copies.
+
+        Raises `ValueError` where there is none, because the bases that are left are not independent.
+        """
+        strides = zip(_strides(narrow), narrow, wide, strict=True)
+        return self.map(_renumbering(wide, [stride if size == old else 0 for stride, size, old in strides]))
 
     def dropped(self, shape: Sequence[int], axis: int) -> Layout:
         """The layout without an axis: threads whose elements differed along it hold copies."""
-        rest = [*shape[:axis], *shape[axis + 1 :]]
-        kept = {a: a if a < axis else a - 1 for a in range(len(shape)) if a != axis}
-        return self.map(_bit_map(shape, rest, kept))
+        return self.narrowed(shape, [*shape[:axis], 1, *shape[axis + 1 :]])
 
-    def narrowed(self, shape: Sequence[int], axis: int) -> Layout:
-        """The layout with size 1 along an axis: threads whose elements differed along it hold copies."""
-        narrow = [1 if a == axis else size for a, size in enumerate(shape)]
-        return self.map(_bit_map(shape, narrow, {a: a for a in range(len(shape)) if a != axis}))
+    def widened(self, narrow: Sequence[int], wide: Sequence[int]) -> Layout:
+        """A layout of a broadcast tensor, from that of its narrow form: lanes and warps with copies take the new axes,
+        and registers those that are left."""
+        axes = [axis for axis in reversed(range(len(wide))) if narrow[axis] != wide[axis]]
+        free = iter([basis for axis in axes for basis in axis_bases(wide, axis)])
+        spread = self.without_copies().map(_renumbering(narrow, _strides(wide)))
+        lanes = tuple(basis or next(free, 0) for basis in spread.lanes)
+        warps = tuple(basis or next(free, 0) for basis in spread.warps)
+        return Layout((*free, *spread.registers), lanes, warps)
+
+    def without_copies(self) -> Layout:
+        """The layout without registers that hold copies of others."""
+        return Layout(tuple(filter(None, self.registers)), self.lanes, self.warps)
 
     def joined(self) -> Layout:
         """The layout of two such tensors side by side along a new last axis, which is the lowest register bit."""
@@ -199,13 +221,10 @@ class Layout:
 
     def contiguous(self, shape: Sequence[int], axis: int) -> int:
         """The number of neighbours along an axis that the lowest registers hold in order."""
-        offset = bits_of(math.prod(shape[axis + 1 :]))
         count = 0
-        while (
-            count < len(self.registers)
-            and count < bits_of(shape[axis])
-            and self.registers[count] == 1 << (offset + count)
-        ):
+        for register, basis in zip(self.registers, axis_bases(shape, axis), strict=False):
+            if register != basis:
+                break
             count += 1
         return 1 << count
 
@@ -222,10 +241,16 @@ class Layout:
 
     def html(self, shape: Sequence[int]) -> str:
         """The picture in HTML for notebooks, with a colour for each warp."""
+
+        def cell(place: tuple[int, int, int]) -> str:
+            register, lane, warp = place
+            # Neighbouring warps get colours that are far apart.
+            return f'<td style="background: hsl({warp * 137 % 360} 70% 85%)">w{warp} l{lane} r{register}</td>'
+
         parts: list[str] = []
         for index, rows in self._tables(shape):
             caption = f"<caption>[{', '.join(map(str, index))}, :, :]</caption>" if index else ""
-            body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+            body = "".join("<tr>" + "".join(map(cell, row)) + "</tr>" for row in rows)
             parts.append(f"<table>{caption}{body}</table>")
         return "".join(parts)
 
@@ -242,12 +267,11 @@ class Layout:
 
 
 @lru_cache(maxsize=4096)
-def _free(layout: Layout) -> tuple[int, int, int]:
-    return _zeros(layout.registers), _zeros(layout.lanes), _zeros(layout.warps)
+def inverse(layout: Layout, numel: int) -> tuple[tuple[int, int, int], ...]:
+    """For each bit of an element's number, the (register, lane, warp) to xor together to find it, copies aside.
 
-
-@lru_cache(maxsize=4096)
-def _inverse(layout: Layout, numel: int) -> tuple[tuple[int, int, int], ...]:
+    Raises `ValueError` where the layout does not cover `numel` elements.
+    """
     if not layout.covers(numel):
         raise ValueError(f"{layout} does not cover {numel} elements")
     positions = [position for position, basis in enumerate(layout.bases) if basis]
@@ -269,30 +293,22 @@ def moved(source: Layout, target: Layout, numel: int) -> tuple[int, ...] | None:
     if source == target:
         return tuple(range(source.num_registers))
     _, free_lanes, free_warps = source.free
-    # A bit of the thread's number must lead to the same thread, or to one that holds a copy; what it moves in the
-    # registers would differ from thread to thread.
-    for bit, basis in enumerate(target.lanes):
-        register, lane, warp = source.locate(basis, numel)
-        if register or lane & ~free_lanes != (1 << bit) & ~free_lanes or warp & ~free_warps:
-            return None
-    for bit, basis in enumerate(target.warps):
-        register, lane, warp = source.locate(basis, numel)
-        if register or lane & ~free_lanes or warp & ~free_warps != (1 << bit) & ~free_warps:
-            return None
-    result: list[int] = []
-    for number in range(target.num_registers):
-        register, lane, warp = source.locate(target.element(number), numel)
-        if lane & ~free_lanes or warp & ~free_warps:
-            return None
-        result.append(register)
-    return tuple(result)
 
+    def place(element: int) -> tuple[int, int, int]:
+        register, lane, warp = source.locate(element, numel)
+        return register, lane & ~free_lanes, warp & ~free_warps
 
-def _cell(place: tuple[int, int, int]) -> str:
-    """A cell of a table in HTML."""
-    register, lane, warp = place
-    # Neighbouring warps get colours that are far apart.
-    return f'<td style="background: hsl({warp * 137 % 360} 70% 85%)">w{warp} l{lane} r{register}</td>'
+    # A bit of the thread's number must lead to the same thread, or to one that holds a copy. A register that such a bit
+    # leads to would differ from thread to thread.
+    lanes = [(0, 1 << bit & ~free_lanes, 0) for bit in range(len(target.lanes))]
+    warps = [(0, 0, 1 << bit & ~free_warps) for bit in range(len(target.warps))]
+    registers = [place(basis) for basis in target.registers]
+    if [place(basis) for basis in (*target.lanes, *target.warps)] != [*lanes, *warps]:
+        return None
+    if any(lane or warp for _, lane, warp in registers):
+        return None
+    moves = [register for register, _, _ in registers]
+    return tuple(combine(moves, number) for number in range(target.num_registers))
 
 
 def parse_layout(text: str) -> Layout:
@@ -304,24 +320,6 @@ def parse_layout(text: str) -> Layout:
     return Layout(lists[0], lists[1], lists[2])
 
 
-def _bit_map(shape: Sequence[int], target: Sequence[int], axes: dict[int, int]) -> Callable[[int], int]:
-    """The map of element numbers that moves axis a of `shape` to axis `axes[a]` of `target`, and forgets the others."""
-
-    def image(element: int) -> int:
-        result = 0
-        offset = 0
-        for axis in reversed(range(len(shape))):
-            bits = bits_of(shape[axis])
-            part = element >> offset & ((1 << bits) - 1)
-            offset += bits
-            at = axes.get(axis)
-            if at is not None:
-                result |= part << bits_of(math.prod(target[at + 1 :]))
-        return result
-
-    return image
-
-
 def blocked(
     shape: Sequence[int], order: Sequence[int], vector: int, num_warps: int, *, warps_last: bool = False
 ) -> Layout:
@@ -330,10 +328,7 @@ def blocked(
     The rest of the tensor is held in further registers; with more threads than elements, threads hold copies. With
     `warps_last` these registers come before the warps, so that each warp has one contiguous part of the tensor.
     """
-    free: list[int] = []
-    for axis in order:
-        offset = bits_of(math.prod(shape[axis + 1 :]))
-        free += [1 << (offset + bit) for bit in range(bits_of(shape[axis]))]
+    free = [basis for axis in order for basis in axis_bases(shape, axis)]
     count = min(bits_of(vector), bits_of(shape[order[0]]) if order else 0)
     registers, threads = free[:count], free[count:]
     first = max(LANE_BITS, len(threads) - bits_of(num_warps)) if warps_last else LANE_BITS

@@ -73,11 +73,7 @@ def _broadcast(emitter: Emitter, op: tt.Broadcast) -> Emitted:
     """Look elements up by the target's coordinates without the axes of size 1."""
     source, target = op.value.type, op.type
     assert isinstance(source, TensorType) and isinstance(target, TensorType)
-    narrow, shape = layout_of(target), list(target.shape)
-    for axis, (small, large) in enumerate(zip(source.shape, target.shape, strict=True)):
-        if small != large:
-            narrow = narrow.narrowed(shape, axis)
-            shape[axis] = 1
+    narrow = layout_of(target).narrowed(target.shape, source.shape)
     made = moved(emitter.tensor(op.value), layout_of(source), narrow, source.numel)
     if made is None:
         raise InternalError("a broadcast between threads is left; it should have been converted", str(op.root()))

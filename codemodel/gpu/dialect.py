@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.dialects.core import Unreachable
 from ziggurat.codemodel.dialects.scf import Yield
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
-from ziggurat.codemodel.layout import transposed
+from ziggurat.codemodel.layout import transposition
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
 from ziggurat.codemodel.types import (
@@ -106,7 +106,7 @@ class LocalTrans(Op, Pure, name="gpu.local_trans"):
             sorted(self.order) == list(range(len(source.shape))),
             f"gpu.local_trans: {list(self.order)} does not permute {len(source.shape)} axes",
         )
-        offsets = transposed(source.offsets, source.shape, self.order)
+        offsets = tuple(map(transposition(source.shape, self.order), source.offsets))
         return SharedType(tuple(source.shape[axis] for axis in self.order), source.element, offsets, source.count)
 
 

@@ -21,7 +21,7 @@ from functools import lru_cache
 import attrs
 
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted, product
+from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.types import ScalarType, SharedType
 
 
@@ -189,8 +189,8 @@ class Panels:
 
         The tiles of a batch lie one after the other.
         """
-        bits = bits_of(shape[-2] * shape[-1])
-        return product(self._offsets((shape[-2], shape[-1]), k_axis, size), _powers(1, math.prod(shape[:-2]), 1), bits)
+        further = _powers(1, math.prod(shape[:-2]), shape[-2] * shape[-1])
+        return (*self._offsets((shape[-2], shape[-1]), k_axis, size), *further)
 
     def _offsets(self, shape: tuple[int, int], k_axis: int, size: int) -> tuple[int, ...]:
         column_axis = k_axis if self.k_major else 1 - k_axis

@@ -11,13 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 import attrs
 
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.layout import Layout, bits_of, blocked
+from ziggurat.codemodel.layout import Layout, Span, bits_of, blocked
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, TensorType, shape_of
 from ziggurat.transforms.place.axis_info import AxisInfo, unknown_component
 from ziggurat.transforms.place.components import Component, component_of
 from ziggurat.transforms.place.queries import tensor_of
-from ziggurat.transforms.place.swizzle import Span
 
 MAX_BYTES = 16
 SECTOR = 32  # Bytes that global memory moves at once.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.layout import Layout, bits_of
+from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import TensorType
@@ -54,7 +51,7 @@ def operand_layouts(op: Op, layout: Layout) -> list[tuple[int, Layout]]:
         return [(position, layout) for position, _, _ in operands]
     if isinstance(op, tt.Broadcast):
         assert isinstance(op.type, TensorType)
-        return [(0, narrowed(layout, op.type.shape, operands[0][2].shape))]
+        return [(0, layout.narrowed(op.type.shape, operands[0][2].shape).without_copies())]
     if isinstance(op, tt.ExpandDims | tt.Reshape):
         return [(0, layout)]
     if isinstance(op, tt.Trans):
@@ -64,57 +61,3 @@ def operand_layouts(op: Op, layout: Layout) -> list[tuple[int, Layout]]:
     if is_root(op):
         return []
     raise InternalError(f"{op.NAME} is not computed in any layout", str(op.root()))
-
-
-def narrowed(layout: Layout, wide: Sequence[int], narrow: Sequence[int]) -> Layout:
-    """The layout, without copies in one thread, of a tensor that is broadcast to one of shape `wide` in `layout`."""
-    shape = list(wide)
-    for axis, size in enumerate(narrow):
-        if size != shape[axis]:
-            layout = layout.narrowed(shape, axis)
-            shape[axis] = 1
-    return without_copies(layout)
-
-
-def without_copies(layout: Layout) -> Layout:
-    """The layout without registers that hold copies of others."""
-    return Layout(tuple(basis for basis in layout.registers if basis), layout.lanes, layout.warps)
-
-
-def widened(layout: Layout, narrow: Sequence[int], wide: Sequence[int]) -> Layout:
-    """A layout of a broadcast tensor, from that of its narrow form: lanes and warps with copies take the new axes."""
-    free: list[int] = []
-    for axis in reversed(range(len(wide))):
-        if narrow[axis] != wide[axis]:
-            offset = bits_of(math.prod(wide[axis + 1 :]))
-            free += [1 << (offset + bit) for bit in range(bits_of(wide[axis]))]
-
-    def moved(basis: int) -> int:
-        result = 0
-        offset = 0
-        for axis in reversed(range(len(narrow))):
-            bits = bits_of(narrow[axis])
-            part = basis >> offset & ((1 << bits) - 1)
-            offset += bits
-            result |= part << bits_of(math.prod(wide[axis + 1 :]))
-        return result
-
-    layout = without_copies(layout).map(moved)
-    lanes = [basis or (free.pop(0) if free else 0) for basis in layout.lanes]
-    warps = [basis or (free.pop(0) if free else 0) for basis in layout.warps]
-    return Layout((*free, *layout.registers), tuple(lanes), tuple(warps))
-
-
-def within_threads(source: Layout, target: Layout, numel: int) -> bool:
-    """Whether each thread holds the same elements in both layouts, so that converting is free."""
-    _, free_lanes, free_warps = source.free
-
-    def thread(element: int) -> tuple[int, int, int]:
-        register, lane, warp = source.locate(element, numel)
-        return register, lane & ~free_lanes, warp & ~free_warps
-
-    lanes = [(0, 1 << bit & ~free_lanes, 0) for bit in range(len(target.lanes))]
-    warps = [(0, 0, 1 << bit & ~free_warps) for bit in range(len(target.warps))]
-    if [thread(basis) for basis in (*target.lanes, *target.warps)] != [*lanes, *warps]:
-        return False
-    return all(thread(basis)[1:] == (0, 0) for basis in target.registers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.layout import Layout, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator
@@ -18,7 +18,6 @@ from ziggurat.transforms.place.inference import (
     is_shaping,
     is_widening,
     operand_layouts,
-    within_threads,
 )
 from ziggurat.transforms.place.primary_layouts import Anchor, PrimaryLayouts, flexible_components
 
@@ -75,7 +74,7 @@ class LayoutPlan:
             # The primary layout will do if it has the elements in the same threads, in whichever registers.
             component = component_of(op.value)
             primary, type_ = self.primary.of(component), tensor_type(component)
-            if primary is not None and type_ is not None and within_threads(primary, operands[0][1], type_.numel):
+            if primary and type_ and moved(primary, operands[0][1], type_.numel):
                 return [(0, primary)]
         return operands
 

@@ -15,8 +15,8 @@ from itertools import product
 
 import attrs
 
-from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
-from ziggurat.transforms.place.swizzle import LINE, VECTOR, Span, buffer_bases, vector_bits
+from ziggurat.codemodel.layout import Layout, Span, bits_of, combine, inverted
+from ziggurat.transforms.place.swizzle import LINE, VECTOR, buffer_bases, vector_bits
 
 
 @attrs.frozen

@@ -276,26 +276,17 @@ def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...]) 
     source, target = value.type, op.type
     assert isinstance(source, TensorType) and isinstance(target, TensorType)
     try:
-        wanted = _narrowed(source, target)
+        wanted = layout_of(target).narrowed(target.shape, source.shape)
     except ValueError:
         # The narrow tensor would need bases that are no layout: take a detour through one that keeps the axes apart.
         order = tuple(reversed(range(len(target.shape))))
-        clean = placed(target, blocked(target.shape, order, 1, layout_of(target).num_warps))
-        made = builder.add(tt.Broadcast(converted(builder, value, _narrowed(source, clean)), clean))
+        clean = blocked(target.shape, order, 1, layout_of(target).num_warps)
+        type_ = placed(target, clean)
+        made = builder.add(tt.Broadcast(converted(builder, value, clean.narrowed(target.shape, source.shape)), type_))
         return converted(builder, made, layout_of(target))
     if moved(layout_of(source), wanted, source.numel) is not None:
         return None
     return builder.add(tt.Broadcast(converted(builder, value, wanted), target))
-
-
-def _narrowed(source: TensorType, target: TensorType) -> Layout:
-    """The layout of the target of a broadcast, for the shape of its source. Raises `ValueError` if there is none."""
-    wanted, shape = layout_of(target), list(target.shape)
-    for axis, (small, large) in enumerate(zip(source.shape, target.shape, strict=True)):
-        if small != large:
-            wanted = wanted.narrowed(shape, axis)
-            shape[axis] = 1
-    return wanted
 
 
 # Atomics: one of the threads that hold copies does the access, and passes the result to the others.

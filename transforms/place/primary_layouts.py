@@ -26,7 +26,7 @@ from ziggurat.transforms.place.components import (
     tensor_operands,
     tensor_type,
 )
-from ziggurat.transforms.place.inference import is_computable, is_elementwise, is_shaping, widened
+from ziggurat.transforms.place.inference import is_computable, is_elementwise, is_shaping
 
 Anchor = Callable[[Op], Layout | None]
 Ranked = tuple[int, Layout]
@@ -230,7 +230,7 @@ class PrimaryLayouts:
                 return [self._forced(op)] if stage == 2 else None
             rank, layout = found
             if isinstance(op, tt.Broadcast):
-                return [(_WEAK, widened(layout, first.shape, shape_of(op.type)))]
+                return [(_WEAK, layout.widened(first.shape, shape_of(op.type)))]
             return [(rank, layout.transposed(first.shape, op.order) if isinstance(op, tt.Trans) else layout)]
         found = self._operand(op, stage)
         if found is None:

@@ -22,8 +22,8 @@ from functools import lru_cache
 
 import attrs
 
-from ziggurat.codemodel.layout import LANE_BITS, Layout, combine, inverted
-from ziggurat.transforms.place.swizzle import Span, extended
+from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, combine, inverted
+from ziggurat.transforms.place.swizzle import extended
 
 _BARRIERS = 24  # The cost of two barriers in cycles; a shuffle moves one word of a warp in a cycle.
 
@@ -169,21 +169,9 @@ def factored(columns: Sequence[int]) -> tuple[Factor, ...]:
     `columns` are the images of the bits. The image of a thread is the xor of the numbers of those factors in whose mask
     the thread has an odd number of bits. Each factor costs a select for each register.
     """
-    chosen: list[int] = []
-    rows: list[tuple[int, int]] = []  # Reduced vectors, and the chosen ones that they are the sum of.
-    masks: list[int] = []
-    for bit, column in enumerate(columns):
-        vector, parts = column, 0
-        for row, of_row in rows:
-            if vector ^ row < vector:
-                vector, parts = vector ^ row, parts ^ of_row
-        if vector:
-            parts ^= 1 << len(chosen)
-            rows.append((vector, parts))
-            rows.sort(reverse=True)
-            parts = 1 << len(chosen)
-            chosen.append(column)
-            masks.append(0)
-        for at in range(len(chosen)):
-            masks[at] |= (parts >> at & 1) << bit
-    return tuple(zip(chosen, masks, strict=True))
+    chosen = extended((), columns)
+    span = Span(chosen)
+    parts = [span.reduced(column)[1] for column in columns]
+    return tuple(
+        (number, sum(1 << bit for bit, mask in enumerate(parts) if mask >> at & 1)) for at, number in enumerate(chosen)
+    )

@@ -15,37 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, combine, inverted
+from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, bits_of, combine, inverse, inverted
 
 LINE = 128  # Bytes: 32 banks of 4.
 VECTOR = 16  # Bytes of the widest access.
-
-
-class Span:
-    """A subspace of F2^n, grown vector by vector."""
-
-    def __init__(self, vectors: Iterable[int] = ()) -> None:
-        self._rows: list[int] = []  # No later row has the leading bit of an earlier one.
-        for vector in vectors:
-            self.add(vector)
-
-    def reduced(self, vector: int) -> int:
-        """The vector reduced by the subspace; 0 exactly for its members."""
-        for row in self._rows:
-            if vector ^ row < vector:
-                vector ^= row
-        return vector
-
-    def add(self, vector: int) -> bool:
-        """Grow by a vector; return False if it is a member already."""
-        vector = self.reduced(vector)
-        if not vector:
-            return False
-        self._rows.append(vector)
-        return True
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
 
 def extended(basis: Iterable[int], candidates: Iterable[int]) -> list[int]:
@@ -56,18 +29,8 @@ def extended(basis: Iterable[int], candidates: Iterable[int]) -> list[int]:
 
 def intersection(first: Sequence[int], second: Sequence[int]) -> list[int]:
     """A basis of the intersection of two subspaces, each given by a basis."""
-    rows: list[tuple[int, int]] = []  # (vector, its part from `first`)
-    shared: list[int] = []
-    for vector, part in [*((v, v) for v in first), *((v, 0) for v in second)]:
-        for row, of_row in rows:
-            if vector ^ row < vector:
-                vector, part = vector ^ row, part ^ of_row
-        if vector:
-            rows.append((vector, part))
-            rows.sort(reverse=True)
-        elif part:
-            shared.append(part)
-    return shared
+    span = Span(first)
+    return [combine(first, span.reduced(vector)[1]) for vector in second if not span.add(vector)]
 
 
 def _within(vectors: Sequence[int], duals: Sequence[int]) -> list[int]:
@@ -82,9 +45,8 @@ def _within(vectors: Sequence[int], duals: Sequence[int]) -> list[int]:
 
 def _register_duals(layout: Layout, numel: int) -> dict[int, int]:
     """For each basis of a register, the mask of element bits whose parity says whether that register bit is set."""
-    inverse = layout.inverse(numel)
     return {
-        basis: sum(1 << bit for bit, (register, _, _) in enumerate(inverse) if register >> at & 1)
+        basis: sum(1 << bit for bit, (register, _, _) in enumerate(inverse(layout, numel)) if register >> at & 1)
         for at, basis in enumerate(layout.registers)
         if basis
     }
@@ -178,8 +140,8 @@ def vector_bits(layout: Layout, offsets: Sequence[int], size: int) -> tuple[int,
 
     These registers have neighbouring places, and the places of a thread's vectors are aligned.
     """
-    inverse = inverted(offsets)
-    places = [combine(inverse, basis) for basis in layout.bases]
+    into = inverted(offsets)
+    places = [combine(into, basis) for basis in layout.bases]
     found: list[int] = []
     while len(found) < bits_of(VECTOR // size):
         wanted = 1 << len(found)

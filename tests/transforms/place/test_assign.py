@@ -16,12 +16,11 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.layout import Layout, blocked
+from ziggurat.codemodel.layout import Layout, blocked, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import PtrType, TensorType, element_of, shape_of
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.assign import assign
-from ziggurat.transforms.place.inference import within_threads
 from ziggurat.transforms.place.prepare import prepare
 
 F32, F16 = zg.ptr(zg.f32), zg.ptr(zg.f16)
@@ -101,10 +100,7 @@ class Threads:
             self.give(result, np.full(shape_of(result.type), given[0] if given else op.attributes["value"]))
         elif isinstance(op, tt.Broadcast):
             assert isinstance(op.type, TensorType) and op.type.layout is not None
-            narrow, shape = op.type.layout, list(op.type.shape)
-            for axis, size in enumerate(shape_of(op.value.type)):
-                if size != shape[axis]:
-                    narrow, shape[axis] = narrow.narrowed(shape, axis), 1
+            narrow = op.type.layout.narrowed(op.type.shape, shape_of(op.value.type))
             self.give(result, self.numbers.apply(op, given), self.moved(op.value, narrow))
         elif isinstance(op, tt.ExpandDims | tt.Reshape | tt.Trans):
             self.give(result, self.numbers.apply(op, given), held[0])
@@ -196,7 +192,7 @@ def conversions(module: gpu.Module) -> list[gpu.ConvertLayout]:
             source, target = op.value.type, op.type
             assert isinstance(source, TensorType) and isinstance(target, TensorType)
             assert source.layout is not None and target.layout is not None
-            if not within_threads(source.layout, target.layout, source.numel):
+            if moved(source.layout, target.layout, source.numel) is None:
                 found.append(op)
     return found
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.layout import Layout, bits_of, blocked
+from ziggurat.codemodel.layout import Layout, bits_of, blocked, moved
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, TensorType, f16, f32, i1, i32
 from ziggurat.transforms.place.inference import (
@@ -21,11 +21,7 @@ from ziggurat.transforms.place.inference import (
     is_root,
     is_shaping,
     is_widening,
-    narrowed,
     operand_layouts,
-    widened,
-    within_threads,
-    without_copies,
 )
 
 
@@ -58,7 +54,7 @@ WIDE = (4, 2, 8)
 @settings(max_examples=30)
 @given(layouts(math.prod(WIDE)), st.sampled_from([(1, 2, 8), (4, 1, 8), (4, 2, 1), (4, 1, 1), (1, 1, 1), WIDE]))
 def test_a_broadcast_repeats_elements_of_the_same_thread(layout: Layout, narrow: tuple[int, ...]) -> None:
-    found = narrowed(layout, WIDE, narrow)
+    found = layout.narrowed(WIDE, narrow).without_copies()
     assert found.covers(math.prod(narrow)) and found.free[0] == 0  # No copies in a thread.
 
     def source(element: int) -> int:
@@ -75,22 +71,22 @@ def test_a_broadcast_repeats_elements_of_the_same_thread(layout: Layout, narrow:
 @given(st.data(), st.sampled_from([(1, 2, 8), (4, 1, 8), (4, 2, 1), (4, 1, 1)]))
 def test_narrowing_is_the_inverse_of_widening(data: st.DataObject, narrow: tuple[int, ...]) -> None:
     layout = data.draw(layouts(math.prod(narrow), warp_bits=2))
-    wide = widened(layout, narrow, WIDE)
+    wide = layout.widened(narrow, WIDE)
     assert wide.covers(math.prod(WIDE))
-    assert narrowed(wide, WIDE, narrow) == without_copies(layout)
+    assert wide.narrowed(WIDE, narrow).without_copies() == layout.without_copies()
 
 
 def test_threads_with_copies_take_the_new_axis() -> None:
     """A column of 8 rows, held in 8 lanes and copied in the others, which take the columns."""
     narrow = Layout((), (1, 2, 4, 0, 0), (0,))
-    assert widened(narrow, (8, 1), (8, 16)) == Layout((8,), (16, 32, 64, 1, 2), (4,))
+    assert narrow.widened((8, 1), (8, 16)) == Layout((8,), (16, 32, 64, 1, 2), (4,))
     # The other columns are in the lowest registers, so that a thread has neighbours.
     full = Layout((32,), (1, 2, 4, 8, 16), ())
-    assert widened(full, (64, 1), (64, 4)) == Layout((1, 2, 128), (4, 8, 16, 32, 64), ())
+    assert full.widened((64, 1), (64, 4)) == Layout((1, 2, 128), (4, 8, 16, 32, 64), ())
 
 
 def test_copies_in_registers_are_dropped() -> None:
-    assert without_copies(Layout((0, 1, 0, 2), (4, 8, 16, 0, 0), (0,))) == Layout((1, 2), (4, 8, 16, 0, 0), (0,))
+    assert Layout((0, 1, 0, 2), (4, 8, 16, 0, 0), (0,)).without_copies() == Layout((1, 2), (4, 8, 16, 0, 0), (0,))
 
 
 @settings(max_examples=30)
@@ -106,14 +102,14 @@ def test_a_conversion_within_threads_is_free(source: Layout, data: st.DataObject
         set(zip(*(held(layout, *thread) for thread in threads(source)), strict=True)) for layout in (source, target)
     ]
     have = columns[1] <= columns[0]  # Each register of the target is one of the source, the same in all threads.
-    assert within_threads(source, target, 64) is have
+    assert (moved(source, target, 64) is not None) is have
 
 
 @settings(max_examples=30)
 @given(layouts(64), st.data())
 def test_registers_in_another_order_are_free(source: Layout, data: st.DataObject) -> None:
     other = Layout(tuple(data.draw(st.permutations(source.registers))), source.lanes, source.warps)
-    assert within_threads(source, other, 64)
+    assert moved(source, other, 64)
 
 
 def test_a_conversion_between_threads_is_not_free() -> None:
@@ -125,11 +121,11 @@ def test_a_conversion_between_threads_is_not_free() -> None:
         Layout((1, 2), (4, 8, 16, 32, 64 | 4), (128,)),  # one lane that is also another
         Layout((1, 2), (4 | 1, 8, 16, 32, 64), (128,)),  # another register in some lanes
     ):
-        assert not within_threads(source, other, 256)
+        assert moved(source, other, 256) is None
         assert other.covers(256)
     # If lanes hold copies, the target may name any of them.
     copied = Layout((1, 2), (4, 8, 16, 0, 0), (0,))
-    assert within_threads(copied, copied, 32) and within_threads(copied, Layout((2, 1, 0), copied.lanes, (0,)), 32)
+    assert moved(copied, copied, 32) and moved(copied, Layout((2, 1, 0), copied.lanes, (0,)), 32)
 
 
 # Ops.
@@ -208,4 +204,4 @@ def test_shapes_do_not_change_layouts_and_broadcasts_narrow_them() -> None:
     layout = blocked((64,), (0,), 2, 1)
     assert operand_layouts(SHAPING["reshape"], layout) == operand_layouts(SHAPING["expand"], layout) == [(0, layout)]
     wide = blocked((4, 16), (1, 0), 2, 1)
-    assert operand_layouts(SHAPING["broadcast"], wide) == [(0, narrowed(wide, (4, 16), (4, 1)))]
+    assert operand_layouts(SHAPING["broadcast"], wide) == [(0, wide.narrowed((4, 16), (4, 1)).without_copies())]
