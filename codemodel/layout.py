@@ -69,7 +69,8 @@ class Span:
         return len(self._rows)
 
 
-def inverted(bases: Sequence[int]) -> tuple[int, ...]:
+@lru_cache(maxsize=4096)
+def inverted(bases: tuple[int, ...]) -> tuple[int, ...]:
     """The inverse of the linear map that takes bit i to `bases[i]`: for each bit of the image, the number mapped to it.
 
     Raises `ValueError` where the bases are not a basis of their `len(bases)` bits.
@@ -277,7 +278,7 @@ def inverse(layout: Layout, numel: int) -> tuple[tuple[int, int, int], ...]:
     positions = [position for position, basis in enumerate(layout.bases) if basis]
     registers, lanes = len(layout.registers), len(layout.lanes)
     found: list[tuple[int, int, int]] = []
-    for mask in inverted([basis for basis in layout.bases if basis]):
+    for mask in inverted(tuple(filter(None, layout.bases))):
         inputs = sum(1 << position for at, position in enumerate(positions) if mask >> at & 1)
         thread = inputs >> registers
         found.append((inputs & ((1 << registers) - 1), thread & ((1 << lanes) - 1), thread >> lanes))

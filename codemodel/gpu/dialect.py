@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects.core import Unreachable
 from ziggurat.codemodel.dialects.scf import Yield
+from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
 from ziggurat.codemodel.layout import transposition
 from ziggurat.codemodel.op import Body, Op, Value, require
@@ -32,17 +33,27 @@ from ziggurat.codemodel.types import (
 
 def laid_out(op: Op, type_: Type) -> TensorType:
     """A tensor type with a layout."""
-    good = isinstance(type_, TensorType) and type_.layout is not None
-    require(good, f"{op.NAME} takes a tensor with a layout; got {type_}")
-    assert isinstance(type_, TensorType)
+    if not isinstance(type_, TensorType) or type_.layout is None:
+        raise BuildError(f"{op.NAME} takes a tensor with a layout; got {type_}")
     return type_
 
 
 def buffer_of(op: Op, value: Value) -> SharedType:
     """The type of a buffer in shared memory."""
-    require(isinstance(value.type, SharedType), f"{op.NAME} takes a buffer in shared memory; got {value.type}")
-    assert isinstance(value.type, SharedType)
+    if not isinstance(value.type, SharedType):
+        raise BuildError(f"{op.NAME} takes a buffer in shared memory; got {value.type}")
     return value.type
+
+
+def _require_types(op: Op, **types: Type) -> None:
+    """Check that the named operands have these types."""
+    for name, type_ in types.items():
+        found = getattr(op, name).type
+        require(found == type_, f"operand '{name}' of {op.NAME} must be {type_}; got {found}")
+
+
+def _require_mbarriers(op: Op, value: Value) -> None:
+    require(buffer_of(op, value).element == i64, f"the mbarriers of {op.NAME} must be i64; got {value.type}")
 
 
 class Module(Op, Isolated, SymbolTable, name="gpu.module"):
@@ -90,7 +101,7 @@ class LocalView(Op, Pure, name="gpu.local_view"):
 
     def infer_type(self) -> Type:
         type_ = buffer_of(self, self.buffer)
-        require(self.index.type == i32, f"gpu.local_view counts in i32; got {self.index.type}")
+        _require_types(self, index=i32)
         return SharedType(type_.shape, type_.element, type_.offsets)
 
 
@@ -194,7 +205,7 @@ class AsyncCopy(Op, MemoryRead, MemoryWrite, name="gpu.async_copy"):
         good = isinstance(pointers.element, PtrType) and pointers.element.pointee == target.element
         require(good and pointers.shape == target.shape, f"gpu.async_copy of {pointers} to {target}")
         if self.mask is not None:
-            require(self.mask.type == with_element(pointers, i1), f"the mask of gpu.async_copy is {self.mask.type}")
+            _require_types(self, mask=with_element(pointers, i1))
 
 
 class AsyncCommit(Op, name="gpu.async_commit"):
@@ -220,7 +231,7 @@ class MbarrierInit(Op, name="gpu.mbarrier_init"):
     arrivals: int = attribute(int)
 
     def check(self) -> None:
-        require(buffer_of(self, self.buffer).element == i64, "mbarriers are i64")
+        _require_mbarriers(self, self.buffer)
 
 
 class MbarrierInval(Op, name="gpu.mbarrier_inval"):
@@ -229,7 +240,7 @@ class MbarrierInval(Op, name="gpu.mbarrier_inval"):
     buffer: Value = operand()
 
     def check(self) -> None:
-        require(buffer_of(self, self.buffer).element == i64, "mbarriers are i64")
+        _require_mbarriers(self, self.buffer)
 
 
 class MbarrierExpect(Op, name="gpu.mbarrier_expect"):
@@ -247,7 +258,7 @@ class MbarrierArrive(Op, name="gpu.mbarrier_arrive"):
     predicate: Value = operand()
 
     def check(self) -> None:
-        require(self.predicate.type == i1, f"a condition must be i1; got {self.predicate.type}")
+        _require_types(self, predicate=i1)
 
 
 class MbarrierWait(Op, name="gpu.mbarrier_wait"):
@@ -257,7 +268,7 @@ class MbarrierWait(Op, name="gpu.mbarrier_wait"):
     parity: Value = operand()
 
     def check(self) -> None:
-        require(self.parity.type == i32, f"a parity must be i32; got {self.parity.type}")
+        _require_types(self, parity=i32)
 
 
 class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
@@ -274,8 +285,8 @@ class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
 
     def check(self) -> None:
         _boxed(self, self.descriptor, self.buffer)
-        require(buffer_of(self, self.barrier).element == i64, "mbarriers are i64")
-        require(self.predicate.type == i1, f"a condition must be i1; got {self.predicate.type}")
+        _require_mbarriers(self, self.barrier)
+        _require_types(self, predicate=i1)
 
 
 class TmaStore(Op, MemoryRead, MemoryWrite, name="gpu.tma_store"):
@@ -309,23 +320,27 @@ class TmaStoreWait(Op, name="gpu.tma_store_wait"):
 # Matrix units.
 
 
-class Wgmma(Op, name="gpu.wgmma"):
+class MatrixProduct(Op):
+    """a · b + c, in the layout of c."""
+
+    a: Value = operand()
+    b: Value = operand()
+    c: Value = operand()
+
+    def infer_type(self) -> Type:
+        return laid_out(self, self.c.type)
+
+    def check(self) -> None:
+        buffer_of(self, self.b)
+
+
+class Wgmma(MatrixProduct, name="gpu.wgmma"):
     """wgmma.mma_async: begin a · b + c. `a` is a buffer or a tensor in the layout of an operand; `b` is a buffer.
 
     The result is complete after a `gpu.wgmma_wait` of it; until then only another wgmma may use it, as its c.
     """
 
-    a: Value = operand()
-    b: Value = operand()
-    c: Value = operand()
     accumulate: bool = attribute(bool, default=True)
-
-    def infer_type(self) -> Type:
-        laid_out(self, self.c.type)
-        return self.c.type
-
-    def check(self) -> None:
-        buffer_of(self, self.b)
 
 
 class WgmmaWait(Op, name="gpu.wgmma_wait"):
@@ -350,29 +365,12 @@ class RoundTf32(Op, Pure, name="gpu.round_tf32"):
         require(element_of(self.value.type) == f32, f"gpu.round_tf32 takes f32; got {self.value.type}")
 
 
-class Mma(Op, name="gpu.mma"):
+class Mma(MatrixProduct, name="gpu.mma"):
     """mma.sync: a · b + c, also of batches. `a` is a buffer, or a tensor laid out as an operand; `b` is a buffer."""
 
-    a: Value = operand()
-    b: Value = operand()
-    c: Value = operand()
 
-    def infer_type(self) -> Type:
-        return laid_out(self, self.c.type)
-
-    def check(self) -> None:
-        buffer_of(self, self.b)
-
-
-class DotFma(Op, name="gpu.dot_fma"):
+class DotFma(MatrixProduct, name="gpu.dot_fma"):
     """a · b + c without matrix units, for matrices or batches: `a` and `b` are buffers of elements of the type of c."""
-
-    a: Value = operand()
-    b: Value = operand()
-    c: Value = operand()
-
-    def infer_type(self) -> Type:
-        return laid_out(self, self.c.type)
 
     def check(self) -> None:
         a, b, c = buffer_of(self, self.a), buffer_of(self, self.b), laid_out(self, self.c.type)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import attrs
 
@@ -57,23 +56,18 @@ UNITS = {
 _LARGE_F64 = 90  # Since Hopper, the units multiply f64 in tiles of 16 rows.
 
 
-def units_for(element: ScalarType, target: str) -> tuple[Unit, ...]:
-    """The instructions of mma.sync that multiply elements of this type (tf32, of f32) on a target, the best first.
+def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> Unit | None:
+    """The best instruction of mma.sync for elements of this type (tf32, of f32) and a dot m × n × k on a target.
 
-    PTX manual, "mma", the types and shapes that each architecture has.
+    None where all are larger. PTX manual, "mma", the types and shapes that each architecture has.
     """
     names = {8: ("m16n8k32",), 16: ("m16n8k16",), 32: ("m16n8k8",), 64: ("m8n8k4",)}[element.bits]
     if element.bits == 8 and not element.is_float:
         names += ("m16n8k16.s8",)
     if element.bits == 64 and TARGETS[target].capability >= _LARGE_F64:
         names = ("m16n8k16.f64", "m16n8k8.f64", "m16n8k4.f64", *names)
-    return tuple(UNITS[name] for name in names)
-
-
-def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> Unit | None:
-    """The best of these units that is no larger than a dot m × n × k; None where all are larger."""
     m, n, k = shape
-    fits = (unit for unit in units_for(element, target) if m >= unit.m and n >= unit.n and k >= unit.k)
+    fits = (unit for unit in map(UNITS.__getitem__, names) if m >= unit.m and n >= unit.n and k >= unit.k)
     return next(fits, None)
 
 
@@ -90,11 +84,6 @@ class Warps:
     count: int
     batches: int = 1
 
-    def bases(self, rows: Sequence[int], columns: Sequence[int], batches: Sequence[int] = ()) -> tuple[int, ...]:
-        """The bases of the warp bits, given those of the rows, of the columns, and of the matrices of a batch."""
-        spare = bits_of(self.count) - bits_of(self.rows) - bits_of(self.columns) - bits_of(self.batches)
-        return (*rows, *columns, *batches, *([0] * spare))
-
 
 Shape = tuple[int, ...]  # (rows, columns) of a matrix, or (batch, rows, columns).
 
@@ -104,48 +93,41 @@ def _powers(start: int, stop: int, scale: int) -> list[int]:
     return [scale << bit for bit in range(bits_of(start), bits_of(stop))]
 
 
-def _matrices(shape: Shape, warps: Warps) -> tuple[list[int], list[int]]:
-    """The bases along the batch: of the warps, and of further registers; empty for a single matrix."""
-    count, step = math.prod(shape[:-2]), shape[-2] * shape[-1]
-    return _powers(1, warps.batches, step), _powers(warps.batches, count, step)
+def _shared_out(
+    shape: Shape, warps: Warps, registers: Sequence[int], lanes: Sequence[int], of_warps: Sequence[int]
+) -> Layout:
+    """The layout of a batch from that of its first matrix."""
+    count, size = math.prod(shape[:-2]), shape[-2] * shape[-1]
+    held = [*of_warps, *_powers(1, warps.batches, size)]
+    spare = [0] * (bits_of(warps.count) - len(held))
+    return Layout((*registers, *_powers(warps.batches, count, size)), tuple(lanes), (*held, *spare))
 
 
 def accumulator(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     """The layout of c and of the result, m × n: each warp has neighbouring columns, the rows go around the warps."""
     m, n = shape[-2:]
-    own = n // warps.columns
-    low = [1, *_powers(8, unit.m, n)]
+    own, around = n // warps.columns, unit.m * warps.rows
+    registers = [1, *_powers(8, unit.m, n), *_powers(8, own, 1), *_powers(around, m, n)]
     lanes = [*_powers(2, 8, 1), *_powers(1, 8, n)]
-    around = unit.m * warps.rows
-    of_warps, further = _matrices(shape, warps)
-    registers = [*low, *_powers(8, own, 1), *_powers(around, m, n), *further]
-    return Layout(tuple(registers), tuple(lanes), warps.bases(_powers(unit.m, around, n), _powers(own, n, 1), of_warps))
+    return _shared_out(shape, warps, registers, lanes, [*_powers(unit.m, around, n), *_powers(own, n, 1)])
 
 
 def operand_a(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     """The layout of a, m × k: warps beside each other hold the same."""
     m, k = shape[-2:]
-    pack = unit.pack
-    low = [*_powers(1, pack, 1), *_powers(8, unit.m, k), *_powers(4 * pack, unit.k, 1)]
+    pack, around = unit.pack, unit.m * warps.rows
+    registers = [*_powers(1, pack, 1), *_powers(8, unit.m, k), *_powers(4 * pack, k, 1), *_powers(around, m, k)]
     lanes = [*_powers(pack, 4 * pack, 1), *_powers(1, 8, k)]
-    around = unit.m * warps.rows
-    of_warps, further = _matrices(shape, warps)
-    registers = [*low, *_powers(unit.k, k, 1), *_powers(around, m, k), *further]
-    beside = [0] * bits_of(warps.columns)
-    return Layout(tuple(registers), tuple(lanes), warps.bases(_powers(unit.m, around, k), beside, of_warps))
+    return _shared_out(shape, warps, registers, lanes, [*_powers(unit.m, around, k), *[0] * bits_of(warps.columns)])
 
 
 def operand_b(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     """The layout of b, k × n: warps above each other hold the same."""
     k, n = shape[-2:]
-    pack = unit.pack
-    own = n // warps.columns
-    low = [*_powers(1, pack, n), *_powers(4 * pack, unit.k, n)]
+    pack, own = unit.pack, n // warps.columns
+    registers = [*_powers(1, pack, n), *_powers(4 * pack, k, n), *_powers(8, own, 1)]
     lanes = [*_powers(pack, 4 * pack, n), *_powers(1, 8, 1)]
-    of_warps, further = _matrices(shape, warps)
-    registers = [*low, *_powers(unit.k, k, n), *_powers(8, own, 1), *further]
-    above = [0] * bits_of(warps.rows)
-    return Layout(tuple(registers), tuple(lanes), warps.bases(above, _powers(own, n, 1), of_warps))
+    return _shared_out(shape, warps, registers, lanes, [*[0] * bits_of(warps.rows), *_powers(own, n, 1)])
 
 
 def warps_of(layout: Layout, unit: Unit, shape: Shape) -> Warps | None:
@@ -222,10 +204,7 @@ def panels_for(shape: tuple[int, int], k_axis: int, size: int, *, k_major: bool,
     None where there are none: the major axis is too short.
     """
     major = shape[k_axis] if k_major else per_instruction
-    for width in (128, 64, 32):
-        if major * size >= width:
-            return Panels(width, k_major)
-    return None
+    return next((Panels(width, k_major) for width in (128, 64, 32) if major * size >= width), None)
 
 
 def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
@@ -240,10 +219,9 @@ def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
     for k_major in (True, False):
         for width in (128, 64, 32):
             panels = Panels(width, k_major)
-            major = shape[k_axis] if k_major else shape[1 - k_axis]
-            if major * size < width or shape[k_axis if not k_major else 1 - k_axis] < 8:
-                continue
-            if panels.offsets(shared.shape, k_axis, size) == shared.offsets:
+            major, other = (shape[k_axis], shape[1 - k_axis])[:: 1 if k_major else -1]
+            fits = major * size >= width and other >= 8
+            if fits and panels.offsets(shared.shape, k_axis, size) == shared.offsets:
                 return panels
     return None
 
@@ -268,10 +246,4 @@ def box_and_swizzle(block: Sequence[int], element: ScalarType) -> Tile:
 def byte_of(shared: SharedType, row: int, column: int, batch: int = 0) -> int:
     """The place of an element of a matrix, or of a batch, in its buffer."""
     number = (batch * shared.shape[-2] + row) * shared.shape[-1] + column
-    return combine(_places(shared.offsets), number) * shared.element.bytes
-
-
-@lru_cache(maxsize=256)
-def _places(offsets: tuple[int, ...]) -> tuple[int, ...]:
-    """For each bit of an element's number, its place in the buffer."""
-    return inverted(offsets)
+    return combine(inverted(shared.offsets), number) * shared.element.bytes

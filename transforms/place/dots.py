@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import chain
 
 import attrs
 
@@ -38,18 +39,12 @@ from ziggurat.codemodel.gpu.fragments import (
     unit_for,
 )
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, filled, moved
+from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, i1, scalar_element, with_element
-from ziggurat.transforms.place.queries import (
-    WARP_GROUP,
-    constant_of,
-    converted,
-    layout_of,
-    stored,
-    tensor_of,
-)
+from ziggurat.transforms.place.queries import WARP_GROUP, constant_of, converted, layout_of, stored, tensor_of
+from ziggurat.transforms.place.swizzle import row_major
 
 _MAX_COLUMNS = 256  # The widest wgmma.
 _ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
@@ -85,7 +80,10 @@ def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False)
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     tf32x3 = element == f32 and op.input_precision is tt.InputPrecision.TF32X3
     exact = element == f32 and op.input_precision is tt.InputPrecision.IEEE
-    for factor in () if exact else _factors(element, target):
+    factors = () if exact else (element,)
+    if element.is_fp8:
+        factors = (element, f16) if TARGETS[target].has_fp8_mma else (f16,)
+    for factor in factors:
         unit = unit_for(factor, (m, n, k), target)
         if unit is None:
             continue
@@ -100,13 +98,6 @@ def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False)
         warps = _divided(unit, m, n, start, rows_first=rows_first)
         return attrs.evolve(mma, layout=accumulator(unit, c.shape, warps), warps=warps)
     return MmaChoice("fma", total, total, fma_layout(c.shape, num_warps))
-
-
-def _factors(element: ScalarType, target: str) -> tuple[ScalarType, ...]:
-    """The types in which the matrix units may multiply elements, the best first."""
-    if not element.is_fp8:
-        return (element,)
-    return (element, f16) if TARGETS[target].has_fp8_mma else (f16,)
 
 
 def _divided(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -> Warps:
@@ -125,13 +116,11 @@ def _divided(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -> W
 
 def fma_layout(shape: tuple[int, ...], num_warps: int) -> Layout:
     """A layout of an accumulator without matrix units: each thread has blocks of up to 4 × 4 neighbours."""
-    bits_n, bits_m, bits = bits_of(shape[-1]), bits_of(shape[-2]), sum(map(bits_of, shape))
-    bases = [1 << bit for bit in range(bits)]
-    across, down, batch = bases[:bits_n], bases[bits_n : bits_n + bits_m], bases[bits_n + bits_m :]
-    spare = max(0, bits - LANE_BITS - bits_of(num_warps))
-    of_n = min(2, bits_n, (spare + 1) // 2)
-    of_m = min(2, bits_m, spare - of_n)
-    threads = [*across[of_n : of_n + 3], *down[of_m:], *across[of_n + 3 :], *batch]
+    *batch, down, across = (axis_bases(shape, axis) for axis in range(len(shape)))
+    spare = max(0, sum(map(bits_of, shape)) - LANE_BITS - bits_of(num_warps))
+    of_n = min(2, len(across), (spare + 1) // 2)
+    of_m = min(2, len(down), spare - of_n)
+    threads = [*across[of_n : of_n + 3], *down[of_m:], *across[of_n + 3 :], *chain(*reversed(batch))]
     return filled([*across[:of_n], *down[:of_m]], threads, num_warps)
 
 
@@ -171,7 +160,7 @@ def place_dots(module: Op) -> Op:
                     new if _is_copied(old, op, mma) else builder.add(gpu.RoundTf32(new))
                     for old, new in ((op.a, a), (op.b, b))
                 )
-            made = _multiplied(builder, mma, _operand_a(builder, mma, a), _operand_b(builder, mma, b), start, total)
+            made = _multiplied(builder, mma, _operand(builder, mma, a, 1), _operand(builder, mma, b, 0), start, total)
         return converted(builder, _cast(builder, made, scalar_element(tensor_of(c))), layout_of(op.result.type))
 
     return _before_loops(transform(module, placed, pass_name="dots"))
@@ -226,8 +215,8 @@ def _tf32x3(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value |
         low = builder.add(gpu.RoundTf32(builder.add(arith.SubF(value, high))))
         halves.append((high, low))
     (high_a, low_a), (high_b, low_b) = halves
-    as_ = [_operand_a(builder, mma, value) for value in (high_a, low_a)]
-    bs = [_operand_b(builder, mma, value) for value in (high_b, low_b)]
+    as_ = [_operand(builder, mma, value, 1) for value in (high_a, low_a)]
+    bs = [_operand(builder, mma, value, 0) for value in (high_b, low_b)]
     small = _multiplied(builder, mma, as_[1], bs[0], None, total)
     small = _multiplied(builder, mma, as_[0], bs[1], small, total)
     # The rounding error of an infinity is a NaN: then the dot of the high parts alone is right.
@@ -255,69 +244,45 @@ def _multiplied(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value |
     return builder.add(gpu.WgmmaWait(begun, pending=0))
 
 
-def _operand_a(builder: Builder, mma: MmaChoice, value: Value) -> Value:
-    """Operand a where the unit reads it: in registers if no element has to move, else in shared memory."""
+def _operand(builder: Builder, mma: MmaChoice, value: Value, k_axis: int) -> Value:
+    """An operand where the unit reads it: a (with k_axis 1) in registers if no element has to move, else in shared
+    memory; b (with k_axis 0) in shared memory, if its rows are long enough for it."""
     type_ = tensor_of(value)
     if mma.kind == "fma":
-        return stored(builder, value, _column_major(type_.shape), 16)
+        return stored(builder, value, _column_major(type_.shape) if k_axis == 1 else row_major(type_.numel))
     assert mma.unit is not None and mma.warps is not None
-    fragment = operand_a(mma.unit, type_.shape, mma.warps)
-    in_registers = block_axis(value) is None and moved(layout_of(value.type), fragment, type_.numel) is not None
-    if not mma.by_rows or in_registers:
+    fragment = (operand_a if k_axis == 1 else operand_b)(mma.unit, type_.shape, mma.warps)
+    stays = k_axis == 1 and block_axis(value) is None and moved(layout_of(type_), fragment, type_.numel) is not None
+    if stays or not mma.by_rows:
         return converted(builder, value, fragment)
-    return _in_panels(builder, value, 1, 64 if mma.kind == "wgmma" else type_.shape[-2])
-
-
-def _operand_b(builder: Builder, mma: MmaChoice, value: Value) -> Value:
-    """Operand b where the unit reads it."""
-    type_ = tensor_of(value)
-    if mma.kind == "fma":
-        return stored(builder, value, tuple(1 << bit for bit in range(bits_of(type_.numel))), 16)
-    assert mma.unit is not None and mma.warps is not None
-    if not mma.by_rows:
-        return converted(builder, value, operand_b(mma.unit, type_.shape, mma.warps))
-    columns = type_.shape[-1]
-    wide = min(_MAX_COLUMNS, columns // mma.warps.columns) if mma.kind == "wgmma" else columns
-    return _in_panels(builder, value, 0, wide)
-
-
-def _in_panels(builder: Builder, value: Value, k_axis: int, per_instruction: int) -> Value:
-    """A buffer in panels that holds the tensor; neighbours in a thread are neighbours in the buffer.
-
-    `k_axis` counts the two axes of a matrix.
-    """
-    type_ = tensor_of(value)
-    inner = block_axis(value)
-    k_major = None if inner is None else inner == type_.rank - 2 + k_axis
-    panels = _panels_of(type_, k_axis, per_instruction, k_major)
+    per_instruction = type_.shape[-1 - k_axis]
+    if mma.kind == "wgmma":
+        per_instruction = 64 if k_axis == 1 else min(_MAX_COLUMNS, per_instruction // mma.warps.columns)
+    panels = _panels_for(value, k_axis, per_instruction)
     return stored(builder, value, panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes), panels.alignment)
 
 
-def _panels_of(type_: TensorType, k_axis: int, per_instruction: int, k_major: bool | None = None) -> Panels:
-    """The form in shared memory of an operand, or a batch: by its layout in registers, unless `k_major` says it.
-
-    Only elements of 16 bits may have their neighbours along m or n.
-    """
-    assert type_.layout is not None
+def _panels_for(value: Value, k_axis: int, per_instruction: int) -> Panels:
+    """The form of an operand, or a batch, in shared memory: neighbours in a thread or in a descriptor's block are
+    neighbours in the buffer. Only elements of 16 bits may have their neighbours along m or n."""
+    type_ = tensor_of(value)
+    inner, first = block_axis(value), type_.rank - 2
+    if inner is None:
+        held = [layout_of(type_).contiguous(type_.shape, first + axis) for axis in (0, 1)]
+        k_major = held[k_axis] >= held[1 - k_axis]
+    else:
+        k_major = inner == first + k_axis
     size = scalar_element(type_).bytes
     shape = (type_.shape[-2], type_.shape[-1])
-    if k_major is None:
-        first = type_.rank - 2
-        along_k, across = (type_.layout.contiguous(type_.shape, first + axis) for axis in (k_axis, 1 - k_axis))
-        k_major = along_k >= across
-    found: Panels | None = None
-    if size == 2 and not k_major:
-        found = panels_for(shape, k_axis, size, k_major=False, per_instruction=per_instruction)
-    found = found or panels_for(shape, k_axis, size, k_major=True, per_instruction=per_instruction)
-    assert found is not None, "k is long enough for the narrowest panels"
-    return found
+    forms = (True,) if k_major or size != 2 else (False, True)
+    found = (panels_for(shape, k_axis, size, k_major=form, per_instruction=per_instruction) for form in forms)
+    return next(panels for panels in found if panels is not None)  # k is long enough for the narrowest.
 
 
 def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The offsets of a buffer of operand a with neighbours along m, because neighbouring threads read its rows."""
-    bits_k, bits_m, bits = bits_of(shape[-1]), bits_of(shape[-2]), sum(map(bits_of, shape))
-    order = [*range(bits_k, bits_k + bits_m), *range(bits_k), *range(bits_k + bits_m, bits)]
-    return tuple(1 << bit for bit in order)
+    *batch, m, k = (axis_bases(shape, axis) for axis in range(len(shape)))
+    return (*m, *k, *chain(*reversed(batch)))
 
 
 def _cast(builder: Builder, value: Value, element: ScalarType) -> Value:

@@ -9,7 +9,7 @@ of this kind; a coalesced layout has the same 16 bytes as a vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 
@@ -58,7 +58,7 @@ def views(layout: Layout, size: int) -> Iterator[View]:
             yield View(Layout((*row, *further), (*lanes, *numbers), layout.warps), trans, word, matrices, rest)
 
 
-def _conflicts(layout: Layout, offsets: Sequence[int], size: int, width: int) -> int:
+def _conflicts(layout: Layout, offsets: tuple[int, ...], size: int, width: int) -> int:
     """The number of accesses to one bank at once, at most, if vectors have 2^`width` elements."""
     inverse = inverted(offsets)
     together = max(0, 5 - bits_of(max(1, (size << width) // 4)))
@@ -71,7 +71,7 @@ def _conflicts(layout: Layout, offsets: Sequence[int], size: int, width: int) ->
     return 1 << (len(words) - len(banks))
 
 
-def vector_cost(layout: Layout, offsets: Sequence[int], size: int) -> float:
+def vector_cost(layout: Layout, offsets: tuple[int, ...], size: int) -> float:
     """The cost of moving a tensor in vectors for a warp: cycles of the banks, and half of one for each instruction."""
     width = len(vector_bits(layout, offsets, size))
     count = 1 << sum(map(bool, layout.registers))
@@ -79,7 +79,7 @@ def vector_cost(layout: Layout, offsets: Sequence[int], size: int) -> float:
     return (count >> width) * (cycles + 0.5)
 
 
-def _matrix_cost(view: View, offsets: Sequence[int], size: int) -> float:
+def _matrix_cost(view: View, offsets: tuple[int, ...], size: int) -> float:
     return (1 << len(view.rest)) * (view.count * _conflicts(view.layout, offsets, size, bits_of(VECTOR // size)) + 0.5)
 
 

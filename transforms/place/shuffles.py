@@ -104,7 +104,7 @@ def exchange(source: Layout, target: Layout, numel: int) -> Exchange | None:
     wanted = [_combined(registers, placed[bit])[0] ^ lanes[bit][0] for bit in known]
     rest = extended(known.values(), (1 << bit for bit in range(LANE_BITS)))
     wanted += [0] * len(rest)
-    turned = [combine(wanted, mask) for mask in inverted([*known.values(), *rest])]
+    turned = [combine(wanted, mask) for mask in inverted((*known.values(), *rest))]
     turned += [register ^ combine(turned, lane) for register, lane, _ in warps]
     return Exchange(
         len(registers),

@@ -135,7 +135,7 @@ def row_major(numel: int) -> tuple[int, ...]:
     return tuple(1 << bit for bit in range(bits_of(numel)))
 
 
-def vector_bits(layout: Layout, offsets: Sequence[int], size: int) -> tuple[int, ...]:
+def vector_bits(layout: Layout, offsets: tuple[int, ...], size: int) -> tuple[int, ...]:
     """The register bits that move together between a tensor and a buffer, from the lowest place.
 
     These registers have neighbouring places, and the places of a thread's vectors are aligned.
