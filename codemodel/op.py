@@ -350,14 +350,21 @@ class Op:
 
     def walk(self) -> Iterator[Op]:
         """This op and all ops inside it, outer before inner, in order."""
+        # No recursion: an op at depth n would pass through n generators.
         yield self
-        for body in self.bodies:
-            for block in body.blocks:
-                for op in block.ops:
-                    if op.bodies:
-                        yield from op.walk()
-                    else:
-                        yield op
+        around = [self.inner_ops()] if self.bodies else []
+        while around:
+            for op in around[-1]:
+                yield op
+                if op.bodies:
+                    around.append(op.inner_ops())
+                    break
+            else:
+                around.pop()
+
+    def inner_ops(self) -> Iterator[Op]:
+        """The ops of the blocks of the bodies, in order, without those inside these."""
+        return (op for body in self.bodies for block in body.blocks for op in block.ops)
 
     def root(self) -> Op:
         """The outermost op of the model this op stands in."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -176,6 +177,24 @@ def test_blocks_know_their_neighbours():
     assert [block.terminator.NAME for block in body.blocks] == ["cbranch", "branch", "branch", "return"]
     assert list(left) == list(left.ops)
     assert body.signature == FunctionType(i32, (i32, i1))
+
+
+def test_walk_of_a_deep_model_is_not_recursive():
+    depth = 2 * sys.getrecursionlimit()
+    builders = [Builder.root((i1,))]
+    condition = builders[0].parameters[0]
+    builders += [builders[0].nested((), void)]
+    while len(builders) < depth:
+        builders.append(builders[-1].nested((), void))
+    for outer, inner in zip(builders[-2::-1], builders[:0:-1], strict=True):
+        inner.add(scf.Yield([]))
+        otherwise = outer.nested((), void)
+        otherwise.add(scf.Yield([]))
+        outer.add(scf.If(condition, inner.finish(), otherwise.finish()))
+    builders[0].add(core.Return([]))
+    walked = list(builders[0].finish().walk())
+    assert [type(op) for op in walked[: depth - 1]] == [scf.If] * (depth - 1)
+    assert len(walked) == 3 * (depth - 1) + 1
 
 
 def test_walk_is_outer_before_inner_in_order():
