@@ -339,3 +339,18 @@ def test_ignored_options_of_a_range_are_a_warning(kernel):
     ) as caught:
         made.triton(zg.ptr(zg.i32), zg.i32)
     assert caught[0].filename == made.fn.__code__.co_filename and caught[0].lineno == 2
+
+
+def test_a_step_of_zero_is_an_error_when_the_kernel_runs(kernel):
+    made = kernel("""
+    def made(p, n, step):
+        for i in range(0, n, step):
+            if i > 4:
+                break
+            zg.store(p + i, i + 1)
+    """)
+    out = np.zeros(8, np.int32)
+    made[1](out, 8, 2)
+    assert list(out) == [1, 0, 3, 0, 5, 0, 0, 0]
+    with pytest.raises(zg.KernelRuntimeError, match="the step of a loop must not be zero"):
+        made[1](out, 8, 0)

@@ -99,6 +99,7 @@ class Attributor:
         made.errors = tuple(self.errors[errors_before:])
         self._linked.setdefault(id(func), (func, {}))
         made.symbol = self._name(name, key, made)
+        made.symbols = self._symbols.keys()
         self.instances[key] = made
         return made
 

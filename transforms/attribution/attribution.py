@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from ziggurat.codemodel.dialects import core
@@ -62,6 +62,8 @@ class Attribution:
         self.parameter_types = parameter_types
         self.result: Type = void
         self.symbol = ""
+        # The symbols of all functions that were attributed with this one.
+        self.symbols: Collection[str] = ()
         self.scope = Scope()
         # The errors of the function, and of the functions that it calls, at these types.
         self.errors: tuple[ZigguratError, ...] = ()

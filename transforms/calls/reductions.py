@@ -189,7 +189,7 @@ def _function(
         made = within.unpack(within.add(make(parameters, combine(builder))), result)
         return within.repack(Operand(result, made), result)
 
-    symbol = emit.functions.helper(symbol, callee.symbol, tensors, result, build)
+    symbol = emit.functions.module.helper(symbol, callee.symbol, tensors, result, build)
     made: Any = emit.call(symbol, values, result)
     return list(made) if isinstance(made, tuple) else [made]  # pyright: ignore[reportUnknownArgumentType]
 

@@ -59,7 +59,7 @@ def _in_function(
     """Call the function of the model that `part` builds for a tensor."""
     source = x.value.type
     symbol = "_".join(map(str, [name, source, *options, result]))
-    symbol = emit.functions.helper(
+    symbol = emit.functions.module.helper(
         symbol, name, [source], result, lambda builder, parameters: part(Emitter(builder), parameters[0])
     )
     return emit.call(symbol, [x.value], result)

@@ -87,7 +87,7 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
         return built(BUILTINS[name], walk.emit, result, *map(walk.operand, op.operands))
     rule = RULES[name if space == "zg" else f"{name}_tensor_descriptor"]
     if rule.body is not None:
-        return library_call(walk, op, walk.callee_of(op))
+        return library_call(walk, op, walk.callee())
     return built(rule, walk.emit, result, *arguments(walk, op))
 
 
@@ -123,11 +123,11 @@ def call(walk: FunctionMirror, callee: Attribution, operands: Sequence[Operand])
 
 @handles(core.FuncCall)
 def function_call(walk: FunctionMirror, op: core.FuncCall) -> Built:
-    return call(walk, walk.callee_of(op), [walk.operand(value) for value in op.operands])
+    return call(walk, walk.callee(), [walk.operand(value) for value in op.operands])
 
 
 @handles(py.Call)
 def call_value(walk: FunctionMirror, op: py.Call) -> Built:
     given = walk.found(lambda scope: scope.arguments, op).values()
     operands = [walk.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given]
-    return call(walk, walk.callee_of(op), operands)
+    return call(walk, walk.callee(), operands)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,11 +17,9 @@ from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.flow import index_type
 from ziggurat.transforms.attribution.operators import COMPARISONS
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild
-from ziggurat.transforms.calls.lattice import ErrorType, Unusable
+from ziggurat.transforms.calls.lattice import ErrorType, RangeType, Unusable
 from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.walk import FunctionMirror, handles
-
-_VOID = Operand(NONE, None)
 
 # The ops that follow an `if` in which a path leaves early, with that `if`, whose joins they come after.
 _Rest = tuple[tuple[Sequence[Op], Op], ...]
@@ -30,79 +28,108 @@ _Rest = tuple[tuple[Sequence[Op], Op], ...]
 _SHORT = 3
 
 
-@attrs.frozen
-class _Leaving:
-    """The values of a path that leaves a function by `return`, or an iteration by `break` or `continue`."""
+class Joined:
+    """The variables that control flow joins, by their joined types. `carried` are those with a run-time value."""
 
-    types: Sequence[Type]
-    values: Callable[[Op], list[Value]]
+    def __init__(self, walk: FunctionMirror, joins: Mapping[Value, Type] | None) -> None:
+        self.walk = walk
+        self.joins = joins or {}
+        without = Unusable | ErrorType | ConstantType
+        self.carried = {var: type_ for var, type_ in self.joins.items() if not isinstance(type_, without)}
+        self.types = flatten_types(TupleType(tuple(self.carried.values())))
+
+    def values(self) -> list[Value]:
+        """The run-time values of the variables, brought to the joined types."""
+        return [value for var in self.carried for value in self.value(var)]
+
+    def value(self, var: Value) -> list[Value]:
+        """The components of a variable."""
+        return self.walk.emit.repack(self.walk.variables[var], self.carried[var])
+
+    def unread(self) -> list[Value]:
+        """Values of the types, for a path on which the variables are not read."""
+        return [value for var in self.carried for value in self.unread_value(var)]
+
+    def unread_value(self, var: Value) -> list[Value]:
+        """A variable's own value, where it has the joined type, or a placeholder."""
+        operand = self.walk.variables.get(var)
+        if operand is not None and operand.type == self.carried[var]:
+            return self.value(var)
+        return [self.walk.emit.placeholder(type_) for type_ in flatten_types(self.carried[var])]
+
+    def enter(self, values: Sequence[Value]) -> None:
+        """Give the variables these values."""
+        left = list(values)
+        for var, type_ in self.carried.items():
+            self.walk.variables[var] = Operand(type_, rebuild(type_, left))
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the values of the variables that have none: constants, and variables that must not be read."""
+        for var, type_ in self.joins.items():
+            if isinstance(type_, ConstantType):
+                self.walk.variables[var] = Operand(type_, None)
+            elif var not in self.carried:
+                self.walk.variables.pop(var, None)
 
 
 @attrs.frozen
 class _Frame:
-    """The values that each path through a sequence of ops gives. They have these types.
+    """The values, of `types`, that each path through a sequence of ops gives.
 
-    A path that leaves early gives `left(leaving.values(op))`, and one that reaches the end gives `at_end()`.
+    A path that leaves early has `leaving(op)`, of the types `results`, and gives `left(leaving(op))`. One that reaches
+    the end gives `at_end()`.
     """
 
-    leaving: _Leaving
+    results: Sequence[Type]
+    leaving: Callable[[Op], list[Value]]
     types: Sequence[Type]
     left: Callable[[list[Value]], list[Value]]
     at_end: Callable[[], list[Value]]
-
-    @property
-    def packed(self) -> Type:
-        return packed_type(TupleType(tuple(self.types)))
 
 
 def run(walk: FunctionMirror, ops: Sequence[Op], rest: _Rest, frame: _Frame) -> list[Value]:
     """Run ops, and the rest after them; the values of the frame."""
     for index, op in enumerate(ops):
         if isinstance(op, core.Return | LeavesIteration):
-            return frame.left(frame.leaving.values(op))
+            return frame.left(frame.leaving(op))
         if isinstance(op, py.If) and _leaves(op):
             return if_with_exit(walk, op, ((ops[index + 1 :], op), *rest), frame)
         if not isinstance(op, core.Yield):
             walk.step(op)
-    if rest:
-        ops, met = rest[0]
-        meet(walk, met)
-        return run(walk, ops, rest[1:], frame)
-    return frame.at_end()
+    if not rest:
+        return frame.at_end()
+    (ops, met), *more = rest
+    # The values of the variables that the `if` joins, brought to the joined types.
+    for var, type_ in (walk.scope.joins.get(met.result) or {}).items():
+        operand = walk.variables.get(var)
+        if operand is None or isinstance(type_, Unusable | ErrorType | ConstantType):
+            walk.variables[var] = Operand(type_, None)
+        else:
+            walk.variables[var] = Operand(type_, rebuild(type_, walk.emit.repack(operand, type_)))
+    return run(walk, ops, tuple(more), frame)
 
 
-def function_frame(walk: FunctionMirror) -> _Frame:
-    """The frame of the whole function: its results."""
+def run_function(walk: FunctionMirror, body: Body) -> list[Value]:
+    """Run the body of the function; its results."""
 
     def returned(op: Op) -> list[Value]:
-        value = walk.operand(op.operands[0]) if op.operands else _VOID
+        value = walk.operand(op.operands[0]) if op.operands else Operand(NONE, None)
         return walk.emit.repack(value, walk.instance.result)
 
-    leaving = _Leaving(flatten_types(walk.instance.result), returned)
-    return _Frame(leaving, leaving.types, lambda values: values, list)
+    types = flatten_types(walk.instance.result)
+    return run(walk, body.entry.ops, (), _Frame(types, returned, types, list, list))
 
 
 def run_iteration(
     walk: FunctionMirror, body: Body, types: Sequence[Type], following: Callable[[bool], list[Value]]
 ) -> list[Value]:
     """Run the suite of a loop; the values, of these types, for what comes next: `following(False)` after a `break`."""
-    leaving = _Leaving(types, lambda op: following(isinstance(op, py.Continue)))
-    return run(walk, body.entry.ops, (), _Frame(leaving, types, lambda values: values, lambda: following(True)))
 
+    def leaving(op: Op) -> list[Value]:
+        return following(isinstance(op, py.Continue))
 
-def meet(walk: FunctionMirror, op: Op) -> None:
-    """Bring the variables that `op` joins to their joined types."""
-    joins = walk.scope.joins.get(op.result)
-    for var, type_ in (joins or {}).items():
-        walk.variables[var] = brought(walk, var, type_)
-
-
-def brought(walk: FunctionMirror, var: Value, type_: Type) -> Operand:
-    """A variable's value as one of `type_`."""
-    operand = walk.variables.get(var)
-    if operand is None or isinstance(type_, Unusable | ErrorType | ConstantType):
-        return Operand(type_, None)
-    return Operand(type_, rebuild(type_, walk.emit.repack(operand, type_)))
+    return run(walk, body.entry.ops, (), _Frame(types, leaving, types, list, lambda: following(True)))
 
 
 def body_of(walk: FunctionMirror, types: Sequence[Type], result: Type, part: Callable[[list[Value]], Op]) -> Body:
@@ -119,11 +146,13 @@ def body_of(walk: FunctionMirror, types: Sequence[Type], result: Type, part: Cal
     return inner.finish()
 
 
-def branch(walk: FunctionMirror, condition: Value, parts: Sequence[Callable[[], list[Value]]], type_: Type) -> Value:
-    """An `scf.if` whose bodies yield what the parts give."""
-    return walk.emit.add(
-        scf.If(condition, *(body_of(walk, [], type_, lambda _, p=part: scf.Yield(p())) for part in parts))
-    )
+def branch(
+    walk: FunctionMirror, condition: Value, parts: Sequence[Callable[[], list[Value]]], types: Sequence[Type]
+) -> list[Value]:
+    """The results of an `scf.if` whose bodies yield what the parts give, of these types."""
+    packed = _packed(types)
+    bodies = (body_of(walk, [], packed, lambda _, p=part: scf.Yield(p())) for part in parts)
+    return walk.emit.parts(walk.emit.add(scf.If(condition, *bodies)), len(types))
 
 
 @handles(py.If)
@@ -133,102 +162,57 @@ def if_(walk: FunctionMirror, op: py.If) -> Built:
         walk.suite(op.bodies[taken].entry.ops)
         return None
     condition = walk.emit.truth(walk.operand(op.condition))
-    joins = walk.finding(lambda scope: scope.joins, op) or {}
+    joined = Joined(walk, walk.finding(lambda scope: scope.joins, op))
 
     def suite(body: Body) -> list[Value]:
         walk.suite(body.entry.ops)
-        return flat(walk, joins)
+        return joined.values()
 
-    parts = [lambda body=body: suite(body) for body in op.bodies]
-    bind(walk, joins, branch(walk, condition, parts, _packed(joins)))
+    joined.enter(branch(walk, condition, [lambda body=body: suite(body) for body in op.bodies], joined.types))
     return None
-
-
-def flat(walk: FunctionMirror, joins: dict[Value, Type]) -> list[Value]:
-    """The run-time values of the joined variables, brought to the joined types."""
-    return [value for var, type_ in _carried(joins).items() for value in walk.emit.repack(walk.variables[var], type_)]
-
-
-def bind(walk: FunctionMirror, joins: dict[Value, Type], made: Value) -> None:
-    """Give the joined variables what an op yields."""
-    carried = _carried(joins)
-    packed = TupleType(tuple(carried.values()))
-    parts: Any = walk.emit.unpack(made, packed) if carried else ()
-    for (var, type_), part in zip(carried.items(), parts, strict=True):
-        walk.variables[var] = Operand(type_, part)
-    forget(walk, joins)
-
-
-def forget(walk: FunctionMirror, joins: dict[Value, Type]) -> None:
-    """Joined variables without a run-time value: constants, and those that must not be read."""
-    for var, type_ in joins.items():
-        if isinstance(type_, ConstantType):
-            walk.variables[var] = Operand(type_, None)
-        elif isinstance(type_, Unusable | ErrorType):
-            walk.variables.pop(var, None)
 
 
 def if_with_exit(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
     """An `if` in which a path leaves early. The ops after it move into the path that does not.
 
-    Several such paths would need several copies; then the ops go into an `if` of their own.
+    Several such paths would need several copies. The `if` then yields whether a path has left, with what, and the
+    joined variables; the ops go into a second `if`.
     """
     taken = walk.finding(lambda scope: scope.static_branches, op)
     if taken is not None:
         return run(walk, op.bodies[taken].entry.ops, rest, frame)
-    if ways_on(walk, op) > 1 and not _is_short(rest) and can_be_flagged(walk, op, frame):
-        return if_and_rest(walk, op, rest, frame)
-    return walk.emit.parts(both(walk, op, rest, frame), len(frame.types))
+    joined = Joined(walk, walk.finding(lambda scope: scope.joins, op))
+    has_placeholders = not any(isinstance(type_, DescriptorType) for type_ in (*frame.results, *joined.types))
+    if _ways_on(walk, op) <= 1 or _is_short(rest) or not has_placeholders:
+        return _both(walk, op, rest, frame)
+
+    def left(values: list[Value]) -> list[Value]:
+        return [walk.emit.constant(True, i1), *values, *joined.unread()]
+
+    def at_end() -> list[Value]:
+        return [walk.emit.constant(False, i1), *map(walk.emit.placeholder, frame.results), *joined.values()]
+
+    types = [i1, *frame.results, *joined.types]
+    flag, *parts = _both(walk, op, (), attrs.evolve(frame, types=types, left=left, at_end=at_end))
+    count = len(frame.results)
+
+    def go_on() -> list[Value]:
+        joined.enter(parts[count:])
+        return run(walk, rest[0][0], rest[1:], frame)
+
+    return branch(walk, flag, [lambda: frame.left(parts[:count]), go_on], frame.types)
 
 
-def both(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> Value:
-    """An `scf.if` of the two suites, each with the rest after it, that yields the values of the frame."""
+def _both(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
+    """An `scf.if` of the two suites, each with the rest after it; the values of the frame."""
     condition = walk.emit.truth(walk.operand(op.condition))
     walk.emit.builder.location = op.location
     parts = [lambda body=body: run(walk, body.entry.ops, rest, frame) for body in op.bodies]
-    return branch(walk, condition, parts, frame.packed)
+    return branch(walk, condition, parts, frame.types)
 
 
-def if_and_rest(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
-    """The `if` yields whether a path has left, with what, and the joined variables; the rest is under a second `if`."""
-    joins = walk.finding(lambda scope: scope.joins, op) or {}
-    carried = _carried(joins)
-    results = frame.leaving.types
-    variables = _flat_types(joins)
-
-    def left(values: list[Value]) -> list[Value]:
-        return [walk.emit.constant(True, i1), *values, *unread(walk, carried)]
-
-    def at_end() -> list[Value]:
-        return [walk.emit.constant(False, i1), *map(walk.emit.placeholder, results), *flat(walk, joins)]
-
-    inner = _Frame(frame.leaving, [i1, *results, *variables], left, at_end)
-    flag, *parts = walk.emit.parts(both(walk, op, (), inner), len(inner.types))
-
-    def done() -> list[Value]:
-        return frame.left(parts[: len(results)])
-
-    def go_on() -> list[Value]:
-        enter(walk, joins, parts[len(results) :])
-        return run(walk, rest[0][0], rest[1:], frame)
-
-    return walk.emit.parts(branch(walk, flag, [done, go_on], frame.packed), len(frame.types))
-
-
-def unread(walk: FunctionMirror, carried: dict[Value, Type]) -> list[Value]:
-    """Some value for each joined variable, on a path on which it is not read: its own, where that has the type."""
-    values: list[Value] = []
-    for var, type_ in carried.items():
-        operand = walk.variables.get(var)
-        if operand is not None and operand.type == type_:
-            values.extend(walk.emit.repack(operand, type_))
-        else:
-            values.extend(map(walk.emit.placeholder, flatten_types(type_)))
-    return values
-
-
-def ways_on(walk: FunctionMirror, op: Op) -> int:
-    """In how many ways control comes to what stands behind an `if`."""
+def _ways_on(walk: FunctionMirror, op: Op) -> int:
+    """The number of paths through an `if` to the ops after it."""
     taken = walk.finding(lambda scope: scope.static_branches, op)
     return sum(_ways_through(walk, body) for body in (op.bodies if taken is None else [op.bodies[taken]]))
 
@@ -239,15 +223,8 @@ def _ways_through(walk: FunctionMirror, body: Body) -> int:
         if isinstance(op, core.Return | LeavesIteration):
             return 0
         if isinstance(op, py.If) and _leaves(op):
-            count *= ways_on(walk, op)
+            count *= _ways_on(walk, op)
     return count
-
-
-def can_be_flagged(walk: FunctionMirror, op: Op, frame: _Frame) -> bool:
-    """Whether there are placeholders for what a path leaves with, and for what `op` joins."""
-    joins = walk.finding(lambda scope: scope.joins, op) or {}
-    types = (*frame.leaving.types, *_flat_types(joins))
-    return not any(isinstance(type_, DescriptorType) for type_ in types)
 
 
 @handles(py.For)
@@ -258,78 +235,62 @@ def for_(walk: FunctionMirror, op: py.For) -> Built:
         return None
     found = walk.found(lambda scope: scope.ranges, op)
     index = index_type(found)
-    start, stop, step = bounds(walk, op, (found.start, found.stop, found.step), index)
-    joins = walk.found(lambda scope: scope.joins, op)
+    start, stop, step = bounds(walk, op, found, index)
     if walk.finding(lambda scope: scope.exits, op) is not None:
-        _warn_of_options(op, [name for name, value in found.options if value])
-        counted_with_break(walk, op, found.step, index, (start, stop, step))
+        ignored = [name for name, value in found.options if value]
+        if ignored:
+            text = f"a loop with a break ignores the options of zg.range: {', '.join(ignored)}"
+            place = op.location
+            warnings.warn_explicit(text, ZigguratWarning, *((place.file, place.line) if place is not None else ("", 0)))
+        counted_with_break(walk, op, found.step, start, stop, step)
         return None
-    initial = flat(walk, joins)
+    joined = Joined(walk, walk.found(lambda scope: scope.joins, op))
+    initial = joined.values()
 
     def suite(parameters: list[Value]) -> Op:
         walk.values[op.suite.parameters[0]] = parameters.pop(0)
-        enter(walk, joins, parameters)
-        return scf.Yield(run_iteration(walk, op.suite, _flat_types(joins), lambda _: flat(walk, joins)))
+        joined.enter(parameters)
+        return scf.Yield(run_iteration(walk, op.suite, joined.types, lambda _: joined.values()))
 
-    body = body_of(walk, [index, *_flat_types(joins)], _packed(joins), suite)
+    body = body_of(walk, [index, *joined.types], _packed(joined.types), suite)
     walk.emit.builder.location = op.location
-    bind(walk, joins, walk.emit.add(scf.For(start, stop, step, initial, body, **dict[str, Any](found.options))))
+    made = walk.emit.add(scf.For(start, stop, step, initial, body, **dict[str, Any](found.options)))
+    joined.enter(walk.emit.parts(made, len(joined.types)))
     return None
 
 
-def bounds(walk: FunctionMirror, op: py.For, types: Sequence[Type], index: Type) -> list[Value]:
-    """Start, stop and step of a loop; constants stand where they are written, in this order."""
-    ops = op.iterable.entry.ops
-    call = op.iterable.entry.terminator.operands[0]
-    given = next(inner for inner in ops if inner.result is call)
+def bounds(walk: FunctionMirror, op: py.For, found: RangeType, index: Type) -> list[Value]:
+    """Start, stop and step of a loop. A constant start stands before the ops that compute the others."""
+    *ops, given, _ = op.iterable.entry.ops
     arguments = walk.finding(lambda scope: scope.arguments, given)
-    bound: list[Any] = list(given.operands if arguments is None else arguments.values())[:3]
-    written: list[Value | None] = [value if isinstance(value, Value) else None for value in bound]
+    written: list[Any] = list(given.operands if arguments is None else arguments.values())[:3]
     written += [None] * (3 - len(written))
     if written[1] is None:
         written = [None, written[0], written[2]]
-    made: dict[int, Value] = {}
 
-    def fill(place: int) -> None:
-        value = written[place]
-        known = None if value is None else walk.values.get(value)
-        made[place] = walk.emit.convert(Operand(types[place], known), index)
+    def bound(type_: Type, value: Value | None) -> Value:
+        return walk.emit.convert(Operand(type_, None if value is None else walk.values.get(value)), index)
 
-    if written[0] is None:
-        fill(0)
-    for inner in ops:
-        if inner is given or isinstance(inner, core.Yield):
-            continue
-        walk.step(inner)
-        for place, value in enumerate(written):
-            if value is inner.result and isinstance(types[place], ConstantType):
-                fill(place)
-    for place in range(3):
-        if place not in made:
-            fill(place)
-    return [made[place] for place in range(3)]
-
-
-def enter(walk: FunctionMirror, joins: dict[Value, Type], parameters: list[Value]) -> None:
-    """Give the loop-carried variables the parameters of the body."""
-    for var, type_ in _carried(joins).items():
-        walk.variables[var] = Operand(type_, rebuild(type_, parameters))
-    forget(walk, joins)
+    known = bound(found.start, written[0]) if isinstance(found.start, ConstantType) else None
+    walk.suite(ops)
+    start = bound(found.start, written[0]) if known is None else known
+    return [start, bound(found.stop, written[1]), bound(found.step, written[2])]
 
 
 def unroll(walk: FunctionMirror, op: py.For, iterations: Sequence[tuple[Type, Scope]]) -> None:
-    items = iterated(walk, op, len(iterations))
+    walk.suite(op.iterable.entry.ops)
+    value = walk.values.get(op.iterable.entry.terminator.operands[0])
+    # The components of a tuple; numbers need no value.
+    items = value if isinstance(value, tuple) else (None,) * len(iterations)
     around = walk.scope
-    exits = around.exits.get(op.result, {})
+    exits = Joined(walk, around.exits.get(op.result))
     scopes = [(scope, item) for (_, scope), item in zip(iterations, items, strict=False)]
-    enter(walk, exits, iterate(walk, op, scopes, exits))
+    exits.enter(iterate(walk, op, scopes, exits))
     walk.scope = around
 
 
-def iterate(
-    walk: FunctionMirror, op: py.For, scopes: Sequence[tuple[Scope, Built]], exits: dict[Value, Type]
-) -> list[Value]:
-    """Run iterations of an unrolled loop; the run-time values of the variables after the loop, of the types `exits`.
+def iterate(walk: FunctionMirror, op: py.For, scopes: Sequence[tuple[Scope, Built]], exits: Joined) -> list[Value]:
+    """Run iterations of an unrolled loop; the run-time values of the variables after the loop, `exits`.
 
     The iterations after one that a `break` may leave are under an `if`.
     """
@@ -337,200 +298,162 @@ def iterate(
         walk.scope = scope
         walk.values[op.suite.parameters[0]] = item
         joins = scope.joins.get(op.result)
+        if op.result in scope.exits and joins is None:
+            return run_iteration(walk, op.suite, exits.types, lambda _: exits.values())
+        at_end = Joined(walk, joins)
         if op.result in scope.exits:
-            return iterate_with_break(walk, op, joins, scopes[index + 1 :], exits)
+            return iterate_with_break(walk, op, at_end, scopes[index + 1 :], exits)
         if not any(map(_leaves, op.suite.entry.ops)):
             walk.suite(op.suite.entry.ops)
         elif joins is not None:
-            enter(walk, joins, run_iteration(walk, op.suite, _flat_types(joins), lambda _, j=joins: flat(walk, j)))
-    return flat(walk, exits)
+            at_end.enter(run_iteration(walk, op.suite, at_end.types, lambda _, j=at_end: j.values()))
+    return exits.values()
 
 
 def iterate_with_break(
-    walk: FunctionMirror,
-    op: py.For,
-    joins: dict[Value, Type] | None,
-    following: Sequence[tuple[Scope, Built]],
-    exits: dict[Value, Type],
+    walk: FunctionMirror, op: py.For, at_end: Joined, scopes: Sequence[tuple[Scope, Built]], exits: Joined
 ) -> list[Value]:
-    """Run an iteration of an unrolled loop that a `break` may leave, and the iterations after it; see `iterate`.
+    """Run an iteration of an unrolled loop that a `break` may leave, and the iterations after it; see `iterate`."""
 
-    `joins` has the types of the variables at the end of the iteration, if control may get there.
-    """
-    results = _flat_types(exits)
-    if joins is None:
-        return run_iteration(walk, op.suite, results, lambda _: flat(walk, exits))
-
-    def ends(goes_on: bool) -> list[Value]:
+    def following(goes_on: bool) -> list[Value]:
         flag = walk.emit.constant(goes_on, i1)
         if goes_on:
-            return [flag, *unread(walk, _carried(exits)), *flat(walk, joins)]
-        return [flag, *flat(walk, exits), *unread(walk, _carried(joins))]
+            return [flag, *exits.unread(), *at_end.values()]
+        return [flag, *exits.values(), *at_end.unread()]
 
-    flag, *parts = run_iteration(walk, op.suite, [i1, *results, *_flat_types(joins)], ends)
-    left, at_end = parts[: len(results)], parts[len(results) :]
+    flag, *parts = run_iteration(walk, op.suite, [i1, *exits.types, *at_end.types], following)
+    count = len(exits.types)
 
     def go_on() -> list[Value]:
-        enter(walk, joins, at_end)
-        return iterate(walk, op, following, exits)
+        at_end.enter(parts[count:])
+        return iterate(walk, op, scopes, exits)
 
-    return walk.emit.parts(branch(walk, flag, [go_on, lambda: left], _packed(exits)), len(results))
-
-
-def iterated(walk: FunctionMirror, op: py.For, count: int) -> Sequence[Built]:
-    """The items of an unrolled loop: the components of a tuple; numbers need no value."""
-    walk.suite(op.iterable.entry.ops)
-    value = walk.values.get(op.iterable.entry.terminator.operands[0])
-    return value if isinstance(value, tuple) else (None,) * count
+    return branch(walk, flag, [go_on, lambda: parts[:count]], exits.types)
 
 
-@handles(py.While)
-def while_(walk: FunctionMirror, op: py.While) -> Built:
-    if walk.finding(lambda scope: scope.static_branches, op) is not None:
-        return None
-    if walk.finding(lambda scope: scope.exits, op) is not None:
-        while_with_break(walk, op)
-        return None
-    joins = walk.found(lambda scope: scope.joins, op)
-    initial = flat(walk, joins)
-
-    def condition(parameters: list[Value]) -> Op:
-        enter(walk, joins, parameters)
-        return scf.Condition(walk.emit.truth(expression(walk, op.condition)), flat(walk, joins))
-
-    def suite(parameters: list[Value]) -> Op:
-        enter(walk, joins, parameters)
-        return scf.Yield(run_iteration(walk, op.suite, _flat_types(joins), lambda _: flat(walk, joins)))
-
-    bodies = [body_of(walk, _flat_types(joins), _packed(joins), part) for part in (condition, suite)]
-    bind(walk, joins, walk.emit.add(scf.While(initial, *bodies)))
-    return None
-
-
-class _Carried:
-    """The values that a loop with a `break` carries: whether it goes on, and its variables.
-
-    A variable whose type after the loop is not the one at the head is carried twice.
-    """
+class _LoopVariables:
+    """The variables of a loop. One whose type after the loop is not the one at the head is carried twice."""
 
     def __init__(self, walk: FunctionMirror, op: Op) -> None:
-        self.walk = walk
-        self.joins = walk.found(lambda scope: scope.joins, op)
-        self.exits = walk.found(lambda scope: scope.exits, op)
-        self.at_exit = {var: type_ for var, type_ in _carried(self.exits).items() if self.joins[var] != type_}
-        self.types = [*_flat_types(self.joins), *_flat_types(self.at_exit)]
+        joins = walk.found(lambda scope: scope.joins, op)
+        exits = walk.finding(lambda scope: scope.exits, op)
+        self.head = Joined(walk, joins)
+        self.exits = Joined(walk, joins if exits is None else exits)
+        self.changed = Joined(walk, {var: type_ for var, type_ in self.exits.carried.items() if joins[var] != type_})
+        self.types = [*self.head.types, *self.changed.types]
 
-    def initial(self) -> list[Value]:
-        """The values at the head of the loop, before the first iteration and after one that goes on."""
-        values = flat(self.walk, self.joins)
-        for var, type_ in self.at_exit.items():
-            known = not isinstance(self.joins[var], Unusable)
-            values += flat(self.walk, {var: type_}) if known else unread(self.walk, {var: type_})
-        return values
-
-    def broken(self) -> list[Value]:
-        """The values at a `break`."""
+    def values(self, goes_on: bool) -> list[Value]:
+        """The values at the head of the next iteration, or those after a `break`."""
         values: list[Value] = []
-        for var, type_ in _carried(self.joins).items():
-            values += (flat if self.exits[var] == type_ else unread)(self.walk, {var: type_})
-        return values + flat(self.walk, self.at_exit)
-
-    def enter(self, parameters: Sequence[Value]) -> None:
-        """Give the variables the values at the head."""
-        enter(self.walk, self.joins, list(parameters))
+        for var, type_ in self.head.carried.items():
+            is_read = goes_on or self.exits.joins[var] == type_
+            values += (self.head.value if is_read else self.head.unread_value)(var)
+        for var in self.changed.carried:
+            is_read = not goes_on or not isinstance(self.head.joins[var], Unusable)
+            values += (self.changed.value if is_read else self.changed.unread_value)(var)
+        return values
 
     def leave(self, values: Sequence[Value]) -> None:
         """Give the variables the values after the loop."""
-        count = len(_flat_types(self.joins))
-        enter(self.walk, self.joins, list(values[:count]))
-        enter(self.walk, self.at_exit, list(values[count:]))
-        forget(self.walk, self.exits)
+        count = len(self.head.types)
+        self.head.enter(values[:count])
+        self.changed.enter(values[count:])
+        self.exits.forget()
 
 
-def _warn_of_options(op: py.For, names: Sequence[str]) -> None:
-    if names:
-        text = f"a loop with a break ignores the options of zg.range: {', '.join(names)}"
-        place = op.location
-        warnings.warn_explicit(text, ZigguratWarning, *((place.file, place.line) if place is not None else ("", 0)))
-
-
-def while_with_break(walk: FunctionMirror, op: py.While) -> None:
-    """A `while` that also carries whether it goes on. The condition is not computed after a `break`."""
-    carried = _Carried(walk, op)
-    types = [i1, *carried.types]
-    initial = [walk.emit.constant(True, i1), *carried.initial()]
-
-    def condition(parameters: list[Value]) -> Op:
-        going, *values = parameters
-        carried.enter(values)
-        if isinstance(walk.scope.type_of(op.condition.entry.terminator.operands[0]), ConstantType):
-            return scf.Condition(going, parameters)
-        parts = [
-            lambda: [walk.emit.truth(expression(walk, op.condition))],
-            lambda: [walk.emit.constant(False, i1)],
-        ]
-        return scf.Condition(branch(walk, going, parts, i1), parameters)
-
-    def following(goes_on: bool) -> list[Value]:
-        return [walk.emit.constant(goes_on, i1), *(carried.initial() if goes_on else carried.broken())]
-
-    def suite(parameters: list[Value]) -> Op:
-        carried.enter(parameters[1:])
-        return scf.Yield(run_iteration(walk, op.suite, types, following))
-
-    bodies = [body_of(walk, types, packed_type(TupleType(tuple(types))), part) for part in (condition, suite)]
-    made = walk.emit.add(scf.While(initial, *bodies))
-    carried.leave(walk.emit.parts(made, len(types))[1:])
-
-
-def counted_with_break(
-    walk: FunctionMirror, op: py.For, step_type: Type, index: Type, bounds: tuple[Value, Value, Value]
+def while_loop(
+    walk: FunctionMirror,
+    op: py.For | py.While,
+    heads: Sequence[Value],
+    more: Callable[[Value | None, Sequence[Value]], Value],
+    advance: Callable[[Sequence[Value]], tuple[Value | None, Sequence[Value]]],
 ) -> None:
-    """A `for` over numbers, as a `while` that carries the index and whether it goes on."""
-    start, stop, step = bounds
-    carried = _Carried(walk, op)
-    types = [i1, index, *carried.types]
-    known = step_type.value if isinstance(step_type, ConstantType) else None
-    signed = isinstance(index, ScalarType) and index.signed
-    walk.emit.builder.location = op.location
-    zero = walk.emit.constant(0, index)
-    up = walk.emit.add(arith.CmpI(step, zero, arith.IntPredicate.SGT)) if known is None and signed else None
+    """A loop as an `scf.while`. It carries whether it goes on, if it has a `break`, then `heads` and the variables.
 
-    def precedes(first: Value, second: Value) -> Value:
-        """Whether an index comes before another in the direction of the step."""
-        if up is not None:
-            less = walk.emit.add(arith.CmpI(first, second, arith.IntPredicate.SLT))
-            return walk.emit.add(
-                arith.Select(up, less, walk.emit.add(arith.CmpI(first, second, arith.IntPredicate.SGT)))
-            )
-        if known is not None and known < 0:
-            return walk.emit.add(arith.CmpI(first, second, arith.IntPredicate.SGT))
-        return walk.emit.add(arith.CmpI(first, second, arith.IntPredicate.SLT if signed else arith.IntPredicate.ULT))
+    `more` is the condition, for the first two. `advance` is called at the start of an iteration: whether the loop goes
+    on after it, None for True, and the heads of the next one.
+    """
+    has_break = walk.finding(lambda scope: scope.exits, op) is not None
+    variables = _LoopVariables(walk, op)
+    first = [*([walk.emit.constant(True, i1)] if has_break else []), *heads]
+    types = [*(value.type for value in first), *variables.types]
 
-    initial = [walk.emit.constant(True, i1), start, *carried.initial()]
+    def enter(parameters: list[Value]) -> tuple[Value | None, list[Value]]:
+        variables.head.enter(parameters[len(first) :])
+        return parameters[0] if has_break else None, parameters[len(first) - len(heads) : len(first)]
 
     def condition(parameters: list[Value]) -> Op:
-        more = precedes(parameters[1], stop)
-        return scf.Condition(walk.emit.add(arith.AndI(parameters[0], more)), parameters)
+        return scf.Condition(more(*enter(parameters)), parameters)
 
     def suite(parameters: list[Value]) -> Op:
-        at = parameters[1]
-        walk.values[op.suite.parameters[0]] = at
-        carried.enter(parameters[2:])
-        following = walk.emit.add(arith.AddI(at, step))
-        # An index that wraps around ends the loop.
-        more = walk.emit.constant(True, i1) if known in (1, -1) else precedes(at, following)
+        going, following = advance(enter(parameters)[1])
 
         def ends(goes_on: bool) -> list[Value]:
-            if goes_on:
-                return [more, following, *carried.initial()]
-            return [walk.emit.constant(False, i1), following, *carried.broken()]
+            flag = going if goes_on and going is not None else walk.emit.constant(goes_on, i1) if has_break else None
+            return [*([] if flag is None else [flag]), *following, *variables.values(goes_on)]
 
         return scf.Yield(run_iteration(walk, op.suite, types, ends))
 
-    bodies = [body_of(walk, types, packed_type(TupleType(tuple(types))), part) for part in (condition, suite)]
-    made = walk.emit.add(scf.While(initial, *bodies))
-    carried.leave(walk.emit.parts(made, len(types))[2:])
+    initial = [*first, *variables.values(True)]
+    bodies = [body_of(walk, types, _packed(types), part) for part in (condition, suite)]
+    made = walk.emit.parts(walk.emit.add(scf.While(initial, *bodies)), len(types))
+    variables.leave(made[len(first) :])
+
+
+@handles(py.While)
+def while_(walk: FunctionMirror, op: py.While) -> None:
+    """The condition is not computed after a `break`."""
+    if walk.finding(lambda scope: scope.static_branches, op) is not None:
+        return
+
+    def test() -> list[Value]:
+        return [walk.emit.truth(expression(walk, op.condition))]
+
+    def more(going: Value | None, _: Sequence[Value]) -> Value:
+        if going is None:
+            return test()[0]
+        if isinstance(walk.scope.type_of(op.condition.entry.terminator.operands[0]), ConstantType):
+            return going
+        return branch(walk, going, [test, lambda: [walk.emit.constant(False, i1)]], [i1])[0]
+
+    while_loop(walk, op, (), more, lambda _: (None, ()))
+
+
+def counted_with_break(
+    walk: FunctionMirror, op: py.For, step_type: Type, start: Value, stop: Value, step: Value
+) -> None:
+    """A `for` over numbers, as a `while` that carries the index."""
+    index = start.type
+    known = step_type.value if isinstance(step_type, ConstantType) else None
+    signed = isinstance(index, ScalarType) and index.signed
+    less, greater = arith.IntPredicate.SLT if signed else arith.IntPredicate.ULT, arith.IntPredicate.SGT
+    walk.emit.builder.location = op.location
+    up = None
+    if known is None:
+        zero = walk.emit.constant(0, index)
+        is_nonzero = walk.emit.add(arith.CmpI(step, zero, arith.IntPredicate.NE))
+        walk.emit.add(tt.Assert(is_nonzero, message="the step of a loop must not be zero"))
+        up = walk.emit.add(arith.CmpI(step, zero, greater)) if signed else None
+
+    def precedes(first: Value, second: Value) -> Value:
+        """Whether an index comes before another in the direction of the step."""
+        if up is None:
+            return walk.emit.add(arith.CmpI(first, second, greater if known is not None and known < 0 else less))
+        is_less = walk.emit.add(arith.CmpI(first, second, less))
+        return walk.emit.add(arith.Select(up, is_less, walk.emit.add(arith.CmpI(first, second, greater))))
+
+    def more(going: Value | None, heads: Sequence[Value]) -> Value:
+        assert going is not None
+        is_inside = precedes(heads[0], stop)
+        return walk.emit.add(arith.AndI(going, is_inside))
+
+    def advance(heads: Sequence[Value]) -> tuple[Value | None, Sequence[Value]]:
+        walk.values[op.suite.parameters[0]] = heads[0]
+        following = walk.emit.add(arith.AddI(heads[0], step))
+        # An index that wraps around ends the loop.
+        return None if known in (1, -1) else precedes(heads[0], following), [following]
+
+    while_loop(walk, op, [start], more, advance)
 
 
 def expression(walk: FunctionMirror, body: Body) -> Operand:
@@ -554,7 +477,7 @@ def conditional(walk: FunctionMirror, op: py.CondExpression) -> Built:
     parts: list[Callable[[], list[Value]]] = [
         lambda body=body: walk.emit.repack(expression(walk, body), result) for body in op.bodies
     ]
-    return walk.emit.unpack(branch(walk, condition, parts, packed_type(result)), result)
+    return rebuild(result, branch(walk, condition, parts, flatten_types(result)))
 
 
 @handles(py.CondAnd, py.CondOr)
@@ -583,7 +506,7 @@ def _chain(walk: FunctionMirror, bodies: list[Body], is_and: bool) -> Value:
     def done() -> list[Value]:
         return [walk.emit.constant(not is_and, i1)]
 
-    return branch(walk, first, [more, done] if is_and else [done, more], i1)
+    return branch(walk, first, [more, done] if is_and else [done, more], [i1])[0]
 
 
 @handles(py.Assert)
@@ -615,16 +538,6 @@ def _is_simple(body: Body) -> bool:
     return all(isinstance(op, (*simple, *safe)) for op in body.entry.ops)
 
 
-def _carried(joins: dict[Value, Type]) -> dict[Value, Type]:
-    """The joined variables that have a run-time value."""
-    return {var: type_ for var, type_ in joins.items() if not isinstance(type_, Unusable | ErrorType | ConstantType)}
-
-
-def _flat_types(joins: dict[Value, Type]) -> list[Type]:
-    """The run-time types of the joined variables."""
-    return flatten_types(TupleType(tuple(_carried(joins).values())))
-
-
-def _packed(joins: dict[Value, Type]) -> Type:
-    """The type of what yields the joined variables."""
-    return packed_type(TupleType(tuple(_carried(joins).values())))
+def _packed(types: Sequence[Type]) -> Type:
+    """The type of what yields values of these types."""
+    return packed_type(TupleType(tuple(types)))

@@ -7,18 +7,18 @@ control flow joins, attribution has found the variables that are joined, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import BuildError, InternalError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, TupleType, Type
-from ziggurat.transforms.attribution.attribution import Attribution, Scope
+from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls.emit import flatten_types, packed_type, rebuild
 from ziggurat.transforms.calls.promotion import is_number
 from ziggurat.transforms.mirror import expressions as expressions  # registers its handlers
-from ziggurat.transforms.mirror.flow import function_frame, run
+from ziggurat.transforms.mirror.flow import run_function
 from ziggurat.transforms.mirror.walk import FunctionMirror
 
 
@@ -34,8 +34,7 @@ def build(walk: FunctionMirror) -> None:
             walk.values[parameter] = walk.emit.constant(type_.value, type_.type) if is_number(type_) else None
         else:
             walk.values[parameter] = rebuild(type_, given)
-    values = run(walk, walk.instance.func.bodies[0].entry.ops, (), function_frame(walk))
-    walk.emit.add(tt.Return(values))
+    walk.emit.add(tt.Return(run_function(walk, walk.instance.func.bodies[0])))
 
 
 def mirror(kernel: Attribution, divisibility: Sequence[int] = ()) -> core.Module:
@@ -43,35 +42,19 @@ def mirror(kernel: Attribution, divisibility: Sequence[int] = ()) -> core.Module
 
     `divisibility` is of the kernel's run-time parameters; see `tt.func`.
     """
-    made = ModuleMirror(_symbols(kernel))
+    made = ModuleMirror(kernel.symbols)
     made.function(kernel, tuple(divisibility))
-    return made.finish()
-
-
-def _symbols(kernel: Attribution) -> frozenset[str]:
-    """The symbols of a kernel and the functions it reaches."""
-    found: set[str] = set()
-    scopes: list[Scope] = []
-
-    def reach(instance: Attribution) -> None:
-        if instance.symbol not in found:
-            found.add(instance.symbol)
-            scopes.append(instance.scope)
-
-    reach(kernel)
-    while scopes:
-        scope = scopes.pop()
-        scopes.extend(inner for iterations in scope.unrolled.values() for _, inner in iterations)
-        for callee in scope.callees.values():
-            reach(callee)
-    return frozenset(found)
+    made.builder.add(core.Unreachable())
+    return core.Module(made.builder.finish())
 
 
 class ModuleMirror:
-    def __init__(self, reserved: frozenset[str]) -> None:
+    """The building of a module. `reserved` are the symbols of the kernel and the functions that it calls."""
+
+    def __init__(self, reserved: Collection[str]) -> None:
         self.builder = Builder.root()
         self.symbols: set[str] = set()
-        # The source of each helper by symbol. The kernel's own functions keep their names.
+        # The source of each helper by symbol; None for the kernel's own functions, which keep their names.
         self.helpers: dict[str, str | None] = dict.fromkeys(reserved)
 
     def function(self, instance: Attribution, divisibility: tuple[int, ...] = ()) -> str:
@@ -110,7 +93,3 @@ class ModuleMirror:
             builder.add(tt.Return(build(builder, builder.parameters)))
             self.builder.add(tt.Func(symbol, builder.finish()))
         return symbol
-
-    def finish(self) -> core.Module:
-        self.builder.add(core.Unreachable())
-        return core.Module(self.builder.finish())

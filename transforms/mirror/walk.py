@@ -9,7 +9,6 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import Type
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 
@@ -37,23 +36,8 @@ class FunctionMirror:
         self.op: Op = instance.func
 
     def callee(self) -> Attribution:
-        """The function that combines, of the call at hand; it is in the module from here on."""
-        return self.callee_of(self.op)
-
-    def helper(
-        self,
-        symbol: str,
-        source: str,
-        types: Sequence[Type],
-        result: Type,
-        build: Callable[[Builder, Sequence[Value]], list[Value]],
-    ) -> str:
-        """Add a function to the module; see `ModuleMirror.helper`."""
-        return self.module.helper(symbol, source, types, result, build)
-
-    def callee_of(self, op: Op) -> Attribution:
-        """The callee of a call, which is in the module from here on."""
-        found = self.found(lambda scope: scope.callees, op)
+        """The function that the current op calls, or that it combines elements with; added to the module."""
+        found = self.found(lambda scope: scope.callees, self.op)
         self.module.function(found)
         return found
 
@@ -78,7 +62,7 @@ class FunctionMirror:
         return Operand(self.scope.type_of(value), self.values.get(value))
 
     def suite(self, ops: Sequence[Op]) -> None:
-        """Run ops none of which returns."""
+        """Run ops of which none returns."""
         for op in ops:
             if not isinstance(op, core.Yield):
                 self.step(op)
