@@ -1,4 +1,4 @@
-"""Comparing and choosing, element by element."""
+"""Comparisons and choices, element by element."""
 
 from __future__ import annotations
 

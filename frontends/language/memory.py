@@ -1,11 +1,16 @@
-"""Global memory, addressed by pointers. Offsets count elements: `zg.load(zg.add(ptr, zg.arange(0, 64)))`."""
+"""Loads and stores, atomics, and tensor descriptors."""
 
 from __future__ import annotations
 
-from ziggurat.frontends.language.kinds import ConstBool, ConstStr, Value
+from typing import Final
+
+from ziggurat.frontends.language.kinds import ConstBool, ConstShape, ConstStr, Value, Values
 from ziggurat.frontends.language.signature import call
 
-__all__ = ["load", "store"]
+__all__ = [
+    "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor",
+    "load", "load_tensor_descriptor", "make_tensor_descriptor", "store", "store_tensor_descriptor",
+]  # fmt: skip
 
 
 @call("Memory")
@@ -47,3 +52,191 @@ def store(
     Result: none. Of two elements that are written to one address, one remains.
     Errors: no pointer; a value or a mask that does not broadcast to `ptr`.
     """
+
+
+@call("Atomics")
+def atomic_add(
+    ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
+) -> Value:
+    """Add to memory.
+
+    - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or floats of 16, 32 or 64.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
+    - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
+    - `scope`: "cta", "gpu" (the default) or "sys".
+
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
+    """
+
+
+@call("Atomics")
+def atomic_max(
+    ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
+) -> Value:
+    """Replace memory by the larger of it and a value.
+
+    - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or f32 or f64.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
+    - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
+    - `scope`: "cta", "gpu" (the default) or "sys".
+
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
+    """
+
+
+@call("Atomics")
+def atomic_min(
+    ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
+) -> Value:
+    """Replace memory by the smaller of it and a value.
+
+    - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or f32 or f64.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
+    - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
+    - `scope`: "cta", "gpu" (the default) or "sys".
+
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
+    """
+
+
+@call("Atomics")
+def atomic_and(
+    ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
+) -> Value:
+    """Combine memory and a value by bitwise and.
+
+    - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
+    - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
+    - `scope`: "cta", "gpu" (the default) or "sys".
+
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
+    """
+
+
+@call("Atomics")
+def atomic_or(
+    ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
+) -> Value:
+    """Combine memory and a value by bitwise or.
+
+    - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
+    - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
+    - `scope`: "cta", "gpu" (the default) or "sys".
+
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
+    """
+
+
+@call("Atomics")
+def atomic_xor(
+    ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
+) -> Value:
+    """Combine memory and a value by bitwise exclusive or.
+
+    - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
+    - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
+    - `scope`: "cta", "gpu" (the default) or "sys".
+
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
+    """
+
+
+@call("Atomics")
+def atomic_xchg(
+    ptr: Value, val: Value, mask: Value = None, sem: ConstStr | None = None, scope: ConstStr | None = None
+) -> Value:
+    """Exchange memory with a value.
+
+    - `ptr`: a pointer or a tensor of pointers to integers or floats of 32 or 64 bits.
+    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
+    - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
+    - `scope`: "cta", "gpu" (the default) or "sys".
+
+    Result: the previous value in memory, in the shape of `ptr`; undefined where the mask is false.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast; an unknown `sem` or
+    `scope`.
+    """
+
+
+@call("Atomics")
+def atomic_cas(ptr: Value, cmp: Value, val: Value, sem: ConstStr | None = None, scope: ConstStr | None = None) -> Value:
+    """Compare and swap: write a value where memory holds the one expected.
+
+    - `ptr`: a pointer or a tensor of pointers to integers or floats of 16, 32 or 64 bits.
+    - `cmp`: the value expected; compared by its bits.
+    - `val`: the value to write. Both are broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
+    - `scope`: "cta", "gpu" (the default) or "sys".
+
+    Result: the previous value in memory, in the shape of `ptr`.
+    Errors: no pointer; values that do not broadcast; an unknown `sem` or `scope`.
+    """
+
+
+@call("Tensor descriptors")
+def make_tensor_descriptor(
+    base: Value, shape: Values, strides: Values, block_shape: ConstShape, padding_option: ConstStr = "zero"
+) -> Value:
+    """Describe a tensor in global memory.
+
+    - `base`: a pointer to its first element, 16-byte aligned.
+    - `shape`: its sizes, a tuple of integers; cast to i32.
+    - `strides`: along each axis from one element to the next, counted in elements; a tuple of integers, cast to i64.
+      The last is 1.
+    - `block_shape`: a tuple of powers of two: what is loaded or stored at once.
+    - `padding_option`: "zero" or (of floats) "nan": what a block holds outside of the tensor.
+
+    Result: a descriptor.
+    Errors: tuples of unequal length; a base that is not a scalar pointer; a last stride known not to be 1.
+    """
+
+
+@call("Tensor descriptors")
+def load_tensor_descriptor(desc: Value, offsets: Values) -> Value:
+    """Read a block: `desc.load(offsets)`.
+
+    - `desc`: a descriptor.
+    - `offsets`: where the block starts, a tuple of integers, one an axis; cast to i32.
+
+    Result: a tensor of the block's shape; outside of the tensor it holds the descriptor's padding.
+    Errors: another number of offsets than axes.
+    """
+
+
+@call("Tensor descriptors")
+def store_tensor_descriptor(desc: Value, offsets: Values, value: Value) -> None:
+    """Write a block: `desc.store(offsets, value)`.
+
+    - `desc`: a descriptor.
+    - `offsets`: where the block starts, a tuple of integers, one an axis; cast to i32.
+    - `value`: a tensor of the block's shape; cast to the descriptor's dtype.
+
+    Result: none. What is outside of the tensor is not written.
+    Errors: another number of offsets than axes; a value of another shape.
+    """
+
+
+# The call that a method of a value stands for; the value is its first argument.
+METHODS: Final[dict[str, str]] = {"load": "load_tensor_descriptor", "store": "store_tensor_descriptor"}

@@ -1,11 +1,25 @@
-"""A kernel is one program, launched many times over a grid of up to three axes; each program knows its index."""
+"""The grid of programs, ranges of loops, hints to the compiler, debugging and inline assembly."""
 
 from __future__ import annotations
 
-from ziggurat.frontends.language.kinds import ConstInt, Value
+from ziggurat.frontends.language import host
+from ziggurat.frontends.language.kinds import (
+    ConstAny,
+    ConstBool,
+    ConstDtypes,
+    ConstInt,
+    ConstInts,
+    ConstStr,
+    Value,
+    Values,
+)
 from ziggurat.frontends.language.signature import call
 
-__all__ = ["globaltimer", "num_programs", "program_id", "smid"]
+__all__ = [
+    "assume", "debug_barrier", "device_assert", "device_print", "globaltimer", "inline_asm_elementwise",
+    "max_constancy", "max_contiguous", "multiple_of", "num_programs", "program_id", "range", "smid", "static_assert",
+    "static_print", "static_range",
+]  # fmt: skip
 
 
 @call("Programs")
@@ -46,4 +60,177 @@ def globaltimer() -> Value:
     may have different numbers: store it, or a difference of two, but do not branch on it.
 
     Result: an i64 scalar; in the interpreter the host's clock, which is greater at each call.
+    """
+
+
+@call("Loops", host=host.range_)
+def range(
+    arg1: Value,
+    arg2: Value = None,
+    step: Value = None,
+    num_stages: ConstInt | None = None,
+    loop_unroll_factor: ConstInt | None = None,
+    disallow_acc_multi_buffer: ConstBool = False,
+    flatten: ConstBool = False,
+    warp_specialize: ConstBool = False,
+    disable_licm: ConstBool = False,
+) -> Value:
+    """The numbers of a loop that is counted while the kernel runs, with options for the compiler.
+
+    - `arg1`: the end, exclusive, of a loop from 0; with `arg2` the start.
+    - `arg2`: the end, exclusive.
+    - `step`: 1 where it is None; a negative one counts down, and one of zero is an error when the kernel runs.
+    - `num_stages`: the number of pipeline stages; None takes that of the launch.
+    - `loop_unroll_factor`: the number of iterations to unroll.
+    - `disallow_acc_multi_buffer`: keep one buffer for the accumulator of a dot.
+    - `flatten`: make one loop of this and the loop inside it.
+    - `warp_specialize`: split the warps into a producer and consumers, on targets with TMA (sm_90a): a warp group of
+      four more warps with few registers loads ahead of the consumers, across iterations of outer loops as well. It is
+      for loops that `dot` blocks of descriptors that are arguments of the kernel, at offsets that are computed from
+      scalars without a load; with 4, 8 or 16 warps, two stages or more, and in no `if` or `while`. Unless all loops of
+      a kernel that ask for it are such, none is specialised.
+    - `disable_licm`: move nothing out of the loop.
+
+    Result: integers in the promoted dtype of the bounds and the step, i32 for literals.
+    Errors: bounds that are no scalar integers; use outside of a `for`.
+    """
+
+
+@call("Loops", host=host.static_range)
+def static_range(arg1: ConstInt, arg2: ConstInt | None = None, step: ConstInt | None = None) -> Value:
+    """The numbers of a loop that is unrolled while the kernel is compiled; they are constants.
+
+    - `arg1`: the end, exclusive, of a loop from 0; with `arg2` the start.
+    - `arg2`: the end, exclusive.
+    - `step`: 1 where it is None; not zero.
+
+    Result: constants.
+    Errors: a bound that is not known at compile time; use outside of a `for`.
+    """
+
+
+@call("Hints", host=host.hint)
+def multiple_of(x: Value, values: ConstInts) -> Value:
+    """State that the first element of each run of consecutive elements is divisible by a number.
+
+    - `x`: a scalar or a tensor of integers or pointers (whose addresses in bytes are meant).
+    - `values`: a power of two for each axis; one number for a scalar or a single axis.
+
+    Result: `x`.
+    Errors: another number of values than axes.
+    """
+
+
+@call("Hints", host=host.hint)
+def max_contiguous(x: Value, values: ConstInts) -> Value:
+    """State that the elements come in runs of consecutive numbers.
+
+    - `x`: a scalar or a tensor of integers or pointers.
+    - `values`: the length of the runs along each axis; one number for a scalar or a single axis.
+
+    Result: `x`.
+    Errors: another number of values than axes.
+    """
+
+
+@call("Hints", host=host.hint)
+def max_constancy(x: Value, values: ConstInts) -> Value:
+    """State that the elements come in runs of equal numbers.
+
+    - `x`: a scalar or a tensor.
+    - `values`: the length of the runs along each axis; one number for a scalar or a single axis.
+
+    Result: `x`.
+    Errors: another number of values than axes.
+    """
+
+
+@call("Hints", host=host.assume)
+def assume(cond: Value) -> None:
+    """State that a condition holds; the compiler may rely on it.
+
+    - `cond`: an i1 scalar.
+
+    Result: none.
+    Errors: a tensor.
+    """
+
+
+@call("Debugging", host=host.static_assert)
+def static_assert(cond: ConstAny, msg: ConstStr = "") -> None:
+    """Stop compiling, with a message, unless the condition holds.
+
+    - `cond`: known at compile time.
+    - `msg`: the message.
+
+    Result: none.
+    Errors: a condition that is false, or not known.
+    """
+
+
+@call("Debugging", host=host.static_print)
+def static_print(*values: Value) -> None:
+    """Print while the kernel is compiled.
+
+    - `values`: constants; of other values, the type is printed.
+
+    Result: none.
+    """
+
+
+@call("Debugging", host=host.device_print)
+def device_print(prefix: ConstStr, *args: Value, hex: ConstBool = False) -> None:
+    """Print while the kernel runs, each element with its program.
+
+    - `prefix`: goes before each line.
+    - `args`: scalars or tensors.
+    - `hex`: print the bits.
+
+    Result: none.
+    """
+
+
+@call("Debugging", host=host.device_assert)
+def device_assert(cond: Value, msg: ConstStr = "") -> None:
+    """Stop the program, with a message, where the condition is false; `assert cond, msg` is the same.
+
+    - `cond`: i1, a scalar or a tensor.
+    - `msg`: the message.
+
+    Result: none.
+    """
+
+
+@call("Debugging", host=host.debug_barrier)
+def debug_barrier() -> None:
+    """All threads of the program wait for each other here.
+
+    The compiler inserts barriers where they are needed, except between accesses of global memory: a program is sure to
+    read its own stores only after this call, and must call it before it stores over an element that another position of
+    a tensor has loaded, as in `first = zg.load(x); zg.store(zg.add(x, at), first)`.
+
+    Result: none.
+    """
+
+
+@call("Inline assembly", results="dtype")
+def inline_asm_elementwise(
+    asm: ConstStr, constraints: ConstStr, args: Values, dtype: ConstDtypes, is_pure: ConstBool, pack: ConstInt
+) -> Value:
+    """Run PTX on the elements of tensors. Not available in the interpreter.
+
+    - `asm`: the instructions; `$0`, `$1`, … stand for results, then operands; `$$` is a dollar sign.
+    - `constraints`: as LLVM writes them: "=r,r,r". One for each register of the results ("=", or "=&" of one that is
+      written before the operands are read), then one for each of the operands: b of i1, h of 16 bits, r of 32, l of 64,
+      f of f32, d of f64, n of an integer known at compile time, or the number of a result, which is then in its
+      register. Clobbers come last: "~{memory}".
+    - `args`: a tuple of scalars or tensors; they are broadcast to one shape. Without operands the results are scalars.
+    - `dtype`: of the result, or a tuple of dtypes for several.
+    - `is_pure`: without effects: it may be moved, shared or removed. Assembly that reads a clock is not pure; it is not
+      moved.
+    - `pack`: how many elements one run of the instructions takes; those of fewer than 32 bits share registers of 32.
+
+    Result: the broadcast shape, in `dtype`; a tuple for a tuple. A scalar is computed by each thread: where these
+    differ, choose no branch by it.
+    Errors: shapes that do not broadcast; constraints that are not those of the results and operands.
     """

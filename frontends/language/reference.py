@@ -1,22 +1,15 @@
-"""The language reference: `reference.md` with the signature table. docs/language.md holds what `reference()` gives."""
+"""The language reference: `reference.md` filled in from the signature table. docs/language.md is `reference()`."""
 
 from __future__ import annotations
 
-import inspect
-import sys
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from ziggurat.codemodel.types import SCALARS, ScalarType
-from ziggurat.frontends.language import CALLS, METHODS, SIGNATURES, Signature
-
-# The groups in the order of the reference.
-GROUPS: Final = (
-    "Programs", "Creation", "Memory", "Arithmetic", "Comparison", "Conversion", "Math", "Shape", "Linear algebra",
-    "Reductions and scans", "Sorting and indexing", "Atomics", "Tensor descriptors", "Random numbers", "Loops", "Hints",
-    "Debugging", "Inline assembly",
-)  # fmt: skip
+from ziggurat.frontends.language import METHODS, SIGNATURES
+from ziggurat.frontends.language.signature import Signature
 
 _TEXT: Final = Path(__file__).with_name("reference.md")
 _RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -24,13 +17,14 @@ _RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def reference() -> str:
     """The reference in Markdown."""
-    groups = {group: [s for s in SIGNATURES.values() if s.group == group] for group in GROUPS}
-    dtypes = "\n".join(map(_dtype, SCALARS.values()))
-    parts = [_TEXT.read_text(encoding="utf-8").replace("{contents}", _contents(groups)).replace("{dtypes}", dtypes)]
-    for group, signatures in groups.items():
-        parts.append(f"## {group}\n\n{_about(signatures[0])}\n")
-        parts.extend(map(_entry, signatures))
-    return "\n".join(parts)
+    text = _TEXT.read_text(encoding="utf-8")
+    groups = {
+        group: [s for s in SIGNATURES.values() if s.group == group]
+        for group in re.findall(r"^\{([A-Z].*)\}$", text, re.M)
+    }
+    parts = {group: "\n".join(map(_entry, signatures)) for group, signatures in groups.items()}
+    parts |= {"contents": _contents(groups), "dtypes": "\n".join(map(_dtype, SCALARS.values()))}
+    return re.sub(r"^\{(.+)\}$", lambda found: parts[found[1]], text, flags=re.M).removesuffix("\n")
 
 
 def _contents(groups: dict[str, list[Signature]]) -> str:
@@ -63,12 +57,6 @@ def _values(type_: ScalarType) -> str:
         "f8e4m3": "4 bits of exponent, 3 of fraction; up to 448, no infinities",
         "f8e5m2": "5 bits of exponent, 2 of fraction; up to 57344",
     }[type_.name]
-
-
-def _about(signature: Signature) -> str:
-    """The docstring of the file that declares the group."""
-    module = sys.modules[inspect.unwrap(CALLS[signature.name]).__module__]
-    return inspect.cleandoc(module.__doc__ or "")
 
 
 def _entry(signature: Signature) -> str:

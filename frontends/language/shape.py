@@ -1,11 +1,49 @@
-"""Changes of shape."""
+"""New tensors, changes of shape, and `dot`."""
 
 from __future__ import annotations
 
-from ziggurat.frontends.language.kinds import ConstInt, ConstInts, ConstShape, ShapeOrValue, Value
+from ziggurat.frontends.language.kinds import ConstDtype, ConstInt, ConstInts, ConstShape, ConstStr, ShapeOrValue, Value
 from ziggurat.frontends.language.signature import call
 
-__all__ = ["broadcast", "cat", "expand", "flip", "interleave", "join", "permute", "ravel", "reshape", "split", "trans"]
+__all__ = [
+    "arange", "broadcast", "cat", "dot", "expand", "flip", "full", "interleave", "join", "permute", "ravel", "reshape",
+    "split", "trans", "zeros",
+]  # fmt: skip
+
+
+@call("Creation")
+def arange(start: ConstInt, end: ConstInt) -> Value:
+    """The integers from `start` to `end` - 1.
+
+    - `start`, `end`: their difference is a power of two; `start` itself may be any number.
+
+    Result: a tensor of shape (end - start,), i32.
+    Errors: a length that is not a power of two; a bound that does not fit in i32.
+    """
+
+
+@call("Creation")
+def zeros(shape: ConstShape, dtype: ConstDtype) -> Value:
+    """A tensor of zeros.
+
+    - `shape`: a tuple of powers of two.
+    - `dtype`: of the elements.
+
+    Result: a tensor of this shape and dtype.
+    """
+
+
+@call("Creation")
+def full(shape: ConstShape, value: Value, dtype: ConstDtype) -> Value:
+    """A tensor whose every element is one value.
+
+    - `shape`: a tuple of powers of two.
+    - `value`: a scalar; it is cast to `dtype`.
+    - `dtype`: of the elements.
+
+    Result: a tensor of this shape and dtype.
+    Errors: a `value` that is a tensor; a literal that does not fit an integer `dtype`.
+    """
 
 
 @call("Shape")
@@ -131,4 +169,21 @@ def cat(a: Value, b: Value) -> Value:
 
     Result: a tensor with the first axis twice as long.
     Errors: unequal shapes; scalars.
+    """
+
+
+@call("Linear algebra")
+def dot(a: Value, b: Value, acc: Value = None, input_precision: ConstStr | None = None) -> Value:
+    """The matrix product `a · b`, added to an accumulator.
+
+    - `a`: shape (M, K), or (B, M, K) for a batch.
+    - `b`: shape (K, N), or (B, K, N); the dtype of `a`. Floats, or 8-bit integers.
+    - `acc`: shape (M, N), or (B, M, N), in the result's dtype; zeros where it is None.
+    - `input_precision`: how f32 is multiplied: "tf32", "tf32x3" or "ieee"; None leaves it to the target (exact in the
+      interpreter).
+
+    Result: the shape of `acc`; f32 for floats of up to 32 bits (f16 where `acc` is f16 and the operands have 16 bits or
+    fewer), f64 for f64, i32 for 8-bit integers.
+    Errors: unequal K; unequal dtypes, two different 8-bit floats among them; a rank other than 2 or 3; an accumulator
+    of another type.
     """

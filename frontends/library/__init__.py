@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.language import CALLS, Function
+from ziggurat.frontends.library import elementary, random
 from ziggurat.frontends.library.combine import COMBINE
-from ziggurat.frontends.library.elementary import ELEMENTARY
-from ziggurat.frontends.library.functions import cdiv, sigmoid, softmax
-from ziggurat.frontends.library.random import philox, rand, rand4x, randint, randint4x, randn, randn4x
 
+# A function that has the name of a call is the meaning of that call.
 LIBRARY: Final[dict[str, Function]] = {
-    **ELEMENTARY,
-    **{made.name: made for made in (cdiv, sigmoid, softmax, philox, rand, randn, randint, rand4x, randn4x, randint4x)},
+    made.name: made
+    for module in (elementary, random)
+    for made in vars(module).values()
+    if isinstance(made, Function) and made.name in CALLS
 }
 
 __all__ = ["COMBINE", "LIBRARY"]

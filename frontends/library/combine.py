@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ziggurat.frontends.language.arithmetic import and_, maximum, minimum, or_, xor
-from ziggurat.frontends.language.comparison import where
+from ziggurat.frontends import language as zg
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.reflection import reader
 
@@ -30,27 +29,27 @@ def _mul(a: Any, b: Any) -> Any:
 
 @_combiner
 def _max(a: Any, b: Any) -> Any:
-    return maximum(a, b)
+    return zg.maximum(a, b)
 
 
 @_combiner
 def _min(a: Any, b: Any) -> Any:
-    return minimum(a, b)
+    return zg.minimum(a, b)
 
 
 @_combiner
 def _xor(a: Any, b: Any) -> Any:
-    return xor(a, b)
+    return zg.xor(a, b)
 
 
 @_combiner
 def _or(a: Any, b: Any) -> Any:
-    return or_(a, b)
+    return zg.or_(a, b)
 
 
 @_combiner
 def _and(a: Any, b: Any) -> Any:
-    return and_(a, b)
+    return zg.and_(a, b)
 
 
 # A number wins against NaN (which differs from itself), as in `maximum`. Among equal numbers and among NaNs the smaller
@@ -62,7 +61,7 @@ def _argmax(a: Any, i: Any, b: Any, j: Any) -> Any:
     better = (a > b) | ((a == a) & (b != b))
     equal = (a == b) | ((a != a) & (b != b))
     first = better | (equal & (i < j))
-    return where(first, a, b), where(first, i, j)
+    return zg.where(first, a, b), zg.where(first, i, j)
 
 
 @_combiner
@@ -70,19 +69,19 @@ def _argmin(a: Any, i: Any, b: Any, j: Any) -> Any:
     better = (a < b) | ((a == a) & (b != b))
     equal = (a == b) | ((a != a) & (b != b))
     first = better | (equal & (i < j))
-    return where(first, a, b), where(first, i, j)
+    return zg.where(first, a, b), zg.where(first, i, j)
 
 
 @_combiner
 def _argmax_any(a: Any, i: Any, b: Any, j: Any) -> Any:
     first = (a > b) | (b != b)
-    return where(first, a, b), where(first, i, j)
+    return zg.where(first, a, b), zg.where(first, i, j)
 
 
 @_combiner
 def _argmin_any(a: Any, i: Any, b: Any, j: Any) -> Any:
     first = (a < b) | (b != b)
-    return where(first, a, b), where(first, i, j)
+    return zg.where(first, a, b), zg.where(first, i, j)
 
 
 # The functions by the call that uses them. `…_any` is for a call that need not take the first of equal elements.

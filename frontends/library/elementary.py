@@ -1,7 +1,7 @@
-"""Functions of floats that are written in the language, with ops that are exact or correctly rounded.
+"""Calls of numbers that are written in the language, with ops that are exact or correctly rounded.
 
-They give the same bits on every target, except `tan`, which depends on the target's sine and cosine. Types narrower
-than f32 are computed in f32 and rounded. `docs/accuracy.md` has the measured errors.
+They give the same bits on every target, except `tan`, `sigmoid` and `softmax`, which use functions of the target. Types
+narrower than f32 are computed in f32 and rounded. `docs/accuracy.md` has the measured errors.
 
 The polynomials interpolate the function at the Chebyshev points of the named interval; they were computed with 50
 digits. Coefficients start with the highest power.
@@ -11,29 +11,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ziggurat.codemodel.types import SCALARS, f32, f64, i32, i64, u32, u64
-from ziggurat.frontends.language.arithmetic import (
-    add,
-    and_,
-    div_rn,
-    fma,
-    maximum,
-    minimum,
-    mul,
-    neg,
-    or_,
-    shl,
-    shr,
-    sub,
-)
-from ziggurat.frontends.language.comparison import CompareKind, compare, where
-from ziggurat.frontends.language.conversion import bitcast, cast
-from ziggurat.frontends.language.creation import zeros
-from ziggurat.frontends.language.function import Function, constexpr
-from ziggurat.frontends.language.math import abs, ceil, cos, floor, sin, sqrt_rn
+from ziggurat.codemodel.types import f32, f64, i32, i64, u32, u64
+from ziggurat.frontends import language as zg
 from ziggurat.frontends.reflection import function
 
-FLOATS: Final = tuple(scalar for scalar in SCALARS.values() if scalar.is_float)
 INFINITY: Final = float("inf")
 NAN: Final = float("nan")
 
@@ -87,15 +68,15 @@ ANCHOR_BITS_64: Final = 0x4338000000000000
 @function
 def real(x: Any) -> Any:
     """A number in the float type of the computation: f64, or f32 for everything else."""
-    return cast(x, f64 if x.dtype == f64 else f32)
+    return zg.cast(x, f64 if x.dtype == f64 else f32)
 
 
 @function
-def horner(x: Any, coefficients: constexpr) -> Any:
+def horner(x: Any, coefficients: zg.constexpr) -> Any:
     """The polynomial with these coefficients, the highest first."""
-    total = zeros(x.shape, x.dtype)
+    total = zg.zeros(x.shape, x.dtype)
     for coefficient in coefficients:
-        total = fma(total, x, coefficient)
+        total = zg.fma(total, x, coefficient)
     return total
 
 
@@ -104,7 +85,9 @@ def with_sign(size: Any, sign: Any) -> Any:
     """`size` with the sign of `sign`, of the same dtype."""
     bits = u64 if size.dtype == f64 else u32
     top = 1 << 63 if size.dtype == f64 else 1 << 31
-    return bitcast(or_(and_(bitcast(size, bits), top - 1), and_(bitcast(sign, bits), top)), size.dtype)
+    return zg.bitcast(
+        zg.or_(zg.and_(zg.bitcast(size, bits), top - 1), zg.and_(zg.bitcast(sign, bits), top)), size.dtype
+    )
 
 
 # Rounding to integers.
@@ -114,8 +97,8 @@ def with_sign(size: Any, sign: Any) -> Any:
 def trunc(x: Any) -> Any:
     """The floor of a positive number, the ceiling of a negative one."""
     wide = real(x)
-    whole = where(compare(wide, 0.0, CompareKind.LESS_THAN), ceil(wide), floor(wide))
-    return cast(whole, x.dtype if x.dtype in FLOATS else f32)
+    whole = zg.where(zg.less(wide, 0.0), zg.ceil(wide), zg.floor(wide))
+    return zg.cast(whole, x.dtype if x.dtype.is_float else f32)
 
 
 @function
@@ -126,22 +109,22 @@ def round(x: Any) -> Any:
     """
     wide = real(x)
     whole = trunc(wide)
-    more = compare(abs(sub(wide, whole)), 0.5, CompareKind.GREATER_THAN_OR_EQUAL)
-    rounded = where(more, add(whole, with_sign(cast(1.0, wide.dtype), wide)), whole)
-    return cast(rounded, x.dtype if x.dtype in FLOATS else f32)
+    more = zg.greater_equal(zg.abs(zg.sub(wide, whole)), 0.5)
+    rounded = zg.where(more, zg.add(whole, with_sign(zg.cast(1.0, wide.dtype), wide)), whole)
+    return zg.cast(rounded, x.dtype if x.dtype.is_float else f32)
 
 
 @function
 def rint(x: Any) -> Any:
     """The floor, or the floor plus 1 when the fraction is above a half, or a half and the floor is odd."""
     wide = real(x)
-    below = floor(wide)
-    rest = sub(wide, below)
-    half = mul(below, 0.5)
-    is_odd = compare(floor(half), half, CompareKind.NOT_EQUAL)
-    up = or_(compare(rest, 0.5, CompareKind.GREATER_THAN), and_(compare(rest, 0.5, CompareKind.EQUAL), is_odd))
-    rounded = with_sign(where(up, add(below, 1.0), below), wide)
-    return cast(rounded, x.dtype if x.dtype in FLOATS else f32)
+    below = zg.floor(wide)
+    rest = zg.sub(wide, below)
+    half = zg.mul(below, 0.5)
+    is_odd = zg.not_equal(zg.floor(half), half)
+    up = zg.or_(zg.greater(rest, 0.5), zg.and_(zg.equal(rest, 0.5), is_odd))
+    rounded = with_sign(zg.where(up, zg.add(below, 1.0), below), wide)
+    return zg.cast(rounded, x.dtype if x.dtype.is_float else f32)
 
 
 # Classification of numbers.
@@ -150,19 +133,19 @@ def rint(x: Any) -> Any:
 @function
 def isnan(x: Any) -> Any:
     """NaN is the only value that differs from itself."""
-    return compare(real(x), real(x), CompareKind.NOT_EQUAL)
+    return zg.not_equal(real(x), real(x))
 
 
 @function
 def isinf(x: Any) -> Any:
     """The absolute value is compared with infinity."""
-    return compare(abs(real(x)), INFINITY, CompareKind.EQUAL)
+    return zg.equal(zg.abs(real(x)), INFINITY)
 
 
 @function
 def isfinite(x: Any) -> Any:
     """The absolute value is compared with infinity, which is false for NaN."""
-    return compare(abs(real(x)), INFINITY, CompareKind.LESS_THAN)
+    return zg.less(zg.abs(real(x)), INFINITY)
 
 
 # Angles.
@@ -172,18 +155,18 @@ def isfinite(x: Any) -> Any:
 def tan(x: Any) -> Any:
     """The quotient of sine and cosine, whose relative errors are small near their zeros."""
     wide = real(x)
-    return cast(div_rn(sin(wide), cos(wide)), x.dtype if x.dtype in FLOATS else f32)
+    return zg.cast(zg.div_rn(zg.sin(wide), zg.cos(wide)), x.dtype if x.dtype.is_float else f32)
 
 
 @function
 def atan_unit(r: Any) -> Any:
     """The arctangent of a number from 0 to 1. Above tan(π/8) it is π/4 + atan((r - 1) / (r + 1))."""
     pi = PI_64 if r.dtype == f64 else PI_32
-    far = compare(r, 0.41421356237309503, CompareKind.GREATER_THAN)
-    t = where(far, div_rn(sub(r, 1.0), add(r, 1.0)), r)
-    square = mul(t, t)
-    angle = fma(mul(t, square), horner(square, ATAN64 if r.dtype == f64 else ATAN32), t)
-    return where(far, add(add(angle, 0.25 * pi[1]), 0.25 * pi[0]), angle)
+    far = zg.greater(r, 0.41421356237309503)
+    t = zg.where(far, zg.div_rn(zg.sub(r, 1.0), zg.add(r, 1.0)), r)
+    square = zg.mul(t, t)
+    angle = zg.fma(zg.mul(t, square), horner(square, ATAN64 if r.dtype == f64 else ATAN32), t)
+    return zg.where(far, zg.add(zg.add(angle, 0.25 * pi[1]), 0.25 * pi[0]), angle)
 
 
 @function
@@ -191,11 +174,11 @@ def atan(x: Any) -> Any:
     """The arctangent of the absolute value, with the sign restored. Above 1 it is π/2 - atan(1 / x)."""
     wide = real(x)
     pi = PI_64 if wide.dtype == f64 else PI_32
-    size = abs(wide)
-    steep = compare(size, 1.0, CompareKind.GREATER_THAN)
-    angle = atan_unit(where(steep, div_rn(1.0, size), size))
-    result = where(steep, sub(0.5 * pi[0], sub(angle, 0.5 * pi[1])), angle)
-    return cast(with_sign(result, wide), x.dtype if x.dtype in FLOATS else f32)
+    size = zg.abs(wide)
+    steep = zg.greater(size, 1.0)
+    angle = atan_unit(zg.where(steep, zg.div_rn(1.0, size), size))
+    result = zg.where(steep, zg.sub(0.5 * pi[0], zg.sub(angle, 0.5 * pi[1])), angle)
+    return zg.cast(with_sign(result, wide), x.dtype if x.dtype.is_float else f32)
 
 
 @function
@@ -204,35 +187,41 @@ def atan2(y: Any, x: Any) -> Any:
 
     The ratio of two infinities counts as 1.
     """
-    both = maximum(y, x)
-    result_type = both.dtype if both.dtype in FLOATS else f32
+    both = zg.maximum(y, x)
+    result_type = both.dtype if both.dtype.is_float else f32
     wide_type = f64 if result_type == f64 else f32
     pi = PI_64 if result_type == f64 else PI_32
-    rise, run = cast(y, wide_type), cast(x, wide_type)
-    smaller, larger = minimum(abs(rise), abs(run)), maximum(abs(rise), abs(run))
-    ratio = where(compare(larger, 0.0, CompareKind.EQUAL), 0.0, div_rn(smaller, larger))
-    ratio = where(compare(smaller, INFINITY, CompareKind.EQUAL), 1.0, ratio)
+    rise, run = zg.cast(y, wide_type), zg.cast(x, wide_type)
+    smaller, larger = zg.minimum(zg.abs(rise), zg.abs(run)), zg.maximum(zg.abs(rise), zg.abs(run))
+    ratio = zg.where(zg.equal(larger, 0.0), 0.0, zg.div_rn(smaller, larger))
+    ratio = zg.where(zg.equal(smaller, INFINITY), 1.0, ratio)
     angle = atan_unit(ratio)
-    steep = compare(abs(rise), abs(run), CompareKind.GREATER_THAN)
-    angle = where(steep, sub(0.5 * pi[0], sub(angle, 0.5 * pi[1])), angle)
-    left = compare(with_sign(cast(1.0, wide_type), run), 0.0, CompareKind.LESS_THAN)
-    angle = where(left, sub(pi[0], sub(angle, pi[1])), angle)
-    result = where(or_(isnan(rise), isnan(run)), NAN, with_sign(angle, rise))
-    return cast(result, result_type)
+    steep = zg.greater(zg.abs(rise), zg.abs(run))
+    angle = zg.where(steep, zg.sub(0.5 * pi[0], zg.sub(angle, 0.5 * pi[1])), angle)
+    left = zg.less(with_sign(zg.cast(1.0, wide_type), run), 0.0)
+    angle = zg.where(left, zg.sub(pi[0], zg.sub(angle, pi[1])), angle)
+    result = zg.where(zg.or_(isnan(rise), isnan(run)), NAN, with_sign(angle, rise))
+    return zg.cast(result, result_type)
+
+
+@function
+def half_arcsine(near: Any) -> Any:
+    """True above 1/2, and the arcsine of √((1 - |x|) / 2) there; up to 1/2 the arcsine of x. Both are a polynomial."""
+    size = zg.abs(near)
+    far = zg.greater(size, 0.5)
+    square = zg.where(far, zg.mul(zg.sub(1.0, size), 0.5), zg.mul(size, size))
+    sine = zg.where(far, zg.sqrt_rn(square), near)
+    return far, zg.fma(zg.mul(sine, square), horner(square, ASIN64 if near.dtype == f64 else ASIN32), sine)
 
 
 @function
 def asin(x: Any) -> Any:
-    """The polynomial up to 1/2. Above, asin x is π/2 - 2 asin √((1 - x) / 2)."""
+    """Above 1/2, asin x is π/2 - 2 asin √((1 - x) / 2)."""
     wide = real(x)
     pi = PI_64 if wide.dtype == f64 else PI_32
-    size = abs(wide)
-    far = compare(size, 0.5, CompareKind.GREATER_THAN)
-    square = where(far, mul(sub(1.0, size), 0.5), mul(size, size))
-    sine = where(far, sqrt_rn(square), size)
-    angle = fma(mul(sine, square), horner(square, ASIN64 if wide.dtype == f64 else ASIN32), sine)
-    result = where(far, sub(0.5 * pi[0], sub(mul(angle, 2.0), 0.5 * pi[1])), angle)
-    return cast(with_sign(result, wide), x.dtype if x.dtype in FLOATS else f32)
+    far, angle = half_arcsine(zg.abs(wide))
+    result = zg.where(far, zg.sub(0.5 * pi[0], zg.sub(zg.mul(angle, 2.0), 0.5 * pi[1])), angle)
+    return zg.cast(with_sign(result, wide), x.dtype if x.dtype.is_float else f32)
 
 
 @function
@@ -240,15 +229,11 @@ def acos(x: Any) -> Any:
     """π/2 - asin x up to 1/2. Above, acos x is 2 asin √((1 - |x|) / 2), subtracted from π for a negative x."""
     wide = real(x)
     pi = PI_64 if wide.dtype == f64 else PI_32
-    size = abs(wide)
-    far = compare(size, 0.5, CompareKind.GREATER_THAN)
-    square = where(far, mul(sub(1.0, size), 0.5), mul(size, size))
-    sine = where(far, sqrt_rn(square), wide)
-    angle = fma(mul(sine, square), horner(square, ASIN64 if wide.dtype == f64 else ASIN32), sine)
-    twice = mul(angle, 2.0)
-    there = where(compare(wide, 0.0, CompareKind.LESS_THAN), sub(pi[0], sub(twice, pi[1])), twice)
-    result = where(far, there, sub(0.5 * pi[0], sub(angle, 0.5 * pi[1])))
-    return cast(result, x.dtype if x.dtype in FLOATS else f32)
+    far, angle = half_arcsine(wide)
+    twice = zg.mul(angle, 2.0)
+    there = zg.where(zg.less(wide, 0.0), zg.sub(pi[0], zg.sub(twice, pi[1])), twice)
+    result = zg.where(far, there, zg.sub(0.5 * pi[0], zg.sub(angle, 0.5 * pi[1])))
+    return zg.cast(result, x.dtype if x.dtype.is_float else f32)
 
 
 # Powers and logarithms.
@@ -260,43 +245,48 @@ def expm1(x: Any) -> Any:
     wide = real(x)
     double = wide.dtype == f64
     ln_2 = LN_2_64 if double else LN_2_32
-    least = where(compare(wide, -40.0, CompareKind.LESS_THAN), -40.0, wide)
+    least = zg.where(zg.less(wide, -40.0), -40.0, wide)
     most = 709.9 if double else 88.9
-    given = where(compare(least, most, CompareKind.GREATER_THAN), most, least)
-    shifted = fma(given, LOG2_E, ANCHOR_64 if double else ANCHOR_32)
-    whole = sub(shifted, ANCHOR_64 if double else ANCHOR_32)
-    exponent = sub(bitcast(shifted, i64 if double else i32), ANCHOR_BITS_64 if double else ANCHOR_BITS_32)
-    rest = fma(neg(whole), ln_2[1], fma(neg(whole), ln_2[0], given))
-    grown = fma(mul(rest, rest), horner(rest, EXP64 if double else EXP32), rest)
-    half_power = bitcast(shl(add(exponent, 1022 if double else 126), 52 if double else 23), wide.dtype)
-    result = mul(fma(half_power, grown, sub(half_power, 0.5)), 2.0)
-    result = where(compare(abs(wide), 1e-30, CompareKind.LESS_THAN), wide, result)
-    return cast(result, x.dtype if x.dtype in FLOATS else f32)
+    given = zg.where(zg.greater(least, most), most, least)
+    shifted = zg.fma(given, LOG2_E, ANCHOR_64 if double else ANCHOR_32)
+    whole = zg.sub(shifted, ANCHOR_64 if double else ANCHOR_32)
+    exponent = zg.sub(zg.bitcast(shifted, i64 if double else i32), ANCHOR_BITS_64 if double else ANCHOR_BITS_32)
+    rest = zg.fma(zg.neg(whole), ln_2[1], zg.fma(zg.neg(whole), ln_2[0], given))
+    grown = zg.fma(zg.mul(rest, rest), horner(rest, EXP64 if double else EXP32), rest)
+    half_power = zg.bitcast(zg.shl(zg.add(exponent, 1022 if double else 126), 52 if double else 23), wide.dtype)
+    result = zg.mul(zg.fma(half_power, grown, zg.sub(half_power, 0.5)), 2.0)
+    result = zg.where(zg.less(zg.abs(wide), 1e-30), wide, result)
+    return zg.cast(result, x.dtype if x.dtype.is_float else f32)
+
+
+@function
+def powers(size: Any) -> Any:
+    """True below 20, with e^x - 1 and e^x there. From 20 on e^-x is negligible: False, e^(x/2) - 1 and e^(x/2).
+
+    A product of two such powers does not overflow before sinh x and cosh x do.
+    """
+    near = zg.less(size, 20.0)
+    grown = expm1(zg.where(near, size, zg.mul(size, 0.5)))
+    return near, grown, zg.add(grown, 1.0)
 
 
 @function
 def sinh(x: Any) -> Any:
-    """(m + m / (m + 1)) / 2 with m = e^x - 1. From 20 on, e^-x is negligible, and sinh x is (e^(x/2) / 2) · e^(x/2),
-    which does not overflow before sinh x does."""
+    """(m + m / (m + 1)) / 2 with m = e^x - 1; from 20 on (e^(x/2) / 2) · e^(x/2)."""
     wide = real(x)
-    size = abs(wide)
-    near = compare(size, 20.0, CompareKind.LESS_THAN)
-    grown = expm1(where(near, size, mul(size, 0.5)))
-    power = add(grown, 1.0)
-    result = where(near, mul(add(grown, div_rn(grown, power)), 0.5), mul(mul(power, 0.5), power))
-    return cast(with_sign(result, wide), x.dtype if x.dtype in FLOATS else f32)
+    near, grown, power = powers(zg.abs(wide))
+    small = zg.mul(zg.add(grown, zg.div_rn(grown, power)), 0.5)
+    result = zg.where(near, small, zg.mul(zg.mul(power, 0.5), power))
+    return zg.cast(with_sign(result, wide), x.dtype if x.dtype.is_float else f32)
 
 
 @function
 def cosh(x: Any) -> Any:
-    """1 + (e^x - 1)² / 2e^x. From 20 on it is computed as `sinh` is."""
-    wide = real(x)
-    size = abs(wide)
-    near = compare(size, 20.0, CompareKind.LESS_THAN)
-    grown = expm1(where(near, size, mul(size, 0.5)))
-    power = add(grown, 1.0)
-    result = where(near, add(div_rn(mul(grown, grown), mul(power, 2.0)), 1.0), mul(mul(power, 0.5), power))
-    return cast(result, x.dtype if x.dtype in FLOATS else f32)
+    """1 + (e^x - 1)² / 2e^x; from 20 on as `sinh`."""
+    near, grown, power = powers(zg.abs(real(x)))
+    small = zg.add(zg.div_rn(zg.mul(grown, grown), zg.mul(power, 2.0)), 1.0)
+    result = zg.where(near, small, zg.mul(zg.mul(power, 0.5), power))
+    return zg.cast(result, x.dtype if x.dtype.is_float else f32)
 
 
 @function
@@ -308,34 +298,46 @@ def log1p(x: Any) -> Any:
     wide = real(x)
     double = wide.dtype == f64
     ln_2 = LN_2_64 if double else LN_2_32
-    total = add(wide, 1.0)
-    bits = bitcast(total, i64 if double else i32)
-    field = sub(bits, 0x3FE6A09E667F3BCD if double else 0x3F3504F3)
+    total = zg.add(wide, 1.0)
+    bits = zg.bitcast(total, i64 if double else i32)
+    field = zg.sub(bits, 0x3FE6A09E667F3BCD if double else 0x3F3504F3)
     digits = 52 if double else 23
-    exponent = shr(field, digits)
-    fraction = sub(bitcast(sub(bits, shl(exponent, digits)), wide.dtype), 1.0)
-    large = compare(wide, 1.0, CompareKind.GREATER_THAN_OR_EQUAL)
-    lost = where(large, sub(1.0, sub(total, wide)), sub(wide, sub(total, 1.0)))
-    is_whole = compare(exponent, 0, CompareKind.EQUAL)
-    fraction = where(is_whole, wide, fraction)
-    lost = where(is_whole, 0.0, div_rn(lost, total))
-    s = div_rn(fraction, add(fraction, 2.0))
-    square = mul(s, s)
-    tail = mul(square, horner(square, LOG64 if double else LOG32))
-    half = mul(mul(fraction, fraction), 0.5)
-    power = cast(exponent, wide.dtype)
-    small = fma(s, add(half, tail), fma(power, ln_2[1], lost))
-    result = sub(mul(power, ln_2[0]), sub(sub(half, small), fraction))
-    result = where(compare(wide, -1.0, CompareKind.EQUAL), -INFINITY, result)
-    result = where(compare(wide, -1.0, CompareKind.LESS_THAN), NAN, result)
-    result = where(isfinite(wide), result, where(compare(wide, 0.0, CompareKind.LESS_THAN), NAN, wide))
-    result = where(compare(abs(wide), 1e-30, CompareKind.LESS_THAN), wide, result)
-    return cast(result, x.dtype if x.dtype in FLOATS else f32)
+    exponent = zg.shr(field, digits)
+    fraction = zg.sub(zg.bitcast(zg.sub(bits, zg.shl(exponent, digits)), wide.dtype), 1.0)
+    large = zg.greater_equal(wide, 1.0)
+    lost = zg.where(large, zg.sub(1.0, zg.sub(total, wide)), zg.sub(wide, zg.sub(total, 1.0)))
+    is_whole = zg.equal(exponent, 0)
+    fraction = zg.where(is_whole, wide, fraction)
+    lost = zg.where(is_whole, 0.0, zg.div_rn(lost, total))
+    s = zg.div_rn(fraction, zg.add(fraction, 2.0))
+    square = zg.mul(s, s)
+    tail = zg.mul(square, horner(square, LOG64 if double else LOG32))
+    half = zg.mul(zg.mul(fraction, fraction), 0.5)
+    power = zg.cast(exponent, wide.dtype)
+    small = zg.fma(s, zg.add(half, tail), zg.fma(power, ln_2[1], lost))
+    result = zg.sub(zg.mul(power, ln_2[0]), zg.sub(zg.sub(half, small), fraction))
+    result = zg.where(zg.equal(wide, -1.0), -INFINITY, result)
+    result = zg.where(zg.less(wide, -1.0), NAN, result)
+    result = zg.where(isfinite(wide), result, zg.where(zg.less(wide, 0.0), NAN, wide))
+    result = zg.where(zg.less(zg.abs(wide), 1e-30), wide, result)
+    return zg.cast(result, x.dtype if x.dtype.is_float else f32)
 
 
-ELEMENTARY: Final[dict[str, Function]] = {
-    made.name: made
-    for made in (
-        trunc, round, rint, isnan, isinf, isfinite, tan, atan, atan2, asin, acos, expm1, sinh, cosh, log1p,
-    )
-}  # fmt: skip
+# Short compositions of other calls.
+
+cdiv = function(zg.CALLS["cdiv"].__wrapped__)
+
+
+@function
+def sigmoid(x: Any) -> Any:
+    """The result is computed in f32 or f64 and rounded once."""
+    wide = real(x)
+    return zg.cast(zg.div(1.0, zg.add(1.0, zg.exp(zg.neg(wide)))), x.dtype if x.dtype.is_float else f32)
+
+
+@function
+def softmax(x: Any, dim: zg.constexpr = 0) -> Any:
+    """The largest element is subtracted first, so that no exponential overflows."""
+    wide = real(x)
+    powers = zg.exp(zg.sub(wide, zg.max(wide, dim, keep_dims=True)))
+    return zg.cast(zg.div(powers, zg.sum(powers, dim, keep_dims=True)), x.dtype if x.dtype.is_float else f32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ziggurat.frontends.language.hints import max_constancy, max_contiguous, multiple_of
+from ziggurat.frontends.language.programs import max_constancy, max_contiguous, multiple_of
 
 CASES = {
     "zg.multiple_of(n, 16)": "i32",

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.frontends.library.elementary import ELEMENTARY
+from ziggurat.frontends.language import SIGNATURES
+from ziggurat.frontends.library import LIBRARY
 
 # In last places; `docs/accuracy.md` has these numbers.
 BOUNDS = {
@@ -16,10 +17,11 @@ TRUE = {
     "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
     "expm1": np.expm1, "log1p": np.log1p,
 }  # fmt: skip
+ELEMENTARY = {name for name in LIBRARY if SIGNATURES[name].group == "Math"} - {"sigmoid", "softmax"}
 CASES = {
     **{f"zg.{name}(h)": "tensor<x16, f16>" for name in BOUNDS},
     **{f"zg.{name}(t)": "tensor<x16, f32>" for name in (*BOUNDS, "round", "rint", "trunc")},
-    **{f"zg.{name}(p)": f"error: zg.{name} takes numbers" for name in ELEMENTARY if name != "atan2"},
+    **{f"zg.{name}(p)": f"error: zg.{name} takes numbers" for name in sorted(ELEMENTARY - {"atan2"})},
     **{f"zg.{name}(f)": "tensor<x16, i1>" for name in ("isnan", "isinf", "isfinite")},
     "zg.atan2(t, t)": "tensor<x16, f32>",
     "zg.atan2(h, 1)": "tensor<x16, f16>",
@@ -57,7 +59,7 @@ def test_errors_in_last_places(name: str, dtype: type):
     ]).astype(dtype)  # fmt: skip
     x[:11] = [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 1e-45, -1e-45]
     found = np.zeros_like(x)
-    applied[(len(x) // n,)](x, found, ELEMENTARY[name], n)
+    applied[(len(x) // n,)](x, found, LIBRARY[name], n)
     true = TRUE[name](x.astype(np.longdouble))
     expected = true.astype(dtype)
     finite = np.isfinite(expected)
@@ -70,5 +72,4 @@ def test_errors_in_last_places(name: str, dtype: type):
 
 
 def test_the_table_has_every_function_under_its_name():
-    assert all(function.name == name for name, function in ELEMENTARY.items())
-    assert {*BOUNDS, "atan2", "round", "rint", "trunc", "isnan", "isinf", "isfinite"} == ELEMENTARY.keys()
+    assert {*BOUNDS, "atan2", "round", "rint", "trunc", "isnan", "isinf", "isfinite"} == ELEMENTARY

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ziggurat.codemodel.types import SCALARS, ScalarType
+from ziggurat.frontends import language
 from ziggurat.frontends.language import SIGNATURES
-from ziggurat.frontends.language.function import constexpr
 from ziggurat.frontends.language.signature import Signature, active_recorder
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.frontends.library.combine import COMBINE
@@ -79,14 +79,13 @@ CALLS: dict[str, Callable[..., Any]] = {
     **{name: elementwise(getattr(np, theirs)) for name, theirs in {
         "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "xor": "bitwise_xor",
         "or_": "bitwise_or", "shr": "right_shift", "maximum": "fmax", "minimum": "fmin",
+        "equal": "equal", "less": "less", "greater": "greater",
         "exp": "exp", "log": "log", "sqrt": "sqrt", "sin": "sin", "cos": "cos",
     }.items()},
     "floordiv": elementwise(lambda a, b: (a / b).astype(a.dtype)),
     "umulhi": umulhi,
     "cast": cast,
     "bitcast": lambda x, dtype: Tensor(x.data.view(NUMPY[dtype.name])),
-    "compare": lambda a, b, kind: Tensor(getattr(np, {"eq": "equal", "lt": "less", "gt": "greater"}[kind.value])(
-        *together(a, b))),
     "where": lambda condition, x, y: Tensor(np.where(numbers(condition), *together(x, y))),
     "static_range": lambda arg1, arg2, step: range(arg1) if arg2 is None else range(arg1, arg2, step or 1),
     "broadcast": broadcast,
@@ -126,10 +125,10 @@ Run = Callable[..., Any]
 def test_a_function_has_the_parameters_of_its_call(name: str):
     function, signature = LIBRARY[name], SIGNATURES[name]
     parameters = function.signature.parameters.values()
-    assert [(p.name, p.default, p.annotation == "constexpr") for p in parameters] == [
+    assert [(p.name, p.default, p.annotation == "zg.constexpr") for p in parameters] == [
         (p.name, p.default, p.constexpr) for p in signature.parameters
     ]
-    assert function.fn.__globals__.get("constexpr", constexpr) is constexpr
+    assert function.fn.__globals__.get("zg", language) is language
 
 
 def test_symbols():
