@@ -17,7 +17,8 @@ func @"sum" (%0 : i32, %1 : i32)i32 -> {
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
@@ -156,7 +157,7 @@ class Builder:
                 raise BuildError(f"block {index} has no terminator")
             fill(block, "_ops", ops)
         draft.closed = True
-        fill(draft.body, "blocks", reverse_postorder(draft.blocks[0]))
+        fill(draft.body, "blocks", reverse_postorder(draft.blocks[0], lambda block: block.successors))
         if self._parent_draft is not None:
             self._parent_draft.open_children -= 1
         return draft.body
@@ -186,21 +187,24 @@ class Builder:
         )
 
 
-def reverse_postorder(entry: Block) -> tuple[Block, ...]:
-    """The blocks reachable from `entry`, each before the blocks it alone leads to."""
-    order: list[Block] = []
+Node = TypeVar("Node")
+
+
+def reverse_postorder(entry: Node, successors: Callable[[Node], Sequence[Node]]) -> tuple[Node, ...]:
+    """The nodes of a graph reachable from `entry`, each before the nodes it alone leads to."""
+    order: list[Node] = []
     seen = {entry}
-    stack = [(entry, list(entry.successors))]
+    stack = [(entry, list(successors(entry)))]
     while stack:
-        block, rest = stack[-1]
+        node, rest = stack[-1]
         if not rest:
-            order.append(block)
+            order.append(node)
             stack.pop()
             continue
         following = rest.pop()  # The last successor is visited first, so that the first one comes first in the result.
         if following not in seen:
             seen.add(following)
-            stack.append((following, list(following.successors)))
+            stack.append((following, list(successors(following))))
     return tuple(reversed(order))
 
 

@@ -131,7 +131,7 @@ def _source(load: tt.Load, stores: list[tt.Store], dominance: Dominance) -> tt.S
             f"{_computed(store.mask)}",
             load.location,
         )
-    if not dominance.op_dominates(store, load):
+    if not dominance.dominates(store.result, load):
         raise BuildError(f"cannot fuse: the store may not have happened before {summary(load)}", load.location)
     return store
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.builder import Builder, reverse_postorder
 from ziggurat.codemodel.dialects import arith, cf, core
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.traits import Isolated
@@ -132,21 +132,9 @@ class _Graph:
             value = self.same[value]
         return value
 
-    def reached(self) -> list[_Node]:
+    def reached(self) -> tuple[_Node, ...]:
         """The reachable nodes, in reverse postorder."""
-        order: list[_Node] = []
-        seen = {self.entry}
-        stack: list[tuple[_Node, Iterator[_Edge]]] = [(self.entry, iter(self.entry.edges))]
-        while stack:
-            node, rest = stack[-1]
-            edge = next(rest, None)
-            if edge is None:
-                order.append(node)
-                stack.pop()
-            elif edge.target not in seen:
-                seen.add(edge.target)
-                stack.append((edge.target, iter(edge.target.edges)))
-        return order[::-1]
+        return reverse_postorder(self.entry, lambda node: [edge.target for edge in node.edges])
 
     def incoming(self) -> dict[_Node, list[tuple[_Node, _Edge]]]:
         """The edges to each node, with their sources."""
