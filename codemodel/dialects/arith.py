@@ -7,7 +7,9 @@ matters.
 from __future__ import annotations
 
 import enum
-from typing import Any
+import operator
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, operand, result_type
@@ -51,15 +53,26 @@ class FloatPredicate(enum.Enum):
     OGE = "oge"
 
 
-_NOUNS = {"any": "numbers", "int": "integers", "float": "floats"}
+# The kinds of numbers that ops take: how messages call them, and the scalar types that are of the kind.
+_KINDS: dict[str, tuple[str, Callable[[ScalarType], bool]]] = {
+    "any": ("numbers", lambda scalar: True),
+    "float": ("floats", lambda scalar: scalar.is_float),
+    "int": ("integers", lambda scalar: scalar.is_int),
+    "signed": ("signed integers", lambda scalar: scalar.is_int and scalar.signed),
+    "unsigned": ("unsigned integers", lambda scalar: scalar.is_int and not scalar.signed),
+    "bits": ("integers", lambda scalar: scalar.kind == "int"),
+}
 
 
-def scalar_of(op: Op, value: Value, kind: str) -> ScalarType:
-    """The scalar type of a number or of a tensor of numbers. Kind is int (with i1), float or any."""
-    scalar = element_of(value.type)
-    if isinstance(scalar, ScalarType) and (kind == "any" or scalar.is_float == (kind == "float")):
+def scalar_of(op: Op, value: Value | Type, kind: str, verb: str = "takes") -> ScalarType:
+    """The scalar type of a number or of a tensor of numbers. Kind is any, float, int (with i1), signed, unsigned (with
+    i1), or bits (int without i1)."""
+    type_ = value.type if isinstance(value, Value) else value
+    scalar = element_of(type_)
+    noun, holds = _KINDS[kind]
+    if isinstance(scalar, ScalarType) and holds(scalar):
         return scalar
-    raise BuildError(f"{op.NAME} takes {_NOUNS[kind]}; got {value.type}")
+    raise BuildError(f"{op.NAME} {verb} {noun}; got {type_}")
 
 
 def tensor_of(op: Op, value: Value) -> TensorType:
@@ -99,54 +112,52 @@ class ConstantOp(Op, Pure, Constant, name="arith.constant"):
             require(low <= value <= high, f"{value} does not fit in {scalar}")
 
 
-class IntBinary(Op, Pure):
-    """Two integers of one type to a third of the same."""
+class Elementwise(Op, Pure):
+    """Numbers of one type to another of the same."""
+
+    TAKES: ClassVar[str] = "float"
+
+    def infer_type(self) -> Type:
+        scalar_of(self, self.operands[0], self.TAKES)
+        return self.operands[0].type
+
+    def check(self) -> None:
+        same_types(self, *self.operands)
+
+
+class Unary(Elementwise):
+    """A number to another of the same type."""
+
+    operand: Value = operand()
+
+
+class Binary(Elementwise):
+    """Two numbers of one type to a third of the same."""
 
     lhs: Value = operand()
     rhs: Value = operand()
 
-    def infer_type(self) -> Type:
-        scalar_of(self, self.lhs, "int")
-        return self.lhs.type
 
-    def check(self) -> None:
-        same_types(self, self.lhs, self.rhs)
+class FloatBinary(Binary):
+    """Two floats."""
 
 
-class FloatBinary(Op, Pure):
-    """Two floats of one type to a third of the same."""
+class IntBinary(Binary):
+    """Two integers."""
 
-    lhs: Value = operand()
-    rhs: Value = operand()
-
-    def infer_type(self) -> Type:
-        scalar_of(self, self.lhs, "float")
-        return self.lhs.type
-
-    def check(self) -> None:
-        same_types(self, self.lhs, self.rhs)
-
-
-def _signed(op: IntBinary, signed: bool) -> None:
-    same_types(op, op.lhs, op.rhs)
-    scalar = scalar_of(op, op.lhs, "int")
-    require(
-        scalar.signed == signed, f"{op.NAME} takes {'signed' if signed else 'unsigned'} integers; got {op.lhs.type}"
-    )
+    TAKES = "int"
 
 
 class SignedBinary(IntBinary):
     """Two signed integers."""
 
-    def check(self) -> None:
-        _signed(self, True)
+    TAKES = "signed"
 
 
 class UnsignedBinary(IntBinary):
     """Two unsigned integers, or i1."""
 
-    def check(self) -> None:
-        _signed(self, False)
+    TAKES = "unsigned"
 
 
 class AddI(IntBinary, Commutative, name="arith.addi"):
@@ -253,14 +264,8 @@ class MinNumF(FloatBinary, Commutative, name="arith.minnumf"):
     """The smaller; the other operand if one is NaN; -0.0 is less than 0.0."""
 
 
-class NegF(Op, Pure, name="arith.negf"):
+class NegF(Unary, name="arith.negf"):
     """The number with its sign changed."""
-
-    operand: Value = operand()
-
-    def infer_type(self) -> Type:
-        scalar_of(self, self.operand, "float")
-        return self.operand.type
 
 
 class CmpI(Op, Pure, name="arith.cmpi"):
@@ -280,8 +285,8 @@ class CmpI(Op, Pure, name="arith.cmpi"):
             return
         scalar = scalar_of(self, self.lhs, "int")
         sign = self.predicate.value[0]
-        if self.predicate not in (IntPredicate.EQ, IntPredicate.NE):
-            require((sign == "s") == scalar.signed, f"predicate {self.predicate.value} does not fit {self.lhs.type}")
+        fits = self.predicate in (IntPredicate.EQ, IntPredicate.NE) or (sign == "s") == scalar.signed
+        require(fits, f"predicate {self.predicate.value} does not fit {self.lhs.type}")
 
 
 class CmpF(Op, Pure, name="arith.cmpf"):
@@ -319,34 +324,27 @@ class Select(Op, Pure, name="arith.select"):
         )
 
 
+_WIDTHS = {"widens": operator.lt, "narrows": operator.gt, "keeps the width": operator.eq}
+
+
 class Cast(Op, Pure):
     """To another element type, the shape unchanged."""
+
+    SOURCE: ClassVar[str] = "any"
+    TARGET: ClassVar[str] = "any"
+    WIDTH: ClassVar[str] = ""  # A key of `_WIDTHS`, or "" for any width.
 
     operand: Value = operand()
     type: Type = result_type()
 
-    def _types(self, source: str, target: str) -> tuple[ScalarType, ScalarType]:
-        found = scalar_of(self, self.operand, source)
-        wanted = element_of(self.type)
-        good = isinstance(wanted, ScalarType) and (target == "any" or wanted.is_float == (target == "float"))
-        require(good, f"{self.NAME} gives {target}s; got {self.type}")
-        require(
-            shape_of(self.type) == shape_of(self.operand.type), f"{self.NAME} keeps the shape of {self.operand.type}"
-        )
-        require(
-            isinstance(self.type, TensorType) == isinstance(self.operand.type, TensorType),
-            f"{self.NAME} keeps the shape",
-        )
-        assert isinstance(wanted, ScalarType)
-        return found, wanted
-
-
-class ExtF(Cast, name="arith.extf"):
-    """To a wider float, exactly."""
-
     def check(self) -> None:
-        source, target = self._types("float", "float")
-        require(source.bits < target.bits, f"arith.extf widens; {source} to {target} does not")
+        before, after = self.operand.type, self.type
+        source, target = scalar_of(self, before, self.SOURCE), scalar_of(self, after, self.TARGET, "gives")
+        same = shape_of(before) == shape_of(after) and isinstance(before, TensorType) == isinstance(after, TensorType)
+        require(same, f"{self.NAME} keeps the shape of {before}")
+        if self.WIDTH:
+            fits = _WIDTHS[self.WIDTH](source.bits, target.bits)
+            require(fits, f"{self.NAME} {self.WIDTH}; {source} to {target} does not")
 
 
 class Rounding(enum.Enum):
@@ -356,74 +354,66 @@ class Rounding(enum.Enum):
     ZERO = "rtz"
 
 
+class ExtF(Cast, name="arith.extf"):
+    """To a wider float, exactly."""
+
+    SOURCE, TARGET, WIDTH = "float", "float", "widens"
+
+
 class TruncF(Cast, name="arith.truncf"):
     """To a narrower float. Values too large become infinite.
 
     In f8e4m3 and f8e5m2 they, and infinities, become the largest number, as in PTX's `cvt.satfinite`. NaN stays NaN.
     """
 
-    rounding: Rounding = attribute(Rounding, default=Rounding.NEAREST)
+    SOURCE, TARGET, WIDTH = "float", "float", "narrows"
 
-    def check(self) -> None:
-        source, target = self._types("float", "float")
-        require(source.bits > target.bits, f"arith.truncf narrows; {source} to {target} does not")
+    rounding: Rounding = attribute(Rounding, default=Rounding.NEAREST)
 
 
 class ExtSI(Cast, name="arith.extsi"):
     """To a wider integer, the sign bit repeated."""
 
-    def check(self) -> None:
-        source, target = self._types("int", "int")
-        require(source.bits < target.bits, f"arith.extsi widens; {source} to {target} does not")
+    SOURCE, TARGET, WIDTH = "int", "int", "widens"
 
 
 class ExtUI(Cast, name="arith.extui"):
     """To a wider integer, filled up with zeros."""
 
-    def check(self) -> None:
-        source, target = self._types("int", "int")
-        require(source.bits < target.bits, f"arith.extui widens; {source} to {target} does not")
+    SOURCE, TARGET, WIDTH = "int", "int", "widens"
 
 
 class TruncI(Cast, name="arith.trunci"):
     """To a narrower integer: the low bits."""
 
-    def check(self) -> None:
-        source, target = self._types("int", "int")
-        require(source.bits > target.bits, f"arith.trunci narrows; {source} to {target} does not")
+    SOURCE, TARGET, WIDTH = "int", "int", "narrows"
 
 
 class SIToFP(Cast, name="arith.sitofp"):
     """A signed integer as a float, rounded to nearest."""
 
-    def check(self) -> None:
-        self._types("int", "float")
+    SOURCE, TARGET = "int", "float"
 
 
 class UIToFP(Cast, name="arith.uitofp"):
     """An unsigned integer as a float, rounded to nearest."""
 
-    def check(self) -> None:
-        self._types("int", "float")
+    SOURCE, TARGET = "int", "float"
 
 
 class FPToSI(Cast, name="arith.fptosi"):
     """A float as a signed integer, rounded toward zero; undefined where it does not fit."""
 
-    def check(self) -> None:
-        self._types("float", "int")
+    SOURCE, TARGET = "float", "int"
 
 
 class FPToUI(Cast, name="arith.fptoui"):
     """A float as an unsigned integer, rounded toward zero; undefined where it does not fit."""
 
-    def check(self) -> None:
-        self._types("float", "int")
+    SOURCE, TARGET = "float", "int"
 
 
 class Bitcast(Cast, name="arith.bitcast"):
     """The same bits as another type of the same width."""
 
-    def check(self) -> None:
-        source, target = self._types("any", "any")
-        require(source.bits == target.bits, f"arith.bitcast keeps the width; {source} to {target} does not")
+    WIDTH = "keeps the width"

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from ziggurat.codemodel.dialects.arith import same_types, scalar_of
+from ziggurat.codemodel.dialects.arith import Elementwise, Unary
 from ziggurat.codemodel.fields import operand
-from ziggurat.codemodel.op import Op, Value, require
-from ziggurat.codemodel.traits import Pure
-from ziggurat.codemodel.types import Type, element_of, i1
+from ziggurat.codemodel.op import Value
 
 
-class FloatUnary(Op, Pure):
+class FloatUnary(Unary):
     """A float to a float of the same type."""
-
-    operand: Value = operand()
-
-    def infer_type(self) -> Type:
-        scalar_of(self, self.operand, "float")
-        return self.operand.type
 
 
 class Exp(FloatUnary, name="math.exp"):
@@ -71,21 +63,16 @@ class AbsF(FloatUnary, name="math.absf"):
     """The operand without its sign."""
 
 
-class IntUnary(Op, Pure):
+class IntUnary(Unary):
     """An integer to an integer of the same type."""
 
-    operand: Value = operand()
-
-    def infer_type(self) -> Type:
-        scalar_of(self, self.operand, "int")
-        return self.operand.type
+    TAKES = "int"
 
 
 class BitUnary(IntUnary):
     """A function of the bits of an integer; an i1 has only one."""
 
-    def check(self) -> None:
-        require(element_of(self.operand.type) != i1, f"{self.NAME} takes integers; got {self.operand.type}")
+    TAKES = "bits"
 
 
 class AbsI(IntUnary, name="math.absi"):
@@ -104,16 +91,9 @@ class BitReverse(BitUnary, name="math.bitreverse"):
     """The bits in the opposite order. MLIR has no such op; LLVM has the intrinsic."""
 
 
-class Fma(Op, Pure, name="math.fma"):
+class Fma(Elementwise, name="math.fma"):
     """a · b + c, rounded once."""
 
     a: Value = operand()
     b: Value = operand()
     c: Value = operand()
-
-    def infer_type(self) -> Type:
-        scalar_of(self, self.a, "float")
-        return self.a.type
-
-    def check(self) -> None:
-        same_types(self, self.a, self.b, self.c)

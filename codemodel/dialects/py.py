@@ -18,23 +18,24 @@ from ziggurat.codemodel.traits import LeavesIteration, Loop, MayReturn, Pure, Py
 from ziggurat.codemodel.types import Type, pyobject
 
 
-class Unary(Op, PythonTier, Pure):
+class Expression(Op, PythonTier):
+    """An op that gives any Python object."""
+
+    def infer_type(self) -> Type:
+        return pyobject
+
+
+class Unary(Expression, Pure):
     """One operand, one result."""
 
     operand: Value = operand()
 
-    def infer_type(self) -> Type:
-        return pyobject
 
-
-class Binary(Op, PythonTier, Pure):
+class Binary(Expression, Pure):
     """Two operands, one result."""
 
     lhs: Value = operand()
     rhs: Value = operand()
-
-    def infer_type(self) -> Type:
-        return pyobject
 
 
 class Add(Binary, name="add"):
@@ -141,69 +142,51 @@ class Not(Unary, name="not"):
     """Python's `not a`."""
 
 
-class Subscript(Op, PythonTier, Pure, name="subscript"):
+class Subscript(Expression, Pure, name="subscript"):
     """`a[index]`: a component of a tuple."""
 
     value: Value = operand()
     index: Value = operand()
 
-    def infer_type(self) -> Type:
-        return pyobject
 
-
-class Unpack(Op, PythonTier, Pure, name="unpack"):
+class Unpack(Expression, Pure, name="unpack"):
     """Component `index` of a value that is unpacked into `count` names: `a, b = value`."""
 
     value: Value = operand()
     index: int = attribute(int)
     count: int = attribute(int)
 
-    def infer_type(self) -> Type:
-        return pyobject
 
-
-class Attribute(Op, PythonTier, Pure, name="attribute"):
+class Attribute(Expression, Pure, name="attribute"):
     """`a.name`: a property of a value, such as `x.shape` or `x.dtype`."""
 
     value: Value = operand()
     name: str = attribute(str, unnamed=True)
 
-    def infer_type(self) -> Type:
-        return pyobject
 
-
-class Pack(Op, PythonTier, Pure, name="pack"):
+class Pack(Expression, Pure, name="pack"):
     """`(a, b, …)`: a Python tuple."""
 
     components: Sequence[Value] = operands()
 
-    def infer_type(self) -> Type:
-        return pyobject
 
-
-class Invoke(Op, PythonTier, name="invoke"):
+class Invoke(Expression, name="invoke"):
     """Call a function of the language (`zg.load`) or a builtin (`min`). `keywords` names the last operands."""
 
     arguments: Sequence[Value] = operands()
     callee: str = attribute(str, unnamed=True)
     keywords: tuple[str, ...] = attribute([str], default=())
 
-    def infer_type(self) -> Type:
-        return pyobject
-
     def check(self) -> None:
         require(len(self.keywords) <= len(self.arguments), "more keywords than operands")
 
 
-class Call(Op, PythonTier, name="call"):
+class Call(Expression, name="call"):
     """`f(a, …)` where `f` is a value: a parameter that takes a function, say. `keywords` names the last arguments."""
 
     callee: Value = operand()
     arguments: Sequence[Value] = operands()
     keywords: tuple[str, ...] = attribute([str], default=())
-
-    def infer_type(self) -> Type:
-        return pyobject
 
     def check(self) -> None:
         require(len(self.keywords) <= len(self.arguments), "more keywords than arguments")
@@ -216,7 +199,7 @@ def parameter_names(function: Op) -> list[str | None]:
     return [held.get(parameter) for parameter in body.parameters]
 
 
-class Error(Op, PythonTier, name="error"):
+class Error(Expression, name="error"):
     """An error in the source at this place, raised only where it is run.
 
     `kind` is the class of the error. In a branch of an `if` that is not taken it does no harm.
@@ -234,9 +217,6 @@ class Error(Op, PythonTier, name="error"):
     def error(self) -> errors.ZigguratError:
         """The error itself, at the place of the op."""
         return _ERRORS[self.kind](self.summary, self.location, self.hint or None)
-
-    def infer_type(self) -> Type:
-        return pyobject
 
     def check(self) -> None:
         require(self.kind in _ERRORS, f"the kind of an error must be one of {', '.join(_ERRORS)}; got '{self.kind}'")
@@ -289,33 +269,24 @@ class If(Op, PythonTier, MayReturn, name="if"):
     otherwise: Body = body(ends=Yield)
 
 
-class CondExpression(Op, PythonTier, name="cexpression"):
+class CondExpression(Expression, name="cexpression"):
     """`a if condition else b`: each body gives a value, and only one is run."""
 
     condition: Value = operand()
     then: Body = body(ends=Yield)
     otherwise: Body = body(ends=Yield)
 
-    def infer_type(self) -> Type:
-        return pyobject
 
-
-class CondAnd(Op, PythonTier, name="cand"):
+class CondAnd(Expression, name="cand"):
     """`a and b and …`: bodies are run until one gives a false value."""
 
     parts: Sequence[Body] = bodies(ends=Yield)
 
-    def infer_type(self) -> Type:
-        return pyobject
 
-
-class CondOr(Op, PythonTier, name="cor"):
+class CondOr(Expression, name="cor"):
     """`a or b or …`: bodies are run until one gives a true value."""
 
     parts: Sequence[Body] = bodies(ends=Yield)
-
-    def infer_type(self) -> Type:
-        return pyobject
 
 
 class Assert(Op, PythonTier, name="assert"):

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Sequence
 
 from ziggurat.codemodel.assembly import constraints_error, parts_of, template_error
-from ziggurat.codemodel.dialects.arith import FloatBinary, same_types, scalar_of, tensor_of
+from ziggurat.codemodel.dialects.arith import Binary, FloatBinary, same_types, scalar_of, tensor_of
 from ziggurat.codemodel.dialects.math import FloatUnary
 from ziggurat.codemodel.dialects.scf import packed
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
@@ -364,19 +364,10 @@ class PreciseSqrt(FloatUnary, name="tt.precise_sqrt"):
     """Correctly rounded square root, also on targets whose own root is approximate."""
 
 
-class MulHiUI(Op, Pure, name="tt.mulhiui"):
+class MulHiUI(Binary, name="tt.mulhiui"):
     """The upper half of the product of two unsigned integers."""
 
-    lhs: Value = operand()
-    rhs: Value = operand()
-
-    def infer_type(self) -> Type:
-        scalar = scalar_of(self, self.lhs, "int")
-        require(not scalar.signed, f"tt.mulhiui takes unsigned integers; got {self.lhs.type}")
-        return self.lhs.type
-
-    def check(self) -> None:
-        same_types(self, self.lhs, self.rhs)
+    TAKES = "unsigned"
 
 
 class ReduceReturn(Op, BodyTerminator, name="tt.reduce.return"):

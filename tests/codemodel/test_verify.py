@@ -304,12 +304,12 @@ def test_type_rules():
 def test_a_type_rule_that_stumbles_is_a_violation():
     builder = start()
     number = builder.parameters[0]
-    op = arith.AddI(number, number)
+    op = arith.CmpI(number, number, arith.IntPredicate.EQ)
     op.__dict__["lhs"] = None
     builder.add(op)
     builder.add(tt.Return([]))
     assert any(
-        name == "arith.addi" and "its type rule fails with" in message for name, message in found(finished(builder))
+        name == "arith.cmpi" and "its type rule fails with" in message for name, message in found(finished(builder))
     )
 
 
