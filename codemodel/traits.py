@@ -68,6 +68,10 @@ class Symbol:
     """The op declares a name, in its attribute `sym_name`, that ops of the same module refer to."""
 
 
+class SymbolUser:
+    """The op names a function of the same module, in its attribute `callee`."""
+
+
 class PythonTier:
     """The op is of the Python code model: it stands in a `func`, not in a `tt.func`."""
 

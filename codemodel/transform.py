@@ -26,11 +26,11 @@ from typing import Final
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import convert_attribute
-from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.errors import BuildError, KernelTypeError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Successor, Value, fill, require_model
 from ziggurat.codemodel.structured import Structured, packed
-from ziggurat.codemodel.traits import BodyTerminator, Isolated
+from ziggurat.codemodel.traits import BodyTerminator, Isolated, SymbolTable, SymbolUser
 from ziggurat.codemodel.types import Type
 
 
@@ -69,12 +69,13 @@ class ValueMap:
 
 
 class _Run:
-    """One run of `transform`: whether a transformer has changed anything."""
+    """One run of `transform`: whether a transformer has changed anything, and the functions that were inlined."""
 
-    __slots__ = ("changed",)
+    __slots__ = ("changed", "inlined")
 
     def __init__(self) -> None:
         self.changed = False
+        self.inlined: list[Op] = []
 
 
 class Rewriter(Builder):
@@ -105,7 +106,7 @@ class Rewriter(Builder):
         made.transformers = tuple(transformers)
         made.pass_name = pass_name
         made.caller = caller
-        made._run = _Run()
+        made._run = builder._run if isinstance(builder, Rewriter) else _Run()
         made._copied = None
         return made
 
@@ -151,6 +152,10 @@ class Rewriter(Builder):
         if self.caller is None:
             return place
         return self.caller if place is None else place.called_from(self.caller)
+
+    def note_inlined(self, function: Op) -> None:
+        """Let a function of the model, whose body was put in the place of a call, go when no call is left."""
+        self._run.inlined.append(function)
 
     def inside(self, types: Sequence[Type], yield_type: Type, *, isolated: bool = False) -> Rewriter:
         """A rewriter for the body of an op that is added here next. It sees the counterparts that are known here."""
@@ -305,6 +310,9 @@ def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) 
     not fit its new operands.
     """
     require_model(op, "transform")
+    for transformer in transformers:
+        if not callable(transformer):
+            raise KernelTypeError(f"a transformer must be a function (builder, op, operands); got {transformer!r}")
     if op.operands or op.successors:
         raise BuildError("the root of a model has no operands")
     outside = Rewriter.over(Builder.root(), transformers, pass_name)
@@ -315,7 +323,20 @@ def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) 
     if not isinstance(made, OpResult) or outside.block.ops != (made.op,):
         raise BuildError(f"the root of a model becomes one op; {op.NAME} became {len(outside.block.ops)}", op.location)
     made.op.__dict__["parent"] = None
+    inlined = outside._run.inlined  # pyright: ignore[reportPrivateUsage]
+    _drop_uncalled(made.op, {function.attributes["sym_name"] for function in inlined if function.root() is op})
     return made.op
+
+
+def _drop_uncalled(op: Op, inlined: set[str]) -> None:
+    """Remove those of the inlined functions from a new module that nothing calls any more."""
+    while inlined and isinstance(op, SymbolTable):
+        called = {inner.attributes["callee"] for inner in op.walk() if isinstance(inner, SymbolUser)}
+        gone = [function for name, function in op.functions().items() if name in inlined and name not in called]
+        if not gone:
+            return
+        entry = op.bodies[0].entry
+        fill(entry, "_ops", tuple(other for other in entry.ops if not any(other is function for function in gone)))
 
 
 def compose(*passes: Callable[[Op], Op]) -> Callable[[Op], Op]:

@@ -319,14 +319,13 @@ class _Verifier:
                         self.report(op, f"the symbol '{name}' is declared twice")
                     functions.setdefault(name, op)
         for op in module.body.walk():
-            if isinstance(op, core.FuncCall | tt.Call | core.FuncRef):
-                self._callee(op, functions.get(op.callee))
+            if isinstance(op, traits.SymbolUser):
+                self._callee(op, functions.get(op.attributes["callee"]))
 
-    def _callee(self, op: core.FuncCall | tt.Call | core.FuncRef, callee: Op | None) -> None:
+    def _callee(self, op: Op, callee: Op | None) -> None:
         if callee is None:
-            self.report(op, f"the module has no function '{op.callee}'")
-            return
-        if isinstance(op, core.FuncRef):
+            self.report(op, f"the module has no function '{op.attributes['callee']}'")
+        if callee is None or not isinstance(op, core.FuncCall | tt.Call):
             return
         kind = core.Func if isinstance(op, core.FuncCall) else tt.Func
         if not isinstance(callee, kind):

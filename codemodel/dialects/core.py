@@ -17,6 +17,7 @@ from ziggurat.codemodel.traits import (
     Returns,
     Symbol,
     SymbolTable,
+    SymbolUser,
 )
 from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject, void
 
@@ -56,7 +57,7 @@ class Func(Op, Isolated, Symbol, name="func"):
     body: Body = body(ends=Return)
 
 
-class FuncCall(Op, PythonTier, name="func.call"):
+class FuncCall(Op, PythonTier, SymbolUser, name="func.call"):
     """Call a function of the same module by its symbol. `keywords` names the last operands."""
 
     arguments: Sequence[Value] = operands()
@@ -65,7 +66,7 @@ class FuncCall(Op, PythonTier, name="func.call"):
     keywords: tuple[str, ...] = attribute([str], default=())
 
 
-class FuncRef(Op, PythonTier, Pure, name="func.ref"):
+class FuncRef(Op, PythonTier, SymbolUser, Pure, name="func.ref"):
     """A function of the same module as a value, to hand to an op that applies it."""
 
     callee: str = attribute(str, unnamed=True)

@@ -15,7 +15,16 @@ from ziggurat.codemodel.dialects.scf import packed
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Body, Op, Value, require
-from ziggurat.codemodel.traits import BodyTerminator, Isolated, MemoryRead, MemoryWrite, Pure, Returns, Symbol
+from ziggurat.codemodel.traits import (
+    BodyTerminator,
+    Isolated,
+    MemoryRead,
+    MemoryWrite,
+    Pure,
+    Returns,
+    Symbol,
+    SymbolUser,
+)
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
@@ -82,7 +91,7 @@ class Func(Op, Isolated, Symbol, name="tt.func"):
         require(len(self.disjoint) % 2 == 0, "disjoint has pairs of arguments")
 
 
-class Call(Op, name="tt.call"):
+class Call(Op, SymbolUser, name="tt.call"):
     """Call a function of the module by its symbol."""
 
     arguments: Sequence[Value] = operands()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, scf, tt
-from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.errors import BuildError, KernelTypeError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Successor, Value
 from ziggurat.codemodel.text.parser import parse
@@ -547,3 +547,9 @@ def test_an_op_that_is_added_or_dropped_is_a_change(drops: bool):
 def test_a_root_that_is_dropped():
     with pytest.raises(BuildError, match="the root of a model becomes one op"):
         transform(parse(KERNEL), lambda builder, op, operands: DROP)
+
+
+def test_what_is_no_transformer():
+    model = parse('tt.func @"f" ()void -> { tt.return; };')
+    with pytest.raises(KernelTypeError, match=r"must be a function \(builder, op, operands\); got 5"):
+        transform(model, 5)  # type: ignore[arg-type]

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py, tt
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.op import Op, Value, require_model
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.transforms.simplify import dce
 
+_CALLS = (tt.Call, core.FuncCall, py.Invoke)
 Replacement = Callable[[Builder, tuple[Value, ...]], Value]
 
 
@@ -18,16 +20,26 @@ def replace_calls(model: Op, callee: str | Callable[[str], bool], replacement: R
 
         kit.replace_calls(model, "zg.exp", lambda builder, arguments: builder.add(py.Invoke(arguments, "zg.exp2")))
 
-    `callee` is the symbol of a helper function in a Triton model, or the name of a call in a Python model, `zg.exp`; or
-    it says of a name whether it is meant. `replacement` gets the builder at the place of the call and the arguments,
-    and gives the value that stands for the call's. Functions that nothing calls any more go.
+    `callee` is the name of a helper function, or the name of a call in a Python model, `zg.exp`; or it says of a symbol
+    whether it is meant. In a Triton model, a function has an instance for each combination of argument types, whose
+    symbol has the types after the name (`relu_f32_f32`): the name alone will do where one instance is called.
+    `replacement` gets the builder at the place of the call and the arguments, and gives the value that stands for the
+    call's. Functions that nothing calls any more go. Raises `BuildError` when no call has the name, or calls of several
+    instances have it.
     """
-
-    def matches(name: str) -> bool:
-        return callee(name) if callable(callee) else name == callee
+    require_model(model, "replace_calls")
+    called = dict.fromkeys(op.callee for op in model.walk() if isinstance(op, _CALLS))
+    if callable(callee):
+        chosen = list(filter(callee, called))
+    else:
+        chosen = [callee] if callee in called else [name for name in called if name.startswith(f"{callee}_")]
+        if len(chosen) != 1:
+            problem = "several functions of that name" if chosen else "no such function"
+            names = ", ".join(chosen or called) or "none"
+            raise BuildError(f"replace_calls: the model calls {problem} as {callee!r}", hint=f"it calls {names}")
 
     def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, tt.Call | core.FuncCall | py.Invoke) and matches(op.callee):
+        if isinstance(op, _CALLS) and op.callee in chosen:
             return replacement(builder, operands)
         return None
 

@@ -68,13 +68,22 @@ def fuse(
     the same mask. That is checked, after common subexpressions are merged. Both kernels are launched on one grid, and
     other arrays must not overlap the one in between. With `keep`, the values are still stored, and the parameter stays.
 
-    Raises `BuildError`, with the place of the load, when offsets or masks do not match.
+    The producer must not load from the array in between, and the consumer not store to it: a kernel that works in place
+    cannot be fused there. Raises `BuildError`, with the place of the access, for these, and when offsets or masks do
+    not match.
     """
     stored, loaded = through
+    producer, consumer = inline(producer), inline(consumer)
+    _demand_one_way(producer, stored, tt.Load, "load from the parameter that it stores to")
+    _demand_one_way(consumer, loaded, tt.Store, "store to the parameter that it loads from")
     model = cse(fold(joined(producer, consumer, {**(same or {}), loaded: stored}, name)))
     kernel = kernel_of(model)
     between = kernel.body.parameters[stored]
-    stores, loads = _accesses(between)
+    accesses = _accesses(between)
+    stores = [op for op in accesses if isinstance(op, tt.Store)]
+    loads = [op for op in accesses if isinstance(op, tt.Load)]
+    if not stores or not loads:
+        raise BuildError("cannot fuse: the producer must store to the parameter, and the consumer load from it")
     dominance = Dominance()
     sources = {load.result: _source(load, stores, dominance) for load in loads}
     gone: set[Value] = set() if keep else {store.result for store in stores}
@@ -94,22 +103,28 @@ def fuse(
     return model if keep else without_parameter(model, stored)
 
 
-def _accesses(between: BlockParameter) -> tuple[list[tt.Store], list[tt.Load]]:
+def _demand_one_way(model: Op, number: int, refused: type[tt.Load | tt.Store], problem: str) -> None:
+    """Raise `BuildError` at an access by which a kernel works in place."""
+    kernel = kernel_of(model)
+    for access in _accesses(kernel.body.parameters[number]) if number in range(len(kernel.body.parameters)) else ():
+        if isinstance(access, refused):
+            raise BuildError(
+                f"cannot fuse: '{kernel.sym_name}' must not {problem}, number {number}",
+                access.location,
+                hint="give the result an array of its own, or use kit.joined, which keeps all loads and stores",
+            )
+
+
+def _accesses(between: BlockParameter) -> list[tt.Store | tt.Load]:
     """The stores and loads through a pointer parameter. Raises `BuildError` for any other use in memory."""
     pointers = set(derived(between, lambda op: not isinstance(op, MemoryRead)))
-    stores: list[tt.Store] = []
-    loads: list[tt.Load] = []
+    found: list[tt.Store | tt.Load] = []
     for op in between.block.parent.walk():
         if op.operands and op.operands[0] in pointers and isinstance(op, MemoryRead | MemoryWrite):
-            if isinstance(op, tt.Store):
-                stores.append(op)
-            elif isinstance(op, tt.Load):
-                loads.append(op)
-            else:
+            if not isinstance(op, tt.Store | tt.Load):
                 raise BuildError(f"cannot fuse through {op.NAME}: only tt.store and tt.load can be fused", op.location)
-    if not stores or not loads:
-        raise BuildError("cannot fuse: the producer must store to the parameter, and the consumer load from it")
-    return stores, loads
+            found.append(op)
+    return found
 
 
 def _source(load: tt.Load, stores: list[tt.Store], dominance: Dominance) -> tt.Store:

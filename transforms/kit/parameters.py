@@ -31,11 +31,11 @@ def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
     The constants have the types of the parameters. `simplify` computes what follows from them.
     """
     kernel = kernel_of(model)
+    numeric = [p.index for p in kernel.body.parameters if isinstance(p.type, ScalarType)]
     for index in values:
-        types = [p.type for p in kernel.body.parameters]
-        if not 0 <= index < len(types) or not isinstance(types[index], ScalarType):
-            raise BuildError(f"'{kernel.sym_name}' has no numeric parameter {index}", kernel.location)
-
+        if index not in numeric:
+            hint = f"the numbers of its numeric parameters: {', '.join(map(str, numeric)) or 'none'}"
+            raise BuildError(f"'{kernel.sym_name}' has no numeric parameter {index!r}", kernel.location, hint)
     return _with_kernel(model, kernel, values) if values else model
 
 

@@ -27,6 +27,8 @@ from typing import Any
 
 import attrs
 
+from ziggurat.codemodel.declare import OPS
+from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Op, OpResult, Value, attribute_key
 from ziggurat.codemodel.traits import Commutative, Constant
 
@@ -43,7 +45,17 @@ class Pattern:
 
 def match(pattern: Pattern, value: Value) -> Captures | None:
     """The captures of the first match of the pattern with the tree of operands at `value`, or None."""
+    _require_patterns("match", pattern)
+    if not isinstance(value, Value):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise KernelTypeError(f"match takes a Value; got {value!r}", hint="the values of a model are op.result")
     return next(pattern.matches(value, {}), None)
+
+
+def _require_patterns(call: str, *patterns: object) -> None:
+    for pattern in patterns:
+        if not isinstance(pattern, Pattern):
+            hint = "make one with op_, capture, constant, anything or either"
+            raise KernelTypeError(f"{call} takes patterns; got {pattern!r}", hint=hint)
 
 
 def anything() -> Pattern:
@@ -53,7 +65,9 @@ def anything() -> Pattern:
 
 def capture(name: str, pattern: Pattern | None = None) -> Pattern:
     """A value of this form (any, without a pattern), captured under the name."""
-    return _Capture(name, pattern if pattern is not None else _Anything())
+    pattern = _Anything() if pattern is None else pattern
+    _require_patterns("capture", pattern)
+    return _Capture(name, pattern)
 
 
 def constant(name: str | None = None, *, value: Any = attrs.NOTHING) -> Pattern:
@@ -64,6 +78,7 @@ def constant(name: str | None = None, *, value: Any = attrs.NOTHING) -> Pattern:
 
 def either(*patterns: Pattern) -> Pattern:
     """A value of one of these forms, tried in order."""
+    _require_patterns("either", *patterns)
     return _Either(patterns)
 
 
@@ -72,6 +87,12 @@ def op_(kind: type[Op] | tuple[type[Op], ...], *operands: Pattern, **attributes:
 
     The number of operands must agree. The attributes that are named must be equal; one that the op lacks is not.
     """
+    for cls in kind if isinstance(kind, tuple) else (kind,):
+        if not (isinstance(cls, type) and issubclass(cls, Op)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            declared = OPS.get(str(cls))
+            hint = f"its class is {declared.__name__}" if declared else "arith.MulF is such a class"
+            raise KernelTypeError(f"op_ takes classes of ops; got {cls!r}", hint=hint)
+    _require_patterns("op_", *operands)
     return _OpPattern(kind, operands, tuple(attributes.items()))
 
 

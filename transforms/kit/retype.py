@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+
+import attrs
 
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.errors import BuildError, KernelTypeError
 from ziggurat.codemodel.op import Op, Value, require, require_model
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
-from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
@@ -30,15 +32,17 @@ def retype(model: Op, types: Mapping[ScalarType, ScalarType], parameters: Collec
 
         narrow = kit.retype(kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32), {zg.f32: zg.bf16})
 
-    Pointers and descriptors to a type of `types` become those to the type it maps to. What is loaded is cast to the
-    old type right after the load, and what is stored or added to memory is cast to the new one right before. With
+    Pointers and descriptors to a type of `types` become those to the type it maps to, and the symbol of the kernel says
+    so. A cast to the old type follows each load, and a cast to the new one precedes each store and atomic. With
     `parameters`, only the kernel's parameters of these numbers change, and helper functions are inlined.
 
-    Raises `BuildError` for a model without a Triton function, a dtype or a parameter that there is none of, and when a
-    pointer of the old type meets one of the new: in a `select`, in a call of a function that
-    both are given to, or where one is made from an integer.
+    Raises `BuildError` for a model without a Triton function, for an unknown dtype or parameter, when a row of a
+    descriptor's block would have less than 16 bytes, and when a pointer of the old type meets one of the new: in a
+    `select`, in a call of a function that both are given to, or where one is made from an integer.
     """
     require_model(model, "retype")
+    if not isinstance(types, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise KernelTypeError(f"retype takes a dictionary of dtypes; got {types!r}", hint="{zg.f32: zg.bf16}")
     if parameters is not None:
         model = inline(model)
     functions = [op for op in model.walk() if isinstance(op, tt.Func)]
@@ -51,7 +55,8 @@ def retype(model: Op, types: Mapping[ScalarType, ScalarType], parameters: Collec
         strays = [number for number in parameters if number not in range(count)]
         require(not strays, f"the kernel's parameters have the numbers 0 to {count - 1}; got {strays}")
     types = {_dtype(old): _dtype(new) for old, new in types.items()}
-    return transform(model, _Retyping(types, parameters), pass_name="retype")
+    called = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
+    return transform(model, _Retyping(types, parameters, called), pass_name="retype")
 
 
 def _dtype(given: object) -> ScalarType:
@@ -64,9 +69,12 @@ def _dtype(given: object) -> ScalarType:
 class _Retyping:
     """The transformer."""
 
-    def __init__(self, types: Mapping[ScalarType, ScalarType], parameters: Collection[int] | None) -> None:
+    def __init__(
+        self, types: Mapping[ScalarType, ScalarType], parameters: Collection[int] | None, called: Collection[str]
+    ) -> None:
         self.types = types
         self.parameters = parameters
+        self.called = called
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, tt.Func):
@@ -86,7 +94,8 @@ class _Retyping:
         if types == [parameter.type for parameter in op.body.parameters]:
             return None
         body = builder.rewrite_body(op.body, isolated=True, parameter_types=types)
-        return builder.add(rebuilt(op, (), [body]), op.location)
+        symbol = op.sym_name if op.sym_name in self.called else _symbol(op, types)
+        return builder.add(attrs.evolve(op, sym_name=symbol, body=body), op.location)
 
     def access(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         """An access of memory whose pointer or descriptor has changed: cast what goes in and what comes out."""
@@ -107,13 +116,27 @@ class _Retyping:
         if isinstance(type_, PtrType):
             return PtrType(self.types.get(type_.pointee, type_.pointee))
         if isinstance(type_, DescriptorType):
-            return DescriptorType(type_.block, self.types.get(type_.element, type_.element), type_.padding)
+            made = DescriptorType(type_.block, self.types.get(type_.element, type_.element), type_.padding)
+            row = made.block[-1] * made.element.bytes
+            require(row >= 16, f"a row of a descriptor's block must have at least 16 bytes; {made} has {row}")
+            return made
         if isinstance(type_, TensorType) and isinstance(type_.element, PtrType):
             element = type_.element.pointee
             return with_element(type_, PtrType(self.types.get(element, element)))
         if isinstance(type_, TupleType):
             return TupleType(tuple(map(self.pointing, type_.components)))
         return type_
+
+
+def _symbol(kernel: tt.Func, types: Sequence[Type]) -> str:
+    """The symbol of a kernel, which has the types of its parameters, with other types."""
+    symbol, at = kernel.sym_name, 0
+    for parameter, type_ in zip(kernel.body.parameters, types, strict=True):
+        found = symbol.find(f"_{parameter.type}", at)
+        if found >= 0:
+            at = found + 1 + len(str(type_))
+            symbol = f"{symbol[: found + 1]}{type_}{symbol[found + 1 + len(str(parameter.type)) :]}"
+    return symbol
 
 
 def _in_memory(type_: Type) -> ScalarType | None:

@@ -77,7 +77,7 @@ def _component(demand: Demand, op: core.TupleLoad) -> bool:
 
 def callees(op: Op) -> tuple[str, ...]:
     """The symbol that an op refers to, if any."""
-    return (op.callee,) if isinstance(op, tt.Call | core.FuncCall | core.FuncRef) else ()
+    return (op.attributes["callee"],) if isinstance(op, traits.SymbolUser) else ()
 
 
 def reachable_roots(module: traits.SymbolTable) -> list[Op]:

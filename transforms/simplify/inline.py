@@ -8,10 +8,10 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import cf, core, tt
 from ziggurat.codemodel.errors import BuildError, ResourceError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
+from ziggurat.codemodel.op import Op, Successor, Value
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer, transform
-from ziggurat.codemodel.types import Type, void
+from ziggurat.codemodel.types import void
 from ziggurat.transforms.simplify.demand import callees, reachable_roots
 
 # The limit of a function's ops after inlining.
@@ -40,12 +40,8 @@ def inline(op: Op) -> Op:
     if not isinstance(op, core.Module):
         return op
     functions = op.functions()
-    roots = reachable_roots(op)
-    _demand_size(functions, roots)
-    made = transform(op, _Inlining(functions))
-    if made is op:
-        return op
-    return _without_uncalled(made, {function.attributes["sym_name"] for function in roots})
+    _demand_size(functions, reachable_roots(op))
+    return transform(op, _Inlining(functions))
 
 
 def inline_call(
@@ -60,14 +56,16 @@ def inline_call(
 
     Gives its result, packed into a Tuple where it returns several values, or None where it returns none. A function of
     several blocks makes the builder go on in a new block. `location` is the place of the call, `transformers` are asked
-    about the ops of the function. Raises `BuildError` when the arguments do not fit or the function cannot be inlined
-    here.
+    about the ops of the function. In a transformer, a function of the transformed model goes with its last call.
+    Raises `BuildError` when the arguments do not fit or the function cannot be inlined here.
     """
+    if isinstance(builder, Rewriter):
+        builder.note_inlined(function)
     body = function.bodies[0]
     expected, given = [p.type for p in body.parameters], [value.type for value in arguments]
     if expected != given:
         raise BuildError(f"inline_call: the function takes ({_listed(expected)}), not ({_listed(given)})")
-    if not _can_inline(function, splittable=_is_splittable(builder)):
+    if not _can_inline(function, builder):
         raise BuildError("inline_call: the function returns from a loop or a branch, or its blocks have no place here")
     if len(body.blocks) == 1:
         inner = Rewriter.over(builder, transformers, caller=location)
@@ -76,8 +74,16 @@ def inline_call(
         values = [inner[value] for value in body.entry.terminator.operands]
         builder.move_to(inner.block)
     else:
-        rest = builder.new_block(_returned(body))
-        leave = _Leaving(rest, cf.Br if isinstance(function, tt.Func) else core.Branch)
+        returned = next((b.terminator.operands for b in body.blocks if isinstance(b.terminator, Returns)), ())
+        rest = builder.new_block([value.type for value in returned])
+        branch = cf.Br if isinstance(function, tt.Func) else core.Branch
+
+        def leave(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+            if not isinstance(op, Returns):
+                return None
+            builder.add(branch(Successor(rest, operands)))
+            return DROP
+
         inner = Rewriter.over(builder, (leave, *transformers), caller=location)
         inner.mapping.values.update(zip(body.parameters, arguments, strict=True))
         inner.rewrite_blocks(body)
@@ -86,20 +92,6 @@ def inline_call(
     if len(values) > 1:
         return builder.add(core.MakeTuple(values), location)
     return values[0] if values else None
-
-
-class _Leaving:
-    """The transformer that turns the returns of an inlined function into branches."""
-
-    def __init__(self, rest: Block, branch: type[cf.Br] | type[core.Branch]) -> None:
-        self.rest = rest
-        self.branch = branch
-
-    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if not isinstance(op, Returns):
-            return None
-        builder.add(self.branch(Successor(self.rest, operands)))
-        return DROP
 
 
 class _Inlining:
@@ -115,7 +107,7 @@ class _Inlining:
         function = self.functions.get(op.callee)
         if function is None or op.callee in self.recursive:
             return None
-        if function.attributes.get("noinline") or not _can_inline(function, splittable=_is_splittable(builder)):
+        if function.attributes.get("noinline") or not _can_inline(function, builder):
             return None
         location = builder.location
         value = inline_call(builder, function, operands, location=location, transformers=(self,))
@@ -128,28 +120,16 @@ class _Inlining:
         return builder.add(core.ConstantOp(None, type=op.result.type))
 
 
-def _can_inline(function: Op, *, splittable: bool) -> bool:
+def _can_inline(function: Op, builder: Builder) -> bool:
+    """Whether all returns of a function end its blocks, and these have a place at the builder: in a function."""
     body = function.bodies[0]
-    if len(body.blocks) > 1 and not splittable:
+    if len(body.blocks) > 1 and builder.body.ancestor is not None:
         return False
     ends = [block.terminator for block in body.blocks]
     if len(ends) == 1 and not isinstance(ends[0], Returns):
         return False
     at_the_end = sum(isinstance(op, Returns) for op in ends)
     return at_the_end == sum(isinstance(op, Returns) for op in body.walk())
-
-
-def _returned(body: Body) -> list[Type]:
-    """The types of the values that a function of several blocks returns."""
-    for block in body.blocks:
-        if isinstance(block.terminator, Returns):
-            return [value.type for value in block.terminator.operands]
-    return []
-
-
-def _is_splittable(builder: Builder) -> bool:
-    """Whether the builder stands directly in a function."""
-    return builder.body.ancestor is None
 
 
 def _recursive(functions: Mapping[str, Op]) -> set[str]:
@@ -194,23 +174,6 @@ def _demand_size(functions: Mapping[str, Op], roots: Sequence[Op]) -> None:
                 max(calls, key=lambda op: size(op.callee)).location,
                 "call helper functions fewer times, in a loop over range for instance",
             )
-
-
-def _without_uncalled(module: Op, roots: set[str]) -> Op:
-    """The module without the functions that the roots do not reach."""
-    assert isinstance(module, core.Module)
-    functions = module.functions()
-    reached: set[str] = set()
-    work = list(roots)
-    while work:
-        name = work.pop()
-        if name in functions and name not in reached:
-            reached.add(name)
-            work.extend(callee for inner in functions[name].walk() for callee in callees(inner))
-    if len(reached) == len(functions):
-        return module
-    unreached = {function.result for name, function in functions.items() if name not in reached}
-    return transform(module, lambda builder, op, operands: DROP if op.result in unreached else None)
 
 
 def _listed(types: Sequence[object]) -> str:

@@ -1,6 +1,7 @@
 """Replacing calls in Triton and in Python models."""
 
 import numpy as np
+import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, py
@@ -39,4 +40,32 @@ def test_a_call_of_the_language_is_replaced():
 
 def test_a_call_that_is_not_there():
     model = apply.triton(zg.ptr(zg.f32), zg.ptr(zg.f32))
-    assert kit.replace_calls(model, "nothing", lambda b, arguments: arguments[0]) is model
+    assert kit.replace_calls(model, lambda name: name == "nothing", lambda b, arguments: arguments[0]) is model
+    with pytest.raises(zg.BuildError, match="the model calls no such function as 'nothing'") as caught:
+        kit.replace_calls(model, "nothing", lambda b, arguments: arguments[0])
+    assert caught.value.hint == "it calls activation_tensor<x8, f32>_tensor<x8, f32>"
+    with pytest.raises(zg.BuildError, match=r"the model calls no such function as 'zg\.lode'"):
+        kit.replace_calls(apply.model, "zg.lode", lambda b, arguments: arguments[0])
+
+
+def test_the_name_without_the_types_will_do():
+    model = apply.triton(zg.ptr(zg.f32), zg.ptr(zg.f32))
+    negated = kit.replace_calls(model, "activation", lambda b, arguments: b.add(arith.NegF(*arguments)))
+    assert len(negated.functions()) == 1  # type: ignore[attr-defined]
+    x, out = np.arange(-4, 4, dtype=np.float32), np.zeros(8, np.float32)
+    zg.run(negated, 1, out, x)
+    assert np.array_equal(out, -x)
+
+
+@zg.kernel
+def apply_two(out, x):
+    at = zg.arange(0, 8)
+    value = activation(zg.load(zg.add(x, at)))
+    zg.store(zg.add(out, at), zg.add(value, activation(zg.sum(value, 0))))
+
+
+def test_a_name_of_several_functions_is_refused():
+    model = apply_two.triton(zg.ptr(zg.f32), zg.ptr(zg.f32))
+    with pytest.raises(zg.BuildError, match="calls several functions of that name as 'activation'") as caught:
+        kit.replace_calls(model, "activation", lambda b, arguments: arguments[0])
+    assert "activation_f32_f32" in str(caught.value.hint)

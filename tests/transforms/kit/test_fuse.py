@@ -107,3 +107,25 @@ def test_one_kernel_after_another():
     between, found = np.zeros_like(x), np.zeros_like(x)
     zg.run(both, 2, x, between, 20, 2.0, found, 1.0)
     assert np.array_equal(found, 2 * x + 1)
+
+
+@zg.kernel
+def scale_in_place(x, n, by):
+    at = zg.add(x, zg.add(zg.program_id(0) * B, zg.arange(0, B)))
+    mask = zg.compare(zg.add(zg.program_id(0) * B, zg.arange(0, B)), n, zg.CompareKind.LESS_THAN)
+    zg.store(at, zg.mul(zg.load(at, mask), by), mask)
+
+
+def test_kernels_that_work_in_place_are_refused():
+    in_place = scale_in_place.triton(zg.ptr(zg.f32), zg.i32, zg.f32)
+    with pytest.raises(zg.BuildError, match=r"in_place.* must not load from the parameter that it stores to") as caught:
+        kit.fuse(in_place, model_of(shift), through=(0, 0), same={2: 1})
+    assert "zg.load(at, mask)" in str(caught.value)
+    with pytest.raises(zg.BuildError, match=r"in_place.* must not store to the parameter that it loads from, number 0"):
+        kit.fuse(model_of(scale), in_place, through=(1, 0), same={1: 2})
+    # The hint names the way out.
+    both = kit.joined(in_place, in_place, same={0: 0, 1: 1})
+    x = np.arange(20, dtype=np.float32)
+    expected = 6 * x
+    zg.run(both, 2, x, 20, 2.0, 3.0)
+    assert np.array_equal(x, expected)

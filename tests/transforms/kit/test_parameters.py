@@ -34,8 +34,10 @@ def test_nothing_known_changes_nothing():
 
 def test_a_parameter_that_is_not_there():
     model = divide.triton(zg.ptr(zg.i32), zg.i32, zg.i32, 4)
-    with pytest.raises(zg.BuildError, match="has no numeric parameter 0"):
-        kit.specialize(model, {0: 1})
+    for number in (0, 3, "n"):
+        with pytest.raises(zg.BuildError, match=f"has no numeric parameter {number!r}") as caught:
+            kit.specialize(model, {number: 1})
+        assert caught.value.hint == "the numbers of its numeric parameters: 1, 2"
 
 
 def test_a_constant_becomes_a_parameter_again():

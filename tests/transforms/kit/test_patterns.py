@@ -7,6 +7,7 @@ import doctest
 import pytest
 
 from ziggurat.codemodel.dialects import arith, py
+from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.kit import patterns
@@ -77,3 +78,23 @@ def test_the_captures_of_a_failed_way_are_forgotten():
 def test_examples():
     result = doctest.testmod(patterns)
     assert result.attempted > 5 and result.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: match("x", SUM), "match takes patterns; got 'x'"),
+        (lambda: match(X, 3), "match takes a Value; got 3"),
+        (
+            lambda: op_("arith.mulf"),
+            "op_ takes classes of ops; got 'arith.mulf'\n  hint: its class is MulF",
+        ),
+        (lambda: op_(arith.AddI, 3, X), "op_ takes patterns; got 3"),
+        (lambda: capture("x", 3), "capture takes patterns; got 3"),
+        (lambda: either(X, 3), "either takes patterns; got 3"),
+    ],
+)
+def test_wrong_arguments(call, message):
+    with pytest.raises(KernelTypeError) as caught:
+        call()
+    assert str(caught.value).startswith(message)

@@ -110,3 +110,29 @@ def test_what_there_is_none_of_is_refused(types, parameters, said):
 def test_a_python_model_is_refused():
     with pytest.raises(zg.BuildError, match="retype takes a Triton model"):
         kit.retype(total.model, {zg.f32: zg.bf16})
+
+
+def test_the_symbol_has_the_new_types():
+    model = softmax.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 16)
+    assert kit.kernel_of(model).sym_name == "softmax_ptr<f32>_ptr<f32>_i32_16_void"
+    narrow = kit.kernel_of(kit.retype(model, {zg.f32: zg.bf16}, parameters=[1]))
+    assert narrow.sym_name == "softmax_ptr<f32>_ptr<bf16>_i32_16_void"
+    assert kit.kernel_of(kit.retype(model, {zg.f32: zg.f16})).sym_name == "softmax_ptr<f16>_ptr<f16>_i32_16_void"
+
+
+@zg.kernel
+def copied(out, x):
+    zg.store_tensor_descriptor(out, [0, 0], zg.load_tensor_descriptor(x, [0, 0]))
+
+
+def test_rows_of_a_descriptor_keep_16_bytes():
+    block = zg.descriptor((16, 8), zg.f32)
+    model = copied.triton(block, block)
+    zg.verify(kit.retype(model, {zg.f32: zg.f16}))
+    with pytest.raises(zg.BuildError, match=r"must have at least 16 bytes; descriptor<x16, x8, f8e4m3> has 8"):
+        kit.retype(model, {zg.f32: zg.f8e4m3})
+
+
+def test_types_that_are_no_dictionary():
+    with pytest.raises(zg.KernelTypeError, match="retype takes a dictionary of dtypes; got 5"):
+        kit.retype(softmax.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 16), 5)  # type: ignore[arg-type]

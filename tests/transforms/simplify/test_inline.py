@@ -2,15 +2,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ziggurat as zg
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import i32
+from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.simplify.inline import inline, inline_call
 
 
@@ -208,6 +213,40 @@ def test_inline_call_is_for_builders_too() -> None:
             tt.return %2;
         };"""
     assert made == parse(expected)
+
+
+OTHER = 'tt.func @"other" (%0 : ptr<i32>, %1 : i32)void -> { tt.call %0 %1 @"write"; tt.return; };'
+
+
+@pytest.mark.parametrize(("other", "left"), [("", ["kernel"]), (OTHER, ["write", "other", "kernel"])])
+def test_inline_call_leaves_a_model_that_runs(other: str, left: list[str]) -> None:
+    model = parse(f"""
+        module ()void -> {{
+            tt.func @"write" (%0 : ptr<i32>, %1 : i32)void -> {{ tt.store %0 %1; tt.return; }};
+            tt.func @"twice" (%0 : i32)i32 -> {{ %1 : i32 = arith.addi %0 %0; tt.return %1; }};
+            {other}
+            tt.func @"kernel" (%0 : ptr<i32>, %1 : i32)void -> {{
+                %2 : i32 = tt.call %1 @"twice";
+                tt.call %0 %2 @"write";
+                tt.return;
+            }};
+            unreachable;
+        }};""")
+    assert isinstance(model, core.Module)
+    functions = model.functions()
+
+    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, tt.Call) or op.parent_op is not functions["kernel"]:
+            return None
+        return inline_call(builder, functions[op.callee], operands) or DROP
+
+    made = transform(model, transformer)
+    verify(made)
+    assert isinstance(made, core.Module) and list(made.functions()) == left
+    if not other:
+        out = np.zeros(1, np.int32)
+        zg.run(made, 1, out, 4)
+        assert out[0] == 8
 
 
 def test_inline_call_wants_fitting_arguments() -> None:
