@@ -7,12 +7,14 @@ blocks of the body that it stands in; values that its bodies used from outside a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ziggurat.codemodel.dialects import arith, cf, core, py, scf
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
-from ziggurat.codemodel.traits import Constant
+from ziggurat.codemodel.traits import Constant, PythonTier
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, pyobject
+from ziggurat.codemodel.types import ScalarType, Type, pyobject
 
 # Writes the counterpart of a body's terminator.
 Ending = Callable[[Rewriter, tuple[Value, ...]], None]
@@ -54,17 +56,13 @@ class _Lowering:
         self._components: dict[Value, Sequence[Value]] = {}
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, scf.Yield | scf.Condition | core.Yield):
-            ending = self._endings.get(op.parent.parent) if op.parent is not None else None
-            if ending is None:
-                return None
+        ending: Ending | None = None
+        if isinstance(op, scf.Yield | scf.Condition | core.Yield) and op.parent is not None:
+            ending = self._endings.get(op.parent.parent)
+        elif isinstance(op, py.Break | py.Continue) and (ends := self._leaving.get(_loop_around(op))):
+            ending = ends[isinstance(op, py.Break)]
+        if ending is not None:
             ending(builder, operands)
-            return DROP
-        if isinstance(op, py.Break | py.Continue):
-            ends = self._leaving.get(_loop_around(op))
-            if ends is None:
-                return None
-            ends[isinstance(op, py.Break)](builder, ())
             return DROP
         if isinstance(op, core.TupleLoad):
             components = self._components.get(op.tuple)
@@ -81,22 +79,25 @@ class _Lowering:
         builder.mapping.values.update(zip(body.parameters, parameters, strict=True))
         builder.rewrite_blocks(body)
 
-    def suite(
-        self, builder: Rewriter, block: Block, loop: py.For | py.While, parameters: Sequence[Value], *ends: Ending
+    def loop(
+        self, builder: Rewriter, op: Op, block: Block, parameters: Sequence[Value], following: Ending, rest: Block
     ) -> None:
-        """Append the suite of a loop. `ends` are what its end or a `continue`, and what a `break` becomes."""
-        following, leaving = ends
-        self._leaving[loop.result] = following, leaving
-        self.into(builder, block, loop.suite, parameters, following)
+        """Append the last body of a loop. `following` is what its end becomes; a `break` goes to the block `rest`."""
+        self._leaving[op.result] = following, _go(op, rest)
+        self.into(builder, block, op.bodies[-1], parameters, following)
+        builder.move_to(rest)
 
     def results(self, builder: Rewriter, op: Op, values: Sequence[Value]) -> Outcome:
-        """The results of a lowered `scf` op, packed; a `tuple.load` of it finds its component directly."""
+        """The results of a lowered op, packed; a `tuple.load` of it finds its component directly."""
         if len(values) < 2:
             return values[0] if values else DROP
         self._components[op.result] = values
         if all(isinstance(user, core.TupleLoad) for user in op.result.uses):
             return values[0]  # A stand-in for the Tuple, which nothing uses.
         return builder.add(core.MakeTuple(values))
+
+
+_LOWER: OpTable[Callable[..., Outcome]] = OpTable("lowering to blocks")
 
 
 def _loop_around(op: Op) -> Value | None:
@@ -107,48 +108,115 @@ def _loop_around(op: Op) -> Value | None:
     return None if here is None else here.result
 
 
-def _go(block: Block) -> Ending:
+def _jump(op: Op, block: Block, values: Sequence[Value] = ()) -> Op:
+    """The branch of the dialect that an op is lowered to."""
+    return (core.Branch if isinstance(op, PythonTier) else cf.Br)(Successor(block, values))
+
+
+def _choose(op: Op, condition: Value, then: Successor, otherwise: Successor) -> Op:
+    """The conditional branch of the dialect that an op is lowered to."""
+    return (core.CondBranch if isinstance(op, PythonTier) else cf.CondBr)(condition, then, otherwise)
+
+
+def _go(op: Op, block: Block) -> Ending:
     """The ending that branches to the block with the values."""
 
     def end(builder: Rewriter, values: tuple[Value, ...]) -> None:
-        builder.add(cf.Br(Successor(block, values)))
+        builder.add(_jump(op, block, values))
 
     return end
 
 
-def _lower_if(lowering: _Lowering, builder: Rewriter, op: scf.If, operands: tuple[Value, ...]) -> Outcome:
-    then, otherwise = builder.new_block(), builder.new_block()
-    rest = builder.new_block(op.value_types if op.terminators() else ())
-    builder.add(cf.CondBr(operands[0], Successor(then), Successor(otherwise)))
-    lowering.into(builder, then, op.then, (), _go(rest))
-    lowering.into(builder, otherwise, op.otherwise, (), _go(rest))
+@_LOWER.of(scf.If, py.If, py.CondExpression)
+def _if(
+    lowering: _Lowering, builder: Rewriter, op: scf.If | py.If | py.CondExpression, operands: tuple[Value, ...]
+) -> Outcome:
+    types: Sequence[Type] = [pyobject] if isinstance(op, py.CondExpression) else []
+    if isinstance(op, scf.If) and op.terminators():
+        types = op.value_types
+    then, otherwise, rest = builder.new_block(), builder.new_block(), builder.new_block(types)
+    builder.add(_choose(op, operands[0], Successor(then), Successor(otherwise)))
+    lowering.into(builder, then, op.then, (), _go(op, rest))
+    lowering.into(builder, otherwise, op.otherwise, (), _go(op, rest))
     builder.move_to(rest)
     return lowering.results(builder, op, rest.parameters)
 
 
-def _lower_for(lowering: _Lowering, builder: Rewriter, op: scf.For, operands: tuple[Value, ...]) -> Outcome:
-    start, stop, step, *initial = operands
+@_LOWER.of(scf.While, py.While)
+def _while(lowering: _Lowering, builder: Rewriter, op: scf.While | py.While, operands: tuple[Value, ...]) -> Outcome:
+    types = [value.type for value in operands]
+    before, after, rest = (builder.new_block(types) for _ in range(3))
+    builder.add(_jump(op, before, operands))
+
+    def decide(builder: Rewriter, values: tuple[Value, ...]) -> None:
+        builder.add(_choose(op, values[0], Successor(after, values[1:]), Successor(rest, values[1:])))
+
+    lowering.into(builder, before, op.bodies[0], before.parameters, decide)
+    lowering.loop(builder, op, after, after.parameters, _go(op, before), rest)
+    return lowering.results(builder, op, rest.parameters)
+
+
+@_LOWER.of(py.CondAnd, py.CondOr)
+def _shortcut(
+    lowering: _Lowering, builder: Rewriter, op: py.CondAnd | py.CondOr, operands: tuple[Value, ...]
+) -> Outcome:
+    *firsts, last = op.parts
+    rest = builder.new_block([pyobject])
+    for part in firsts:
+        following = builder.new_block()
+
+        def decide(builder: Rewriter, values: tuple[Value, ...], following: Block = following) -> None:
+            successors = Successor(following), Successor(rest, values)
+            builder.add(_choose(op, values[0], *(successors if isinstance(op, py.CondAnd) else successors[::-1])))
+
+        lowering.into(builder, builder.block, part, (), decide)
+        builder.move_to(following)
+    lowering.into(builder, builder.block, last, (), _go(op, rest))
+    builder.move_to(rest)
+    return rest.parameters[0]
+
+
+@_LOWER.of(scf.For, py.For)
+def _for(lowering: _Lowering, builder: Rewriter, op: scf.For | py.For, operands: tuple[Value, ...]) -> Outcome:
     place = builder.location
-    header = builder.new_block([start.type, *(value.type for value in initial)])
+    if isinstance(op, py.For):
+        operands = _bounds(builder, op)
+        less, greater, plus = py.Lt, py.Gt, py.Add
+        zero: Op = core.ConstantOp(0, type=pyobject)
+    else:
+        type_ = operands[0].type
+        signed = isinstance(type_, ScalarType) and type_.signed
+        less = partial(arith.CmpI, predicate=arith.IntPredicate.SLT if signed else arith.IntPredicate.ULT)
+        greater, plus = partial(arith.CmpI, predicate=arith.IntPredicate.SGT), arith.AddI
+        zero = arith.ConstantOp(0, type=operands[2].type)
+    start, stop, step, *initial = operands
+    sign = _sign(step)
+    positive = None if sign else builder.add(greater(step, builder.add(zero)))
+    index_type = pyobject if isinstance(op, py.For) else start.type
+    header = builder.new_block([index_type, *(value.type for value in initial)])
     inside, rest = builder.new_block(), builder.new_block()
-    positive = None if _sign(step) != 0 else _greater(builder, step, builder.add(arith.ConstantOp(0, type=step.type)))
-    builder.add(cf.Br(Successor(header, (start, *initial))))
+    builder.add(_jump(op, header, (start, *initial)))
     builder.move_to(header)
     index, *carried = header.parameters
-    if positive is not None:
-        up, down = _less(builder, index, stop), _greater(builder, index, stop)
+    if positive is None:
+        going = builder.add(less(index, stop) if sign > 0 else greater(index, stop))
+        builder.add(_choose(op, going, Successor(inside), Successor(rest)))
+    elif isinstance(op, scf.For):
+        up, down = builder.add(less(index, stop)), builder.add(greater(index, stop))
         going = builder.add(arith.Select(positive, up, down))
+        builder.add(_choose(op, going, Successor(inside), Successor(rest)))
     else:
-        going = _less(builder, index, stop) if _sign(step) > 0 else _greater(builder, index, stop)
-    builder.add(cf.CondBr(going, Successor(inside), Successor(rest)))
+        upward, downward = builder.new_block(), builder.new_block()
+        builder.add(_choose(op, positive, Successor(upward), Successor(downward)))
+        for block, compare in ((upward, less), (downward, greater)):
+            builder.move_to(block)
+            builder.add(_choose(op, builder.add(compare(index, stop)), Successor(inside), Successor(rest)))
 
     def end(builder: Rewriter, values: tuple[Value, ...]) -> None:
         builder.location = place
-        following = builder.add(arith.AddI(index, step))
-        builder.add(cf.Br(Successor(header, (following, *values))))
+        builder.add(_jump(op, header, (builder.add(plus(index, step)), *values)))
 
-    lowering.into(builder, inside, op.body, header.parameters, end)
-    builder.move_to(rest)
+    lowering.loop(builder, op, inside, header.parameters, end, rest)
     return lowering.results(builder, op, carried)
 
 
@@ -161,88 +229,6 @@ def _sign(step: Value) -> int:
         value = step.op.attributes["value"]
         return 0 if type(value) is not int else 1 if value >= 0 else -1
     return 0
-
-
-def _less(builder: Rewriter, a: Value, b: Value) -> Value:
-    signed = isinstance(a.type, ScalarType) and a.type.signed
-    return builder.add(arith.CmpI(a, b, arith.IntPredicate.SLT if signed else arith.IntPredicate.ULT))
-
-
-def _greater(builder: Rewriter, a: Value, b: Value) -> Value:
-    return builder.add(arith.CmpI(a, b, arith.IntPredicate.SGT))
-
-
-def _lower_while(lowering: _Lowering, builder: Rewriter, op: scf.While, operands: tuple[Value, ...]) -> Outcome:
-    types = [value.type for value in operands]
-    before, after, rest = (builder.new_block(types) for _ in range(3))
-    builder.add(cf.Br(Successor(before, operands)))
-
-    def decide(builder: Rewriter, values: tuple[Value, ...]) -> None:
-        builder.add(cf.CondBr(values[0], Successor(after, values[1:]), Successor(rest, values[1:])))
-
-    lowering.into(builder, before, op.before, before.parameters, decide)
-    lowering.into(builder, after, op.after, after.parameters, _go(before))
-    builder.move_to(rest)
-    return lowering.results(builder, op, rest.parameters)
-
-
-# Python's constructs.
-
-
-def _branch(block: Block, *, give: bool = False) -> Ending:
-    """The ending that branches to the block, with the value if `give` is set."""
-
-    def end(builder: Rewriter, values: tuple[Value, ...]) -> None:
-        builder.add(core.Branch(Successor(block, values if give else ())))
-
-    return end
-
-
-def _choose(then: Block, otherwise: Block, rest: Block | None = None) -> Ending:
-    """The ending that branches on its value; to `rest`, if that is one of the two, with the value."""
-
-    def end(builder: Rewriter, values: tuple[Value, ...]) -> None:
-        first, second = (Successor(block, values if block is rest else ()) for block in (then, otherwise))
-        builder.add(core.CondBranch(values[0], first, second))
-
-    return end
-
-
-def _lower_py_if(
-    lowering: _Lowering, builder: Rewriter, op: py.If | py.CondExpression, operands: tuple[Value, ...]
-) -> Outcome:
-    gives = isinstance(op, py.CondExpression)
-    then, otherwise = builder.new_block(), builder.new_block()
-    rest = builder.new_block([pyobject] if gives else [])
-    builder.add(core.CondBranch(operands[0], Successor(then), Successor(otherwise)))
-    lowering.into(builder, then, op.then, (), _branch(rest, give=gives))
-    lowering.into(builder, otherwise, op.otherwise, (), _branch(rest, give=gives))
-    builder.move_to(rest)
-    return rest.parameters[0] if gives else DROP
-
-
-def _lower_shortcut(
-    lowering: _Lowering, builder: Rewriter, op: py.CondAnd | py.CondOr, operands: tuple[Value, ...]
-) -> Outcome:
-    *firsts, last = op.parts
-    rest = builder.new_block([pyobject])
-    for part in firsts:
-        following = builder.new_block()
-        choose = (following, rest) if isinstance(op, py.CondAnd) else (rest, following)
-        lowering.into(builder, builder.block, part, (), _choose(*choose, rest))
-        builder.move_to(following)
-    lowering.into(builder, builder.block, last, (), _branch(rest, give=True))
-    builder.move_to(rest)
-    return rest.parameters[0]
-
-
-def _lower_py_while(lowering: _Lowering, builder: Rewriter, op: py.While, operands: tuple[Value, ...]) -> Outcome:
-    header, suite, rest = (builder.new_block() for _ in range(3))
-    builder.add(core.Branch(Successor(header)))
-    lowering.into(builder, header, op.condition, (), _choose(suite, rest))
-    lowering.suite(builder, suite, op, (), _branch(header), _branch(rest))
-    builder.move_to(rest)
-    return DROP
 
 
 _RANGES = ("builtins.range", "zg.range", "zg.static_range")
@@ -262,8 +248,13 @@ def _range_of(op: py.For) -> py.Invoke | None:
     return None if bounds & set(found.keywords) or found.result.uses != (terminator,) else found
 
 
-def _bounds(builder: Rewriter, call: py.Invoke) -> tuple[Value, Value, Value]:
+def _bounds(builder: Rewriter, op: py.For) -> tuple[Value, ...]:
     """Start, stop and step of a range, as values of the new model. Its other arguments are options."""
+    call = _range_of(op)
+    assert call is not None
+    place = builder.location
+    builder.rewrite_ops([inner for inner in op.iterable.entry.ops[:-1] if inner is not call])
+    builder.location = place
     positional = len(call.arguments) - len(call.keywords)
     names = ("stop",) if positional == 1 else ("start", "stop", "step")
     given = dict(zip((*names[:positional], *call.keywords), call.arguments, strict=False))
@@ -272,51 +263,3 @@ def _bounds(builder: Rewriter, call: py.Invoke) -> tuple[Value, Value, Value]:
         if name not in values:
             values[name] = builder.add(core.ConstantOp(default, type=pyobject))
     return values["start"], values["stop"], values["step"]
-
-
-def _lower_py_for(lowering: _Lowering, builder: Rewriter, op: py.For, operands: tuple[Value, ...]) -> Outcome:
-    call = _range_of(op)
-    assert call is not None
-    place = builder.location
-    builder.rewrite_ops([inner for inner in op.iterable.entry.ops[:-1] if inner is not call])
-    builder.location = place
-    start, stop, step = _bounds(builder, call)
-    sign = _sign(step)
-    header = builder.new_block([pyobject])
-    suite, rest = builder.new_block(), builder.new_block()
-    index = header.parameters[0]
-    positive = None
-    if sign == 0:
-        positive = builder.add(py.Gt(step, builder.add(core.ConstantOp(0, type=pyobject))))
-    builder.add(core.Branch(Successor(header, (start,))))
-    builder.move_to(header)
-    if positive is not None:
-        up, down = builder.new_block(), builder.new_block()
-        builder.add(core.CondBranch(positive, Successor(up), Successor(down)))
-        for block, compare in ((up, py.Lt), (down, py.Gt)):
-            builder.move_to(block)
-            builder.add(core.CondBranch(builder.add(compare(index, stop)), Successor(suite), Successor(rest)))
-    else:
-        going = builder.add(py.Lt(index, stop) if sign > 0 else py.Gt(index, stop))
-        builder.add(core.CondBranch(going, Successor(suite), Successor(rest)))
-
-    def end(builder: Rewriter, values: tuple[Value, ...]) -> None:
-        builder.location = place
-        builder.add(core.Branch(Successor(header, (builder.add(py.Add(index, step)),))))
-
-    lowering.suite(builder, suite, op, (index,), end, _branch(rest))
-    builder.move_to(rest)
-    return DROP
-
-
-_LOWER: dict[type[Op], Callable[..., Outcome]] = {
-    scf.If: _lower_if,
-    scf.For: _lower_for,
-    scf.While: _lower_while,
-    py.If: _lower_py_if,
-    py.CondExpression: _lower_py_if,
-    py.CondAnd: _lower_shortcut,
-    py.CondOr: _lower_shortcut,
-    py.For: _lower_py_for,
-    py.While: _lower_py_while,
-}
