@@ -10,7 +10,8 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.ptx import control, roles
-from ziggurat.backend.ptx.emitter import Emitter, emitted_type, kernel_of, symbol_of
+from ziggurat.backend.ptx.emitter import Emitter, kernel_of, symbol_of
+from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.register_limit import is_register_limited
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.errors import InternalError, ResourceError
@@ -50,7 +51,7 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
             emitter.values[parameter] = f"%p{index}"
             continue
         attribute = f" align {known}" if isinstance(parameter.type, PtrType) and known > 1 else ""
-        parameters.append(f"{emitted_type(parameter.type)}{attribute} %p{index}")
+        parameters.append(f"{llvm_type(parameter.type)}{attribute} %p{index}")
         emitter.values[parameter] = f"%p{index}"
     emitter.label = "start"
     if roles.specialization_of(module) is not None:

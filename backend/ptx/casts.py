@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ziggurat.backend.ptx import small_floats
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, unique_registers
 from ziggurat.backend.ptx.numbers import llvm_type, suffix
+from ziggurat.backend.ptx.words import pack, unpack
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.op import Value
@@ -22,13 +23,9 @@ Many = Callable[[Sequence[str]], list[str]]
 
 def _all(emitter: Emitter, type_: Type, value: Value, make: Many) -> Emitted:
     """Apply `make` to a scalar, or to all registers of a tensor at once; copies are left out."""
-    if not is_tensor(type_):
-        return make([emitter.scalar(value)])[0]
-    layout = layout_of(type_)
-    values = emitter.tensor(value)
-    first = [register for register in range(layout.num_registers) if canonical(layout, register) == register]
-    made = dict(zip(first, make([values[register] for register in first]), strict=True))
-    return [made[canonical(layout, register)] for register in range(layout.num_registers)]
+    registers = unique_registers(emitter.layout(type_))
+    made = make([emitter.at(value, register) for register in registers])
+    return emitter.value(type_, dict(zip(registers, made, strict=True)))
 
 
 def has_fp8(emitter: Emitter) -> bool:
@@ -50,12 +47,8 @@ def _widen_fp8(emitter: Emitter, values: Sequence[str], source: ScalarType) -> l
     made: list[str] = []
     for at in range(0, len(values), 2):
         pair = values[at : at + 2]
-        packed = emitter.emit(f"zext i8 {pair[0]} to i16")
-        if len(pair) == 2:
-            high = emitter.emit(f"zext i8 {pair[1]} to i16")
-            high = emitter.emit(f"shl i16 {high}, 8")
-            packed = emitter.emit(f"or disjoint i16 {packed}, {high}")
-        both = emitter.asm("i32", "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h", ("i16", packed))
+        (packed,) = pack(emitter, pair, 1, 2) if len(pair) == 2 else [emitter.emit(f"zext i8 {pair[0]} to i16")]
+        (both,) = emitter.asm(("i32",), "cvt.rn.f16x2.e4m3x2 $0, $1;", ("i16", packed))
         both = emitter.emit(f"bitcast i32 {both} to <2 x half>")
         made += [emitter.emit(f"extractelement <2 x half> {both}, i32 {index}") for index in range(len(pair))]
     return made
@@ -95,11 +88,8 @@ def _narrow_fp8(emitter: Emitter, values: Sequence[str], target: ScalarType, rou
         low, *rest = values[at : at + 2]
         high = rest[0] if rest else small_floats.ZERO
         text = f"cvt.rn.satfinite.{target.ptx}x2.f32 $0, $1, $2;"  # The first source is the upper half.
-        packed = emitter.asm("i16", text, "=h,f,f", ("float", high), ("float", low))
-        made.append(emitter.emit(f"trunc i16 {packed} to i8"))
-        if rest:
-            upper = emitter.emit(f"lshr i16 {packed}, 8")
-            made.append(emitter.emit(f"trunc i16 {upper} to i8"))
+        (packed,) = emitter.asm(("i16",), text, ("float", high), ("float", low))
+        made += unpack(emitter, [packed], 1, 2)[: 1 + len(rest)]
     return made
 
 
@@ -115,10 +105,9 @@ def _cut(emitter: Emitter, value: str, source: ScalarType, target: ScalarType) -
         cut = emitter.emit(f"select i1 {known}, float {cut}, float {value}")  # A NaN must keep a digit.
         return emitter.emit(f"fptrunc float {cut} to bfloat")
     kind = llvm_type(source)
-    constraint = "f" if source == f32 else "d"
     if target == f32:
-        return emitter.asm("float", "cvt.rz.f32.f64 $0, $1;", "=f,d", (kind, value))
-    bits = emitter.asm("i16", f"cvt.rz.f16.{source.name} $0, $1;", f"=h,{constraint}", (kind, value))
+        return emitter.asm(("float",), "cvt.rz.f32.f64 $0, $1;", (kind, value))[0]
+    (bits,) = emitter.asm(("i16",), f"cvt.rz.f16.{source.name} $0, $1;", (kind, value))
     return emitter.emit(f"bitcast i16 {bits} to half")
 
 

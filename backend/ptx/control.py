@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, is_tensor, layout_of
-from ziggurat.backend.ptx.emitter import emitted_type as text_of
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, layout_of
+from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
-from ziggurat.codemodel.types import Type
+from ziggurat.codemodel.types import TensorType, Type
 from ziggurat.transforms.simplify.effects import is_pure
 
 _FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of line information.
@@ -36,7 +36,7 @@ def function_body(emitter: Emitter, body: Body) -> None:
 
 def _fresh(emitter: Emitter, type_: Type) -> Emitted:
     """Names for the registers of a value that phis will define."""
-    if not is_tensor(type_):
+    if not isinstance(type_, TensorType):
         return f"%{emitter.name('phi')}"
     layout = layout_of(type_)
     names = {canonical(layout, r): "" for r in range(layout.num_registers)}
@@ -47,7 +47,7 @@ def _fresh(emitter: Emitter, type_: Type) -> Emitted:
 
 def _phis(type_: Type, names: Emitted, sources: Sequence[tuple[Emitted, str]]) -> list[str]:
     """The phi instructions that give the names what comes from each predecessor."""
-    kind = text_of(type_)
+    kind = llvm_type(type_)
     if isinstance(names, str):
         pairs = ", ".join(f"[ {value}, %{label} ]" for value, label in sources)
         return [f"  {names} = phi {kind} {pairs}"]
@@ -75,7 +75,7 @@ def _region(emitter: Emitter, body: Body) -> list[Emitted]:
 
 @emits(scf.For)
 def _for(emitter: Emitter, op: scf.For) -> Emitted:
-    kind = text_of(op.start.type)
+    kind = llvm_type(op.start.type)
     start, stop, step = (emitter.scalar(value) for value in (op.start, op.stop, op.step))
     head, inside, after = (emitter.name(hint) for hint in ("head", "loop", "after"))
     index, *carried = op.body.parameters
@@ -115,7 +115,7 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
 def _only_reads(op: scf.For) -> bool:
     """Whether iterations only load and compute, so that the loads of two can be in flight at once."""
     ops = op.body.entry.ops[:-1]
-    tensors = any(isinstance(inner, tt.Load) and is_tensor(inner.result.type) for inner in ops)
+    tensors = any(isinstance(inner, tt.Load) and isinstance(inner.result.type, TensorType) for inner in ops)
     return tensors and all(
         isinstance(inner, tt.Load) or (is_pure(inner) and not inner.bodies and not isinstance(inner, tt.Dot))
         for inner in ops

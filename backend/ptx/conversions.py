@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, emitted_type, layout_of
-from ziggurat.backend.ptx.reductions import shuffle, shuffled_values
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, layout_of
+from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.shuffles import shuffle, shuffled
 from ziggurat.backend.ptx.tensors import moved
-from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack
+from ziggurat.backend.ptx.words import from_words, to_words
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.layout import LANE_BITS
+from ziggurat.codemodel.layout import LANE_BITS, combine
 from ziggurat.codemodel.types import ScalarType, TensorType
 from ziggurat.transforms.place.shuffles import Exchange, Factor, exchange
 
@@ -32,51 +33,37 @@ def _convert(emitter: Emitter, op: gpu.ConvertLayout) -> Emitted:
     if found is None:
         raise InternalError("a conversion between warps is left; it should have been lowered", str(op.root()))
     numbered = _exchanged(emitter, found, values, type_)
-    result: list[str] = []
-    for register in range(target.num_registers):
-        kept = [bit for bit, basis in enumerate(target.registers) if basis]
-        result.append(numbered[sum(1 << at for at, bit in enumerate(kept) if register >> bit & 1)])
-    return result
+    kept = [bit for bit, basis in enumerate(target.registers) if basis]
+    numbers = [sum(1 << at for at, bit in enumerate(kept) if r >> bit & 1) for r in range(target.num_registers)]
+    return [numbered[number] for number in numbers]
 
 
-def _exchanged(emitter: Emitter, found: Exchange, values: Sequence[str], type_: TensorType) -> list[str]:
-    """The registers of the target without copies, in order."""
-    element, kind = type_.element, emitted_type(type_.element)
+def _exchanged(emitter: Emitter, found: Exchange, values: Sequence[str], type_: TensorType) -> dict[int, str]:
+    """The registers of the target by their number without copies."""
+    element = type_.element
     packs: list[tuple[int, int]] = []
     if isinstance(element, ScalarType) and element.bytes < 4:
         packs = found.packs(2 if element.bytes == 1 else 1)
-    given: Callable[[int], str] = values.__getitem__
-    size = 0
-    if packs:
-        assert isinstance(element, ScalarType)
-        size, word = element.bytes, element.bytes << len(packs)
-        kind = f"i{8 * word}"
-        within = [_number([bit for _, bit in packs], index) for index in range(1 << len(packs))]
-        words: dict[int, str] = {}
+    if not packs:
+        return _rounds(emitter, found, values.__getitem__, range(found.rounds), llvm_type(element))
+    assert isinstance(element, ScalarType)
+    word = element.bytes << len(packs)
+    # The numbers of the packed rounds, and of their source registers.
+    own, theirs = (
+        [combine([1 << pair[side] for pair in packs], index) for index in range(1 << len(packs))] for side in (0, 1)
+    )
+    words: dict[int, str] = {}
 
-        def packed(register: int) -> str:
-            if register not in words:
-                parts = [to_memory(emitter, values[register | more], element) for more in within]
-                (words[register],) = pack(emitter, parts, size, word)
-            return words[register]
+    def packed(register: int) -> str:
+        if register not in words:
+            (words[register],) = to_words(emitter, [values[register | more] for more in theirs], element, word)
+        return words[register]
 
-        given = packed
     rest = [bit for bit in range(found.rounds) if bit not in [bit for bit, _ in packs]]
-    received = _rounds(emitter, found, given, rest, kind)
-    result = [""] * (1 << found.rounds)
-    for number, value in received.items():
-        if not packs:
-            result[number] = value
-            continue
-        assert isinstance(element, ScalarType)
-        parts = unpack(emitter, [value], size, size << len(packs))
-        for index, part in enumerate(parts):
-            result[number | _number([bit for bit, _ in packs], index)] = from_memory(emitter, part, element)
+    result: dict[int, str] = {}
+    for number, value in _rounds(emitter, found, packed, rest, f"i{8 * word}").items():
+        result |= zip((number | more for more in own), from_words(emitter, [value], element, word), strict=True)
     return result
-
-
-def _number(bits: Sequence[int], index: int) -> int:
-    return sum(1 << bit for at, bit in enumerate(bits) if index >> at & 1)
 
 
 def _rounds(
@@ -86,20 +73,12 @@ def _rounds(
     sent = _Renumbered(emitter, given, found.turned, kind)
     arrived: dict[int, str] = {}
     for far, numbers in found.groups(bits).items():
-        values = [sent.get(_combined(found.sent, number)) for number in numbers]
+        values = [sent.get(combine(found.sent, number)) for number in numbers]
         if far or not found.own:
-            values = shuffled_values(emitter, values, kind, _move(emitter, found, far))
+            values = shuffled(emitter, values, kind, _move(emitter, found, far))
         arrived.update(zip(numbers, values, strict=True))
     placed = _Renumbered(emitter, arrived.__getitem__, found.placed, kind)
     return {number: placed.get(number) for number in arrived}
-
-
-def _combined(bases: Sequence[int], index: int) -> int:
-    result = 0
-    for bit, basis in enumerate(bases):
-        if index >> bit & 1:
-            result ^= basis
-    return result
 
 
 def _move(emitter: Emitter, found: Exchange, far: int) -> Callable[[str], str]:

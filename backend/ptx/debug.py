@@ -6,16 +6,13 @@ import math
 from collections.abc import Callable
 
 from ziggurat.backend.ptx.casts import widen
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, is_tensor, kernel_of, layout_of
-from ziggurat.backend.ptx.memory import both
+from ziggurat.backend.ptx.emitter import Argument, Emitted, Emitter, emits, kernel_of, unique_registers
 from ziggurat.backend.ptx.numbers import encoded, escaped
-from ziggurat.backend.ptx.tensors import unique_registers
+from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.layout import bits_of
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of, f64, i1, shape_of
-
-Argument = tuple[str, str]  # An LLVM type and a value of it.
 
 _BUFFER = 64  # Bytes for the arguments of a print: the program, an index along up to nine axes, and a value.
 
@@ -86,11 +83,10 @@ def _coordinates(emitter: Emitter, number: str, shape: tuple[int, ...]) -> list[
 @emits(tt.Print)
 def _print(emitter: Emitter, op: tt.Print) -> Emitted:
     """Print a line for each element, as the reference does, by the thread that owns it."""
-    registers = (f"llvm.nvvm.read.ptx.sreg.ctaid.{axis}" for axis in "xyz")
-    program = [("i32", emitter.once(name, lambda name=name: emitter.call("i32", name))) for name in registers]
+    program = [("i32", special_register(emitter, f"ctaid.{axis}")) for axis in "xyz"]
     prefix = op.prefix.replace("%", "%%")
     if not op.values:
-        _guarded(emitter, emitter.owner(None), lambda: print_text(emitter, f"pid (%u, %u, %u) {prefix}\n", program))
+        _guarded(emitter, emitter.owner(i1), lambda: print_text(emitter, f"pid (%u, %u, %u) {prefix}\n", program))
     for position, value in enumerate(op.values):
         which = f" (operand {position})" if len(op.values) > 1 else ""
         _print_value(emitter, op, value, program, f"{prefix}{which}")
@@ -105,19 +101,12 @@ def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Arg
         form = f"pid (%u, %u, %u) idx ({index}) {label}: {conversion}\n"
         print_text(emitter, form, [*program, *_coordinates(emitter, number, shape), argument])
 
-    if not is_tensor(type_):
-        _guarded(emitter, emitter.owner(None), lambda: show(emitter.scalar(value), "0"))
-        return
-    layout = layout_of(type_)
-    thread = emitter.linear(emitter.thread_bases(layout))
-
     def show_all() -> None:
+        layout = emitter.layout(type_)
         for register in unique_registers(layout):
-            element = layout.element(register)
-            number = emitter.emit(f"xor i32 {thread}, {element}") if element else thread
-            show(emitter.tensor(value)[register], number)
+            show(emitter.at(value, register), emitter.element(layout, register) if shape else "0")
 
-    _guarded(emitter, emitter.owner(layout), show_all)
+    _guarded(emitter, emitter.owner(type_), show_all)
 
 
 def _guarded(emitter: Emitter, condition: str | None, emit: Callable[[], None]) -> None:
@@ -136,13 +125,8 @@ def _guarded(emitter: Emitter, condition: str | None, emit: Callable[[], None]) 
 @emits(tt.Assert, cf.AssertOp)
 def _assert(emitter: Emitter, op: tt.Assert | cf.AssertOp) -> Emitted:
     """Call CUDA's handler of assertions: it prints file, line and message, and ends the launch with an error."""
-    type_ = op.condition.type
-    if not is_tensor(type_):
-        conditions = [emitter.scalar(op.condition)]
-    else:
-        conditions = [emitter.tensor(op.condition)[register] for register in unique_registers(layout_of(type_))]
-    holds = both(emitter, *conditions)
-    assert holds is not None
+    registers = unique_registers(emitter.layout(op.condition.type))
+    holds = emitter.both(*(emitter.at(op.condition, register) for register in registers))
     failed = emitter.emit(f"xor i1 {holds}, true")
     place = op.location
     source = place.source_line() if place is not None else None

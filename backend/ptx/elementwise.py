@@ -135,7 +135,7 @@ def _divf(emitter: Emitter, op: arith.DivF | tt.PreciseDivF) -> Emitted:
         if scalar.bits < 32:
             return in_f32(emitter, scalar, (a, b), lambda x, y: emitter.emit(f"fdiv float {x}, {y}"))
         if kind == "float" and is_fast:
-            return emitter.asm("float", "div.full.f32 $0, $1, $2;", "=f,f,f", ("float", a), ("float", b))
+            return emitter.asm(("float",), "div.full.f32 $0, $1, $2;", ("float", a), ("float", b))[0]
         return emitter.emit(f"fdiv {kind} {a}, {b}")
 
     return emitter.each(op.result.type, op.operands, divide)

@@ -8,9 +8,9 @@ and returns the value (a str, a list, or a tuple of these for a Tuple).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, cast
 
 from ziggurat.backend.ptx.lines import LineInfo
@@ -21,15 +21,28 @@ from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.layout import Layout, replicated
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, TupleType, Type, bf16, element_of, f16
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, bf16, element_of, f16
+from ziggurat.transforms.place.components import component_types
 
 Emitted = Any  # str, list[str], or a tuple of these; None for an op without a value.
 Emission = Callable[["Emitter", Any], Emitted]
+Argument = tuple[str, str]  # An LLVM type and a value of it.
 # A function from the registers of one to three operands to a register of the result.
 Make = Callable[[str], str] | Callable[[str, str], str] | Callable[[str, str, str], str]
+
+# The constraint of inline assembly for a value of an LLVM type.
+_CONSTRAINTS = {
+    "i1": "b", "i16": "h", "i32": "r", "i64": "l", "float": "f", "double": "d", "ptr": "l", "ptr addrspace(1)": "l",
+    "ptr addrspace(3)": "r",
+}  # fmt: skip
+# The effects of inline assembly: numbers of LLVM's attributes (`assemble.py`). Without any, LLVM may move and merge it.
+EFFECT = "#1"  # It stays in place, and runs in the same threads.
+PURE = "#2"  # It runs in the same threads, and accesses no memory.
+READS = "#3"  # It stays between the writes around it, and is dropped without uses.
+EFFECT_OF_THREAD = "#4"  # It stays in place; each thread runs it for itself.
 
 EMITTERS: OpTable[Emission] = OpTable("PTX emitter")
 emits = EMITTERS.of
@@ -122,48 +135,57 @@ class Emitter:
             return ""
         return self.emit(text)
 
-    def struct(self, kind: str, count: int) -> str:
-        """The struct of `count` values of one type. A long one is named, so that the text spells it once."""
-        if count <= 8:
-            return f"{{ {', '.join([kind] * count)} }}"
-        name = f"%zg.{count}.{kind}"
-        self.types.setdefault(name, f"{name} = type {{ {', '.join([kind] * count)} }}")
-        return name
-
-    def parts(self, struct: str, value: str, count: int) -> list[str]:
-        """The values of a struct; a single value is no struct."""
-        return [value] if count == 1 else [self.emit(f"extractvalue {struct} {value}, {at}") for at in range(count)]
-
     def asm(
         self,
-        result: str,
+        results: Sequence[str],
         text: str,
-        constraints: str,
-        *arguments: tuple[str, str],
-        effect: bool = False,
-        reads: bool = False,
-        convergent: bool = True,
-    ) -> str:
-        """Append inline assembly. `effect` keeps it in place, and `convergent` with the same threads.
+        *arguments: Argument,
+        effect: str = "",
+        mask: str | None = None,
+        early: bool = False,
+        tied: bool = False,
+        constraints: Sequence[str] | None = None,
+    ) -> list[str]:
+        """Append inline assembly; its results, given their types. Results and then arguments are `$0`, `$1` and so on.
 
-        Assembly without an effect that `reads` memory stays between the writes around it, and is dropped without uses.
+        An instruction after "@mask " runs where the mask holds. With `early`, results do not share registers with
+        arguments; with `tied`, each shares that of the argument of the same index. The types give the constraints if
+        there are none.
         """
-        text = escaped(text.encode())
-        side = " sideeffect" if effect else ""
-        if reads:
-            # Without the clobber, LLVM's alias analysis for NVPTX assumes that it touches no memory, whatever its
-            # attributes say, and merges two reads of one address across barriers and writes.
-            constraints += ",~{memory}"
+        guard = "" if mask is None else f"@${len(results) + len(arguments)} "
+        text = escaped(text.replace("@mask ", guard).encode())
+        if mask is not None:
+            arguments = (*arguments, ("i1", mask))
+        if constraints is None:
+            constraints = [f"=&{_CONSTRAINTS[kind]}" if early else f"={_CONSTRAINTS[kind]}" for kind in results]
+            for index, (kind, _) in enumerate(arguments):
+                constraints.append(str(index) if tied and index < len(results) else _CONSTRAINTS[kind])
+            if effect in (EFFECT, EFFECT_OF_THREAD, READS):
+                # Without the clobber, LLVM's alias analysis for NVPTX assumes that assembly touches no memory, whatever
+                # its attributes say, and merges two reads of one address across barriers and writes.
+                constraints.append("~{memory}")
+        side = " sideeffect" if effect in (EFFECT, EFFECT_OF_THREAD) else ""
         given = ", ".join(f"{kind} {value}" for kind, value in arguments)
-        line = f'call {result} asm{side} "{text}", "{constraints}"({given})'
-        if effect:
-            line += " #1" if convergent else " #4"
-        elif reads:
-            line += " #3"
-        if result == "void":
+        result = self._struct(results)
+        line = f'call {result} asm{side} "{text}", "{",".join(constraints)}"({given}) {effect}'.rstrip()
+        if not results:
             self.line(line)
-            return ""
-        return self.emit(line)
+            return []
+        made = self.emit(line)
+        if len(results) == 1:
+            return [made]
+        return [self.emit(f"extractvalue {result} {made}, {at}") for at in range(len(results))]
+
+    def _struct(self, kinds: Sequence[str]) -> str:
+        """The type of the results of assembly. A long struct is named, so that the text spells it once."""
+        if len(kinds) < 2:
+            return kinds[0] if kinds else "void"
+        text = f"{{ {', '.join(kinds)} }}"
+        if len(kinds) <= 8:
+            return text
+        name = f"%zg.{len(kinds)}.{kinds[0]}"
+        self.types.setdefault(name, f"{name} = type {text}")
+        return name
 
     @contextmanager
     def threads(self, barrier: str, elected_mask: int) -> Any:
@@ -177,25 +199,16 @@ class Emitter:
 
     def barrier(self) -> None:
         """Append a barrier of the threads that run the current ops."""
-        self.asm("void", self.barrier_text, "~{memory}", effect=True)
-
-    @contextmanager
-    def at_entry(self) -> Any:
-        """Append to the entry block, which dominates all others, until the end of the `with`."""
-        outer, place = self._into, self._place
-        self._into, self._place = self.preamble, ""
-        try:
-            yield
-        finally:
-            self._into, self._place = outer, place
+        self.asm((), self.barrier_text, effect=EFFECT)
 
     def once(self, key: Any, make: Callable[[], str]) -> str:
-        """A value of the entry block, emitted at the first request."""
-        found = self._entry.get(key)
-        if found is None:
-            with self.at_entry():
-                found = self._entry[key] = make()
-        return found
+        """A value of the entry block, which dominates all others, emitted at the first request."""
+        if key not in self._entry:
+            outer, place = self._into, self._place
+            self._into, self._place = self.preamble, ""
+            self._entry[key] = make()
+            self._into, self._place = outer, place
+        return self._entry[key]
 
     # Threads.
 
@@ -203,7 +216,7 @@ class Emitter:
         """The number of the thread in the CTA, as i32."""
         return self.once("thread", lambda: self.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x"))
 
-    def linear(self, bits: Sequence[int], key: Any = None) -> str:
+    def linear(self, bits: Sequence[int]) -> str:
         """The xor of `bits[i]` over the bits i set in the thread's number: a linear map of threads to numbers."""
         wanted = tuple(bits)
         return self.once(("linear", wanted), lambda: self._linear(wanted))
@@ -246,19 +259,22 @@ class Emitter:
             position = end
         return result
 
-    def thread_bases(self, layout: Layout) -> tuple[int, ...]:
-        """The bases of a layout's lanes and warps: one for each bit of the thread's number."""
-        return (*layout.lanes, *layout.warps)
+    def moved(self, number: str, constant: int) -> str:
+        """The xor of a number and a constant."""
+        return self.emit(f"xor i32 {number}, {constant}") if constant else number
 
-    def owner(self, layout: Layout | None) -> str | None:
+    def element(self, layout: Layout, register: int) -> str:
+        """The number of the element that a thread has in a register."""
+        return self.moved(self.linear(thread_bases(layout)), layout.element(register))
+
+    def owner(self, type_: Type) -> str | None:
         """A condition that holds in one of the threads that hold copies of an element; None where there are no copies.
 
-        No layout stands for a scalar, which every thread holds.
+        Every thread holds a scalar.
         """
-        if layout is None:
-            mask = self.elected_mask
-        else:
-            _, lanes, warps = layout.free
+        mask = self.elected_mask
+        if isinstance(type_, TensorType):
+            _, lanes, warps = layout_of(type_).free
             mask = lanes | warps << 5
         if mask == 0:
             return None
@@ -277,7 +293,7 @@ class Emitter:
         found: set[Any] = set()
         for op in self.module.walk():
             for value in (op.result, *(parameter for body in op.bodies for parameter in body.parameters)):
-                found.update(element_of(part) for part in components(value.type))
+                found.update(element_of(part) for part in component_types(value.type))
         return {f16, bf16} <= found
 
     def bits(self, value: str, scalar: ScalarType) -> str:
@@ -289,7 +305,7 @@ class Emitter:
         if scalar.bits == 16 and self._has_both_halves:
             # LLVM 22 joins half → i16 → bfloat to one bitcast, and aborts where its result is compared with 0: it takes
             # the bitcast's operand for an integer ("fcmp oeq (bitcast X), 0" in InstCombine). ptxas drops the move.
-            number = self.asm("i16", "mov.b16 $0, $1;", "=h,h", ("i16", number))
+            (number,) = self.asm(("i16",), "mov.b16 $0, $1;", ("i16", number))
         return number
 
     def number(self, bits: str, scalar: ScalarType) -> str:
@@ -309,22 +325,40 @@ class Emitter:
         assert isinstance(found, list), f"{value!r} is not a tensor"
         return found  # pyright: ignore[reportUnknownVariableType]
 
-    def each(self, type_: Type, values: Iterable[Value], make: Make) -> Emitted:
+    def at(self, value: Value, register: int) -> str:
+        """The LLVM value of a scalar, or of a register of a tensor."""
+        found = self.values[value]
+        return found if isinstance(found, str) else found[register]
+
+    def mask(self, value: Value | None, register: int) -> str | None:
+        """The mask of a register; None for no mask."""
+        return None if value is None else self.at(value, register)
+
+    def both(self, *conditions: str | None) -> str | None:
+        """The conjunction of the conditions that are not None; None for none."""
+        result, *others = [condition for condition in conditions if condition is not None] or [None]
+        for condition in others:
+            result = self.emit(f"and i1 {result}, {condition}")
+        return result
+
+    def layout(self, type_: Type) -> Layout:
+        """The layout of a tensor, or of a scalar: one element that every thread holds."""
+        return layout_of(type_) if isinstance(type_, TensorType) else replicated(1, self.num_warps)
+
+    def value(self, type_: Type, found: Mapping[int, str]) -> Emitted:
+        """A tensor or a scalar from the values of the registers that are not copies."""
+        if not isinstance(type_, TensorType):
+            return found[0]
+        layout = layout_of(type_)
+        return [found[canonical(layout, register)] for register in range(layout.num_registers)]
+
+    def each(self, type_: Type, values: Sequence[Value], make: Make) -> Emitted:
         """Apply `make` to scalars, or to tensors register by register; copies are made once."""
-        given = list(values)
         apply = cast("Callable[..., str]", make)
         if not isinstance(type_, TensorType):
-            return apply(*(self.scalar(value) for value in given))
-        layout = layout_of(type_)
-        operands = [self.values[value] for value in given]
-        made: dict[int, str] = {}
-        result: list[str] = []
-        for register in range(layout.num_registers):
-            first = canonical(layout, register)
-            if first not in made:
-                made[first] = apply(*(o if isinstance(o, str) else o[first] for o in operands))
-            result.append(made[first])
-        return result
+            return apply(*map(self.scalar, values))
+        registers = unique_registers(layout_of(type_))
+        return self.value(type_, {first: apply(*(self.at(value, first) for value in values)) for first in registers})
 
     def ops(self, ops: Iterable[Op]) -> None:
         """Emit ops in order."""
@@ -348,19 +382,19 @@ def canonical(layout: Layout, register: int) -> int:
     return register & ~layout.free[0]
 
 
-def is_tensor(type_: Type) -> bool:
-    """True of tensors."""
-    return isinstance(type_, TensorType)
+def unique_registers(layout: Layout) -> list[int]:
+    """The registers that are not copies of lower ones."""
+    return [register for register in range(layout.num_registers) if canonical(layout, register) == register]
 
 
-def components(type_: Type) -> Sequence[Type]:
-    """The types of the components of a packed value."""
-    return type_.components if isinstance(type_, TupleType) else (type_,)
+def spread(bases: Sequence[int]) -> int:
+    """The bits that are set in some basis."""
+    return reduce(int.__or__, bases, 0)
 
 
-def emitted_type(type_: Type) -> str:
-    """The LLVM type of a scalar, of a tensor's register, or of a buffer's address."""
-    return "ptr addrspace(3)" if isinstance(type_, SharedType) else llvm_type(type_)
+def thread_bases(layout: Layout) -> tuple[int, ...]:
+    """The bases of a layout's lanes and warps: one for each bit of the thread's number."""
+    return (*layout.lanes, *layout.warps)
 
 
 # Names that emission uses itself, and one that PTX reserves.

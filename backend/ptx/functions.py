@@ -27,7 +27,7 @@ _LN_2 = "0x3FE62E4300000000"
 
 
 def _approximate(emitter: Emitter, instruction: str, value: str) -> str:
-    return emitter.asm("float", f"{instruction} $0, $1;", "=f,f", ("float", value))
+    return emitter.asm(("float",), f"{instruction} $0, $1;", ("float", value))[0]
 
 
 def _fast(emitter: Emitter, name: str, value: str) -> str | None:

@@ -6,14 +6,15 @@ Each register has a constraint, the results first. Copies of elements are comput
 
 from __future__ import annotations
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, components, emits, is_tensor, layout_of
-from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack
+from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits
+from ziggurat.backend.ptx.words import from_words, to_words
 from ziggurat.codemodel.assembly import LETTERS, parts_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of
 from ziggurat.transforms.calls.assembly import element_bytes as _size
 from ziggurat.transforms.calls.assembly import per_register as _per_register
+from ziggurat.transforms.place.components import component_types
 
 _KINDS = {**{letter: f"i{bits}" for letter, bits in LETTERS.items()}, "f": "float", "d": "double"}
 
@@ -24,8 +25,7 @@ def _registers(emitter: Emitter, values: list[str], type_: Type) -> list[str]:
     if isinstance(element, PtrType):
         return [emitter.emit(f"ptrtoint ptr addrspace(1) {value} to i64") for value in values]
     assert isinstance(element, ScalarType)
-    bits = [to_memory(emitter, value, element) for value in values]
-    return pack(emitter, bits, size, size * _per_register(type_, len(values)))
+    return to_words(emitter, values, element, size * _per_register(type_, len(values)))
 
 
 def _elements(emitter: Emitter, registers: list[str], type_: Type, count: int) -> list[str]:
@@ -34,8 +34,7 @@ def _elements(emitter: Emitter, registers: list[str], type_: Type, count: int) -
     if isinstance(element, PtrType):
         return [emitter.emit(f"inttoptr i64 {value} to ptr addrspace(1)") for value in registers]
     assert isinstance(element, ScalarType)
-    bits = unpack(emitter, registers, size, size * _per_register(type_, count))
-    return [from_memory(emitter, value, element) for value in bits]
+    return from_words(emitter, registers, element, size * _per_register(type_, count))
 
 
 def _as(emitter: Emitter, value: str, bits: int, kind: str, back: bool) -> str:
@@ -62,19 +61,17 @@ def _kind(constraint: str, bits: int = 32) -> str:
 
 @emits(tt.InlineAsm)
 def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
-    types = components(op.type)
+    types = component_types(op.type)
     constraints = parts_of(op.constraints)
     outputs = [part for part in constraints if part.startswith("=")]
     inputs = [part for part in constraints if not part.startswith(("=", "~"))]
-    tensor = is_tensor(types[0])
-    count = layout_of(types[0]).num_registers if tensor else 1
+    count = emitter.layout(types[0]).num_registers
     results: list[list[str]] = [[] for _ in types]
     for first in range(0, count, op.pack):
         places = [min(first + index, count - 1) for index in range(op.pack)]
-        arguments: list[tuple[str, str]] = []
+        arguments: list[Argument] = []
         for value in op.values:
-            found: Emitted = emitter.values[value]
-            given = [found if isinstance(found, str) else found[place] for place in places]
+            given = [emitter.at(value, place) for place in places]
             bits = 8 * _size(value.type) * _per_register(value.type, op.pack)
             for register in _registers(emitter, given, value.type):
                 _expect(op, len(arguments) < len(inputs), f"more operands than its constraints '{op.constraints}' name")
@@ -82,12 +79,9 @@ def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
                 kind = _kind(outputs[int(letter)] if letter.isdecimal() else letter, bits)
                 arguments.append((kind, _as(emitter, register, bits, kind, False)))
         kinds = [_kind(part) for part in outputs]
-        result = kinds[0] if len(kinds) == 1 else "{ " + ", ".join(kinds) + " }"
         _expect(op, len(arguments) == len(inputs), f"fewer operands than its constraints '{op.constraints}' name")
-        made = emitter.asm(result, op.asm, ",".join(constraints), *arguments, effect=not op.is_pure)
-        registers = [made]
-        if len(kinds) > 1:
-            registers = [emitter.emit(f"extractvalue {result} {made}, {index}") for index in range(len(kinds))]
+        effect = "" if op.is_pure else EFFECT
+        registers = emitter.asm(kinds, op.asm, *arguments, effect=effect, constraints=constraints)
         for type_, into in zip(types, results, strict=True):
             per = _per_register(type_, op.pack)
             number = -(-op.pack // per)
@@ -100,6 +94,7 @@ def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
             ]
             into += _elements(emitter, words, type_, op.pack)
         _expect(op, not registers, f"fewer results than its constraints '{op.constraints}' name")
+    tensor = isinstance(types[0], TensorType)
     emitted = [values[:count] if tensor else values[0] for values in results]
     return emitted[0] if len(emitted) == 1 else tuple(emitted)
 

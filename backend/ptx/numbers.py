@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ziggurat.codemodel.numbers import bits_of_number, rounded_number
-from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, Type, element_of, f32, f64
+from ziggurat.codemodel.types import (
+    SCALARS,
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    SharedType,
+    Type,
+    element_of,
+    f32,
+    f64,
+)
 
 
 def llvm_type(type_: Type) -> str:
-    """The LLVM type of a scalar, of a pointer, or of an element of a tensor. 8-bit floats are their bits."""
+    """The LLVM type of a scalar, a pointer, a tensor's element, or a buffer's address. 8-bit floats are their bits."""
     element = element_of(type_)
     if isinstance(element, PtrType):
         return "ptr addrspace(1)"
+    if isinstance(element, SharedType):
+        return "ptr addrspace(3)"
     if isinstance(element, DescriptorType):
         return "ptr"
     assert isinstance(element, ScalarType), f"{type_} has no LLVM type"
@@ -56,4 +69,4 @@ def encoded(text: str) -> bytes:
 
 def escaped(raw: bytes) -> str:
     """Bytes as LLVM quotes them: quotes, backslashes and bytes beyond printable ASCII in hexadecimal."""
-    return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in raw)
+    return re.sub(r'[^ -~]|["\\]', lambda found: f"\\{ord(found[0]):02X}", raw.decode("latin-1"))

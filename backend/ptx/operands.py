@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ziggurat.backend.ptx.emitter import Emitter
+from ziggurat.backend.ptx.emitter import READS, Emitter, spread
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.tiles import Tiles, places_a, places_b, registers_of
+from ziggurat.backend.ptx.words import SHARED, group
 from ziggurat.codemodel.gpu.fragments import byte_of, panels_of
 from ziggurat.codemodel.layout import bits_of
 from ziggurat.codemodel.op import Value
@@ -26,31 +27,29 @@ class Packed:
         self.emitter = emitter
         self.values = emitter.tensor(value)
         element = value.type.element
-        self.kind = llvm_type(element)
+        self.element = llvm_type(element)
         self.pack = max(1, 32 // element.bits)
-        self.register = ("double", "d") if element.bits == 64 else ("i32", "r")
+        self.kind = "double" if element.bits == 64 else "i32"
         self._made: dict[tuple[int, ...], str] = {}
 
     def registers(self, numbers: Sequence[int]) -> list[str]:
         """The values of an instruction's operand, given the register numbers of its elements."""
-        groups = [tuple(numbers[at : at + self.pack]) for at in range(0, len(numbers), self.pack)]
-        return [self._one(group) for group in groups]
+        return [self._one(tuple(numbers[at : at + self.pack])) for at in range(0, len(numbers), self.pack)]
 
-    def _one(self, group: tuple[int, ...]) -> str:
-        found = self._made.get(group)
-        if found is None:
-            found = self._made[group] = self._make([self.values[number] for number in group])
-        return found
+    def _one(self, numbers: tuple[int, ...]) -> str:
+        if numbers not in self._made:
+            self._made[numbers] = self._make([self.values[number] for number in numbers])
+        return self._made[numbers]
 
     def _make(self, elements: list[str]) -> str:
-        if self.register[0] == "double":
+        if self.kind == "double":
             return elements[0]
         if len(elements) == 1:
-            return self.emitter.emit(f"bitcast {self.kind} {elements[0]} to i32")
-        vector = f"<{len(elements)} x {self.kind}>"
+            return self.emitter.emit(f"bitcast {self.element} {elements[0]} to i32")
+        vector = f"<{len(elements)} x {self.element}>"
         result = "poison"
         for at, element in enumerate(elements):
-            result = self.emitter.emit(f"insertelement {vector} {result}, {self.kind} {element}, i32 {at}")
+            result = self.emitter.emit(f"insertelement {vector} {result}, {self.element} {element}, i32 {at}")
         return self.emitter.emit(f"bitcast {vector} {result} to i32")
 
 
@@ -61,7 +60,7 @@ class _InRegisters:
         type_ = value.type
         assert isinstance(type_, TensorType) and type_.layout is not None
         self.packed = Packed(emitter, value)
-        self.register = self.packed.register
+        self.kind = self.packed.kind
         self.places = registers_of(type_.layout)
         columns = type_.shape[-1]
         self.along = (columns, 1) if first else (1, columns)  # Steps across and along k.
@@ -80,7 +79,7 @@ class _InRegisters:
 class _InShared:
     """An operand in shared memory, four matrices of 8 rows at a time."""
 
-    register = ("i32", "r")
+    kind = "i32"
 
     def __init__(self, emitter: Emitter, value: Value, tiles: Tiles, *, first: bool) -> None:
         type_ = value.type
@@ -92,7 +91,7 @@ class _InShared:
         self.first = first
         self.unit = unit = tiles.unit
         self.trans = "" if panels.k_major else ".trans"
-        self.address = emitter.emit(f"ptrtoint ptr addrspace(3) {emitter.scalar(value)} to i32")
+        self.address = emitter.emit(f"ptrtoint {SHARED} {emitter.scalar(value)} to i32")
         self._starts: dict[int, str] = {}
         self._parts: dict[tuple[int, int, int], list[str]] = {}
         half = unit.k // 2
@@ -111,9 +110,7 @@ class _InShared:
         warps = [*own, *shared, *batches] if first else [*shared, *own, *batches]
         bases = [*(self._byte(*place) for place in (*rows, *matrices)), *warps]
         self.thread = emitter.linear(bases)
-        self.spread = 0
-        for basis in bases:
-            self.spread |= basis
+        self.spread = spread(bases)
 
     def _byte(self, line: int, k: int, batch: int = 0) -> int:
         return byte_of(self.type, line, k, batch) if self.first else byte_of(self.type, k, line, batch)
@@ -132,16 +129,12 @@ class _InShared:
     def _load(self, place: int, count: int) -> list[str]:
         """Load `count` matrices; thread 0 starts at this place in the buffer."""
         varying = place & self.spread
-        start = self._starts.get(varying)
-        if start is None:
-            own = self.emitter.emit(f"xor i32 {self.thread}, {varying}") if varying else self.thread
-            start = self._starts[varying] = self.emitter.emit(f"add i32 {self.address}, {own}")
-        struct = self.emitter.struct("i32", count)
-        results = ", ".join(f"${number}" for number in range(count))
-        what = f"ldmatrix.sync.aligned.m8n8.x{count}{self.trans}.shared.b16"
-        text = f"{what} {{{results}}}, [${count} + {place ^ varying}];"
-        made = self.emitter.asm(struct, text, ",".join(["=r"] * count + ["r"]), ("i32", start), reads=True)
-        return self.emitter.parts(struct, made, count)
+        if varying not in self._starts:
+            own = self.emitter.moved(self.thread, varying)
+            self._starts[varying] = self.emitter.emit(f"add i32 {self.address}, {own}")
+        name = f"ldmatrix.sync.aligned.m8n8.x{count}{self.trans}.shared.b16"
+        text = f"{name} {group(0, count)}, [${count} + {place ^ varying}];"
+        return self.emitter.asm(["i32"] * count, text, ("i32", self._starts[varying]), effect=READS)
 
 
 Operand = _InRegisters | _InShared

@@ -6,7 +6,8 @@ barrier of their own.
 
 from __future__ import annotations
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import EFFECT, Emitted, Emitter, emits
+from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
@@ -40,13 +41,7 @@ def registers_of(module: gpu.Module) -> int | None:
 
 @emits(gpu.WarpId)
 def _warp_id(emitter: Emitter, op: gpu.WarpId) -> Emitted:
-    return _warp(emitter)
-
-
-def _warp(emitter: Emitter) -> str:
-    """The number of the warp, by a shuffle, so that ptxas sees a uniform register."""
-    warp = emitter.emit(f"lshr i32 {emitter.thread()}, 5")
-    return emitter.call("i32", "llvm.nvvm.shfl.sync.idx.i32", ("i32", "-1"), ("i32", warp), ("i32", "0"), ("i32", "31"))
+    return uniform(emitter, 5)
 
 
 @emits(gpu.WarpSpecialize)
@@ -61,7 +56,7 @@ def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
     assert start is not None
     if sum(warps * registers for warps, registers in zip(op.warps, op.registers, strict=True)) > start * sum(op.warps):
         raise InternalError("roles must not ask for more registers than their threads begin with", str(op.root()))
-    warp = _warp(emitter)
+    warp = uniform(emitter, 5)
     consume, others, produce, over = (emitter.name(hint) for hint in ("consume", "others", "produce", "over"))
     consumes = emitter.emit(f"icmp ult i32 {warp}, {emitter.num_warps}")
     emitter.line(f"br i1 {consumes}, label %{consume}, label %{others}")
@@ -85,4 +80,4 @@ def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
 
 
 def _registers(emitter: Emitter, way: str, count: int) -> None:
-    emitter.asm("void", f"setmaxnreg.{way}.sync.aligned.u32 {count};", "~{memory}", effect=True)
+    emitter.asm((), f"setmaxnreg.{way}.sync.aligned.u32 {count};", effect=EFFECT)

@@ -10,18 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, layout_of
-from ziggurat.backend.ptx.memory import both
-from ziggurat.backend.ptx.tensors import unique_registers
-from ziggurat.backend.ptx.words import from_memory, load_words, pack, store_masked, store_words, to_memory, unpack
+from ziggurat.backend.ptx.emitter import (
+    EFFECT,
+    Argument,
+    Emitted,
+    Emitter,
+    emits,
+    layout_of,
+    spread,
+    thread_bases,
+    unique_registers,
+)
+from ziggurat.backend.ptx.words import GLOBAL, SHARED, from_words, group, load_elements, store_elements, to_words
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, scalar_element
 from ziggurat.transforms.place.ldmatrix import View, matrix_view, stores_matrices
 from ziggurat.transforms.place.swizzle import VECTOR, vector_bits
-
-POINTER = "ptr addrspace(3)"
 
 
 def buffer_type(value: Value) -> SharedType:
@@ -34,7 +40,7 @@ def buffer_type(value: Value) -> SharedType:
 def _alloc(emitter: Emitter, op: gpu.LocalAlloc) -> Emitted:
     assert op.offset >= 0, "the buffer has no offset yet"
     return emitter.once(
-        ("buffer", op.offset), lambda: emitter.emit(f"getelementptr i8, {POINTER} @smem, i32 {op.offset}")
+        ("buffer", op.offset), lambda: emitter.emit(f"getelementptr i8, {SHARED} @smem, i32 {op.offset}")
     )
 
 
@@ -43,7 +49,7 @@ def _view(emitter: Emitter, op: gpu.LocalView) -> Emitted:
     type_ = buffer_type(op.buffer)
     size = type_.numel * type_.element.bytes
     offset = emitter.emit(f"mul i32 {emitter.scalar(op.index)}, {size}")
-    return emitter.emit(f"getelementptr i8, {POINTER} {emitter.scalar(op.buffer)}, i32 {offset}")
+    return emitter.emit(f"getelementptr i8, {SHARED} {emitter.scalar(op.buffer)}, i32 {offset}")
 
 
 @emits(gpu.LocalTrans)
@@ -54,157 +60,98 @@ def _trans(emitter: Emitter, op: gpu.LocalTrans) -> Emitted:
 class Places:
     """The places of a tensor's vectors in a buffer. `vector` has the register bits of one vector."""
 
-    def __init__(
-        self, emitter: Emitter, buffer: str, type_: SharedType, layout: Layout, vector: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, emitter: Emitter, buffer: Value, layout: Layout, vector: Sequence[int] | None = None) -> None:
+        type_ = buffer_type(buffer)
         self.emitter = emitter
-        self.buffer = buffer
+        self.buffer = emitter.scalar(buffer)
         self.size = type_.element.bytes
         self.layout = layout
         self._inverse = inverted(type_.offsets)
         self.vector = vector_bits(layout, type_.offsets, self.size) if vector is None else vector
-        bases = [combine(self._inverse, basis) * self.size for basis in emitter.thread_bases(layout)]
-        self._spread = 0  # The bits of an address that depend on the thread's number.
-        for basis in bases:
-            self._spread |= basis
+        bases = [combine(self._inverse, basis) * self.size for basis in thread_bases(layout)]
+        self._spread = spread(bases)  # The bits of an address that depend on the thread's number.
         self._thread = emitter.linear(bases)
         self._pointers: dict[int, str] = {}
 
     def groups(self) -> Iterator[tuple[list[int], str, int]]:
         """For each vector: its registers, a pointer, and an offset in bytes from there."""
-        inside = sum(1 << bit for bit in self.vector)
+        steps = [1 << bit for bit in self.vector]
         for first in unique_registers(self.layout):
-            if first & inside:
+            if first & sum(steps):
                 continue
-            steps = [1 << bit for bit in self.vector]
-            group = [first | combine(steps, index) for index in range(1 << len(steps))]
+            registers = [first | combine(steps, index) for index in range(1 << len(steps))]
             constant = combine(self._inverse, self.layout.element(first)) * self.size
-            yield group, self._pointer(constant & self._spread), constant & ~self._spread
+            yield registers, self._pointer(constant & self._spread), constant & ~self._spread
 
     def _pointer(self, constant: int) -> str:
-        found = self._pointers.get(constant)
-        if found is None:
-            emitter = self.emitter
-            number = emitter.emit(f"xor i32 {self._thread}, {constant}") if constant else self._thread
-            found = emitter.emit(f"getelementptr i8, {POINTER} {self.buffer}, i32 {number}")
-            self._pointers[constant] = found
-        return found
+        if constant not in self._pointers:
+            number = self.emitter.moved(self._thread, constant)
+            place = f"getelementptr i8, {SHARED} {self.buffer}, i32 {number}"
+            self._pointers[constant] = self.emitter.emit(place)
+        return self._pointers[constant]
 
-
-def _words(size: int, count: int) -> tuple[int, int]:
-    """The words in which `count` elements of `size` bytes move: the bytes of one, and their number (1, 2 or 4)."""
-    total = size * count
-    word = 8 if size == 8 else min(4, total)
-    return word, total // word
+    def rows(self) -> Iterator[tuple[list[int], Argument, int]]:
+        """The same with addresses in place of pointers."""
+        for registers, pointer, offset in self.groups():
+            yield registers, ("i32", self.emitter.emit(f"ptrtoint {SHARED} {pointer} to i32")), offset
 
 
 @emits(gpu.LocalLoad)
 def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
     type_ = buffer_type(op.buffer)
-    layout = layout_of(op.type)
-    view = matrix_view(layout, type_.offsets, type_.element.bytes)
-    if view is not None:
-        return load_matrices(emitter, emitter.scalar(op.buffer), type_, layout, view)
-    places = Places(emitter, emitter.scalar(op.buffer), type_, layout)
+    layout, scalar = layout_of(op.type), type_.element
     values: dict[int, str] = {}
-    for group, pointer, offset in places.groups():
-        loaded = load_shared(emitter, pointer, offset, type_.element, len(group))
-        values.update(zip(group, loaded, strict=True))
-    return [values[canonical(layout, register)] for register in range(layout.num_registers)]
-
-
-def load_shared(emitter: Emitter, pointer: str, offset: int, scalar: ScalarType, width: int) -> list[str]:
-    """Load neighbours from shared memory."""
-    size = scalar.bytes
-    word, count = _words(size, width)
-    if offset:
-        pointer = emitter.emit(f"getelementptr i8, {POINTER} {pointer}, i32 {offset}")
-    words = load_words(emitter, 3, pointer, word, count, size * width)
-    return [from_memory(emitter, value, scalar) for value in unpack(emitter, words, size, word)]
+    view = matrix_view(layout, type_.offsets, scalar.bytes)
+    if view is not None:
+        for words, address, offset in _matrices(emitter, op.buffer, view):
+            text = f"{_instruction('ldmatrix', view)} {group(0, view.count)}, [${view.count} + {offset}];"
+            parts = emitter.asm(["i32"] * view.count, text, address, effect=EFFECT)
+            for registers, part in zip(words, parts, strict=True):
+                values |= zip(registers, from_words(emitter, [part], scalar, 4), strict=True)
+        return emitter.value(op.type, values)
+    for registers, pointer, offset in Places(emitter, op.buffer, layout).groups():
+        if offset:
+            pointer = emitter.emit(f"getelementptr i8, {SHARED} {pointer}, i32 {offset}")
+        values |= zip(registers, load_elements(emitter, (SHARED, pointer), scalar, len(registers)), strict=True)
+    return emitter.value(op.type, values)
 
 
 @emits(gpu.LocalStore)
 def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
     type_ = buffer_type(op.buffer)
-    layout = layout_of(op.value.type)
+    layout, scalar = layout_of(op.value.type), type_.element
     values = emitter.tensor(op.value)
-    view = matrix_view(layout, type_.offsets, type_.element.bytes)
+    view = matrix_view(layout, type_.offsets, scalar.bytes)
     if view is not None and emitter.capability >= 90 and stores_matrices(layout):
-        store_matrices(emitter, emitter.scalar(op.buffer), type_, view, values)
+        for words, address, offset in _matrices(emitter, op.buffer, view):
+            given = [to_words(emitter, [values[register] for register in part], scalar, 4)[0] for part in words]
+            text = f"{_instruction('stmatrix', view)} [$0 + {offset}], {group(1, view.count)};"
+            emitter.asm((), text, address, *(("i32", word) for word in given), effect=EFFECT)
         return
-    owner = emitter.owner(layout)
-    for group, pointer, offset in Places(emitter, emitter.scalar(op.buffer), type_, layout).groups():
-        store_shared(emitter, pointer, offset, [values[register] for register in group], type_.element, owner)
-
-
-def store_shared(
-    emitter: Emitter, pointer: str, offset: int, values: Sequence[str], scalar: ScalarType, mask: str | None
-) -> None:
-    """Store neighbours to shared memory where the mask holds."""
-    size = scalar.bytes
-    word, _ = _words(size, len(values))
-    words = pack(emitter, [to_memory(emitter, value, scalar) for value in values], size, word)
-    if mask is None:
-        if offset:
-            pointer = emitter.emit(f"getelementptr i8, {POINTER} {pointer}, i32 {offset}")
-        store_words(emitter, 3, pointer, words, word, size * len(values))
-        return
-    address = emitter.emit(f"ptrtoint {POINTER} {pointer} to i32")
-    store_masked(emitter, "st.shared", ("i32", address, "r"), offset, words, word, mask)
+    owner = emitter.owner(op.value.type)
+    for registers, pointer, offset in Places(emitter, op.buffer, layout).groups():
+        neighbours = [values[register] for register in registers]
+        store_elements(emitter, (SHARED, pointer), neighbours, scalar, owner, offset=offset)
 
 
 # Matrices of 8 rows of 16 bytes, moved by all lanes together.
 
 
-_Instruction = tuple[list[list[int]], str, int]
-
-
-def _matrices(emitter: Emitter, buffer: str, type_: SharedType, view: View) -> Iterator[_Instruction]:
+def _matrices(emitter: Emitter, buffer: Value, view: View) -> Iterator[tuple[list[list[int]], Argument, int]]:
     """For each instruction: the registers of each of its words, the address of the lane's row, and an offset."""
-    row = bits_of(VECTOR // type_.element.bytes)
-    matrices, word = [1 << bit for bit in view.matrices], [1 << bit for bit in view.word]
-    for group, pointer, offset in Places(emitter, buffer, type_, view.layout, range(row)).groups():
-        first = combine([1 << bit for bit in view.rest], group[0] >> row)
+    row = bits_of(VECTOR // buffer_type(buffer).element.bytes)
+    rest, matrices, word = ([1 << bit for bit in bits] for bits in (view.rest, view.matrices, view.word))
+    for registers, address, offset in Places(emitter, buffer, view.layout, range(row)).rows():
+        first = combine(rest, registers[0] >> row)
         words = [
             [first | combine(matrices, matrix) | combine(word, index) for index in range(1 << len(word))]
             for matrix in range(view.count)
         ]
-        yield words, emitter.emit(f"ptrtoint {POINTER} {pointer} to i32"), offset
+        yield words, address, offset
 
 
 def _instruction(name: str, view: View) -> str:
     return f"{name}.sync.aligned.m8n8.x{view.count}{'.trans' if view.trans else ''}.shared.b16"
-
-
-def load_matrices(emitter: Emitter, buffer: str, type_: SharedType, layout: Layout, view: View) -> list[str]:
-    """Load a tensor by ldmatrix."""
-    scalar, count = type_.element, view.count
-    struct = "i32" if count == 1 else emitter.struct("i32", count)
-    results = ", ".join(f"${number}" for number in range(count))
-    constraints = ",".join([*["=r"] * count, "r", "~{memory}"])
-    values: dict[int, str] = {}
-    for words, address, offset in _matrices(emitter, buffer, type_, view):
-        text = f"{_instruction('ldmatrix', view)} {{{results}}}, [${count} + {offset}];"
-        made = emitter.asm(struct, text, constraints, ("i32", address), effect=True)
-        parts = emitter.parts(struct, made, count)
-        for registers, part in zip(words, parts, strict=True):
-            elements = unpack(emitter, [part], scalar.bytes, 4)
-            values |= {r: from_memory(emitter, e, scalar) for r, e in zip(registers, elements, strict=True)}
-    return [values[canonical(layout, register)] for register in range(layout.num_registers)]
-
-
-def store_matrices(emitter: Emitter, buffer: str, type_: SharedType, view: View, values: Sequence[str]) -> None:
-    """Store a tensor by stmatrix."""
-    scalar, count = type_.element, view.count
-    sources = ", ".join(f"${number + 1}" for number in range(count))
-    constraints = ",".join(["r"] * (count + 1) + ["~{memory}"])
-    for words, address, offset in _matrices(emitter, buffer, type_, view):
-        given: list[tuple[str, str]] = []
-        for registers in words:
-            (word,) = pack(emitter, [to_memory(emitter, values[r], scalar) for r in registers], scalar.bytes, 4)
-            given.append(("i32", word))
-        text = f"{_instruction('stmatrix', view)} [$0 + {offset}], {{{sources}}};"
-        emitter.asm("void", text, constraints, ("i32", address), *given, effect=True)
 
 
 # Asynchronous copies.
@@ -212,41 +159,31 @@ def store_matrices(emitter: Emitter, buffer: str, type_: SharedType, view: View,
 
 @emits(gpu.AsyncCopy)
 def _copy(emitter: Emitter, op: gpu.AsyncCopy) -> Emitted:
-    type_ = buffer_type(op.buffer)
-    layout = layout_of(op.ptr.type)
-    pointers = emitter.tensor(op.ptr)
-    masks = emitter.tensor(op.mask) if op.mask is not None else None
-    owner = emitter.owner(layout)
-    size = type_.element.bytes * op.width
+    size = buffer_type(op.buffer).element.bytes * op.width
+    owner = emitter.owner(op.ptr.type)
     # Copies of 16 bytes bypass L1, as nothing reads them again.
     cache = "cg" if size == 16 else "ca"
-    places = Places(emitter, emitter.scalar(op.buffer), type_, layout, range(bits_of(op.width)))
-    for group, pointer, offset in places.groups():
-        first = group[0]
-        address = emitter.emit(f"ptrtoint {POINTER} {pointer} to i32")
-        text = f"cp.async.{cache}.shared.global [ $0 + {offset} ], [ $1 + 0 ], {size}"
-        arguments = [("i32", address), ("ptr addrspace(1)", pointers[first])]
-        constraints = ["r", "l"]
-        if masks is not None:
+    for registers, address, offset in Places(
+        emitter, op.buffer, layout_of(op.ptr.type), range(bits_of(op.width))
+    ).rows():
+        text = f"@mask cp.async.{cache}.shared.global [ $0 + {offset} ], [ $1 + 0 ], {size}"
+        arguments = [address, (GLOBAL, emitter.at(op.ptr, registers[0]))]
+        mask = emitter.mask(op.mask, registers[0])
+        if mask is not None:
             # Masked elements become zeros.
-            arguments.append(("i32", emitter.emit(f"select i1 {masks[first]}, i32 {size}, i32 0")))
-            constraints.append("r")
+            arguments.append(("i32", emitter.emit(f"select i1 {mask}, i32 {size}, i32 0")))
             text += ", $2"
-        if owner is not None:
-            text = f"@${len(arguments)} {text}"
-            arguments.append(("i1", owner))
-            constraints.append("b")
-        emitter.asm("void", f"{text};", ",".join([*constraints, "~{memory}"]), *arguments, effect=True)
+        emitter.asm((), f"{text};", *arguments, effect=EFFECT, mask=owner)
 
 
 @emits(gpu.AsyncCommit)
 def _commit(emitter: Emitter, op: gpu.AsyncCommit) -> Emitted:
-    emitter.asm("void", "cp.async.commit_group;", "~{memory}", effect=True)
+    emitter.asm((), "cp.async.commit_group;", effect=EFFECT)
 
 
 @emits(gpu.AsyncWait)
 def _wait(emitter: Emitter, op: gpu.AsyncWait) -> Emitted:
-    emitter.asm("void", f"cp.async.wait_group {op.pending};", "~{memory}", effect=True)
+    emitter.asm((), f"cp.async.wait_group {op.pending};", effect=EFFECT)
 
 
 # Accesses at computed indices.
@@ -254,16 +191,10 @@ def _wait(emitter: Emitter, op: gpu.AsyncWait) -> Emitted:
 
 def _index(emitter: Emitter, value: str, scalar: ScalarType) -> str:
     """An integer as i32."""
-    if scalar.bits > 32:
-        return emitter.emit(f"trunc i{scalar.bits} {value} to i32")
-    if scalar.bits < 32:
-        return emitter.emit(f"{'sext' if scalar.signed else 'zext'} i{scalar.bits} {value} to i32")
-    return value
-
-
-def _integer(type_: object) -> ScalarType:
-    assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
-    return type_.element
+    if scalar.bits == 32:
+        return value
+    opcode = "trunc" if scalar.bits > 32 else "sext" if scalar.signed else "zext"
+    return emitter.emit(f"{opcode} i{scalar.bits} {value} to i32")
 
 
 def _in_order(type_: SharedType) -> None:
@@ -275,22 +206,16 @@ def _in_order(type_: SharedType) -> None:
 def _atomic_add(emitter: Emitter, op: gpu.LocalAtomicAdd) -> Emitted:
     type_ = buffer_type(op.buffer)
     _in_order(type_)
-    scalar = _integer(op.index.type)
-    layout = layout_of(op.index.type)
-    numbers = emitter.tensor(op.index)
-    masks = emitter.tensor(op.mask) if op.mask is not None else None
-    owner = emitter.owner(layout)
-    kind = f"i{max(32, scalar.bits)}"
-    for register in unique_registers(layout):
-        number = numbers[register] if scalar.bits > 32 else _index(emitter, numbers[register], scalar)
-        inside = emitter.emit(f"icmp ult {kind} {number}, {type_.numel}")
-        mask = both(emitter, owner, masks[register] if masks is not None else None, inside)
-        assert mask is not None
-        offset = number if scalar.bits <= 32 else _index(emitter, number, scalar)
-        pointer = emitter.emit(f"getelementptr i32, {POINTER} {emitter.scalar(op.buffer)}, i32 {offset}")
-        address = emitter.emit(f"ptrtoint {POINTER} {pointer} to i32")
-        text = "@$1 red.shared.add.u32 [ $0 + 0 ], 1;"
-        emitter.asm("void", text, "r,b,~{memory}", ("i32", address), ("i1", mask), effect=True)
+    scalar, owner = scalar_element(op.index.type), emitter.owner(op.index.type)
+    for register in unique_registers(layout_of(op.index.type)):
+        number = emitter.at(op.index, register)
+        offset = number if scalar.bits > 32 else _index(emitter, number, scalar)
+        inside = emitter.emit(f"icmp ult i{max(32, scalar.bits)} {offset}, {type_.numel}")
+        mask = emitter.both(owner, emitter.mask(op.mask, register), inside)
+        offset = _index(emitter, number, scalar) if scalar.bits > 32 else offset
+        pointer = emitter.emit(f"getelementptr i32, {SHARED} {emitter.scalar(op.buffer)}, i32 {offset}")
+        address = emitter.emit(f"ptrtoint {SHARED} {pointer} to i32")
+        emitter.asm((), "@mask red.shared.add.u32 [ $0 + 0 ], 1;", ("i32", address), effect=EFFECT, mask=mask)
 
 
 @emits(gpu.LocalGather)
@@ -299,7 +224,6 @@ def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
     _in_order(type_)
     assert isinstance(op.index.type, TensorType)
     layout, shape = layout_of(op.index.type), op.index.type.shape
-    scalar = _integer(op.index.type)
     offset = sum(bits_of(size) for size in type_.shape[op.axis + 1 :])
     theirs, ours = bits_of(shape[op.axis]), bits_of(type_.shape[op.axis])
 
@@ -307,22 +231,15 @@ def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
         """The number of the source element without its coordinate along the axis, for an element of the index."""
         return element & ((1 << offset) - 1) | element >> (offset + theirs) << (offset + ours)
 
-    bases = [source(basis) for basis in emitter.thread_bases(layout)]
-    spread = 0
-    for basis in bases:
-        spread |= basis
-    thread = emitter.linear(bases)
-    indices = emitter.tensor(op.index)
+    thread = emitter.linear([source(basis) for basis in thread_bases(layout)])
     found: dict[int, str] = {}
     for register in unique_registers(layout):
-        constant = source(layout.element(register))
-        number = emitter.emit(f"xor i32 {thread}, {constant}") if constant else thread
-        along = _index(emitter, indices[register], scalar)
+        number = emitter.moved(thread, source(layout.element(register)))
+        along = _index(emitter, emitter.at(op.index, register), scalar_element(op.index.type))
         if offset:
             along = emitter.emit(f"shl i32 {along}, {offset}")
         number = emitter.emit(f"add i32 {number}, {along}")
-        pointer = emitter.emit(
-            f"getelementptr [{type_.element.bytes} x i8], {POINTER} {emitter.scalar(op.buffer)}, i32 {number}"
-        )
-        found[register] = load_shared(emitter, pointer, 0, type_.element, 1)[0]
-    return [found[canonical(layout, register)] for register in range(layout.num_registers)]
+        memory = f"[{type_.element.bytes} x i8]"
+        pointer = emitter.emit(f"getelementptr {memory}, {SHARED} {emitter.scalar(op.buffer)}, i32 {number}")
+        found[register] = load_elements(emitter, (SHARED, pointer), type_.element, 1)[0]
+    return emitter.value(op.index.type, found)

@@ -4,46 +4,49 @@ from __future__ import annotations
 
 import math
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, emitted_type, is_tensor, layout_of
+from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, Emitter, emits, layout_of, spread, thread_bases
+from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.codemodel import layout as layouts
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
-from ziggurat.codemodel.types import TensorType, Type
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import TensorType
+
+_REGISTERS: dict[type[Op], str] = {tt.GetProgramId: "ctaid", tt.GetNumPrograms: "nctaid"}
 
 
-@emits(tt.GetProgramId, tt.GetNumPrograms)
+def special_register(emitter: Emitter, name: str) -> str:
+    """An i32 of the CTA from one of PTX's special registers."""
+    return emitter.once(name, lambda: emitter.call("i32", f"llvm.nvvm.read.ptx.sreg.{name}"))
+
+
+@emits(*_REGISTERS)
 def _grid(emitter: Emitter, op: tt.Grid) -> Emitted:
-    register = "ctaid" if isinstance(op, tt.GetProgramId) else "nctaid"
-    name = f"llvm.nvvm.read.ptx.sreg.{register}.{'xyz'[op.axis]}"
-    return emitter.once(name, lambda: emitter.call("i32", name))
+    return special_register(emitter, f"{_REGISTERS[type(op)]}.{'xyz'[op.axis]}")
 
 
 @emits(tt.SmId)
 def _smid(emitter: Emitter, op: tt.SmId) -> Emitted:
-    name = "llvm.nvvm.read.ptx.sreg.smid"
-    return emitter.once(name, lambda: emitter.call("i32", name))
+    return special_register(emitter, "smid")
 
 
 @emits(tt.GlobalTimer)
 def _globaltimer(emitter: Emitter, op: tt.GlobalTimer) -> Emitted:
     """Read the timer by assembly: LLVM may move loads and stores over its intrinsic."""
-    return emitter.asm("i64", "mov.u64 $0, %globaltimer;", "=l,~{memory}", effect=True, convergent=False)
+    return emitter.asm(("i64",), "mov.u64 $0, %globaltimer;", effect=EFFECT_OF_THREAD)[0]
 
 
 @emits(tt.MakeRange)
 def _make_range(emitter: Emitter, op: tt.MakeRange) -> Emitted:
     layout = layout_of(op.result.type)
-    bases = emitter.thread_bases(layout)
+    bases = thread_bases(layout)
     thread = emitter.linear(bases)
-    spread = 0
-    for basis in bases:
-        spread |= basis
     values: list[str] = []
     for register in range(layout.num_registers):
         constant = layout.element(register)
-        if constant & spread:
+        if constant & spread(bases):
             number = emitter.emit(f"xor i32 {thread}, {constant}")
             number = emitter.emit(f"add i32 {number}, {op.start}") if op.start else number
         elif constant + op.start:
@@ -68,56 +71,43 @@ def moved(values: list[str], source: Layout, target: Layout, numel: int) -> list
     return None if registers is None else [values[register] for register in registers]
 
 
+def _within_threads(values: list[str], source: Layout, target: Layout, op: Op) -> list[str]:
+    made = moved(values, source, target, source.numel)
+    if made is None:
+        raise InternalError(f"a {op.NAME} between threads is left; it should have been converted", str(op.root()))
+    return made
+
+
 @emits(tt.Broadcast)
 def _broadcast(emitter: Emitter, op: tt.Broadcast) -> Emitted:
     """Look elements up by the target's coordinates without the axes of size 1."""
     source, target = op.value.type, op.type
     assert isinstance(source, TensorType) and isinstance(target, TensorType)
     narrow = layout_of(target).narrowed(target.shape, source.shape)
-    made = moved(emitter.tensor(op.value), layout_of(source), narrow, source.numel)
-    if made is None:
-        raise InternalError("a broadcast between threads is left; it should have been converted", str(op.root()))
-    return made
+    return _within_threads(emitter.tensor(op.value), layout_of(source), narrow, op)
 
 
 @emits(tt.Reshape, tt.ExpandDims, tt.Trans)
 def _reshape(emitter: Emitter, op: tt.Reshape | tt.ExpandDims | tt.Trans) -> Emitted:
     """Keep the registers; only the numbers of the elements change. A scalar result is the one element."""
     values = emitter.tensor(op.value)
-    if not is_tensor(op.result.type):
+    if not isinstance(op.result.type, TensorType):
         return values[0]
-    target, source = op.result.type, op.value.type
-    assert isinstance(target, TensorType) and isinstance(source, TensorType)
-    if isinstance(op, tt.Reshape) and layout_of(target) != layout_of(source):
-        made = moved(values, layout_of(source), layout_of(target), source.numel)
-        if made is None:
-            raise InternalError("a reshape between threads is left; it should have been converted", str(op.root()))
-        return made
-    return values
+    if not isinstance(op, tt.Reshape):
+        return values
+    return _within_threads(values, layout_of(op.value.type), layout_of(op.result.type), op)
 
 
 @emits(tt.Join)
 def _join(emitter: Emitter, op: tt.Join) -> Emitted:
-    if not is_tensor(op.lhs.type):
-        pair = [emitter.scalar(op.lhs), emitter.scalar(op.rhs)]
-        return _placed(pair, layout_of(op.result.type), emitter, op.lhs.type)
-    pairs = zip(emitter.tensor(op.lhs), emitter.tensor(op.rhs), strict=True)
-    return [value for pair in pairs for value in pair]
-
-
-def _placed(values: list[str], layout: Layout, emitter: Emitter, type_: Type) -> list[str]:
-    """Values that every thread has, as a tensor in a layout: each register chooses by the thread's number."""
-    kind = emitted_type(type_)
-    thread = emitter.linear(emitter.thread_bases(layout))
-    chosen: list[str] = []
-    for register in range(layout.num_registers):
-        number = emitter.emit(f"xor i32 {thread}, {layout.element(register)}")
-        result = values[0]
-        for index, value in enumerate(values[1:], 1):
-            test = emitter.emit(f"icmp eq i32 {number}, {index}")
-            result = emitter.emit(f"select i1 {test}, {kind} {value}, {kind} {result}")
-        chosen.append(result)
-    return chosen
+    if isinstance(op.lhs.type, TensorType):
+        pairs = zip(emitter.tensor(op.lhs), emitter.tensor(op.rhs), strict=True)
+        return [value for pair in pairs for value in pair]
+    # Every thread has both scalars. Each register chooses one by its element.
+    layout, kind = layout_of(op.result.type), llvm_type(op.lhs.type)
+    tests = [emitter.emit(f"icmp eq i32 {emitter.element(layout, r)}, 1") for r in range(layout.num_registers)]
+    first, second = emitter.scalar(op.lhs), emitter.scalar(op.rhs)
+    return [emitter.emit(f"select i1 {test}, {kind} {second}, {kind} {first}") for test in tests]
 
 
 @emits(tt.Split)
@@ -165,16 +155,9 @@ def _assume(emitter: Emitter, op: tt.Assume) -> Emitted:
 
 @emits(tt.Poison)
 def _poison(emitter: Emitter, op: tt.Poison) -> Emitted:
-    if is_tensor(op.type):
-        return ["poison"] * layout_of(op.type).num_registers
-    return "poison"
+    return ["poison"] * layout_of(op.type).num_registers if isinstance(op.type, TensorType) else "poison"
 
 
 @emits(tt.Barrier, gpu.Barrier)
 def _barrier(emitter: Emitter, op: gpu.Barrier) -> Emitted:
     emitter.barrier()
-
-
-def unique_registers(layout: Layout) -> list[int]:
-    """The registers that are not copies of lower ones."""
-    return [register for register in range(layout.num_registers) if canonical(layout, register) == register]

@@ -1,16 +1,19 @@
-"""Elements as words of memory and of registers: their bits, packed and unpacked."""
+"""Elements as words of memory and of registers: their bits, packed and unpacked, loaded and stored."""
 
 from __future__ import annotations
 
-from ziggurat.backend.ptx.emitter import Emitter
+from collections.abc import Sequence
+
+from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitter
 from ziggurat.codemodel.types import ScalarType, i1
 
+GLOBAL = "ptr addrspace(1)"
+SHARED = "ptr addrspace(3)"
 
-def words_of(bytes_: int) -> tuple[int, int]:
-    """The words of an access of 1 to 16 bytes: the size of one in bytes, and their number."""
-    if bytes_ >= 16:
-        return 4, bytes_ // 4
-    return (bytes_, 1) if bytes_ in (1, 2, 4) else (4, 2) if bytes_ == 8 else (1, bytes_)
+
+def word_bytes(size: int, count: int) -> int:
+    """The size of the words in which `count` elements of `size` bytes are accessed: a power of two of bytes in all."""
+    return 8 if size == 8 else min(4, size * count)
 
 
 def to_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
@@ -27,28 +30,29 @@ def from_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
     return emitter.number(value, scalar)
 
 
-def pack(emitter: Emitter, values: list[str], size: int, word: int) -> list[str]:
+def pack(emitter: Emitter, values: Sequence[str], size: int, word: int) -> list[str]:
     """Bits of elements of `size` bytes as words of `word` bytes."""
+    assert word >= size, "a word holds at least an element"
     if word == size:
-        return values
-    if word < size:
-        raise AssertionError("a word holds at least an element")
-    per = word // size
+        return list(values)
+    per, kind = word // size, f"i{8 * word}"
     packed: list[str] = []
     for start in range(0, len(values), per):
-        result = emitter.emit(f"zext i{8 * size} {values[start]} to i{8 * word}")
-        for index in range(1, per):
-            part = emitter.emit(f"zext i{8 * size} {values[start + index]} to i{8 * word}")
-            part = emitter.emit(f"shl i{8 * word} {part}, {8 * size * index}")
-            result = emitter.emit(f"or disjoint i{8 * word} {result}, {part}")
+        result = ""
+        for index, value in enumerate(values[start : start + per]):
+            part = emitter.emit(f"zext i{8 * size} {value} to {kind}")
+            if index:
+                part = emitter.emit(f"shl {kind} {part}, {8 * size * index}")
+                part = emitter.emit(f"or disjoint {kind} {result}, {part}")
+            result = part
         packed.append(result)
     return packed
 
 
-def unpack(emitter: Emitter, words: list[str], size: int, word: int) -> list[str]:
+def unpack(emitter: Emitter, words: Sequence[str], size: int, word: int) -> list[str]:
     """The inverse of `pack`."""
     if word == size:
-        return words
+        return list(words)
     values: list[str] = []
     for item in words:
         for index in range(word // size):
@@ -57,47 +61,65 @@ def unpack(emitter: Emitter, words: list[str], size: int, word: int) -> list[str
     return values
 
 
-def load_words(emitter: Emitter, space: int, pointer: str, word: int, count: int, align: int) -> list[str]:
-    """Load words by an instruction of LLVM."""
-    kind = f"i{8 * word}" if count == 1 else f"<{count} x i{8 * word}>"
-    loaded = emitter.emit(f"load {kind}, ptr addrspace({space}) {pointer}, align {align}")
-    return [loaded] if count == 1 else [emitter.emit(f"extractelement {kind} {loaded}, i32 {i}") for i in range(count)]
+def to_words(emitter: Emitter, values: Sequence[str], scalar: ScalarType, word: int) -> list[str]:
+    """Elements as words of `word` bytes."""
+    return pack(emitter, [to_memory(emitter, value, scalar) for value in values], scalar.bytes, word)
 
 
-def store_words(emitter: Emitter, space: int, pointer: str, words: list[str], word: int, align: int) -> None:
-    """Store words by an instruction of LLVM."""
-    kind, stored = f"i{8 * word}", words[0]
-    if len(words) > 1:
-        kind, stored = f"<{len(words)} x i{8 * word}>", "poison"
-        for index, item in enumerate(words):
-            stored = emitter.emit(f"insertelement {kind} {stored}, i{8 * word} {item}, i32 {index}")
-    emitter.line(f"store {kind} {stored}, ptr addrspace({space}) {pointer}, align {align}")
+def from_words(emitter: Emitter, words: Sequence[str], scalar: ScalarType, word: int) -> list[str]:
+    """The inverse of `to_words`."""
+    return [from_memory(emitter, value, scalar) for value in unpack(emitter, words, scalar.bytes, word)]
 
 
-# The constraint of a register that holds a word; 8-bit words use registers of 16 bits.
-REGISTERS = {1: "h", 2: "h", 4: "r", 8: "l"}
-
-
-def in_registers(emitter: Emitter, words: list[str], word: int) -> tuple[str, list[str]]:
-    """Words as operands of assembly, and their type."""
+def in_registers(emitter: Emitter, words: Sequence[str], word: int) -> list[Argument]:
+    """Words as arguments of assembly, where 8-bit words use registers of 16 bits."""
     if word == 1:
-        return "i16", [emitter.emit(f"zext i8 {item} to i16") for item in words]
-    return f"i{8 * word}", words
+        return [("i16", emitter.emit(f"zext i8 {item} to i16")) for item in words]
+    return [(f"i{8 * word}", item) for item in words]
 
 
-def store_masked(
-    emitter: Emitter, instruction: str, address: tuple[str, str, str], offset: int, words: list[str], word: int,
-    mask: str | None,
+def group(first: int, count: int) -> str:
+    """`count` operands of assembly from `$first` on, in braces."""
+    return "{" + ", ".join(f"${first + index}" for index in range(count)) + "}"
+
+
+def vector(first: int, count: int) -> tuple[str, str]:
+    """The suffix of a vector instruction and its operands from `$first` on; a vector of one is a scalar."""
+    return ("", f"${first}") if count == 1 else (f".v{count}", group(first, count))
+
+
+def load_elements(emitter: Emitter, pointer: Argument, scalar: ScalarType, count: int) -> list[str]:
+    """Load neighbours by an instruction of LLVM."""
+    word = word_bytes(scalar.bytes, count)
+    number = scalar.bytes * count // word
+    kind = f"i{8 * word}" if number == 1 else f"<{number} x i{8 * word}>"
+    words = [emitter.emit(f"load {kind}, {' '.join(pointer)}, align {scalar.bytes * count}")]
+    if number > 1:
+        words = [emitter.emit(f"extractelement {kind} {words[0]}, i32 {index}") for index in range(number)]
+    return from_words(emitter, words, scalar, word)
+
+
+def store_elements(
+    emitter: Emitter, pointer: Argument, values: Sequence[str], scalar: ScalarType, mask: str | None = None,
+    offset: int = 0, modifiers: str = "",
 ) -> None:  # fmt: skip
-    """Store words by assembly where the mask holds. `address` is its type, its value and its constraint."""
-    kind, words = in_registers(emitter, words, word)
-    count = len(words)
-    inputs = ", ".join(f"${index + 1}" for index in range(count))
-    source, vector = (inputs, "") if count == 1 else (f"{{{inputs}}}", f".v{count}")
-    guard = f"@${count + 1} " if mask is not None else ""
-    text = f"{guard}{instruction}{vector}.b{8 * word} [ $0 + {offset} ], {source};"
-    constraints = [address[2], *[REGISTERS[word]] * count, *(["b"] if mask is not None else []), "~{memory}"]
-    arguments = [address[:2], *((kind, item) for item in words)]
-    if mask is not None:
-        arguments.append(("i1", mask))
-    emitter.asm("void", text, ",".join(constraints), *arguments, effect=True)
+    """Store neighbours `offset` bytes from a pointer where the mask holds: by assembly for a mask or modifiers."""
+    word = word_bytes(scalar.bytes, len(values))
+    words = to_words(emitter, values, scalar, word)
+    space, address = pointer
+    if mask is None and not modifiers:
+        if offset:
+            address = emitter.emit(f"getelementptr i8, {space} {address}, i32 {offset}")
+        kind, stored = f"i{8 * word}", words[0]
+        if len(words) > 1:
+            kind, stored = f"<{len(words)} x i{8 * word}>", "poison"
+            for index, item in enumerate(words):
+                stored = emitter.emit(f"insertelement {kind} {stored}, i{8 * word} {item}, i32 {index}")
+        emitter.line(f"store {kind} {stored}, {space} {address}, align {scalar.bytes * len(values)}")
+        return
+    name = "st.global"
+    if space == SHARED:
+        name, pointer = "st.shared", ("i32", emitter.emit(f"ptrtoint {SHARED} {address} to i32"))
+    suffix, source = vector(1, len(words))
+    text = f"@mask {name}{modifiers}{suffix}.b{8 * word} [ $0 + {offset} ], {source};"
+    emitter.asm((), text, pointer, *in_registers(emitter, words, word), effect=EFFECT, mask=mask)

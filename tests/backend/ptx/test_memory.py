@@ -11,9 +11,8 @@ import pytest
 from ziggurat.backend.ptx import assemble  # noqa: F401  (fills the table)
 from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.backend.ptx.emitter import Emitter
-from ziggurat.backend.ptx.memory import both
 from ziggurat.backend.ptx.routines import Routine
-from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack, words_of
+from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack, word_bytes
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -34,11 +33,11 @@ def emitter() -> Emitter:
     return Emitter(model("", ""), CompileOptions())
 
 
-@pytest.mark.parametrize(("size", "expected"), [
-    (1, (1, 1)), (2, (2, 1)), (4, (4, 1)), (8, (4, 2)), (16, (4, 4)), (3, (1, 3)), (32, (4, 8)),
+@pytest.mark.parametrize(("size", "count", "expected"), [
+    (1, 1, 1), (1, 2, 2), (2, 1, 2), (2, 2, 4), (1, 4, 4), (2, 4, 4), (4, 1, 4), (4, 4, 4), (8, 1, 8), (8, 2, 8),
 ])  # fmt: skip
-def test_an_access_is_divided_into_words(size: int, expected: tuple[int, int]) -> None:
-    assert words_of(size) == expected
+def test_an_access_is_divided_into_words(size: int, count: int, expected: int) -> None:
+    assert word_bytes(size, count) == expected
 
 
 def test_memory_holds_the_bits_of_floats_and_a_byte_of_a_condition() -> None:
@@ -87,9 +86,9 @@ def test_a_word_holds_at_least_an_element() -> None:
 
 def test_conditions_are_joined() -> None:
     made = emitter()
-    assert both(made) is None and both(made, None, None) is None
-    assert both(made, None, "%a") == "%a" and made.lines == []
-    assert both(made, "%a", None, "%b", "%c") == "%v2"
+    assert made.both() is None and made.both(None, None) is None
+    assert made.both(None, "%a") == "%a" and made.lines == []
+    assert made.both("%a", None, "%b", "%c") == "%v2"
     assert made.lines == ["  %v1 = and i1 %a, %b", "  %v2 = and i1 %v1, %c"]
 
 

@@ -39,7 +39,7 @@ def test_halves_share_a_register(emission) -> None:
         "insertelement <2 x half> %v1, half %p0.0, i32 1",
         "bitcast <2 x half> %v2 to i32",
     ]
-    assert first == "%v3" and second == "%v6" and made.register == ("i32", "r")
+    assert first == "%v3" and second == "%v6" and made.kind == "i32"
 
 
 def test_registers_are_packed_once(emission) -> None:
@@ -58,7 +58,7 @@ def test_four_bytes_one_float_or_a_double(emission) -> None:
     assert made.registers([3, 1]) == ["%v1", "%v2"]
     assert emitter.lines == ["  %v1 = bitcast float %p0.3 to i32", "  %v2 = bitcast float %p0.1 to i32"]
     emitter, made = packed(emission, "f64")
-    assert made.registers([3, 1]) == ["%p0.3", "%p0.1"] and made.register == ("double", "d") and not emitter.lines
+    assert made.registers([3, 1]) == ["%p0.3", "%p0.1"] and made.kind == "double" and not emitter.lines
 
 
 @pytest.mark.parametrize("element", ["f16", "i8", "f32", "f64"])

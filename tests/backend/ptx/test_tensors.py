@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.tensors import moved, unique_registers
+from ziggurat.backend.ptx.emitter import unique_registers
+from ziggurat.backend.ptx.tensors import moved
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
