@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from ziggurat.launches.host import execute, run
     from ziggurat.transforms import kit
     from ziggurat.transforms.simplify import simplify
-    from ziggurat.tuning.autotune import TunedKernel, autotune
-    from ziggurat.tuning.config import Config
+    from ziggurat.tuning.autotune import Config, TunedKernel, autotune
 
 # Imported at first use, so that `import ziggurat` stays quick: the names by the module that has them.
 _LAZY = {
@@ -53,8 +52,7 @@ _LAZY = {
     "ziggurat.kernels.heuristics": ("heuristics",),
     "ziggurat.launches.host": ("execute", "run"),
     "ziggurat.transforms.simplify": ("simplify",),
-    "ziggurat.tuning.autotune": ("TunedKernel", "autotune"),
-    "ziggurat.tuning.config": ("Config",),
+    "ziggurat.tuning.autotune": ("Config", "TunedKernel", "autotune"),
 }
 _MODULES = {name: module for module, names in _LAZY.items() for name in names}
 

@@ -165,7 +165,7 @@ class Kernel(Function):
 
         strict = bool(options.get("strict", False))
         signature, names, values = self.specialized(bound)
-        sizes = self._grid(grid, bound)
+        sizes = self.sizes(grid, bound)
         if 0 in sizes:
             return
         model = self.model_for(signature)
@@ -215,7 +215,8 @@ class Kernel(Function):
             raise no_argument(name, self.name, given)
         return scalar
 
-    def _grid(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
+    def sizes(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
+        """The sizes of the grid for the arguments of a launch."""
         if callable(grid):
             grid = grid(Meta(self.name, dict(bound)))
         return sizes_of(grid, self.name)

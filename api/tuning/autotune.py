@@ -12,7 +12,6 @@ On arrays in memory the first configuration is used: the reference interpreter s
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -21,11 +20,10 @@ import attrs
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, LAUNCH_OPTIONS, checked_option
 from ziggurat.kernels.arguments import bind
 from ziggurat.kernels.heuristics import ComputedKernel, Heuristic, decorated
 from ziggurat.kernels.kernel import Grid, Kernel
-from ziggurat.tuning.config import Config
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.records import Record
@@ -34,21 +32,80 @@ Measure = Callable[[Callable[[], None]], float]
 
 
 @attrs.frozen
-class Tuning:
-    """The settings of a tuned kernel, which are the parameters of `autotune`."""
+class Config:
+    """Values for some of a kernel's parameters, and the options of its compilation.
 
-    configs: tuple[Config, ...]
-    key: tuple[str, ...]
-    prune: Mapping[str, Any]
-    reset_to_zero: tuple[str, ...]
-    restore_value: tuple[str, ...]
-    measure: Measure | None
-    warmup: float
-    rep: float
-    use_cuda_graph: bool
-    cache_results: bool
-    quiet: bool
-    processes: int | None
+    `pre_hook(arguments)` is called before each launch with this configuration, with all arguments by name.
+    """
+
+    values: Mapping[str, Any]
+    num_warps: int = DEFAULT_OPTIONS.num_warps
+    num_stages: int = DEFAULT_OPTIONS.num_stages
+    pre_hook: Callable[[dict[str, Any]], None] | None = attrs.field(default=None, kw_only=True, eq=False)
+
+    keywords: dict[str, Any] = attrs.field(
+        init=False, eq=False, repr=False, default=attrs.Factory(lambda self: _keywords(self), takes_self=True)
+    )
+    """The keywords that this configuration adds to a launch."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.keywords.items())
+
+
+def _keywords(config: Config) -> dict[str, Any]:
+    if not isinstance(config.values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LaunchError(
+            f"zg.Config takes a dict of values by parameter; got {config.values!r}", hint='zg.Config({"BLOCK": 128})'
+        )
+    options = {name: checked_option(name, getattr(config, name)) for name in ("num_warps", "num_stages")}
+    return {**config.values, **options}
+
+
+def _listed(configs: Iterable[Config]) -> tuple[Config, ...]:
+    return tuple(configs)
+
+
+def _names(given: str | Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _settings(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict(given or {})
+
+
+@attrs.frozen
+class autotune:
+    """Decorator, above or below `@zg.kernel`: launch with the fastest of several configurations.
+
+    They are measured at the first launch on a GPU with new values of the parameters named in `key`, or new dtypes, and
+    the choice is kept on disk. Configurations that need more than the GPU has are left out, with a line on standard
+    error for each unless `quiet`.
+
+    `prune_configs_by` has, as Triton's: "early_config_prune", called with the configurations, the arguments by name and
+    the keyword arguments, to give those that are to be kept; or "perf_model", called with all arguments by keyword to
+    estimate a time, and "top_k", how many (or which share) of the best are measured. Arrays in `reset_to_zero` are set
+    to zero before each run, those in `restore_value` get back their contents. `measure(run)` gives a time in place of
+    `zg.testing.do_bench`, which gets `warmup`, `rep` (in milliseconds) and `use_cuda_graph`. `processes` compile.
+
+    Raises `LaunchError` for settings that do not fit the kernel, and at a launch if no configuration is left.
+    """
+
+    configs: tuple[Config, ...] = attrs.field(converter=_listed)
+    key: tuple[str, ...] = attrs.field(default=(), converter=_names)
+    prune_configs_by: dict[str, Any] = attrs.field(default=None, converter=_settings, kw_only=True)
+    reset_to_zero: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)
+    restore_value: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)
+    measure: Measure | None = attrs.field(default=None, kw_only=True)
+    warmup: float = attrs.field(default=25.0, kw_only=True)
+    rep: float = attrs.field(default=100.0, kw_only=True)
+    use_cuda_graph: bool = attrs.field(default=False, kw_only=True)
+    cache_results: bool = attrs.field(default=True, kw_only=True)
+    quiet: bool = attrs.field(default=False, kw_only=True)
+    processes: int | None = attrs.field(default=None, kw_only=True)
+
+    def __call__(self, target: Any) -> Any:
+        """The tuned kernel of a kernel, or of a function that `zg.kernel` decorates next."""
+        return decorated(target, "zg.autotune", TunedKernel, tuning=self)
 
 
 class TunedKernel(ComputedKernel):
@@ -60,7 +117,7 @@ class TunedKernel(ComputedKernel):
         fn: Callable[..., Any],
         do_not_specialize: Iterable[str],
         *,
-        tuning: Tuning,
+        tuning: autotune,
         heuristics: Mapping[str, Heuristic] = MappingProxyType({}),
     ) -> None:
         super().__init__(fn, do_not_specialize, heuristics=heuristics)
@@ -130,7 +187,7 @@ class TunedKernel(ComputedKernel):
 
     def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Config]:
         """The configurations that the user's pruning keeps."""
-        configs, prune = list(self.tuning.configs), self.tuning.prune
+        configs, prune = list(self.tuning.configs), self.tuning.prune_configs_by
         named = dict(zip(self._names, arguments, strict=False)) | keywords
         early: Callable[..., Any] | None = prune.get("early_config_prune")
         if early is not None:
@@ -165,68 +222,8 @@ class TunedKernel(ComputedKernel):
             {name: value for name, value in given.items() if name in self._names or name not in LAUNCH_OPTIONS},
         )
 
-    def sizes(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
-        """The sizes of the grid for the arguments of a launch."""
-        return self._grid(grid, bound)
 
-    def say(self, text: str) -> None:
-        """Write a line for the user to standard error, unless the kernel is quiet."""
-        if not self.tuning.quiet:
-            print(f"{self.name}: {text}", file=sys.stderr)
-
-
-def autotune(
-    configs: Iterable[Config],
-    key: Iterable[str] = (),
-    *,
-    prune_configs_by: Mapping[str, Any] | None = None,
-    reset_to_zero: Iterable[str] = (),
-    restore_value: Iterable[str] = (),
-    measure: Measure | None = None,
-    warmup: float = 25.0,
-    rep: float = 100.0,
-    use_cuda_graph: bool = False,
-    cache_results: bool = True,
-    quiet: bool = False,
-    processes: int | None = None,
-) -> Callable[[Any], Any]:
-    """Decorator, above or below `@zg.kernel`: launch with the fastest of several configurations.
-
-    They are measured at the first launch on a GPU with new values of the parameters named in `key`, or new dtypes, and
-    the choice is kept on disk. Configurations that need more than the GPU has are left out, with a line on standard
-    error for each unless `quiet`.
-
-    `prune_configs_by` has, as Triton's: "early_config_prune", called with the configurations, the arguments by name and
-    the keyword arguments, to give those that are to be kept; or "perf_model", called with all arguments by keyword to
-    estimate a time, and "top_k", how many (or which share) of the best are measured. Arrays in `reset_to_zero` are set
-    to zero before each run, those in `restore_value` get back their contents. `measure(run)` gives a time in place of
-    `zg.testing.do_bench`, which gets `warmup`, `rep` (in milliseconds) and `use_cuda_graph`. `processes` compile.
-
-    Raises `LaunchError` for settings that do not fit the kernel, and at a launch if no configuration is left.
-    """
-    tuning = Tuning(
-        tuple(configs),
-        tuple([key] if isinstance(key, str) else key),
-        dict(prune_configs_by or {}),
-        tuple(reset_to_zero),
-        tuple(restore_value),
-        measure,
-        warmup,
-        rep,
-        use_cuda_graph,
-        cache_results,
-        quiet,
-        processes,
-    )
-
-    return functools.partial(_tuned, tuning=tuning)
-
-
-def _tuned(target: Any, tuning: Tuning) -> Any:
-    return decorated(target, "zg.autotune", TunedKernel, tuning=tuning)
-
-
-def _check(kernel: TunedKernel, tuning: Tuning) -> None:
+def _check(kernel: TunedKernel, tuning: autotune) -> None:
     names = set(kernel.signature.parameters)
     if not tuning.configs:
         raise LaunchError(f"zg.autotune of '{kernel.name}' has no configurations", hint="configs=[zg.Config({…}), …]")
@@ -254,7 +251,7 @@ def _check(kernel: TunedKernel, tuning: Tuning) -> None:
     _known(kernel, names, tuning.key, "key")
     _known(kernel, names, tuning.reset_to_zero, "reset_to_zero")
     _known(kernel, names, tuning.restore_value, "restore_value")
-    unknown = set(tuning.prune) - {"early_config_prune", "perf_model", "top_k"}
+    unknown = set(tuning.prune_configs_by) - {"early_config_prune", "perf_model", "top_k"}
     if unknown:
         raise LaunchError(
             f"prune_configs_by of '{kernel.name}' has '{min(unknown)}'",

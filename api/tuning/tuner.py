@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from ziggurat.backend.cuda import testing
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.cache import Cache
 from ziggurat.backend.cuda.driver import current_device, on_device, stream_address
@@ -16,20 +19,20 @@ from ziggurat.backend.cuda.records import Record, Records, chosen
 from ziggurat.backend.cuda.saved import Region, Saved
 from ziggurat.backend.cuda.specialize import Specialization
 from ziggurat.backend.cuda.tensormap import TensorDescriptor
-from ziggurat.backend.cuda.testing import on_stream
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS, SHARED_OPTIONS, CompileOptions
 from ziggurat.compiler.workers import Job, compile_all
 from ziggurat.kernels.arguments import constexpr_names
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.launches.gpu import model_of
-from ziggurat.tuning.config import NOISE, Config
 from ziggurat.tuning.keys import types_of
 from ziggurat.tuning.progress import Progress
 
 if TYPE_CHECKING:
-    from ziggurat.tuning.autotune import TunedKernel
+    from ziggurat.tuning.autotune import Config, TunedKernel
 
+# The first of the configurations within this share of the fastest time is chosen, so that noise does not change it.
+NOISE = 0.02
 # Options of the launch that a measured launch does not repeat: all of them run on one stream, which is waited for.
 _NOT_MEASURED = ("stream", "check")
 
@@ -56,24 +59,23 @@ class Tuner:
         Raises `LaunchError` with the reason of each configuration if none can be launched.
         """
         bounds = [self.kernel.bound(self.arguments, self.keywords, config) for config in configs]
-        full = [config for config, bound in zip(configs, bounds, strict=True) if self._does_something(config, bound)]
-        if not full:
+        by_name: dict[str, Config] = {}
+        for config, bound in zip(configs, bounds, strict=True):
+            sizes = self.kernel.sizes(self.grid, bound)
+            if 0 in sizes:
+                self.left_out[str(config)] = LaunchError(f"its grid {sizes} is empty")
+            else:
+                by_name[str(config)] = config
+        if not by_name:
             return None, configs[0]
         bound = bounds[0]
-        by_name = {str(config): config for config in full}
         with on_device(next(iter(devices_of(bound.items())), None)):
             about = self._about(bound, configs, bounds)
             record = Records().get(about) if self.kernel.tuning.cache_results else None
             if record is None or record.config not in by_name:
-                with on_stream(self._stream(bound)):
-                    record = self._record(about, full, bound)
+                with testing.on_stream(self._stream(bound)):
+                    record = self._record(about, list(by_name.values()), bound)
         return record, by_name[record.config]
-
-    def _does_something(self, config: Config, bound: dict[str, Any]) -> bool:
-        sizes = self.kernel.sizes(self.grid, bound)
-        if 0 in sizes:
-            self._leave_out(config, LaunchError(f"its grid {sizes} is empty"))
-        return 0 not in sizes
 
     def _stream(self, bound: dict[str, Any]) -> int:
         """The stream of the launch: the one that it names, or the current one of the arrays' library."""
@@ -105,11 +107,11 @@ class Tuner:
             return Record(about, str(configs[0]), {})
         ready = self._compiled(configs)
         times = self._times(ready, bound)
-        for name, error in self.left_out.items():
-            self.kernel.say(f"without {name}: {_reason(error)}")
+        reasons = {name: _reason(error) for name, error in self.left_out.items()}
+        for name, reason in reasons.items() if not self.kernel.tuning.quiet else ():
+            print(f"{self.kernel.name}: without {name}: {reason}", file=sys.stderr)
         if not times:
             raise self._nothing_left()
-        reasons = {name: _reason(error) for name, error in self.left_out.items()}
         record = Record(about, chosen(times, NOISE), times, reasons)
         if self.kernel.tuning.cache_results:
             Records().put(record)
@@ -123,22 +125,19 @@ class Tuner:
             try:
                 spec, job = self._job(config)
             except ZigguratError as error:
-                self._leave_out(config, error)
+                self.left_out[str(config)] = error
                 continue
             digest = key(job.model, job.options)
             if cache.get(digest) is None:
                 jobs.append((config, spec, digest, job))
-        progress = Progress(f"{self.kernel.name}: compiling", len(jobs))
-        try:
+        with closing(Progress(f"{self.kernel.name}: compiling", len(jobs))) as progress:
             results = compile_all([job for *_, job in jobs], self.kernel.tuning.processes, progress.advance)
-        finally:
-            progress.close()
         for (config, spec, digest, _), result in zip(jobs, results, strict=True):
             if isinstance(result, Binary):
                 cache.put(digest, result)
                 dispatcher.offer(spec, result)
             else:
-                self._leave_out(config, result)
+                self.left_out[str(config)] = result
         return [config for config in configs if str(config) not in self.left_out]
 
     def _job(self, config: Config) -> tuple[Specialization, Job]:
@@ -156,7 +155,9 @@ class Tuner:
     def _times(self, configs: Sequence[Config], bound: dict[str, Any]) -> dict[str, float]:
         """Milliseconds of each configuration that can be launched."""
         tuning = self.kernel.tuning
-        measure = tuning.measure or self._do_bench
+        measure = tuning.measure or functools.partial(
+            testing.do_bench, warmup=tuning.warmup, rep=tuning.rep, graph=tuning.use_cuda_graph
+        )
         arrays = types_of(bound)
         saved = [Saved(_memory(bound[name]), name) for name in tuning.restore_value if name in arrays]
         zeroed = [Region(_memory(bound[name]), name) for name in tuning.reset_to_zero if name in arrays]
@@ -168,13 +169,12 @@ class Tuner:
                 region.restore()
 
         times: dict[str, float] = {}
-        progress = Progress(f"{self.kernel.name}: measuring", len(configs))
-        try:
+        with closing(Progress(f"{self.kernel.name}: measuring", len(configs))) as progress:
             for config in configs:
                 try:
                     given: Any = measure(functools.partial(self._run, config, reset))
                 except (LaunchError, ResourceError) as error:
-                    self._leave_out(config, error)
+                    self.left_out[str(config)] = error
                 except KernelRuntimeError as error:
                     error.summary += f" (tuning, with {config})"
                     raise
@@ -183,12 +183,11 @@ class Tuner:
                     if math.isfinite(time):
                         times[str(config)] = time
                     else:
-                        what = f"its time must be finite; measure gave {given!r}"
-                        self._leave_out(config, LaunchError(what, hint="let measure give milliseconds"))
+                        self.left_out[str(config)] = LaunchError(
+                            f"its time must be finite; measure gave {given!r}", hint="let measure give milliseconds"
+                        )
                 progress.advance()
             reset()
-        finally:
-            progress.close()
         return times
 
     def _run(self, config: Config, reset: Callable[[], None]) -> None:
@@ -211,15 +210,6 @@ class Tuner:
                 hint="return the time: measure=lambda run: zg.testing.do_bench(run)" if given is None else None,
             )
         return time
-
-    def _do_bench(self, run: Callable[[], None]) -> float:
-        from ziggurat.backend.cuda.testing import do_bench
-
-        tuning = self.kernel.tuning
-        return do_bench(run, warmup=tuning.warmup, rep=tuning.rep, graph=tuning.use_cuda_graph)
-
-    def _leave_out(self, config: Config, error: ZigguratError) -> None:
-        self.left_out[str(config)] = error
 
     def _nothing_left(self) -> ZigguratError:
         errors = list(self.left_out.values())
