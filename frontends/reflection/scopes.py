@@ -13,49 +13,41 @@ from typing import Any
 
 import attrs
 
+# The statements around a mention of a variable, from the function's body inwards, each with a number for its suite.
+_Path = tuple[tuple[int, ast.stmt], ...]
 
-@attrs.frozen
+
+@attrs.define
 class Declaration:
     """A variable to declare, by an assignment or without a value. `node` is its first mention."""
 
     name: str
-    by_assignment: bool
     node: ast.AST
+    _path: _Path
+    _stored: bool  # Whether the first mention is an assignment.
+    assigned: bool = attrs.field(init=False)  # Whether any mention is one. An unsupported statement may bind the name.
+    _depth: int = attrs.field(init=False)  # The number of suites around all mentions so far.
 
+    def __attrs_post_init__(self) -> None:
+        self.assigned, self._depth = self._stored, len(self._path)
 
-class _Suite:
-    """A list of statements under a statement of the parent. `depth` is 0 for the function's body."""
+    def mention(self, stored: bool, path: _Path) -> None:
+        """Note another mention."""
+        self.assigned |= stored
+        depth = min(self._depth, len(path))
+        while path[depth - 1][0] != self._path[depth - 1][0]:
+            depth -= 1
+        self._depth = depth
 
-    __slots__ = ("depth", "parent", "statement")
+    @property
+    def by_assignment(self) -> bool:
+        """Whether the first mention, an assignment, stands directly in the suite that has all mentions."""
+        return self._stored and self._depth == len(self._path)
 
-    def __init__(self, parent: _Suite | None, statement: ast.stmt | None) -> None:
-        self.parent = parent
-        self.statement = statement
-        self.depth: int = 0 if parent is None else parent.depth + 1
-
-
-class _Variable:
-    """A variable: the innermost suite with all mentions so far, and the first statement of it that has one."""
-
-    __slots__ = ("assigned", "direct", "first", "statement", "suite")
-
-    def __init__(self, first: ast.AST, stored: bool, suite: _Suite, statement: ast.stmt) -> None:
-        self.first = first
-        self.assigned = stored  # Whether a mention is an assignment. An unsupported statement may bind the name.
-        self.direct = stored  # Whether the first mention is an assignment that stands directly in the suite.
-        self.suite = suite
-        self.statement = statement
-
-    def mention(self, suite: _Suite) -> None:
-        while suite is not self.suite:
-            if suite.depth > self.suite.depth:
-                assert suite.parent is not None
-                suite = suite.parent
-            else:
-                assert self.suite.parent is not None and self.suite.statement is not None
-                self.statement = self.suite.statement
-                self.suite = self.suite.parent
-                self.direct = False
+    @property
+    def statement(self) -> ast.stmt:
+        """The first statement with a mention, in the suite that has all mentions."""
+        return self._path[self._depth - 1][1]
 
 
 def declarations(
@@ -65,13 +57,42 @@ def declarations(
 
     `names` are the local variables that Python knows; assigned names are added. Parameters are left out.
     """
-    scan = _Scan(parameters, names)
-    scan.statements(body, _Suite(None, None))
+    variables: dict[str, Declaration] = {}
+
+    def mention(name: str, node: ast.AST, stored: bool, path: _Path) -> None:
+        if name in variables:
+            variables[name].mention(stored, path)
+        elif name not in parameters and (stored or name in names):
+            variables[name] = Declaration(name, node, path, stored)
+
+    def mentioned(node: ast.AST, path: _Path) -> None:
+        for name, at, binds in mentions(node):
+            mention(name, at, binds, path)
+
+    def scan(statements: Sequence[ast.stmt], outer: _Path, suite: int) -> None:
+        for statement in statements:
+            path = (*outer, (suite, statement))
+            if isinstance(statement, ast.If | ast.While):
+                mentioned(statement.test, path)
+                scan(statement.body, path, id(statement.body))
+                scan(statement.orelse, path, id(statement.orelse))
+            elif isinstance(statement, ast.For):
+                mentioned(statement.iter, path)
+                # The item is assigned in the loop's suite.
+                mentioned(statement.target, (*path, (id(statement.body), statement)))
+                scan(statement.body, path, id(statement.body))
+                scan(statement.orelse, outer, suite)
+            else:
+                if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+                    # `x += e` reads x before it writes it: to the placement it is a use.
+                    mention(statement.target.id, statement.target, False, path)
+                mentioned(statement, path)
+
+    scan(body, (), id(body))
     found: dict[ast.stmt, list[Declaration]] = {}
-    for name, variable in scan.variables.items():
-        if not variable.assigned:
-            continue
-        found.setdefault(variable.statement, []).append(Declaration(name, variable.direct, variable.first))
+    for variable in variables.values():
+        if variable.assigned:
+            found.setdefault(variable.statement, []).append(variable)
     return found
 
 
@@ -137,43 +158,3 @@ def returns(node: ast.AST) -> bool:
     if isinstance(node, ast.Return):
         return True
     return not isinstance(node, _SCOPES) and any(map(returns, ast.iter_child_nodes(node)))
-
-
-class _Scan:
-    def __init__(self, parameters: Collection[str], names: Collection[str]) -> None:
-        self.parameters = parameters
-        self.names = names
-        self.variables: dict[str, _Variable] = {}
-
-    def statements(self, body: Sequence[ast.stmt], suite: _Suite) -> None:
-        for statement in body:
-            if isinstance(statement, ast.If | ast.While):
-                self.mentioned(statement.test, suite, statement)
-                for inner in filter(None, (statement.body, statement.orelse)):
-                    self.statements(inner, _Suite(suite, statement))
-            elif isinstance(statement, ast.For):
-                self.mentioned(statement.iter, suite, statement)
-                inner = _Suite(suite, statement)  # The item is assigned in the loop's suite.
-                self.mentioned(statement.target, inner, statement)
-                self.statements(statement.body, inner)
-                self.statements(statement.orelse, suite)
-            elif isinstance(statement, ast.AugAssign):
-                # `x += e` reads x before it writes it: to the placement it is a use.
-                if isinstance(statement.target, ast.Name):
-                    self.mention(statement.target.id, statement.target, False, suite, statement)
-                self.mentioned(statement, suite, statement)
-            else:
-                self.mentioned(statement, suite, statement)
-
-    def mentioned(self, node: ast.AST, suite: _Suite, statement: ast.stmt) -> None:
-        for name, at, binds in mentions(node):
-            self.mention(name, at, binds, suite, statement)
-
-    def mention(self, name: str, node: ast.AST, stored: bool, suite: _Suite, statement: ast.stmt) -> None:
-        variable = self.variables.get(name)
-        if variable is not None:
-            variable.assigned |= stored
-            if variable.suite is not suite:
-                variable.mention(suite)
-        elif name not in self.parameters and (stored or name in self.names):
-            self.variables[name] = _Variable(node, stored, suite, statement)
