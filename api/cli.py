@@ -19,11 +19,10 @@ from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, default_of, documentation_of, options_table
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.text.html import to_html
+from ziggurat.codemodel.text.html import side_by_side, to_html
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.compiler.compiled import Compiled
-from ziggurat.compiler.page import side_by_side
 from ziggurat.kernels.arguments import constexpr_names, divisible
 from ziggurat.kernels.kernel import Kernel
 
@@ -285,22 +284,15 @@ def _docs(options: argparse.Namespace) -> str:
     return reference()
 
 
-def _said(error: Exception) -> str:
-    return error.msg if isinstance(error, SyntaxError) else str(error)
-
-
 def _raised(error: Exception, file: Path) -> Location | None:
     """The last place in the file that an exception came from."""
     if isinstance(error, SyntaxError):
         return Location(str(error.filename), error.lineno or 1, max(0, (error.offset or 1) - 1))
-    places = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file.resolve()
-    ]
-    if not places:
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    at = next((frame for frame in frames if Path(frame.filename).resolve() == file.resolve()), None)
+    if at is None or at.lineno is None:
         return None
-    at = places[-1]
-    line = at.lineno or 1
-    return Location(at.filename, line, at.colno or 0, at.end_lineno or line, at.end_colno or 0)
+    return Location(at.filename, at.lineno, at.colno or 0, at.end_lineno or at.lineno, at.end_colno or 0)
 
 
 def _find(place: str) -> Kernel:
@@ -327,9 +319,9 @@ def _find(place: str) -> Kernel:
             hint="put the main program under: if __name__ == '__main__':",
         ) from None
     except Exception as error:
-        raise LaunchError(
-            f"'{path}' cannot be read: {type(error).__name__}: {_said(error)}", _raised(error, file)
-        ) from None
+        said = error.msg if isinstance(error, SyntaxError) else error
+        summary = f"'{path}' cannot be read: {type(error).__name__}: {said}"
+        raise LaunchError(summary, _raised(error, file)) from None
     kernel = getattr(module, name, None)
     if not isinstance(kernel, Kernel):
         known = [key for key, value in vars(module).items() if isinstance(value, Kernel)]

@@ -69,7 +69,7 @@ class Compiled:
     def _repr_html_(self) -> str:
         import html
 
-        from ziggurat.compiler.page import side_by_side
+        from ziggurat.codemodel.text.html import side_by_side
 
         return f"<p>{html.escape(repr(self))}</p>" + side_by_side(self.stages)
 

@@ -230,7 +230,7 @@ class Kernel(Function):
         return f"<kernel {self.written}>"
 
     def _repr_html_(self) -> str:
-        from ziggurat.compiler.page import side_by_side
+        from ziggurat.codemodel.text.html import side_by_side
 
         try:
             source = inspect.getsource(self.fn)

@@ -1,9 +1,10 @@
-"""Models in a notebook: the text form with names, types and numbers in colour."""
+"""Models as HTML, for notebooks and the command line: the text form with names, types and numbers in colour."""
 
 from __future__ import annotations
 
 import html
 import re
+from collections.abc import Mapping
 
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.writer import to_text
@@ -20,6 +21,7 @@ _COLOURS = {
     "attribute": "#6f42c1",
     "op": "#d73a49",
 }
+_COLUMN = "flex:1 0 20em;max-width:60em;max-height:40em;overflow:auto;border-left:1px solid #ddd;padding:0 .5em"
 
 
 def to_html(op: Op) -> str:
@@ -33,3 +35,14 @@ def to_html(op: Op) -> str:
     # Tags stand at the odd places; the text between them is escaped.
     text = "".join(part if index % 2 else html.escape(part) for index, part in enumerate(parts))
     return f'<pre style="line-height:1.3">{text}</pre>'
+
+
+def side_by_side(stages: Mapping[str, Op | str]) -> str:
+    """A row with a column for each stage of a kernel: a model in colours, a text as it is."""
+    columns = "".join(
+        f'<div style="{_COLUMN}"><b>{html.escape(name)}</b>'
+        + (to_html(stage) if isinstance(stage, Op) else f'<pre style="line-height:1.3">{html.escape(stage)}</pre>')
+        + "</div>"
+        for name, stage in stages.items()
+    )
+    return f'<div style="display:flex;overflow:auto">{columns}</div>'

@@ -19,9 +19,8 @@ from ziggurat.codemodel.errors import (
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import pyobject
 from ziggurat.frontends.language.constants import as_constant
-from ziggurat.frontends.language.function import Default, Function, constexpr, usable
-from ziggurat.frontends.language.signature import SIGNATURES, Call
-from ziggurat.frontends.reflection.calls import bind_function, check_builtin, check_call, check_form
+from ziggurat.frontends.language.function import Default, Function, constexpr, suggest, usable
+from ziggurat.frontends.language.signature import SIGNATURES, Call, Signature
 from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
@@ -268,7 +267,7 @@ class Expressions:
 
     def call(self, node: ast.Call) -> Value:
         callee = node.func
-        check_form(node, self.source)
+        self.check_form(node)
         target = self.names.static(callee)
         if target is not DYNAMIC:
             if self.range_name(target) is not None:
@@ -286,19 +285,55 @@ class Expressions:
     def call_object(self, node: ast.Call, target: Any) -> Value:
         """A call of an object from outside of the function."""
         if isinstance(target, Call):
-            check_call(target.signature, node, self.source)
+            self.check_call(target.signature, node)
             return self.invoke(node, f"zg.{target.signature.name}")
         if isinstance(target, Function):
             return self.call_function(node, target)
         name = builtin_name(target)
+        if name not in BUILTINS:
+            raise self.not_callable(node, target, name)
+        self.check_builtin(name, node)
         if name == "isinstance":
-            check_builtin(name, node, self.source)
             value = self.expression(node.args[0])
             return self.add(py.Invoke((value, self.classes(node.args[1])), f"builtins.{name}"), node)
-        if name in BUILTINS:
-            check_builtin(name, node, self.source)
-            return self.invoke(node, f"builtins.{name}")
-        raise self.not_callable(node, target, name)
+        return self.invoke(node, f"builtins.{name}")
+
+    def check_form(self, node: ast.Call) -> None:
+        """Raise `KernelSyntaxError` for `*arguments` and `**arguments`."""
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                raise unsupported(argument, self.source, "star argument")
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise unsupported(keyword, self.source, "keyword arguments")
+
+    def check_call(self, signature: Signature, node: ast.Call) -> None:
+        """Raise `KernelTypeError` when the arguments do not fit a call of the language."""
+        names = {p.name for p in signature.parameters}
+        for keyword in node.keywords:
+            if keyword.arg not in names:
+                hint = suggest(keyword.arg or "", names)
+                raise KernelTypeError(
+                    f"zg.{signature.name} has no parameter '{keyword.arg}'",
+                    self.source.span(keyword),
+                    f"{hint} zg.{signature}" if hint else f"zg.{signature}",
+                )
+        try:
+            signature.bind(node.args, {keyword.arg or "": keyword.value for keyword in node.keywords})
+        except KernelTypeError as error:
+            raise KernelTypeError(error.summary, self.source.span(node), error.hint) from None
+
+    def check_builtin(self, name: str, node: ast.Call) -> None:
+        """Raise `KernelTypeError` when the arguments do not fit a builtin."""
+        if node.keywords:
+            what = f"{name}() takes no keyword arguments in a kernel"
+            raise KernelTypeError(what, self.source.span(node.keywords[0]), "pass it by position")
+        least, most = BUILTINS[name]
+        if not least <= len(node.args) <= most:
+            count = str(least) if least == most else f"{least} to {most}" if most < 1000 else f"at least {least}"
+            plural = "" if count.endswith("1") else "s"
+            what = f"{name}() takes {count} argument{plural}; got {len(node.args)}"
+            raise KernelTypeError(what, self.source.span(node))
 
     def invoke(self, node: ast.Call, callee: str, *receiver: Value) -> Value:
         arguments, keywords = self.arguments(node)
@@ -311,10 +346,15 @@ class Expressions:
 
     def call_function(self, node: ast.Call, function: Function) -> Value:
         """A call of a user's function. Arguments are evaluated as written and passed in the order of the parameters."""
-        bound = bind_function(function, node, self.source)
-        values = {id(item): self.expression(item) for item in (*node.args, *(k.value for k in node.keywords))}
+
+        def misfit(summary: str, hint: str | None, keyword: int | None) -> KernelTypeError:
+            return KernelTypeError(summary, self.source.span(node if keyword is None else node.keywords[keyword]), hint)
+
+        keywords = [(keyword.arg or "", keyword.value) for keyword in node.keywords]
+        bound = function.bind(node.args, keywords, misfit)
+        values = {id(item): self.expression(item) for item in (*node.args, *(value for _, value in keywords))}
         arguments: list[Value] = []
-        for item in bound:
+        for item in bound.values():
             if not isinstance(item, Default):
                 arguments.append(values[id(item)])
                 continue

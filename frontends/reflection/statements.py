@@ -13,7 +13,6 @@ from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.types import VarType, pyobject
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.signature import Call
-from ziggurat.frontends.reflection.calls import check_builtin, check_call, check_form
 from ziggurat.frontends.reflection.expressions import Expressions
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, declarations, returns
@@ -176,11 +175,11 @@ class Statements(Expressions):
         name = self.range_name(target)
         if name is None or not isinstance(node, ast.Call):
             return self.expression(node)
-        check_form(node, self.source)
+        self.check_form(node)
         if isinstance(target, Call):
-            check_call(target.signature, node, self.source)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            self.check_call(target.signature, node)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         else:
-            check_builtin("range", node, self.source)
+            self.check_builtin("range", node)
         return self.invoke(node, name)
 
     def while_loop(self, node: ast.While) -> None:

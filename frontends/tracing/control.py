@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import VarType, pyobject
 from ziggurat.frontends.tracing.symbols import Symbol
-from ziggurat.frontends.tracing.trace import Trace, caller_location, current_trace, require_callable, variable
+from ziggurat.frontends.tracing.trace import Trace, caller_location, current_trace, require_callable
 
 
 def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any], **options: Any) -> Any:
@@ -83,9 +84,7 @@ def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | 
             if index == 0:
                 # The variables are declared before the branch; their number is known only here.
                 outline = result
-                for place in range(len(_items(result))):
-                    made = core.Var(None, name=f"result_{place}", type=VarType(pyobject))
-                    variables.append(outer.add(made, caller_location()))
+                variables = [_variable(outer, f"result_{place}", None) for place, _ in enumerate(_items(result))]
             _store(trace, variables, outline, result, "the second part of zg.if_ gives")
             inner.add(core.Yield([]))
             bodies.append(inner.finish())
@@ -108,7 +107,11 @@ def _packed(like: Any, values: Sequence[Symbol]) -> Any:
 
 def _declare(trace: Trace, initial: Any) -> list[Value]:
     given = [trace.value(value) for value in _items(initial)]
-    return [variable(trace, f"carried_{index}", value) for index, value in enumerate(given)]
+    return [_variable(trace.builder, f"carried_{index}", value) for index, value in enumerate(given)]
+
+
+def _variable(builder: Builder, name: str, initial: Value | None) -> Value:
+    return builder.add(core.Var(initial, name=name, type=VarType(pyobject)), caller_location())
 
 
 def _load(trace: Trace, variables: Sequence[Value]) -> list[Symbol]:

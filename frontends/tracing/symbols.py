@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ziggurat.codemodel.dialects import py
-from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language.signature import SIGNATURES
 from ziggurat.frontends.language.spellings import of_attribute
 
-
-class Tape(Protocol):
-    """The recorder of the operations on symbols."""
-
-    def record(self, op: Op) -> Symbol:
-        """Append an op of the Python model, with the user's present line as its location."""
-        ...
-
-    def value(self, thing: Any) -> Value:
-        """The value of the model for a symbol or a Python constant."""
-        ...
-
-    def fail(self, message: str, hint: str) -> NoReturn:
-        """Raise an error at the user's present line."""
-        ...
+if TYPE_CHECKING:
+    from ziggurat.frontends.tracing.trace import Trace
 
 
 class _NoAttribute(KernelTypeError, AttributeError):
@@ -36,13 +23,13 @@ class _NoAttribute(KernelTypeError, AttributeError):
 class Symbol:
     """A value of the kernel under construction. Scalars have Python's operators; tensors take explicit calls."""
 
-    __slots__ = ("tape", "value")
+    __slots__ = ("trace", "value")
 
     # Operators of NumPy's arrays leave symbols to the methods here.
     __array_ufunc__ = None
 
-    def __init__(self, tape: Tape, value: Value) -> None:
-        self.tape = tape
+    def __init__(self, trace: Trace, value: Value) -> None:
+        self.trace = trace
         self.value = value
 
     @property
@@ -53,52 +40,52 @@ class Symbol:
     @property
     def shape(self) -> Symbol:
         """The shape, a constant of the kernel."""
-        return self.tape.record(py.Attribute(self.value, "shape"))
+        return self.trace.record(py.Attribute(self.value, "shape"))
 
     @property
     def dtype(self) -> Symbol:
         """The element type, a constant of the kernel."""
-        return self.tape.record(py.Attribute(self.value, "dtype"))
+        return self.trace.record(py.Attribute(self.value, "dtype"))
 
     @property
     def element_ty(self) -> Symbol:
         """The pointed-to type of the dtype of a pointer, a constant of the kernel."""
-        return self.tape.record(py.Attribute(self.value, "element_ty"))
+        return self.trace.record(py.Attribute(self.value, "element_ty"))
 
     def load(self, offsets: Any) -> Symbol:
         """The block of a tensor descriptor at these offsets."""
-        return self.tape.record(py.Invoke([self.value, self.tape.value(offsets)], ".load"))
+        return self.trace.record(py.Invoke([self.value, self.trace.value(offsets)], ".load"))
 
     def store(self, offsets: Any, value: Any) -> Symbol:
         """Write a block of a tensor descriptor at these offsets."""
-        return self.tape.record(py.Invoke([self.value, self.tape.value(offsets), self.tape.value(value)], ".store"))
+        return self.trace.record(py.Invoke([self.value, self.trace.value(offsets), self.trace.value(value)], ".store"))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         try:
             hint = f"call zg.{name}(…) instead" if name in SIGNATURES else of_attribute(name)
-            self.tape.fail(f"a value of the kernel has no '{name}'", hint or "values have .shape and .dtype")
+            self.trace.fail(f"a value of the kernel has no '{name}'", hint or "values have .shape and .dtype")
         except KernelTypeError as error:
             raise _NoAttribute(error.summary, error.location, error.hint) from None
 
     def __getitem__(self, index: Any) -> Symbol:
-        return self.tape.record(py.Subscript(self.value, self.tape.value(index)))
+        return self.trace.record(py.Subscript(self.value, self.trace.value(index)))
 
     def __divmod__(self, other: Any) -> tuple[Symbol, Symbol]:
         return self // other, self % other
 
     def __abs__(self) -> Symbol:
-        return self.tape.record(py.Invoke([self.value], "builtins.abs"))
+        return self.trace.record(py.Invoke([self.value], "builtins.abs"))
 
     def __neg__(self) -> Symbol:
-        return self.tape.record(py.Neg(self.value))
+        return self.trace.record(py.Neg(self.value))
 
     def __pos__(self) -> Symbol:
         return self
 
     def __invert__(self) -> Symbol:
-        return self.tape.record(py.Invert(self.value))
+        return self.trace.record(py.Invert(self.value))
 
     def __repr__(self) -> str:
         return f"<symbol of {self.value!r}>"
@@ -136,16 +123,16 @@ _REFUSED = {
 
 
 def _left(op: type[py.Binary]) -> Callable[[Symbol, Any], Symbol]:
-    return lambda self, other: self.tape.record(op(self.tape.value(self), self.tape.value(other)))
+    return lambda self, other: self.trace.record(op(self.trace.value(self), self.trace.value(other)))
 
 
 def _right(op: type[py.Binary]) -> Callable[[Symbol, Any], Symbol]:
-    return lambda self, other: self.tape.record(op(self.tape.value(other), self.tape.value(self)))
+    return lambda self, other: self.trace.record(op(self.trace.value(other), self.trace.value(self)))
 
 
 def _refusal(message: str, hint: str) -> Callable[..., NoReturn]:
     def refuse(self: Symbol, *_: Any) -> NoReturn:
-        self.tape.fail(message, hint)
+        self.trace.fail(message, hint)
 
     return refuse
 
@@ -180,10 +167,3 @@ def constant_argument(value: Any, parameter: Value) -> Any:
         return value
     made.parameter = parameter
     return made
-
-
-def expect_no_kernel(what: str) -> NoReturn:
-    """Raise the error of a construct that only makes sense while a kernel is traced."""
-    raise KernelSyntaxError(
-        f"{what} was called outside of a traced function", hint="call it in a function that is given to zg.trace"
-    )

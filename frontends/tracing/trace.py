@@ -18,11 +18,11 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, LaunchError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import Type, VarType, constexpr_type, pyobject
+from ziggurat.codemodel.types import Type, constexpr_type, pyobject
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.signature import Signature, active_recorder
-from ziggurat.frontends.tracing.symbols import ConstantFloat, ConstantInt, Symbol, constant_argument, expect_no_kernel
+from ziggurat.frontends.tracing.symbols import ConstantFloat, ConstantInt, Symbol, constant_argument
 
 
 class Trace:
@@ -34,20 +34,18 @@ class Trace:
         # The builders of the unfinished bodies, outermost first. Only their values can be used.
         self.open: list[Builder] = [builder]
 
-    # The interface for symbols: `Tape`.
-
     def record(self, op: Op) -> Symbol:
-        """See `Tape`."""
+        """Append an op of the Python model, with the user's present line as its location."""
         return Symbol(self, self.builder.add(op, caller_location()))
 
     def fail(self, message: str, hint: str) -> NoReturn:
-        """See `Tape`."""
+        """Raise an error at the user's present line."""
         raise KernelTypeError(message, caller_location(), hint)
 
     def value(self, thing: Any) -> Value:
-        """See `Tape`."""
+        """The value of the model for a symbol or a Python constant."""
         if isinstance(thing, Symbol):
-            if thing.tape is not self:
+            if thing.trace is not self:
                 self.fail("a value of another trace is used here", "use values in the kernel that made them")
             if not self.open:
                 self.fail("a value is used after its kernel was traced", "use values in the kernel that made them")
@@ -140,7 +138,9 @@ def current_trace(what: str) -> Trace:
     """The trace in progress. Raises `KernelSyntaxError` when there is none."""
     recorder = active_recorder.get()
     if not isinstance(recorder, Trace):
-        expect_no_kernel(what)
+        raise KernelSyntaxError(
+            f"{what} was called outside of a traced function", hint="call it in a function that is given to zg.trace"
+        )
     return recorder
 
 
@@ -242,11 +242,6 @@ def _returned_count(model: Op) -> int | None:
             source = getattr(op.values[0], "op", None)
             return len(source.components) if isinstance(source, py.Pack) else None
     return None
-
-
-def variable(trace: Trace, name: str, initial: Value | None) -> Value:
-    """Declare a variable of the model."""
-    return trace.builder.add(core.Var(initial, name=name, type=VarType(pyobject)), caller_location())
 
 
 def require_callable(thing: Any, what: str, count: int) -> None:
