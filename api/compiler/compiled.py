@@ -126,17 +126,17 @@ class Compiled:
 
         Raises `LaunchError` where there is neither. So do `local_bytes` and `max_threads`.
         """
-        return self._executable.registers
+        return self._executable.resources[0]
 
     @property
     def local_bytes(self) -> int:
         """Local memory of a thread in bytes: spilled registers, and the stack."""
-        return self._executable.local_bytes
+        return self._executable.resources[1]
 
     @property
     def max_threads(self) -> int:
         """The largest number of threads that a CTA can have with so many registers."""
-        return self._executable.max_threads
+        return self._executable.resources[2]
 
 
 def binary_of(compiled: Compiled, name: str) -> Binary:
@@ -163,16 +163,6 @@ def parameter_of(type_: Type, part: str = "") -> Parameter:
     number, _, field = part.partition(".")
     argument = int(number) if number else None
     if isinstance(type_, DescriptorType):
-        box, swizzle = box_and_swizzle(type_.block, type_.element)
-        return Parameter(kind_of(type_), box, swizzle, "map", argument)
-    return Parameter(kind_of(type_), part=field, argument=argument)
-
-
-def kind_of(type_: Type) -> str:
-    """The runtime's name for the kind of a parameter of the PTX kernel."""
-    if isinstance(type_, PtrType):
-        return "ptr"
-    if isinstance(type_, DescriptorType):
-        return "tensormap"
-    assert isinstance(type_, ScalarType), f"a kernel has no parameter of type {type_}"
-    return type_.name
+        return Parameter("tensormap", *box_and_swizzle(type_.block, type_.element), "map", argument)
+    assert isinstance(type_, PtrType | ScalarType), f"a kernel has no parameter of type {type_}"
+    return Parameter("ptr" if isinstance(type_, PtrType) else type_.name, part=field, argument=argument)

@@ -6,10 +6,9 @@ import functools
 from typing import Any
 
 from ziggurat.backend.cuda.arrays import reader_of, view
-from ziggurat.backend.cuda.driver import Loaded
 from ziggurat.backend.cuda.launch import Launcher, devices_of, one_device
 from ziggurat.backend.launch.descriptors import TensorDescriptor
-from ziggurat.backend.ptx.sass import Resources, assembled, tool
+from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.codemodel.gpu.options import checked_option
@@ -50,13 +49,15 @@ class Executable(Checked):
                 hint="describe an array there: zg.TensorDescriptor(zg.to_device(array), …)",
             )
 
-    # Resources.
-
     @functools.cached_property
-    def _resources(self) -> Loaded | Resources:
-        """The resources of the kernel from the driver, or else from ptxas."""
+    def resources(self) -> tuple[int, int, int]:
+        """Registers and bytes of local memory of a thread, and the largest number of threads of a CTA.
+
+        They are from the driver, or else from ptxas.
+        """
         try:
-            return self._launcher.loaded()
+            loaded = self._launcher.loaded()
+            return loaded.registers, loaded.local_bytes, loaded.max_threads
         except (LaunchError, TargetError) as error:
             if tool("ptxas") is None:
                 raise LaunchError(
@@ -64,22 +65,6 @@ class Executable(Checked):
                     f"a GPU, or from ptxas; neither is here: {error.summary}",
                     hint="pip install nvidia-cuda-nvcc",
                 ) from None
-            return assembled(self.compiled.ptx, self.compiled.target)[1]
-
-    @property
-    def registers(self) -> int:
-        """See `Compiled.registers`."""
-        return self._resources.registers
-
-    @property
-    def local_bytes(self) -> int:
-        """See `Compiled.local_bytes`."""
-        found = self._resources
-        return found.local_bytes if isinstance(found, Loaded) else found.stack
-
-    @property
-    def max_threads(self) -> int:
-        """See `Compiled.max_threads`."""
-        found = self._resources
-        # The code states its number of threads, and ptxas has found registers for them.
-        return found.max_threads if isinstance(found, Loaded) else 32 * self.compiled.num_warps
+            found = assembled(self.compiled.ptx, self.compiled.target)[1]
+            # The code states its number of threads, and ptxas has found registers for them.
+            return found.registers, found.stack, 32 * self.compiled.num_warps

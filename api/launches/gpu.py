@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,11 +16,9 @@ from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import Signature as KernelSignature
 from ziggurat.kernels.arguments import (
     check_options,
-    components_of,
     constant_of,
     constexpr_names,
     is_tuple_of_arguments,
-    leaves,
 )
 from ziggurat.transforms.kit.parameters import specialize
 
@@ -40,13 +38,11 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
 
     def with_tuples(grid: Any, bound: dict[str, Any], options: dict[str, Any]) -> None:
         """Launch with tuples among the arguments, by a dispatcher whose parameters are their components."""
-        shape = tuple(_shape(value) if is_tuple_of_arguments(value) else None for value in bound.values())
+        shape = tuple(map(_shape, bound.values()))
         if shape not in spread:
             spread[shape] = _spread(kernel, on_host, dispatcher.parameters, shape)
         sizes: Any = grid(Meta(kernel.name, bound)) if callable(grid) else grid
-        flat = leaves(v if one is not None else (_Whole(v),) for v, one in zip(bound.values(), shape, strict=True))
-        values = [value.value if isinstance(value, _Whole) else value for value in flat]
-        spread[shape].at(sizes)(*values, **options)
+        spread[shape].at(sizes)(*_flat(tuple(bound.values()), shape), **options)
 
     constexprs = constexpr_names(kernel)
     # A constexpr parameter that has the name of an option is that option: see `built`.
@@ -72,35 +68,36 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
     return dispatcher
 
 
-@attrs.frozen
-class _Whole:
-    """An argument that is no tuple of arguments, among others that are."""
-
-    value: Any
-
-
 def _shape(value: Any) -> Any:
-    """How tuples are nested in a value, with None for what is no tuple."""
-    components = components_of(value)
-    return None if components is None else tuple(map(_shape, components))
+    """The nesting of a tuple of arguments, with None for each argument."""
+    return tuple(map(_shape, value)) if is_tuple_of_arguments(value) else None
+
+
+def _flat(value: Any, shape: Any) -> list[Any]:
+    """The arguments that are nested as `shape` says, in order."""
+    return [value] if shape is None else [leaf for v, s in zip(value, shape, strict=True) for leaf in _flat(v, s)]
+
+
+def _nested(shape: Any, values: Iterator[Any], make: Callable[[tuple[Any, ...]], Any] = tuple) -> Any:
+    """The next values, nested as `shape` says. `make` makes a tuple of its components."""
+    return next(values) if shape is None else make(tuple(_nested(one, values, make) for one in shape))
 
 
 def _spread(kernel: Kernel, on_host: OnHost, parameters: Sequence[KernelParameter], shape: Sequence[Any]) -> Dispatcher:
     """The dispatcher for launches whose tuples have this shape: a parameter for each component."""
     from ziggurat.backend.cuda.launch import Dispatcher
-    from ziggurat.backend.cuda.specialize import KernelParameter
 
     flat: list[KernelParameter] = []
     for parameter, one in zip(parameters, shape, strict=True):
-        names = [parameter.name] if one is None else [f"{parameter.name}_{n}" for n, _ in enumerate(leaves(one))]
-        for name in names:
-            while any(name == other.name for other in (*parameters, *flat)) and one is not None:
+        for number, _ in enumerate(_flat(one, one)):
+            name = parameter.name if one is None else f"{parameter.name}_{number}"
+            while one is not None and any(name == other.name for other in (*parameters, *flat)):
                 name += "_"
-            flat.append(KernelParameter(name, parameter.constexpr, parameter.specialize, parameter.default))
+            flat.append(attrs.evolve(parameter, name=name))
 
     def run_on_host(grid: Any, named: dict[str, Any], options: dict[str, Any]) -> None:
         values = iter(named.values())
-        whole = {p.name: _regrouped(one, values) for p, one in zip(parameters, shape, strict=True)}
+        whole = {p.name: _nested(one, values) for p, one in zip(parameters, shape, strict=True)}
         on_host(grid, whole, options)
 
     return Dispatcher(
@@ -111,16 +108,6 @@ def _spread(kernel: Kernel, on_host: OnHost, parameters: Sequence[KernelParamete
         kernel.model.location,
         lambda options: check_options(kernel, options),
     )
-
-
-def _regrouped(shape: Any, values: Iterator[Any]) -> Any:
-    """The next values, nested as `shape` says."""
-    return next(values) if shape is None else tuple(_regrouped(one, values) for one in shape)
-
-
-def _packed(types: Any) -> Type:
-    components = components_of(types)
-    return types if components is None else TupleType(tuple(map(_packed, components)))
 
 
 def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Binary:
@@ -166,6 +153,6 @@ def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) ->
             types.append(constant_of(kernel, argument.name, argument.value))
     if shape:
         flat = iter(types)
-        types = [_packed(_regrouped(one, flat)) for one in shape]
+        types = [_nested(one, flat, TupleType) for one in shape]
     model = kernel.model_for(KernelSignature(tuple(types), tuple(divisibility)))
     return specialize(model, known)

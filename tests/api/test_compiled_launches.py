@@ -158,6 +158,7 @@ def test_the_driver_says_what_it_takes(driver, compiled):
     assert (made.registers, made.local_bytes, made.max_threads) == (40, 0, 1024)
     driver.attributes["CU_FUNC_ATTRIBUTE_NUM_REGS"] = 41
     driver.attributes["CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES"] = 24
+    made = zg.compile(compiled.stages["gpu"])
     assert (made.registers, made.local_bytes) == (41, 24)
 
 

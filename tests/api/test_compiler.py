@@ -15,7 +15,7 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, f16, f32, i1, i32, i64
-from ziggurat.compiler.compiled import Compiled, binary_of, kind_of, parameter_of
+from ziggurat.compiler.compiled import Compiled, binary_of, parameter_of
 from ziggurat.compiler.pipeline import compile
 
 
@@ -83,9 +83,15 @@ def test_what_the_runtime_is_given(compiled):
 
 
 def test_kinds_of_parameters():
-    assert [kind_of(type_) for type_ in (PtrType(f32), i32, i64, f32, i1)] == ["ptr", "i32", "i64", "f32", "i1"]
+    assert [parameter_of(type_).kind for type_ in (PtrType(f32), i32, i64, f32, i1)] == [
+        "ptr",
+        "i32",
+        "i64",
+        "f32",
+        "i1",
+    ]
     with pytest.raises(AssertionError, match="no parameter of type tensor"):
-        kind_of(TensorType((4,), i32))
+        parameter_of(TensorType((4,), i32))
 
 
 def test_a_fault_within_is_reported_with_the_model(monkeypatch):
