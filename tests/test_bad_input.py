@@ -160,7 +160,7 @@ OUTSIDE = "call it in a function decorated with @zg.kernel or @zg.function, or i
 WRONG_CALLS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: scale[(1,)](X), "'scale' needs 'out_ptr', 'n', 'factor', 'BLOCK'", SIGNATURE),
     (lambda: scale[(1,)](X, X, 1, 1.0, 32, 33), "'scale' takes 5 arguments; got 6", SIGNATURE),
-    (lambda: launch(BLOK=3), "'scale' has no parameter 'BLOK', nor is there such an option", "did you mean 'BLOCK'?"),
+    (lambda: launch(BLOK=3), "'scale' has no parameter 'BLOK', nor is there such an option", "did you mean BLOCK?"),
     (lambda: scale[(1,)](X, x_ptr=X), "'scale' got 'x_ptr' twice", ""),
     (lambda: scale(X, X, 1, 1.0, 32), "'scale' is a kernel, which must be launched over a grid", "scale[grid](…)"),
     (lambda: scale.triton(P32, P32), "'scale' needs 'n', 'factor', 'BLOCK'", SIGNATURE),

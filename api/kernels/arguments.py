@@ -27,7 +27,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
-from ziggurat.frontends.language.function import usable
+from ziggurat.frontends.language.function import suggest, usable
 
 
 @attrs.frozen
@@ -103,11 +103,16 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
         components = components_of(given)
         if components is not None and any(isinstance(one, Type | Divisible) for one in leaves(components)):
             return TupleType(tuple(type_of(part, one) for part, one in parts_of(name, components)))
-        if (type_ := _type_of(given)) is not None:
+        if isinstance(given, str):
+            if given in SCALARS or re.fullmatch(r"(ptr|descriptor|tensor)<.*>", given):
+                raise LaunchError(
+                    f"'{name}' of '{function.name}' must be a type; got the string \"{given}\"",
+                    hint="zg.f32, zg.ptr(zg.f32), zg.descriptor((64, 64), zg.f16): "
+                    "names of types are for the command line",
+                )
+        elif (type_ := given if isinstance(given, Type) else find_scalar(given)) is not None:
             divisibility.append(1)
             return _run_time(function, name, type_)
-        if isinstance(given, str):
-            _no_name_of_a_type(function, name, given)
         return constant_of(function, name, given)
 
     types = tuple(type_of(name, given) for name, given in bound.items())
@@ -141,20 +146,6 @@ def leaves(values: Iterable[Any]) -> Iterator[Any]:
             yield value
         else:
             yield from leaves(components)
-
-
-def _type_of(given: Any) -> Type | None:
-    """The type that an argument is, NumPy's and torch's dtypes included; None for a value."""
-    return given if isinstance(given, Type) else None if isinstance(given, str) else find_scalar(given)
-
-
-def _no_name_of_a_type(function: Function, name: str, given: str) -> None:
-    """Raise `LaunchError` for "f32", "ptr<f32>" and the like, as a shell has them; other strings are compiled in."""
-    if given in SCALARS or re.fullmatch(r"(ptr|descriptor|tensor)<.*>", given):
-        raise LaunchError(
-            f"'{name}' of '{function.name}' must be a type; got the string \"{given}\"",
-            hint="zg.f32, zg.ptr(zg.f32), zg.descriptor((64, 64), zg.f16): names of types are for the command line",
-        )
 
 
 def _run_time(function: Function, name: str, given: Type) -> Type:
@@ -213,10 +204,6 @@ def _reject_variadic(function: Function) -> None:
         _ = function.model  # Its error shows the parameter in the source.
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def constexpr_names(function: Function) -> set[str]:
     """The names of the parameters that are known at compile time."""
     parameters = function.model.bodies[0].parameters
@@ -229,43 +216,30 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
 
     Raises `LaunchError` for arguments that do not fit the parameters.
     """
-    from difflib import get_close_matches
-
-    names = list(function.signature.parameters)
+    parameters = function.signature.parameters
     _reject_variadic(function)
-    if len(arguments) > len(names):
-        raise LaunchError(
-            f"'{function.name}' takes {_counted(len(names), 'argument')}; got {len(arguments)}",
-            hint=function.written,
-        )
-    bound = dict(zip(names, arguments, strict=False))
+    if len(arguments) > len(parameters):
+        takes = f"{len(parameters)} argument{'s' if len(parameters) != 1 else ''}"
+        raise LaunchError(f"'{function.name}' takes {takes}; got {len(arguments)}", hint=function.written)
+    given = dict(zip(parameters, arguments, strict=False))
     for name, value in keywords.items():
-        if name not in names:
-            near = get_close_matches(name, names, 1)
-            raise LaunchError(
-                f"'{function.name}' has no parameter '{name}'",
-                hint=f"did you mean '{near[0]}'?" if near else function.written,
-            )
-        if name in bound:
+        if name not in parameters:
+            hint = suggest(name, parameters) or function.written
+            raise LaunchError(f"'{function.name}' has no parameter '{name}'", hint=hint)
+        if name in given:
             raise LaunchError(f"'{function.name}' got '{name}' twice")
-        bound[name] = value
-    missing: list[str] = []
-    for name, parameter in function.signature.parameters.items():
-        if name not in bound:
-            if parameter.default is parameter.empty:
-                missing.append(name)
-            else:
-                bound[name] = parameter.default
-    shared = [name for name in SHARED_OPTIONS if name in function.signature.parameters]
+        given[name] = value
+    bound: dict[str, Any] = {name: given.get(name, p.default) for name, p in parameters.items()}
+    shared = [name for name in SHARED_OPTIONS if name in parameters]
     for name in sorted(constexpr_names(function).intersection(shared)) if shared else ():
         # The parameter is the option: it has its default, and is checked as that.
-        given = bound.get(name)
-        bound[name] = default_of(name) if given is None else checked_option(name, given)
-        missing = [one for one in missing if one != name]
+        value = bound[name]
+        none = value is None or value is inspect.Parameter.empty
+        bound[name] = default_of(name) if none else checked_option(name, value)
+    missing = [f"'{name}'" for name, value in bound.items() if value is inspect.Parameter.empty]
     if missing:
-        listed = ", ".join(f"'{name}'" for name in missing)
-        raise LaunchError(f"'{function.name}' needs {listed}", hint=function.written)
-    return {name: bound[name] for name in names}
+        raise LaunchError(f"'{function.name}' needs {', '.join(missing)}", hint=function.written)
+    return bound
 
 
 def check_options(function: Function, given: Mapping[str, Any], known: Sequence[str] = LAUNCH_OPTIONS) -> None:
@@ -274,12 +248,10 @@ def check_options(function: Function, given: Mapping[str, Any], known: Sequence[
     for name, value in given.items():
         if name not in known:
             _reject_variadic(function)
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, [*function.signature.parameters, *known], 1)
             raise LaunchError(
                 f"'{function.name}' has no parameter '{name}', nor is there such an option",
-                hint=f"did you mean '{near[0]}'?" if near else f"{function.written}; options: {', '.join(known)}",
+                hint=suggest(name, [*function.signature.parameters, *known])
+                or f"{function.written}; options: {', '.join(known)}",
             )
         if value is not None:
             checked_option(name, value)

@@ -14,12 +14,7 @@ from ziggurat.codemodel.types import TupleType, Type
 from ziggurat.compiler.compiled import binary_of
 from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import Signature as KernelSignature
-from ziggurat.kernels.arguments import (
-    check_options,
-    constant_of,
-    constexpr_names,
-    is_tuple_of_arguments,
-)
+from ziggurat.kernels.arguments import check_options, constant_of, constexpr_names, is_tuple_of_arguments
 from ziggurat.transforms.kit.parameters import specialize
 
 if TYPE_CHECKING:

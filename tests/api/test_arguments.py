@@ -54,7 +54,7 @@ def test_arguments_are_bound_by_place_by_name_and_by_default():
     [
         ((1,), {}, "'kernel' needs 'n', 'BLOCK'", "kernel(x_ptr, n, BLOCK: zg.constexpr, scale=2.0"),
         (range(6), {}, "'kernel' takes 5 arguments; got 6", "kernel(x_ptr"),
-        ((1, 2), {"BLOCKS": 3}, "'kernel' has no parameter 'BLOCKS'", "did you mean 'BLOCK'?"),
+        ((1, 2), {"BLOCKS": 3}, "'kernel' has no parameter 'BLOCKS'", "did you mean BLOCK?"),
         ((1, 2), {"zzz": 3}, "'kernel' has no parameter 'zzz'", "kernel(x_ptr"),
         ((1, 2), {"n": 3}, "'kernel' got 'n' twice", ""),
     ],
