@@ -23,7 +23,7 @@ from __future__ import annotations
 import enum
 import inspect
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar
 
 import attrs
@@ -155,22 +155,20 @@ class OpSpec:
         fields["location"] = None
         fields["parent"] = None
 
-    def arity_error(self, count: int) -> str | None:
-        """The reason why an op cannot have this many operands, or None."""
-        extra = count - self.required
-        if extra >= 0:
-            if self.variadic:
-                if extra % self.variadic == 0:
-                    return None
-            elif extra <= self.optional:
-                return None
-        if self.variadic:
-            expected = f"at least {self.required}" if self.variadic == 1 else f"{self.required} and equal groups"
-        elif self.optional:
-            expected = f"{self.required} to {self.required + self.optional}"
-        else:
+    def count_errors(self, operands: int, successors: int, bodies: int) -> Iterator[str]:
+        """The reasons why an op cannot have this many operands, successors and bodies."""
+        extra = operands - self.required
+        if extra < 0 or (extra % self.variadic if self.variadic else extra > self.optional):
             expected = str(self.required)
-        return f"{self.cls.NAME} takes {expected} operand(s), got {count}"
+            if self.variadic:
+                expected = f"at least {expected}" if self.variadic == 1 else f"{expected} and equal groups"
+            elif self.optional:
+                expected = f"{expected} to {self.required + self.optional}"
+            yield f"{self.cls.NAME} takes {expected} operand(s), got {operands}"
+        if successors != len(self.successors):
+            yield f"{self.cls.NAME} takes {len(self.successors)} successor(s), got {successors}"
+        if bodies != len(self.bodies) and not any(f.role == "bodies" for f in self.bodies):
+            yield f"{self.cls.NAME} takes {len(self.bodies)} body(s), got {bodies}"
 
     def make(
         self,
@@ -181,12 +179,7 @@ class OpSpec:
         type_: Type,
     ) -> Op:
         """Make an op from its generic parts, types unchecked. Counts must fit; absent attributes take defaults."""
-        error = self.arity_error(len(operands))
-        if error is None and len(successors) != len(self.successors):
-            error = f"{self.cls.NAME} takes {len(self.successors)} successor(s), got {len(successors)}"
-        if error is None and not any(f.role == "bodies" for f in self.bodies) and len(bodies) != len(self.bodies):
-            error = f"{self.cls.NAME} takes {len(self.bodies)} body(s), got {len(bodies)}"
-        if error is not None:
+        for error in self.count_errors(len(operands), len(successors), len(bodies)):
             raise BuildError(error)
         op = self.cls.__new__(self.cls)
         fields = op.__dict__

@@ -62,11 +62,8 @@ def ssa(op: Op, undefined: Undefined = poison) -> Op:
 _State = dict[Value, Value]
 
 
-class _Joined(NamedTuple):
-    """The variables that a body hands to its op in addition, and how to make values that are missing."""
-
-    variables: tuple[Value, ...]
-    missing: Callable[[Value], Value]
+# The values that a terminator hands to the op in addition to its own, by what the variables hold there.
+_Handed = Callable[[_State], list[Value]]
 
 
 class _Writer:
@@ -87,12 +84,11 @@ class _Writer:
         *,
         isolated: bool = False,
         at_exit: frozenset[Value] = frozenset(),
-        joined: _Joined | None = None,
-        parameters: bool = False,
+        gained: tuple[Value, ...] = (),
+        handed: _Handed = lambda state: [],
         yield_type: Type | None = None,
     ) -> Body:
-        """A body without variables. `state` is what they hold before; with `parameters` it takes those of `joined`."""
-        gained = joined.variables if joined is not None and parameters else ()
+        """A body without variables. `state` is what they hold before; it takes those of `gained` as parameters."""
         types = [*(p.type for p in body.parameters), *(self.type_of(variable) for variable in gained)]
         yields = body.yield_type if yield_type is None else yield_type
         builder = Builder.root(types, yields) if isolated else outer.nested(types, yields)
@@ -100,7 +96,7 @@ class _Writer:
         self._map_parameters(entry, builder.block)
         start = {**state, **dict(zip(gained, builder.parameters[len(entry.parameters) :], strict=True))}
         if len(body.blocks) == 1:
-            self.block(entry, builder, start, {}, at_exit, joined, {})
+            self.block(entry, builder, start, {}, at_exit, handed, {})
             return builder.finish()
 
         live = self.liveness.live_in(body, at_exit)
@@ -123,7 +119,7 @@ class _Writer:
                     **dict(zip(gains[block], made.parameters[len(block.parameters) :], strict=True)),
                 }
                 builder.move_to(made)
-            ends[block] = self.block(block, builder, start, live, at_exit, joined, gains)
+            ends[block] = self.block(block, builder, start, live, at_exit, handed, gains)
         return builder.finish()
 
     def _map_parameters(self, old: Block, new: Block) -> None:
@@ -151,7 +147,7 @@ class _Writer:
         state: _State,
         live: dict[Block, frozenset[Value]],
         at_exit: frozenset[Value],
-        joined: _Joined | None,
+        handed: _Handed,
         gains: dict[Block, tuple[Value, ...]],
     ) -> _State:
         """Write the ops of a block; returns what the variables hold at its end."""
@@ -166,7 +162,7 @@ class _Writer:
             else:
                 bodies = [self.body(body, builder, state, isolated=isinstance(op, Isolated)) for body in op.bodies]
                 self.values[op.result] = builder.add(rebuilt(op, operands, bodies, (), op.result.type))
-        self._terminator(terminator, builder, state, joined, gains)
+        self._terminator(terminator, builder, state, handed, gains)
         return state
 
     def _live_after(
@@ -206,19 +202,19 @@ class _Writer:
         op: Op,
         builder: Builder,
         state: _State,
-        joined: _Joined | None,
+        handed: _Handed,
         gains: dict[Block, tuple[Value, ...]],
     ) -> None:
         operands = [self.values[value] for value in op.operands]
-        if joined is not None and isinstance(op, BodyTerminator) and not isinstance(op, Returns | core.Unreachable):
-            operands += [state.get(variable) or joined.missing(variable) for variable in joined.variables]
-        missing = self._once(builder, op.location)
+        if isinstance(op, BodyTerminator) and not isinstance(op, Returns | core.Unreachable):
+            operands += handed(state)
+        held = self._held(builder, op.location)
         successors = [
             Successor(
                 self.blocks[target.block],
                 [
                     *(self.values[value] for value in target.arguments),
-                    *(state.get(variable) or missing(variable) for variable in gains[target.block]),
+                    *held(state, gains[target.block]),
                 ],
             )
             for target in op.successors
@@ -237,34 +233,30 @@ class _Writer:
         exits = self.liveness.at_exits(op, after)
         seen = exits[0].union(*exits)
         variables = tuple(variable for variable in stored_in(op, self.variables) if variable in seen)
-        if not variables or not op.terminators():
-            bodies = [
-                self.body(body, builder, state, at_exit=live) for body, live in zip(op.bodies, exits, strict=True)
-            ]
-            self.values[op.result] = builder.add(rebuilt(op, operands, bodies, (), op.result.type))
-            return
-
-        missing = self._once(builder, op.location)
+        if not op.terminators():
+            variables = ()
+        held = self._held(builder, op.location)
         old = op.value_types
-        types = [*old, *(self.type_of(variable) for variable in variables)]
-        loop = isinstance(op, Loop)
-        if loop:
-            operands = [*operands, *(state.get(variable) or missing(variable) for variable in variables)]
-        joined = _Joined(variables, missing)
+        type_ = packed([*old, *map(self.type_of, variables)]) if variables else None
+        gained = variables if isinstance(op, Loop) else ()
+        operands += held(state, gained)
         bodies = [
             self.body(
                 body,
                 builder,
                 state,
                 at_exit=live,
-                joined=joined,
-                parameters=loop,
-                yield_type=packed(types),
+                gained=gained,
+                handed=lambda state: held(state, variables),
+                yield_type=type_,
             )
             for body, live in zip(op.bodies, exits, strict=True)
         ]
-        result = builder.add(rebuilt(op, operands, bodies, (), packed(types)))
-        self._unpack(op, result, len(old), variables, builder, state)
+        result = builder.add(rebuilt(op, operands, bodies, (), type_ or op.result.type))
+        if variables:
+            self._unpack(op, result, len(old), variables, builder, state)
+        else:
+            self.values[op.result] = result
 
     def _unpack(
         self, op: Op, result: OpResult, count: int, variables: Sequence[Value], builder: Builder, state: _State
@@ -289,24 +281,19 @@ class _Writer:
         for index, variable in enumerate(variables):
             state[variable] = component(count + index)
 
-    def _once(self, builder: Builder, place: Location | None) -> Callable[[Value], Value]:
-        """Makes the missing values of variables at the place of the builder, one for each."""
+    def _held(self, builder: Builder, place: Location | None) -> Callable[[_State, Sequence[Value]], list[Value]]:
+        """Gives the values of variables. One that a variable lacks is made at the place of the builder, once."""
         made: dict[Value, Value] = {}
 
-        def missing(variable: Value) -> Value:
-            value = made.get(variable)
-            if value is None:
-                value = made[variable] = self._undefined_at(builder, self.type_of(variable), place)
-            return value
+        def held(state: _State, variables: Sequence[Value]) -> list[Value]:
+            for variable in variables:
+                if variable not in state and variable not in made:
+                    outer, builder.location = builder.location, place.made_by("ssa") if place is not None else None
+                    made[variable] = self.undefined(builder, self.type_of(variable))
+                    builder.location = outer
+            return [state.get(variable) or made[variable] for variable in variables]
 
-        return missing
-
-    def _undefined_at(self, builder: Builder, type_: Type, place: Location | None) -> Value:
-        outer = builder.location
-        builder.location = place.made_by("ssa") if place is not None else None
-        value = self.undefined(builder, type_)
-        builder.location = outer
-        return value
+        return held
 
     def type_of(self, variable: Value) -> Type:
         """The type of the values of a variable."""
@@ -452,13 +439,10 @@ class VariableLiveness:
             return frozenset[Value]().union(*(live[target] for target in block.successors))
         return frozenset() if isinstance(terminator, Returns | core.Unreachable) else at_exit
 
-    def at_exits(self, op: Op, after: frozenset[Value]) -> list[frozenset[Value]]:
+    def at_exits(self, op: Structured, after: frozenset[Value]) -> list[frozenset[Value]]:
         """The variables live at the end of each body of an op, where those of `after` are live after the op."""
-        if isinstance(op, Structured):
-            ends = self._through(op, after)[1]
-            return [ends[body] for body in op.bodies]
-        # A store in a body of another op is not seen outside.
-        return [frozenset[Value]()] * len(op.bodies)
+        ends = self._through(op, after)[1]
+        return [ends[body] for body in op.bodies]
 
 
 def set_by(op: Op, variables: Container[Value]) -> tuple[Value, ...]:

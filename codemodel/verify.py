@@ -213,14 +213,8 @@ class _Verifier:
 
     def _counts(self, op: Op) -> None:
         spec = op.SPEC
-        error = spec.arity_error(len(op.operands))
-        if error is not None:
-            self.report(op, error)
-        if len(op.successors) != len(spec.successors):
-            self.report(op, f"{op.NAME} takes {len(spec.successors)} successor(s), got {len(op.successors)}")
-        open_ended = any(field.role == "bodies" for field in spec.bodies)
-        if not open_ended and len(op.bodies) != len(spec.bodies):
-            self.report(op, f"{op.NAME} takes {len(spec.bodies)} body(s), got {len(op.bodies)}")
+        for message in spec.count_errors(len(op.operands), len(op.successors), len(op.bodies)):
+            self.report(op, message)
         for field in spec.attributes:
             try:
                 convert_attribute(op.__dict__[field.name], field.kind, f"attribute '{field.name}'")

@@ -88,16 +88,11 @@ def _reached(start: Iterable[_Node], edges: dict[_Node, list[_Node]]) -> set[_No
 def _flow(root: Op, through: Through) -> dict[_Node, list[_Node]]:
     """The nodes that each node flows into directly."""
     edges: dict[_Node, list[_Node]] = {}
-
-    def joined(source: Value, target: Value) -> None:
-        for (_, index), node in zip(_nodes(source), _nodes(target), strict=False):
-            edges.setdefault((source, index), []).append(node)
-
     functions = root.functions() if isinstance(root, SymbolTable) else {}
     for op in root.walk():
         for successor in op.successors:
             for source, target in zip(successor.arguments, successor.block.parameters, strict=True):
-                joined(source, target)
+                _join(source, target, edges)
         if isinstance(op, Structured):
             _structured_flow(op, edges)
         elif isinstance(op, core.TupleLoad):
@@ -110,7 +105,7 @@ def _flow(root: Op, through: Through) -> dict[_Node, list[_Node]]:
             callee = functions.get(op.callee)
             if callee is not None:
                 for source, target in zip(op.arguments, callee.bodies[0].parameters, strict=False):
-                    joined(source, target)
+                    _join(source, target, edges)
                 for returned in (inner for inner in callee.walk() if isinstance(inner, Returns)):
                     _hand(returned.operands, op.result, edges)
         elif not isinstance(op, Symbol) and through(op):
@@ -123,11 +118,16 @@ def _flow(root: Op, through: Through) -> dict[_Node, list[_Node]]:
     return edges
 
 
+def _join(source: Value, target: Value, edges: dict[_Node, list[_Node]]) -> None:
+    """Let the components of a value flow into those of another."""
+    for node, following in zip(_nodes(source), _nodes(target), strict=False):
+        edges.setdefault(node, []).append(following)
+
+
 def _hand(values: tuple[Value, ...], result: Value, edges: dict[_Node, list[_Node]]) -> None:
     """Let several values flow into a result that packs them."""
     if len(values) == 1:
-        for (_, index), node in zip(_nodes(values[0]), _nodes(result), strict=False):
-            edges.setdefault((values[0], index), []).append(node)
+        _join(values[0], result, edges)
         return
     for index, value in enumerate(values):
         for node in _nodes(value):
@@ -135,14 +135,10 @@ def _hand(values: tuple[Value, ...], result: Value, edges: dict[_Node, list[_Nod
 
 
 def _structured_flow(op: Structured, edges: dict[_Node, list[_Node]]) -> None:
-    groups = [op.inits, *(terminator.handed for terminator in op.terminators())]
-    for values in groups:
-        if not values:
-            continue
+    for values in (op.inits, *(terminator.handed for terminator in op.terminators())):
         for body in op.bodies:
             for source, target in zip(values, op.entry_arguments(body), strict=False):
-                for (_, index), node in zip(_nodes(source), _nodes(target), strict=False):
-                    edges.setdefault((source, index), []).append(node)
+                _join(source, target, edges)
         _hand(values, op.result, edges)
     for body in op.bodies:
         for parameter in body.parameters[: op.LEADING]:
