@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f64, scalar_element
@@ -120,10 +120,7 @@ _READS_SIGNED: dict[type[Op], bool] = {
     arith.ExtSI: True, arith.ExtUI: False, arith.SIToFP: True, arith.UIToFP: False
 }  # fmt: skip
 # The ops that have a meaning on numbers.
-ELEMENTWISE = (
-    arith.IntBinary, arith.FloatBinary, arith.NegF, arith.CmpI, arith.CmpF, arith.Select, arith.Cast,
-    maths.FloatUnary, maths.AbsF, maths.IntUnary, maths.Fma, tt.MulHiUI, tt.PreciseDivF, tt.PreciseSqrt,
-)  # fmt: skip
+ELEMENTWISE = (arith.Elementwise, arith.CmpI, arith.CmpF, arith.Select, arith.Cast)
 
 
 def on_numbers(op: Op, numbers: Sequence[Number]) -> Any:

@@ -86,13 +86,6 @@ INTEGER_FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
 }
 
 
-def integer(cls: type[Op], a: Array, b: Array) -> Array:
-    """Two integers of a type combined. i1 is computed in bytes, of which the lowest bit counts."""
-    if a.dtype == np.bool_:
-        return (_INTEGERS[cls](a.view(np.uint8), b.view(np.uint8)) & np.uint8(1)).astype(np.bool_)
-    return _INTEGERS[cls](a, b)
-
-
 # Floats.
 
 
@@ -148,27 +141,6 @@ FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
     maths.Rsqrt: rsqrt, maths.Sin: np.sin, maths.Cos: np.cos, maths.Tanh: np.tanh, maths.Erf: erf,
     tt.PreciseSqrt: np.sqrt,
 }  # fmt: skip
-# Exact functions: their results need no rounding.
-WHOLE: dict[type[Op], Callable[[Array], Array]] = {maths.Floor: np.floor, maths.Ceil: np.ceil}
-
-
-def float_function(cls: type[Op], array: Array, scalar: ScalarType) -> Array:
-    """A function of a float, rounded to its type."""
-    if cls in WHOLE:
-        return WHOLE[cls](widened(array)).astype(array.dtype)
-    return rounded(FUNCTIONS[cls](array.astype(np.float64)), scalar)
-
-
-def negated(array: Array) -> Array:
-    """Floats with their sign bit changed."""
-    bits = bits_of(array)
-    return (bits ^ _sign_bit(bits)).view(array.dtype)
-
-
-def magnitude(array: Array) -> Array:
-    """Floats with their sign bit cleared."""
-    bits = bits_of(array)
-    return (bits & ~_sign_bit(bits)).view(array.dtype)
 
 
 def _sign_bit(bits: Array) -> Any:
@@ -337,16 +309,6 @@ def tf32(array: Array) -> Array:
 # Conversions of integers, and of bits.
 
 
-def resized(array: Array, target: ScalarType, *, signed: bool) -> Array:
-    """Integers as a wider or narrower type: the sign bit repeated or zeros filled in, or the low bits."""
-    if target.bits == 1:
-        return (array & array.dtype.type(1)).astype(np.bool_)
-    if array.dtype == np.bool_:
-        array = array.view(np.uint8).astype(target.dtype)
-        return (-array).astype(target.dtype) if signed else array
-    return array.view(f"{'i' if signed else 'u'}{array.dtype.itemsize}").astype(target.dtype)
-
-
 def int_to_float(array: Array, target: ScalarType, *, signed: bool | None = None) -> Array:
     """Integers as floats, rounded once. `signed` says how their bits are read; None as their dtype says."""
     if array.dtype == np.bool_:
@@ -385,11 +347,6 @@ def bits_of(array: Array) -> Array:
     return array.view(f"u{array.dtype.itemsize}")
 
 
-def reinterpreted(array: Array, target: ScalarType) -> Array:
-    """The bits of numbers as another type of the same width."""
-    return np.ascontiguousarray(array).view(target.dtype)
-
-
 # Ops.
 
 # By op class: the result of the op on arrays of its operands' dtypes that broadcast. The caller silences NumPy's
@@ -399,27 +356,35 @@ MEANINGS = OpTable[Callable[..., Array]]("meaning on numbers")
 
 @MEANINGS.of(arith.IntBinary, tt.MulHiUI)
 def _integer(op: Op, a: Array, b: Array) -> Array:
-    return integer(type(op), a, b)
+    """i1 is computed in bytes, of which the lowest bit counts."""
+    function = _INTEGERS[type(op)]
+    if a.dtype == np.bool_:
+        return (function(a.view(np.uint8), b.view(np.uint8)) & np.uint8(1)).astype(np.bool_)
+    return function(a, b)
 
 
-@MEANINGS.of(arith.FloatBinary, tt.PreciseDivF)
+@MEANINGS.of(arith.FloatBinary)
 def _float(op: Op, a: Array, b: Array) -> Array:
     return float_binary(type(op), a, b, scalar_element(op.result.type))
 
 
-@MEANINGS.of(maths.FloatUnary, tt.PreciseSqrt)
+@MEANINGS.of(maths.FloatUnary)
 def _function(op: Op, array: Array) -> Array:
-    return float_function(type(op), array, scalar_element(op.result.type))
+    return rounded(FUNCTIONS[type(op)](array.astype(np.float64)), scalar_element(op.result.type))
 
 
-@MEANINGS.of(arith.NegF)
-def _negated(op: Op, array: Array) -> Array:
-    return negated(array)
+@MEANINGS.of(maths.Floor, maths.Ceil)
+def _whole(op: Op, array: Array) -> Array:
+    """Exact: the result needs no rounding."""
+    function = np.floor if isinstance(op, maths.Floor) else np.ceil
+    return function(widened(array)).astype(array.dtype)
 
 
-@MEANINGS.of(maths.AbsF)
-def _magnitude(op: Op, array: Array) -> Array:
-    return magnitude(array)
+@MEANINGS.of(arith.NegF, maths.AbsF)
+def _signed(op: Op, array: Array) -> Array:
+    bits = bits_of(array)
+    sign = _sign_bit(bits)
+    return (bits ^ sign if isinstance(op, arith.NegF) else bits & ~sign).view(array.dtype)
 
 
 @MEANINGS.of(maths.IntUnary)
@@ -451,7 +416,13 @@ def _float_to_float(op: arith.ExtF | arith.TruncF, array: Array) -> Array:
 
 @MEANINGS.of(arith.ExtSI, arith.ExtUI, arith.TruncI)
 def _resized(op: Op, array: Array) -> Array:
-    return resized(array, scalar_element(op.result.type), signed=isinstance(op, arith.ExtSI))
+    target, signed = scalar_element(op.result.type), isinstance(op, arith.ExtSI)
+    if target.bits == 1:
+        return (array & array.dtype.type(1)).astype(np.bool_)
+    if array.dtype == np.bool_:
+        array = array.view(np.uint8).astype(target.dtype)
+        return (-array).astype(target.dtype) if signed else array
+    return array.view(f"{'i' if signed else 'u'}{array.dtype.itemsize}").astype(target.dtype)
 
 
 @MEANINGS.of(arith.SIToFP, arith.UIToFP)
@@ -466,7 +437,7 @@ def _float_to_int(op: Op, array: Array) -> Array:
 
 @MEANINGS.of(arith.Bitcast)
 def _reinterpreted(op: Op, array: Array) -> Array:
-    return reinterpreted(array, scalar_element(op.result.type))
+    return np.ascontiguousarray(array).view(scalar_element(op.result.type).dtype)
 
 
 # Numbers of Python.

@@ -13,7 +13,7 @@ class Pure:
 
 
 class MayTrap:
-    """The op is pure where it is defined, but undefined for some operands: it must not be run where it was not."""
+    """The op is pure, but undefined for some divisors, its second operand: it must not be run where it was not."""
 
 
 class Commutative:

@@ -12,8 +12,7 @@ from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import real_addresses
 from ziggurat.backend.reference.values import Array, is_array, over
 from ziggurat.codemodel import scalars
-from ziggurat.codemodel.dialects import arith, tt
-from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, TensorType, element_of, scalar_element
@@ -25,10 +24,7 @@ def _constant(machine: Machine, op: arith.ConstantOp, operands: Sequence[Array])
     return over(scalars.array_of(op.value, scalar_element(op.type)), rank)
 
 
-@triton.of(
-    arith.IntBinary, arith.FloatBinary, arith.NegF, arith.CmpF, arith.Cast, maths.FloatUnary, maths.IntUnary,
-    maths.Fma, tt.MulHiUI, tt.PreciseDivF, tt.PreciseSqrt,
-)  # fmt: skip
+@triton.of(arith.Elementwise, arith.CmpF, arith.Cast)
 def _elementwise(machine: Machine, op: Op, operands: Sequence[Array]) -> Array:
     if isinstance(op, arith.DivSI | arith.DivUI | arith.RemSI | arith.RemUI) and not operands[1].all():
         divisor = operands[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects import arith, cf, core, py, scf, tt
-from ziggurat.codemodel.op import Op, OpResult
+from ziggurat.codemodel.op import Op, OpResult, Value
 
 # Ops that do not write memory, besides pure ops and reads.
 _SILENT = (
@@ -12,7 +12,6 @@ _SILENT = (
     *(scf.If, py.If, py.CondExpression, py.CondAnd, py.CondOr, py.Assert),
     *(tt.Print, tt.Assert, tt.Assume, cf.AssertOp),
 )
-_DIVISIONS = (arith.DivSI, arith.RemSI, arith.DivUI, arith.RemUI)
 
 
 def is_pure(op: Op) -> bool:
@@ -22,16 +21,12 @@ def is_pure(op: Op) -> bool:
 
 def may_trap(op: Op) -> bool:
     """Whether the op, or one inside it, is undefined for some operands. A division by 2 is not."""
-    return any(isinstance(inner, traits.MayTrap) and not _is_safe(inner) for inner in op.walk())
+    return any(isinstance(inner, traits.MayTrap) and not _is_safe(inner.operands[1]) for inner in op.walk())
 
 
-def _is_safe(op: Op) -> bool:
-    if not isinstance(op, _DIVISIONS):
-        return False
-    divisor = op.rhs
-    return (
-        isinstance(divisor, OpResult) and isinstance(divisor.op, arith.ConstantOp) and divisor.op.value not in (0, -1)
-    )
+def _is_safe(divisor: Value) -> bool:
+    op = divisor.op if isinstance(divisor, OpResult) else None
+    return isinstance(op, arith.ConstantOp) and op.value not in (0, -1)
 
 
 def is_read(op: Op) -> bool:
