@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -37,7 +37,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.place.ldmatrix import conversion_buffer
-from ziggurat.transforms.place.queries import converted, layout_of, placed, stored, tensor_of
+from ziggurat.transforms.place.queries import converted, layout_of, placed, repacked, stored, tensor_of, unpacked
 from ziggurat.transforms.place.reduction_layouts import (
     Stage,
     reduction_stages,
@@ -96,16 +96,6 @@ def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> V
 
 def _together(builder: Rewriter, values: tuple[Value, ...], layout: Layout) -> list[Value]:
     return [converted(builder, value, layout) for value in values]
-
-
-def unpacked(builder: Builder, value: Value, count: int) -> list[Value]:
-    """The components of a packed value."""
-    return [value] if count == 1 else [builder.add(core.TupleLoad(value, index)) for index in range(count)]
-
-
-def repacked(builder: Builder, values: list[Value]) -> Value:
-    """Values as one: itself, or a Tuple."""
-    return values[0] if len(values) == 1 else builder.add(core.MakeTuple(values))
 
 
 @_LOWERINGS.of(tt.Reduce)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
@@ -58,6 +58,16 @@ def shared_of(buffer: Value) -> SharedType:
     """The type of a buffer in shared memory."""
     assert isinstance(buffer.type, SharedType)
     return buffer.type
+
+
+def unpacked(builder: Builder, value: Value, count: int) -> list[Value]:
+    """The components of a packed value."""
+    return [value] if count == 1 else [builder.add(core.TupleLoad(value, index)) for index in range(count)]
+
+
+def repacked(builder: Builder, values: Sequence[Value]) -> Value:
+    """Values as one: itself, or a Tuple."""
+    return values[0] if len(values) == 1 else builder.add(core.MakeTuple(values))
 
 
 def constant(builder: Builder, value: int | bool, type_: Type = i32) -> Value:
