@@ -13,7 +13,6 @@ from ziggurat.codemodel.dialects.core import Unreachable
 from ziggurat.codemodel.dialects.scf import Yield
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
-from ziggurat.codemodel.layout import transposition
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
 from ziggurat.codemodel.types import (
@@ -103,22 +102,6 @@ class LocalView(Op, Pure, name="gpu.local_view"):
         type_ = buffer_of(self, self.buffer)
         _require_types(self, index=i32)
         return SharedType(type_.shape, type_.element, type_.offsets)
-
-
-class LocalTrans(Op, Pure, name="gpu.local_trans"):
-    """The same buffer with permuted axes: no data moves, only the map of offsets changes."""
-
-    buffer: Value = operand()
-    order: Sequence[int] = attribute([int])
-
-    def infer_type(self) -> Type:
-        source = buffer_of(self, self.buffer)
-        require(
-            sorted(self.order) == list(range(len(source.shape))),
-            f"gpu.local_trans: {list(self.order)} does not permute {len(source.shape)} axes",
-        )
-        offsets = tuple(map(transposition(source.shape, self.order), source.offsets))
-        return SharedType(tuple(source.shape[axis] for axis in self.order), source.element, offsets, source.count)
 
 
 class LocalLoad(Op, name="gpu.local_load"):

@@ -21,7 +21,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.place.rings import allocation
+from ziggurat.transforms.place.flow import allocation
 from ziggurat.transforms.place.shared_memory_error import shared_memory_error
 
 SMALL = 4096  # Bytes of a buffer that is kept longer to save a barrier.
@@ -149,7 +149,7 @@ def _ends(
     """The numbers of the ops after which uses of a buffer are over."""
     last = numbers[ops[0].result][1]
     for user in uses.get(buffer, ()):
-        if isinstance(user, gpu.LocalView | gpu.LocalTrans):
+        if isinstance(user, gpu.LocalView):
             yield from _ends(user.result, uses, numbers, ops)
         elif not user.NAME.startswith("gpu."):
             yield last  # Control flow passes it on, and it is not followed.

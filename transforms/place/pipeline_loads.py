@@ -52,7 +52,6 @@ from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import blocks_around, constant, shared_of, tensor_of
-from ziggurat.transforms.place.rings import Counter
 from ziggurat.transforms.place.tma import forget_mbarriers, mbarriers
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
@@ -157,6 +156,37 @@ def counting_loop(
         return builder.add(scf.For(start, stop, step, initial, inner.finish(), **options), loop.location)
 
     return inner, add
+
+
+class Counter:
+    """The arithmetic on the slot index of a ring of `stages` slots, in one body."""
+
+    def __init__(self, builder: Builder, slot: Value, stages: int) -> None:
+        self.builder = builder
+        self.slot = slot
+        self.stages = stages
+        self.zero, self.last, self.one = (constant(builder, value) for value in (0, stages - 1, 1))
+
+    def before(self, count: int = 1) -> Value:
+        """The index of the slot `count` iterations before."""
+        add = self.builder.add
+        if count == 1:
+            wraps, around = add(arith.CmpI(self.slot, self.zero, arith.IntPredicate.EQ)), self.last
+            back = self.one
+        else:
+            wraps = add(arith.CmpI(self.slot, constant(self.builder, count), arith.IntPredicate.SLT))
+            around = add(arith.AddI(self.slot, constant(self.builder, self.stages - count)))
+            back = constant(self.builder, count)
+        return add(arith.Select(wraps, around, add(arith.SubI(self.slot, back))))
+
+    def after(self, phase: Value | None) -> list[Value]:
+        """The index of the next slot; and its phase, if there is one."""
+        add = self.builder.add
+        wraps = add(arith.CmpI(self.slot, self.last, arith.IntPredicate.EQ))
+        following: list[Value] = [add(arith.Select(wraps, self.zero, add(arith.AddI(self.slot, self.one))))]
+        if phase is not None:
+            following.append(add(arith.XOrI(phase, add(arith.Select(wraps, self.one, self.zero)))))
+        return following
 
 
 class _PipelinedLoop:

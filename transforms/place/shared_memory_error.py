@@ -21,9 +21,9 @@ from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.transforms.place.flow import allocation
 from ziggurat.transforms.place.obstacle import LIBRARY
 from ziggurat.transforms.place.queries import shared_of
-from ziggurat.transforms.place.rings import allocation
 
 _MAX_TENSORS = 8  # Named in the error.
 _MAX_EXPRESSION = 40  # Characters of an expression that is quoted.
@@ -97,7 +97,7 @@ def _name_and_purpose(buffer: gpu.LocalAlloc) -> tuple[str | None, str | None]:
 def _users(buffer: Value) -> Iterator[Op]:
     """The ops that use a buffer, or a part of it."""
     for user in buffer.uses:
-        if isinstance(user, gpu.LocalView | gpu.LocalTrans):
+        if isinstance(user, gpu.LocalView):
             yield from _users(user.result)
         else:
             yield user

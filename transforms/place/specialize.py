@@ -37,10 +37,16 @@ from ziggurat.codemodel.types import TensorType, i1, i64, void
 from ziggurat.transforms.place.allocate import intervals_of, limit_of, place
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
-from ziggurat.transforms.place.pipeline_loads import counting_loop, fetch, rewritten, warn_of_loads, where_it_runs
+from ziggurat.transforms.place.pipeline_loads import (
+    Counter,
+    counting_loop,
+    fetch,
+    rewritten,
+    warn_of_loads,
+    where_it_runs,
+)
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import WARP_GROUP, constant
-from ziggurat.transforms.place.rings import Counter
 from ziggurat.transforms.place.tma import mbarrier_buffer
 from ziggurat.transforms.simplify.effects import is_pure
 

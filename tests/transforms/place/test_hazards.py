@@ -18,8 +18,7 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place import passes
-from ziggurat.transforms.place.hazards import Hazard, hazards
-from ziggurat.transforms.place.in_flight import used_too_early
+from ziggurat.transforms.place.hazards import Hazard, hazards, used_too_early
 from ziggurat.transforms.place.passes import place
 
 BLOCKS = [zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 64), (16, 64), (128, 16))]
