@@ -134,7 +134,7 @@ def _function(
     inner.location = op.location
     left = iter(inner.parameters)
     for parameter, mine in zip(old.parameters, columns, strict=True):
-        given = list(islice(left, len(mine)))
+        given: list[Value] = list(islice(left, len(mine)))
         if mine[0][0].endswith(".map"):
             maps[parameter] = inner[parameter] = given.pop(0)
         if len(given) > 1:

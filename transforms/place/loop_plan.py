@@ -8,7 +8,7 @@ in TMA's own form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 
 import attrs
@@ -16,17 +16,16 @@ import attrs
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import bits_of, combine, inverted
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, i1, i32, i64
 from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.queries import constant_of, layout_of, op_in, shared_of
-from ziggurat.transforms.place.tma import is_filled_by_tma
+from ziggurat.transforms.place.tma import before_transposition, is_filled_by_tma
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
 _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma)
 _CP_ASYNC_BYTES = (4, 8, 16)  # Bytes that one cp.async copies.
 
-Uses = Mapping[Value, tuple[Op, ...]]
 # The occupancy (CTAs per SM), given the bytes of a loop's buffers and the registers a thread of its accumulator.
 Occupancy = Callable[[int, int], int]
 
@@ -105,7 +104,7 @@ class LoopPlan:
 
 
 def planned(
-    loop: scf.For, num_stages: int, uses: Uses, limit: int, occupancy: Occupancy = lambda bytes_, registers: 1
+    loop: scf.For, num_stages: int, limit: int, occupancy: Occupancy = lambda bytes_, registers: 1
 ) -> LoopPlan | Obstacle:
     """The plan for a loop, with up to `num_stages` stages and `limit` bytes for further buffers; or the obstacle."""
     step = constant_of(loop.step)
@@ -115,14 +114,14 @@ def planned(
         return Obstacle("its step must be a constant, and its index an i32 or i64", loop)
     if len(loop.body.blocks) != 1:
         return Obstacle("its body has jumps", loop)
-    if not all(isinstance(op, core.TupleLoad) for op in uses.get(loop.result, ())) and len(loop.initial) > 1:
+    if not all(isinstance(op, core.TupleLoad) for op in loop.result.uses) and len(loop.initial) > 1:
         return Obstacle("its results are used as one Tuple", loop)
     writer = next((inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner)), None)
     if writer is not None:
         return Obstacle("an op in it writes to global memory or orders its accesses", writer)
-    copies = [copy for op in loop.body.entry.ops if (copy := _copy_of(op, uses)) is not None]
+    copies = [copy for op in loop.body.entry.ops if (copy := _copy_of(op)) is not None]
     stores = {copy.store.result for copy in copies}
-    copies = [copy for copy in copies if _is_only_stored(copy.load, uses, stores)]
+    copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
         return Obstacle("no load in it goes only to a dot", loop)
     traced = [(copy, found) for copy in copies if (found := _ahead(loop, _addresses(copy))) is not None]
@@ -130,7 +129,7 @@ def planned(
     left = [Obstacle(why, copy.load) for copy in copies if all(copy is not other for other, _ in traced)]
     if not traced:
         return left[0]
-    ahead = {op.result for _, (ops, _) in traced for op in ops}
+    ahead = set[Value]().union(*(ops for _, (ops, _) in traced))
     carried = sorted({number for _, (_, numbers) in traced for number in numbers})
     stage_bytes = sum(copy.shared.bytes for copy, _ in traced)
     in_order = tuple(op for op in loop.body.entry.ops if op.result in ahead)
@@ -188,27 +187,22 @@ def _orders_memory(op: Op) -> bool:
     return isinstance(op, tt.Barrier | tt.Call) or (not op.bodies and may_write(op))
 
 
-def _copy_of(op: Op, uses: Uses) -> Copy | None:
+def _copy_of(op: Op) -> Copy | None:
     """The copy that replaces a load and a store to a buffer; None if there is none."""
     if not isinstance(op, gpu.LocalStore) or not isinstance(op.buffer, OpResult):
         return None
     alloc, block, shared = op.buffer.op, op.parent, shared_of(op.buffer)
     if block is None or not isinstance(alloc, gpu.LocalAlloc) or alloc.parent is not block or shared.count != 1:
         return None
-    users = [user for user in uses[op.buffer] if user is not op]
+    users = [user for user in op.buffer.uses if user is not op]
     if not all(isinstance(user, _READERS) and user.parent is block for user in users):
         return None
-    transposed: list[tt.Trans] = []
-    value = op.value
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Trans) and value.op.parent is block:
-        transposed.append(value.op)
-        value = value.op.value
-    if not isinstance(value, OpResult) or value.op.parent is not block or not users:
+    value, steps = before_transposition(op.value)
+    if not users or not isinstance(value, OpResult) or any(step.parent is not block for step in (value.op, *steps)):
         return None
     load = value.op
     first = {user.result for user in users}
     reader = next(user for user in block.ops if user.result in first)
-    steps = tuple(reversed(transposed))
     if isinstance(load, tt.DescriptorLoad):
         return Copy(load, steps, op, alloc, 0, reader) if is_filled_by_tma(op.value, shared) else None
     if not isinstance(load, tt.Load) or load.volatile or load.cache is tt.CacheModifier.CV:
@@ -229,11 +223,11 @@ def _width(store: gpu.LocalStore, width: int) -> int:
     return 1 << together
 
 
-def _is_only_stored(value: Op, uses: Uses, stores: Container[Value]) -> bool:
+def _is_only_stored(value: Value, stores: Container[Value]) -> bool:
     """Whether a loaded tensor goes nowhere but into the buffers."""
     return all(
-        _is_only_stored(user, uses, stores) if isinstance(user, tt.Trans) else user.result in stores
-        for user in uses.get(value.result, ())
+        _is_only_stored(user.result, stores) if isinstance(user, tt.Trans) else user.result in stores
+        for user in value.uses
     )
 
 
@@ -244,33 +238,48 @@ def _addresses(copy: Copy) -> list[Value]:
     return [copy.load.ptr] if copy.load.mask is None else [copy.load.ptr, copy.load.mask]
 
 
-def _ahead(loop: scf.For, wanted: Sequence[Value]) -> tuple[list[Op], set[int]] | None:
+def _ahead(loop: scf.For, wanted: Sequence[Value]) -> tuple[set[Value], list[int]] | None:
     """The ops of a loop that compute these values in this and in later iterations, and the carried values they need.
 
     None where an op among them may not be run ahead.
     """
-    block = loop.body.entry
-    yielded = block.terminator.operands
-    ops: dict[Value, Op] = {}
-    carried: set[int] = set()
+    around: dict[Value, list[int]] = {loop.result: []}
+    found = computed_from(wanted, around, lambda op: not may_trap(op), loop.body.entry)
+    return None if isinstance(found, Obstacle) else (found, around[loop.result])
+
+
+def computed_from(
+    wanted: Sequence[Value], around: dict[Value, list[int]], may_move: Callable[[Op], bool], within: Block | None = None
+) -> set[Value] | Obstacle:
+    """The results of the pure ops from which values are computed, or the op that may not be computed elsewhere.
+
+    `around` has the results of the loops whose carried values may be computed, too, and gets the numbers of those that
+    are. The ops are those of the block `within`, or of the whole function.
+    """
+    found: set[Value] = set()
     work = list(wanted)
     while work:
         value = work.pop()
-        if value.block is not block or value in ops:
+        if value in found or (within is not None and value.block is not within):
             continue
         if isinstance(value, BlockParameter):
-            number = loop.body.parameters.index(value) - 1
-            if number >= 0 and number not in carried:
-                carried.add(number)
-                work.append(yielded[number])
+            owner = value.block.parent.parent
+            assert owner is not None
+            if isinstance(owner, tt.Func):
+                continue
+            if not isinstance(owner, scf.For) or owner.result not in around:
+                return Obstacle("an address depends on a value that this op carries", owner)
+            numbers, number = around[owner.result], value.index - 1
+            if number >= 0 and number not in numbers:
+                numbers.append(number)
+                work += (owner.initial[number], owner.body.entry.terminator.operands[number])
             continue
         assert isinstance(value, OpResult)
-        op = value.op
-        if not is_pure(op) or op.bodies or may_trap(op):
-            return None
-        ops[value] = op
-        work += op.operands
-    return list(ops.values()), carried
+        if not is_pure(value.op) or value.op.bodies or not may_move(value.op):
+            return Obstacle("an address does not follow from scalars by arithmetic", value.op)
+        found.add(value)
+        work += value.op.operands
+    return found
 
 
 def _is_zero_or_undefined(other: Value | None) -> bool:

@@ -66,7 +66,6 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
     where the number was asked for.
     """
     assert isinstance(module, gpu.Module)
-    uses = module.use_map()
     allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
     plans: dict[Value, LoopPlan] = {}
     for op in module.walk():
@@ -75,7 +74,7 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
             others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, op))
             limit = limit_of(module.target) - _LOWERING_BYTES - others
             stages = op.num_stages if op.num_stages is not None else num_stages
-            plan = planned(op, stages, uses, limit, partial(_occupancy, module, others))
+            plan = planned(op, stages, limit, partial(_occupancy, module, others))
             _warn_of_stages(op, plan, stages)
             if isinstance(plan, LoopPlan):
                 plans[op.result] = plan
@@ -198,13 +197,7 @@ class _PipelinedLoop:
         self.plan = plan
         self.bounds = operands[:3]
         self.initial = operands[3:]
-        assert isinstance(loop.start.type, ScalarType)
-        self.index: ScalarType = loop.start.type
-        self.rings: dict[Value, Value] = {}
-        for copy in plan.copies:
-            type_ = attrs.evolve(copy.shared, count=plan.stages)
-            made = builder.add(gpu.LocalAlloc(type_, alignment=copy.buffer.alignment), copy.buffer.location)
-            self.rings[copy.buffer.result] = made
+        self.rings = new_rings(builder, plan)
         self.groups = plan.groups()
         made = mbarriers(builder, len(self.groups), plan.stages) if self.groups else []
         self.full = dict(zip(self.groups, made, strict=True))
@@ -216,44 +209,22 @@ class _PipelinedLoop:
         ahead: Sequence[Value] = [self.initial[number] for number in plan.carried]
         for number in range(plan.distance):
             ahead = self._begin(builder, self.bounds[0], number, ahead, constant(builder, number))
-        count, deferred = len(self.initial), plan.deferred
-        if deferred is None:
-            made = self._loop(builder, ahead)
-            self._end(builder)
-            return builder.add(core.TupleLoad(made, 0)) if count == 1 else made
-
-        def inside(inner: Rewriter) -> Sequence[Value]:
-            made = self._loop(inner, ahead)
-            values = [inner.add(core.TupleLoad(made, at)) for at in range(count)]
-            values[deferred.position] = inner.add(gpu.WgmmaWait(values[deferred.position], 0), deferred.wait.location)
-            return values
-
-        made = where_it_runs(builder, (self.bounds[0], self.bounds[1], plan.step), self.initial, inside)
-        self._end(builder)
-        return made
-
-    def _loop(self, builder: Rewriter, ahead: Sequence[Value]) -> Value:
-        loop, count = self.loop, len(self.initial)
-        counters = [constant(builder, 0)] * (2 if self.groups else 1)
-        inner, add = counting_loop(builder, loop, self.bounds, [*self.initial, *counters, *ahead])
-        index, *carried = inner.parameters
-        rest = count + len(counters)
-        counters, ahead = self._body(inner, index, carried[count:rest], carried[rest:])
-        return add([*(inner[value] for value in loop.body.entry.terminator.operands), *counters, *ahead])
-
-    def _end(self, builder: Builder) -> None:
+        made = completed(builder, plan, self.bounds, self.initial, lambda inner: self._loop(inner, ahead))
         if self.copied:
             # The copies of the last iterations, which copied nothing, still hold the buffers.
             builder.add(gpu.AsyncWait(0))
         if self.groups:
             forget_mbarriers(builder, self.full.values())
+        return builder.add(core.TupleLoad(made, 0)) if plan.deferred is None and len(self.initial) == 1 else made
 
-    def _body(
-        self, inner: Rewriter, index: Value, counters: Sequence[Value], ahead: Sequence[Value]
-    ) -> tuple[Sequence[Value], Sequence[Value]]:
-        """Write the body except for its end; the counters, and the values carried ahead, of the next iteration."""
-        plan, loop, deferred = self.plan, self.loop, self.plan.deferred
-        slot, phase = counters[0], counters[1] if self.groups else None
+    def _loop(self, builder: Rewriter, ahead: Sequence[Value]) -> Value:
+        """The loop, which carries the counters and the values `ahead` as well."""
+        plan, loop, deferred, count = self.plan, self.loop, self.plan.deferred, len(self.initial)
+        counters = [constant(builder, 0)] * (2 if self.groups else 1)
+        inner, add = counting_loop(builder, loop, self.bounds, [*self.initial, *counters, *ahead])
+        index, *carried = inner.parameters
+        slot, phase = carried[count], carried[count + 1] if self.groups else None
+        ahead = carried[count + len(counters) :]
         if self.copied:
             inner.add(gpu.AsyncWait(plan.distance - 1))
             if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops):
@@ -268,7 +239,8 @@ class _PipelinedLoop:
         for op in rewritten(inner, loop, plan, self.rings, self.full, slot, phase):
             if not at_once and deferred is not None and op is deferred.covered:
                 ahead = self._begin(inner, index, plan.distance, ahead, before)
-        return counter.after(phase), ahead
+        yielded = [inner[value] for value in loop.body.entry.terminator.operands]
+        return add([*yielded, *counter.after(phase), *ahead])
 
     def _begin(
         self, builder: Rewriter, index: Value, distance: int, ahead: Sequence[Value], slot: Value
@@ -280,7 +252,7 @@ class _PipelinedLoop:
         plan, body = self.plan, self.loop.body
         more = self._has_iteration(builder, index, distance)
         known: dict[Value, Value] = {}
-        shift = constant(builder, distance * plan.step, self.index)
+        shift = constant(builder, distance * plan.step, index.type)
         known[body.parameters[0]] = builder.add(arith.AddI(index, shift)) if distance else index
         for number, value in zip(plan.carried, ahead, strict=True):
             known[body.parameters[number + 1]] = value
@@ -310,13 +282,14 @@ class _PipelinedLoop:
     def _has_iteration(self, builder: Builder, index: Value, distance: int) -> Value:
         """Whether the loop has the iteration `distance` after that of `index`: without a sum that may overflow."""
         shift = distance * self.plan.step
-        low, high = self.index.limits
+        assert isinstance(index.type, ScalarType)
+        low, high = index.type.limits
         up = shift > 0 or self.plan.step > 0
         bound = self.bounds[1]
         if shift:
-            furthest = constant(builder, (low if up else high) + shift, self.index)
+            furthest = constant(builder, (low if up else high) + shift, index.type)
             bound = builder.add(arith.MaxSI(bound, furthest) if up else arith.MinSI(bound, furthest))
-            bound = builder.add(arith.SubI(bound, constant(builder, shift, self.index)))
+            bound = builder.add(arith.SubI(bound, constant(builder, shift, index.type)))
         return builder.add(arith.CmpI(index, bound, arith.IntPredicate.SLT if up else arith.IntPredicate.SGT))
 
 
@@ -376,26 +349,46 @@ def rewritten(
         yield op
 
 
-def where_it_runs(
+def completed(
     builder: Rewriter,
-    bounds: tuple[Value, Value, int],
+    plan: LoopPlan,
+    bounds: Sequence[Value],
     initial: Sequence[Value],
-    inside: Callable[[Rewriter], Sequence[Value]],
+    write: Callable[[Rewriter], Value],
+    end: Callable[[Rewriter, Sequence[Value]], None] | None = None,
 ) -> Value:
-    """The values that `inside` gives, packed, if a loop of these bounds (start, stop, step) has an iteration; else
-    `initial`.
+    """The packed values after a loop that `write` adds, with a wait for the deferred wgmma, after which `end` writes.
 
-    This keeps the in-flight accumulator out of a phi with the initial one: LLVM would copy it, and ptxas then waits
-    for each wgmma (its warning C7515).
+    If a wgmma is deferred, these are the counterparts of `initial`, and the loop stands in a branch that runs if the
+    loop has an iteration. This keeps the in-flight accumulator out of a phi with the initial one: LLVM would copy it,
+    and ptxas then waits for each wgmma (its warning C7515).
     """
-    start, stop, step = bounds
-    runs = builder.add(arith.CmpI(start, stop, arith.IntPredicate.SLT if step > 0 else arith.IntPredicate.SGT))
+    if plan.deferred is None:
+        return write(builder)
+    start, stop, _ = bounds
+    runs = builder.add(arith.CmpI(start, stop, arith.IntPredicate.SLT if plan.step > 0 else arith.IntPredicate.SGT))
     yields = scf.packed([value.type for value in initial])
     then = builder.inside([], yields)
-    then.add(scf.Yield(inside(then)))
+    made = write(then)
+    values: list[Value] = [then.add(core.TupleLoad(made, at)) for at in range(len(initial))]
+    position = plan.deferred.position
+    values[position] = then.add(gpu.WgmmaWait(values[position], 0), plan.deferred.wait.location)
+    if end is not None:
+        end(then, values)
+    then.add(scf.Yield(values))
     otherwise = builder.nested([], yields)
-    otherwise.add(scf.Yield(list(initial)))
+    otherwise.add(scf.Yield(initial))
     return builder.add(scf.If(runs, then.finish(), otherwise.finish()))
+
+
+def new_rings(builder: Builder, plan: LoopPlan) -> dict[Value, Value]:
+    """A new ring for each buffer of a loop."""
+    made: dict[Value, Value] = {}
+    for copy in plan.copies:
+        type_ = attrs.evolve(copy.shared, count=plan.stages)
+        alloc = gpu.LocalAlloc(type_, alignment=copy.buffer.alignment)
+        made[copy.buffer.result] = builder.add(alloc, copy.buffer.location)
+    return made
 
 
 def _superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:

@@ -23,7 +23,9 @@ loops are pipelined like any other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import attrs
 
@@ -31,24 +33,24 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS
-from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
-from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
+from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, Transformer, rebuilt, transform
 from ziggurat.codemodel.types import TensorType, i1, i64, void
 from ziggurat.transforms.place.allocate import intervals_of, limit_of, place
-from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
+from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.pipeline_loads import (
     Counter,
+    completed,
     counting_loop,
     fetch,
+    new_rings,
     rewritten,
     warn_of_loads,
-    where_it_runs,
 )
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import WARP_GROUP, constant
 from ziggurat.transforms.place.tma import mbarrier_buffer
-from ziggurat.transforms.simplify.effects import is_pure
 
 PRODUCER_REGISTERS = 24  # A thread.
 _MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.
@@ -64,43 +66,39 @@ def specialize(module: Op, num_stages: int) -> Op:
     loops = [op for op in module.walk() if isinstance(op, scf.For) and op.warp_specialize]
     if not loops:
         return module
-    func = next(op for op in module.walk() if isinstance(op, tt.Func))
-    plans = _plans(module, func, loops, num_stages)
-    sliced = _Slice(plans) if not isinstance(plans, Obstacle) else None
-    obstacle = plans if sliced is None else sliced.collect()
-    if isinstance(plans, Obstacle) or sliced is None or obstacle is not None:
-        assert isinstance(obstacle, Obstacle)
+    (func,) = module.functions().values()
+    assert isinstance(func, tt.Func)
+    sliced = _planned_slice(module, func, loops, num_stages)
+    if isinstance(sliced, Obstacle):
         for loop in loops:
-            warn_of("the loop is not specialised for warps", loop, obstacle)
+            warn_of("the loop is not specialised for warps", loop, sliced)
         return module
-
-    for plan in plans.values():
+    for plan in sliced.plans.values():
         warn_of_loads(plan)
 
     def split(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, tt.Func):
             return None
-        body = _Roles(builder, op, plans, sliced, module.num_warps).body()
+        body = _Roles(builder, op, sliced, module.num_warps).body()
         return builder.add(rebuilt(op, operands, [body]), op.location)
 
     return transform(module, split, pass_name="specialize")
 
 
-def _plans(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int) -> Plans | Obstacle:
-    """The plan of each loop, or the obstacle that keeps one of them from being specialised."""
+def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int) -> _Slice | Obstacle:
+    """The slice for the plans of all loops, or the obstacle that keeps one of them from being specialised."""
     if module.num_warps % WARP_GROUP or module.num_warps + WARP_GROUP > MAX_WARPS:
         numbers = ", ".join(map(str, range(WARP_GROUP, MAX_WARPS - WARP_GROUP + 1, WARP_GROUP)))
         return Obstacle(f"num_warps must be one of {numbers}; it is {module.num_warps}", loops[0])
     if len(func.body.blocks) != 1:
         return Obstacle("the kernel returns early", loops[0])
-    uses = module.use_map()
     # Tensors that are stored, or converted, pass through shared memory while blocks are being fetched.
     passing = [op.value for op in module.walk() if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout)]
     limit = limit_of(module.target) - _LOWERING_BYTES - max((_bytes(value) for value in passing), default=0)
     found: Plans = {}
     for loop in loops:
         stages = loop.num_stages if loop.num_stages is not None else num_stages
-        plan = planned(loop, stages, uses, limit)
+        plan = planned(loop, stages, limit)
         if isinstance(plan, Obstacle):
             return plan
         other = next((copy for copy in plan.copies if not _is_for_wgmma(copy, loop)), None)
@@ -114,7 +112,7 @@ def _plans(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stag
         fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
         channels = {_shape_of(plan): plan for plan in fewer.values()}
         if sum(plan.stages * copy.shared.bytes for plan in channels.values() for copy in plan.copies) <= limit:
-            return fewer
+            return _slice(fewer)
     return Obstacle("there is no shared memory for the channels of all loops", loops[0])
 
 
@@ -128,87 +126,64 @@ def _is_for_wgmma(copy: Copy, loop: scf.For) -> bool:
     return copy.by_tma and all(isinstance(user, gpu.Wgmma) and user.parent is loop.body.entry for user in readers)
 
 
+@attrs.frozen(eq=False)
 class _Slice:
-    """The ops and carried values on which the addresses of fetched blocks, and the loops around, depend."""
+    """The ops and carried values on which the addresses of fetched blocks, and the loops around, depend.
 
-    def __init__(self, plans: Plans) -> None:
-        self.plans = plans
-        self.ops: set[Value] = set()
-        self.around: dict[Value, list[int]] = {}  # The loops around, with the numbers of the carried values.
+    `around` has the results of the loops around, with the numbers of the carried values.
+    """
 
-    def collect(self) -> Obstacle | None:
-        """Collect everything; the obstacle where something does not follow from scalars by pure ops."""
-        work: list[Value] = []
-        for result, plan in self.plans.items():
-            assert isinstance(result, OpResult) and isinstance(result.op, scf.For)
-            loop = result.op
-            owner = loop.parent_op
-            while isinstance(owner, scf.For) and owner.result not in self.plans:
-                self.around.setdefault(owner.result, [])
-                work += owner.controls
-                owner = owner.parent_op
-            if not isinstance(owner, tt.Func):
-                assert owner is not None
-                kind = "a specialised loop" if isinstance(owner, scf.For) else "a branch (of an early return, too)"
-                return Obstacle(f"it is inside of {'a while loop' if isinstance(owner, scf.While) else kind}", owner)
-            work += (*loop.controls, *(loop.initial[number] for number in plan.carried))
-            inside = loop.body.entry
-            used = [value for op in plan.ahead for value in op.operands]
-            used += [offset for copy in plan.copies for offset in copy.load.operands]
-            used += [inside.terminator.operands[number] for number in plan.carried]
-            work += [value for value in used if value.block is not inside]
-        while work:
-            sources = self._sources(work.pop())
-            if isinstance(sources, Obstacle):
-                return sources
-            work += sources
-        return None
+    plans: Plans
+    ops: set[Value]
+    around: dict[Value, list[int]]
 
-    def _sources(self, value: Value) -> Sequence[Value] | Obstacle:
-        """The operands of a value, unless they are known; an obstacle if the value cannot be computed twice."""
-        if isinstance(value, BlockParameter):
-            owner = value.block.parent.parent
-            if isinstance(owner, tt.Func):
-                return ()
-            if not isinstance(owner, scf.For) or owner.result not in self.around:
-                assert owner is not None
-                return Obstacle("an address depends on a value that this op carries", owner)
-            number = owner.body.parameters.index(value) - 1
-            if number < 0 or number in self.around[owner.result]:
-                return ()
-            self.around[owner.result].append(number)
-            return owner.initial[number], owner.body.entry.terminator.operands[number]
-        assert isinstance(value, OpResult)
-        op = value.op
-        if value in self.ops:
-            return ()
-        # One warp computes it again, but a tensor is held by all warps that compute.
-        if not is_pure(op) or op.bodies or isinstance(value.type, TensorType):
-            return Obstacle("an address does not follow from scalars by arithmetic", op)
-        self.ops.add(value)
-        return op.operands
+
+def _slice(plans: Plans) -> _Slice | Obstacle:
+    """The slice for the producer; the obstacle where something does not follow from scalars by pure ops."""
+    wanted: list[Value] = []
+    around: dict[Value, list[int]] = {}
+    for result, plan in plans.items():
+        assert isinstance(result, OpResult) and isinstance(result.op, scf.For)
+        loop = result.op
+        owner = loop.parent_op
+        while isinstance(owner, scf.For) and owner.result not in plans:
+            around.setdefault(owner.result, [])
+            wanted += owner.controls
+            owner = owner.parent_op
+        if not isinstance(owner, tt.Func):
+            assert owner is not None
+            kind = "a specialised loop" if isinstance(owner, scf.For) else "a branch (of an early return, too)"
+            return Obstacle(f"it is inside of {'a while loop' if isinstance(owner, scf.While) else kind}", owner)
+        wanted += (*loop.controls, *(loop.initial[number] for number in plan.carried))
+        inside = loop.body.entry
+        used = [value for op in plan.ahead for value in op.operands]
+        used += [offset for copy in plan.copies for offset in copy.load.operands]
+        used += [inside.terminator.operands[number] for number in plan.carried]
+        wanted += [value for value in used if value.block is not inside]
+    # One warp computes the slice again, but a tensor is held by all warps that compute.
+    ops = computed_from(wanted, around, lambda op: not isinstance(op.result.type, TensorType))
+    return ops if isinstance(ops, Obstacle) else _Slice(plans, ops, around)
 
 
 @attrs.frozen(eq=False)
 class _Channel:
     """Rings, in the order of the copies, and for each group of copies its mbarriers."""
 
-    stages: int
     rings: tuple[Value, ...]
     full: tuple[Value, ...]
     empty: tuple[Value, ...]
 
-
-# For each channel: the slot index, and the phase.
-Counters = list[tuple[Value, Value]]
+    def rings_of(self, plan: LoopPlan) -> dict[Value, Value]:
+        """The ring for each buffer of a loop."""
+        return dict(zip((copy.buffer.result for copy in plan.copies), self.rings, strict=True))
 
 
 class _Roles:
     """The writer of the function with its two roles."""
 
-    def __init__(self, builder: Rewriter, func: tt.Func, plans: Plans, sliced: _Slice, num_warps: int) -> None:
+    def __init__(self, builder: Rewriter, func: tt.Func, sliced: _Slice, num_warps: int) -> None:
         self.func = func
-        self.plans = plans
+        self.plans = sliced.plans
         self.sliced = sliced
         self.num_warps = num_warps
         types = [parameter.type for parameter in func.body.parameters]
@@ -217,180 +192,148 @@ class _Roles:
         outer.location = func.location
         for old, new in zip(func.body.parameters, outer.parameters, strict=True):
             outer[old] = new
-        self.channels: list[_Channel] = []
-        self.channel_of: dict[Value, int] = {}
-        known: dict[tuple[object, ...], int] = {}
-        for result, plan in plans.items():
-            key = _shape_of(plan)
-            if key not in known:
-                known[key] = len(self.channels)
-                self.channels.append(self._channel(plan))
-            self.channel_of[result] = known[key]
-        self.counters: Counters = []
+        self.channels: dict[object, _Channel] = {}  # By the shape of the plan.
+        for plan in self.plans.values():
+            if _shape_of(plan) not in self.channels:
+                self.channels[_shape_of(plan)] = self._channel(plan)
+        self.counters: dict[object, tuple[Value, Value]] = {}  # For each channel: the slot index, and the phase.
 
     def _channel(self, plan: LoopPlan) -> _Channel:
-        outer, stages = self.outer, plan.stages
-        rings: list[Value] = []
-        for copy in plan.copies:
-            type_ = attrs.evolve(copy.shared, count=stages)
-            rings.append(outer.add(gpu.LocalAlloc(type_, alignment=copy.buffer.alignment), copy.buffer.location))
-        full, empty = ([mbarrier_buffer(outer, stages) for _ in plan.groups()] for _ in range(2))
-        for made, arrivals in ((full, 1), (empty, self.num_warps // WARP_GROUP)):
-            for mbarrier in made:
-                outer.add(gpu.MbarrierInit(mbarrier, arrivals=arrivals))
-        return _Channel(stages, tuple(rings), tuple(full), tuple(empty))
+        outer = self.outer
+        made = tuple(new_rings(outer, plan).values())
+        full, empty = (tuple(mbarrier_buffer(outer, plan.stages) for _ in plan.groups()) for _ in range(2))
+        for buffers, arrivals in ((full, 1), (empty, self.num_warps // WARP_GROUP)):
+            for buffer in buffers:
+                outer.add(gpu.MbarrierInit(buffer, arrivals=arrivals))
+        return _Channel(made, full, empty)
 
     def body(self) -> Body:
         """The new body of the function."""
         outer = self.outer
         outer.add(gpu.Barrier())
-        roles = [self._consumer(), self._producer()]
+        roles = [self._role(Rewriter.rewrite_ops, outer.transformers), self._role(self._produce, ())]
         warps, registers = (self.num_warps, WARP_GROUP), _registers(self.num_warps)
         outer.add(gpu.WarpSpecialize(roles, warps=warps, registers=registers), self.func.location)
         outer.add(tt.Return([]), self.func.location)
         return outer.finish()
 
-    def _first_counters(self, builder: Builder) -> Counters:
-        zero = constant(builder, 0)
-        return [(zero, zero) for _ in self.channels]
-
-    # The consumer.
-
-    def _consumer(self) -> Body:
+    def _role(self, write: Callable[[Rewriter, Sequence[Op]], None], transformers: Sequence[Transformer]) -> Body:
         inner = self.outer.inside([], void)
-        self.counters = self._first_counters(inner)
-        inner.rewrite_ops(self.func.body.entry.ops[:-1])
+        inner.transformers = tuple(transformers)
+        inner.location = self.func.location
+        zero = constant(inner, 0)
+        self.counters = dict.fromkeys(self.channels, (zero, zero))
+        write(inner, self.func.body.entry.ops[:-1])
         inner.add(scf.Yield([]))
         return inner.finish()
+
+    def _around(
+        self,
+        builder: Rewriter,
+        loop: scf.For,
+        numbers: Sequence[int],
+        write: Callable[[Rewriter, Sequence[Op]], None],
+        attributes: Mapping[str, Any],
+    ) -> Value:
+        """A loop around others, which carries the counters after the values of these numbers."""
+        bounds = [builder[value] for value in loop.controls]
+        initial = [*(builder[loop.initial[number]] for number in numbers), *chain(*self.counters.values())]
+        inner, add = counting_loop(builder, loop, bounds, initial, numbers, attributes)
+        self._count(inner.parameters[len(numbers) + 1 :])
+        *ops, end = loop.body.entry.ops
+        write(inner, ops)
+        made = add([*(inner[end.operands[number]] for number in numbers), *chain(*self.counters.values())])
+        self._count([builder.add(core.TupleLoad(made, at)) for at in range(len(numbers), len(initial))])
+        return made
+
+    def _count(self, values: Sequence[Value]) -> None:
+        """Set the counters of all channels."""
+        self.counters = dict(zip(self.channels, zip(values[::2], values[1::2], strict=True), strict=True))
+
+    # The consumer.
 
     def _consumed(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, scf.For):
             return None
+        count = len(op.initial)
         if op.result in self.plans:
-            return self._consuming(builder, op, operands)
-        return self._consuming_around(builder, op, operands) if op.result in self.sliced.around else None
-
-    def _consuming_around(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...]) -> Value:
-        """A loop around, which carries the counters."""
-        count = len(loop.initial)
-        initial = [*operands[3:], *_flat(self.counters)]
-        inner, add = counting_loop(builder, loop, operands[:3], initial)
-        self.counters = _paired(inner.parameters[count + 1 :])
-        *ops, end = loop.body.entry.ops
-        inner.rewrite_ops(ops)
-        made = add([*(inner[value] for value in end.operands), *_flat(self.counters)])
-        self.counters = _paired([builder.add(core.TupleLoad(made, at)) for at in range(count, len(initial))])
+            values = self._consuming(builder, op, operands)[:count]
+            return values[0] if count == 1 else builder.add(core.MakeTuple(values))
+        if op.result not in self.sliced.around:
+            return None
+        made = self._around(builder, op, range(count), Rewriter.rewrite_ops, op.attributes)
         return builder.add(core.TupleLoad(made, 0)) if count == 1 else made
 
-    def _consuming(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...]) -> Value:
-        """A specialised loop, without the fetches of the producer."""
-        plan, number = self.plans[loop.result], self.channel_of[loop.result]
-        deferred, count = plan.deferred, len(loop.initial)
-        initial = [*operands[3:], *self.counters[number]]
-
-        def inside(builder: Rewriter) -> Sequence[Value]:
-            made = self._consuming_loop(builder, loop, operands[:3], initial)
-            values = [builder.add(core.TupleLoad(made, at)) for at in range(len(initial))]
-            if deferred is not None:
-                at = deferred.position
-                values[at] = builder.add(gpu.WgmmaWait(values[at], 0), deferred.wait.location)
-                before = Counter(builder, values[count], plan.stages).before()
-                self._release_deferred(builder, plan, number, before, constant(builder, True, i1))
-            return values
-
-        if deferred is None:
-            values = list(inside(builder))
-        else:
-            made = where_it_runs(builder, (operands[0], operands[1], plan.step), initial, inside)
-            values = [builder.add(core.TupleLoad(made, at)) for at in range(len(initial))]
-        self.counters[number] = values[count], values[count + 1]
-        return values[0] if count == 1 else builder.add(core.MakeTuple(values[:count]))
-
-    def _consuming_loop(
-        self, builder: Rewriter, loop: scf.For, bounds: Sequence[Value], initial: Sequence[Value]
-    ) -> Value:
-        plan, number = self.plans[loop.result], self.channel_of[loop.result]
-        channel, deferred = self.channels[number], plan.deferred
-        inner, add = counting_loop(builder, loop, bounds, initial)
-        slot, phase = inner.parameters[-2:]
+    def _consuming(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...]) -> list[Value]:
+        """A specialised loop, without the fetches of the producer; the values that it carries, and the counters."""
+        plan, bounds = self.plans[loop.result], operands[:3]
+        key, deferred, count = _shape_of(plan), plan.deferred, len(loop.initial)
+        channel, initial = self.channels[key], [*operands[3:], *self.counters[key]]
         full = dict(zip(plan.groups(), channel.full, strict=True))
         released = _releases(loop, plan)
-        counter, always = Counter(inner, slot, plan.stages), constant(inner, True, i1)
-        for op in rewritten(inner, loop, plan, _rings(plan, channel), full, slot, phase):
-            if deferred is not None and op is deferred.covered:
-                later = inner.add(arith.CmpI(inner.parameters[0], inner[loop.start], predicate=arith.IntPredicate.NE))
-                self._release_deferred(inner, plan, number, counter.before(), later)
-            for group in released.get(op.result, ()):
-                inner.add(gpu.MbarrierArrive(inner.add(gpu.LocalView(channel.empty[group], slot)), always))
-        return add([*(inner[value] for value in loop.body.entry.terminator.operands), *counter.after(phase)])
 
-    def _release_deferred(self, builder: Builder, plan: LoopPlan, number: int, slot: Value, condition: Value) -> None:
-        """Release, where the condition holds, the slots that the wgmma of the iteration before has read."""
-        for group, copies in enumerate(plan.groups().values()):
-            if any(_is_deferred(copy, plan) for copy in copies):
-                view = builder.add(gpu.LocalView(self.channels[number].empty[group], slot))
+        def release(builder: Builder, groups: Sequence[int], slot: Value, condition: Value) -> None:
+            for group in groups:
+                view = builder.add(gpu.LocalView(channel.empty[group], slot))
                 builder.add(gpu.MbarrierArrive(view, condition))
+
+        def write(builder: Rewriter) -> Value:
+            inner, add = counting_loop(builder, loop, bounds, initial)
+            slot, phase = inner.parameters[-2:]
+            counter, always = Counter(inner, slot, plan.stages), constant(inner, True, i1)
+            for op in rewritten(inner, loop, plan, channel.rings_of(plan), full, slot, phase):
+                if deferred is not None and op is deferred.covered:
+                    later = inner.add(arith.CmpI(inner.parameters[0], inner[loop.start], arith.IntPredicate.NE))
+                    release(inner, released.get(None, ()), counter.before(), later)
+                release(inner, released.get(op.result, ()), slot, always)
+            return add([*(inner[value] for value in loop.body.entry.terminator.operands), *counter.after(phase)])
+
+        def end(builder: Rewriter, values: Sequence[Value]) -> None:
+            last = Counter(builder, values[count], plan.stages).before()
+            release(builder, released.get(None, ()), last, constant(builder, True, i1))
+
+        made = completed(builder, plan, bounds, initial, write, end)
+        values: list[Value] = [builder.add(core.TupleLoad(made, at)) for at in range(len(initial))]
+        self.counters[key] = values[count], values[count + 1]
+        return values
 
     # The producer.
 
-    def _producer(self) -> Body:
-        inner = self.outer.inside([], void)
-        inner.transformers = ()
-        inner.location = self.func.location
-        self._produce(inner, self.func.body.entry.ops, self._first_counters(inner))
-        inner.add(scf.Yield([]))
-        return inner.finish()
-
-    def _produce(self, builder: Rewriter, ops: Sequence[Op], counters: Counters) -> Counters:
-        """Write those of these ops that the producer needs; the counters after them."""
+    def _produce(self, builder: Rewriter, ops: Sequence[Op]) -> None:
+        """Write those of these ops that the producer needs."""
         for op in ops:
             if op.result in self.sliced.ops:
                 made = rebuilt(op, [builder[value] for value in op.operands], ())
                 builder[op.result] = builder.add(made, op.location)
             elif isinstance(op, scf.For) and op.result in self.plans:
-                number = self.channel_of[op.result]
-                counters = [*counters]
-                counters[number] = self._fetching_loop(builder, op, counters[number])
+                self._fetching_loop(builder, op)
             elif isinstance(op, scf.For) and op.result in self.sliced.around:
-                counters = self._producing_around(builder, op, counters)
-        return counters
+                self._around(builder, op, self.sliced.around[op.result], self._produce, {})
 
-    def _producing_around(self, builder: Rewriter, loop: scf.For, counters: Counters) -> Counters:
-        numbers = self.sliced.around[loop.result]
-        bounds = [builder[value] for value in loop.controls]
-        initial = [*(builder[loop.initial[number]] for number in numbers), *_flat(counters)]
-        inner, add = counting_loop(builder, loop, bounds, initial, numbers, {})
-        after = self._produce(inner, loop.body.entry.ops, _paired(inner.parameters[len(numbers) + 1 :]))
-        end = loop.body.entry.terminator.operands
-        made = add([*(inner[end[number]] for number in numbers), *_flat(after)])
-        return _paired([builder.add(core.TupleLoad(made, at)) for at in range(len(numbers), len(initial))])
-
-    def _fetching_loop(self, builder: Rewriter, loop: scf.For, counters: tuple[Value, Value]) -> tuple[Value, Value]:
+    def _fetching_loop(self, builder: Rewriter, loop: scf.For) -> None:
         """A specialised loop, of which only the fetches are left."""
-        plan, channel = self.plans[loop.result], self.channels[self.channel_of[loop.result]]
+        plan = self.plans[loop.result]
+        key = _shape_of(plan)
+        channel = self.channels[key]
         bounds = [builder[value] for value in loop.controls]
-        initial = [*(builder[loop.initial[number]] for number in plan.carried), *counters]
+        initial = [*(builder[loop.initial[number]] for number in plan.carried), *self.counters[key]]
         inner, add = counting_loop(builder, loop, bounds, initial, plan.carried, {})
         slot, phase = inner.parameters[-2:]
         for op in plan.ahead:
             inner[op.result] = inner.add(rebuilt(op, [inner[value] for value in op.operands], ()), op.location)
         counter, always = Counter(inner, slot, plan.stages), constant(inner, True, i1)
         other = inner.add(arith.XOrI(phase, counter.one))
-        rings = _rings(plan, channel)
+        of_buffers = channel.rings_of(plan)
         for copies, full, empty in zip(plan.groups().values(), channel.full, channel.empty, strict=True):
             # Before a slot is filled for the first time, its mbarrier is in its first phase: the one before counts as
             # over.
             inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(empty, slot)), other))
-            fetch(inner, copies, rings, inner.add(gpu.LocalView(full, slot)), slot, always, inner.__getitem__)
+            fetch(inner, copies, of_buffers, inner.add(gpu.LocalView(full, slot)), slot, always, inner.__getitem__)
         end = loop.body.entry.terminator.operands
         made = add([*(inner[end[number]] for number in plan.carried), *counter.after(phase)])
         last = len(initial)
-        return builder.add(core.TupleLoad(made, last - 2)), builder.add(core.TupleLoad(made, last - 1))
-
-
-def _rings(plan: LoopPlan, channel: _Channel) -> dict[Value, Value]:
-    """The ring for each buffer of a loop."""
-    return {copy.buffer.result: ring for copy, ring in zip(plan.copies, channel.rings, strict=True)}
+        slot, phase = (builder.add(core.TupleLoad(made, at)) for at in (last - 2, last - 1))
+        self.counters[key] = slot, phase
 
 
 def _registers(num_warps: int) -> tuple[int, int]:
@@ -413,31 +356,20 @@ def _shape_of(plan: LoopPlan) -> tuple[object, ...]:
     return plan.stages, groups, tuple(copy.buffer.type for copy in plan.copies)
 
 
-def _is_deferred(copy: Copy, plan: LoopPlan) -> bool:
-    wgmma = plan.deferred.wait.value if plan.deferred is not None else None
-    return any(user.result is wgmma for user in copy.buffer.result.uses)
-
-
-def _releases(loop: scf.For, plan: LoopPlan) -> dict[Value, list[int]]:
+def _releases(loop: scf.For, plan: LoopPlan) -> dict[Value | None, list[int]]:
     """For ops of a loop's body after which slots have been read, the numbers of the groups.
 
-    Such an op is the first wait for all wgmma after the last one that reads the slot.
+    Such an op is the first wait for all wgmma after the last one that reads the slot. None has the groups that the
+    deferred wgmma reads, which is complete in the next iteration.
     """
-    found: dict[Value, list[int]] = {}
+    found: dict[Value | None, list[int]] = {}
     ops = loop.body.entry.ops
+    deferred = plan.deferred.wait.value if plan.deferred is not None else None
     for number, copies in enumerate(plan.groups().values()):
-        if any(_is_deferred(copy, plan) for copy in copies):
-            continue
         readers = {user.result for copy in copies for user in copy.buffer.result.uses if user is not copy.store}
-        last = max(at for at, op in enumerate(ops) if op.result in readers)
-        over = next(op for op in ops[last:] if isinstance(op, gpu.WgmmaWait) and not op.pending)
-        found.setdefault(over.result, []).append(number)
+        over = None
+        if deferred not in readers:
+            last = max(at for at, op in enumerate(ops) if op.result in readers)
+            over = next(op.result for op in ops[last:] if isinstance(op, gpu.WgmmaWait) and not op.pending)
+        found.setdefault(over, []).append(number)
     return found
-
-
-def _flat(counters: Counters) -> list[Value]:
-    return [value for pair in counters for value in pair]
-
-
-def _paired(values: Sequence[Value]) -> Counters:
-    return list(zip(values[::2], values[1::2], strict=True))

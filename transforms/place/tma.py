@@ -220,9 +220,17 @@ def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
 
 
 def _load_of(value: Value) -> tt.DescriptorLoad | None:
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Trans):
-        value = value.op.value
+    value, _ = before_transposition(value)
     return value.op if isinstance(value, OpResult) and isinstance(value.op, tt.DescriptorLoad) else None
+
+
+def before_transposition(value: Value) -> tuple[Value, tuple[tt.Trans, ...]]:
+    """The value that was transposed, and the transpositions in order."""
+    steps: list[tt.Trans] = []
+    while isinstance(value, OpResult) and isinstance(value.op, tt.Trans):
+        steps.insert(0, value.op)
+        value = value.op.value
+    return value, tuple(steps)
 
 
 # The lowering of accesses that are in no pipelined loop.

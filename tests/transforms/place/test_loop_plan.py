@@ -36,7 +36,7 @@ def plan_of(model: Op, stages: int = 3, limit: int = PLENTY, **options: Any) -> 
     """The plan of the only loop."""
     module = placed(model, **options)
     (loop,) = loops_of(module)
-    plan = planned(loop, stages, module.use_map(), limit)
+    plan = planned(loop, stages, limit)
     return plan if isinstance(plan, LoopPlan) else None
 
 
@@ -239,7 +239,7 @@ def test_a_wgmma_of_copied_operands_stays_in_flight(
         asked.append((further, registers))
         return occupancy(further, registers)
 
-    plan = sure(planned(loop, stages, module.use_map(), limit, counted))
+    plan = sure(planned(loop, stages, limit, counted))
     assert (plan.stages, plan.reuse, plan.deferred is not None) == wanted
     assert plan.distance == plan.stages - plan.reuse
     # The accumulator of 64 × 64 in 128 threads; the slots beside the loop's own buffer.
