@@ -16,13 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ScalarType, Type
-from ziggurat.transforms.place.axis_rules import AxisInfo, infer, known, meet, power, unit_of, unknown
+from ziggurat.transforms.place.axis_rules import AxisInfo, infer, known, meet, power, unit_of
 from ziggurat.transforms.place.components import (
     Component,
     Group,
@@ -39,7 +37,7 @@ __all__ = ["AxisInfo", "analyse", "unknown_component"]
 
 def unknown_component(component: Component) -> AxisInfo:
     """The facts about any value of the component's type."""
-    return unknown(_type_of(component))
+    return known(_type_of(component))
 
 
 def analyse(func: tt.Func) -> dict[Component, AxisInfo]:
@@ -111,7 +109,7 @@ class _Analysis:
             self._index(op)
         for body in op.bodies if isinstance(op, tt.Reduce | tt.Scan) else ():
             for parameter in body.parameters:
-                self._set((parameter, 0), unknown(parameter.type))
+                self._set((parameter, 0), known(parameter.type))
         components = [component for component in components_of(op.result) if component not in self.groups]
         if len(components) > 1:
             for component in components:
@@ -126,7 +124,7 @@ class _Analysis:
     def _info(self, value: Value) -> AxisInfo | None:
         """The facts about an operand; None while they are open. A Tuple has none."""
         component = component_of(value) if len(component_types(value.type)) == 1 else None
-        return unknown(value.type) if component is None else self.found.get(component)
+        return known(value.type) if component is None else self.found.get(component)
 
     def _index(self, op: scf.For) -> None:
         """Note the facts about the index of a loop, which begins at the start and takes steps."""
@@ -166,8 +164,7 @@ class _Analysis:
 
     def _believe(self, value: Value, info: AxisInfo) -> None:
         component = component_of(value)
-        before = self.assumed.get(component)
-        self.assumed[component] = info if before is None else _both(value.type, before, info)
+        self.assumed[component] = _both(value.type, self.assumed.get(component, info), info)
 
 
 def _both(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
@@ -175,4 +172,4 @@ def _both(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
     divisor = max(first.everywhere, second.everywhere)
     nonnegative = first.nonnegative or second.nonnegative
     constant = first.constant if first.constant is not None else second.constant
-    return attrs.evolve(known(type_, (), (divisor,), (), constant, nonnegative))
+    return known(type_, (), (divisor,), (), constant, nonnegative)

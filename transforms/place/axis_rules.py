@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import attrs
 
@@ -68,11 +67,6 @@ def unit_of(type_: Type) -> int:
     return element.pointee.bytes if isinstance(element, PtrType) else 1
 
 
-def unknown(type_: Type) -> AxisInfo:
-    """The facts about any value of a type: pointers are aligned as the type that they point to."""
-    return known(type_)
-
-
 def known(
     type_: Type,
     contiguity: Sequence[int] = (),
@@ -81,7 +75,7 @@ def known(
     constant: int | None = None,
     nonnegative: bool = False,
 ) -> AxisInfo:
-    """Facts about a value of this type; a number that is not given is 1."""
+    """Facts about a value of this type; a number that is not given is 1, or the alignment of the type pointed to."""
     shape = shape_of(type_) or (1,)
     unit = unit_of(type_)
     ones = (1,) * len(shape)
@@ -91,8 +85,8 @@ def known(
     nonnegative |= isinstance(element, ScalarType) and not element.signed
     if constant is not None:
         divisibility, same, nonnegative = (power(constant),) * len(shape), tuple(shape), constant >= 0
-    base = AxisInfo(runs, tuple(max(unit, min(d, LIMIT)) for d in divisibility or ones), same)
-    base = attrs.evolve(base, constant=constant, nonnegative=nonnegative, unit=unit)
+    divided = tuple(max(unit, min(d, LIMIT)) for d in divisibility or ones)
+    base = AxisInfo(runs, divided, same, constant, nonnegative, unit)
     # A divisor of every element divides the first of any run.
     return attrs.evolve(base, divisibility=tuple(max(d, base.everywhere) for d in base.divisibility))
 
@@ -106,7 +100,7 @@ def meet(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
     return known(type_, runs, divided, same, constant, first.nonnegative and second.nonnegative)
 
 
-Rule = Callable[[Any, Sequence[AxisInfo]], AxisInfo]
+Rule = Callable[..., AxisInfo]  # Of the op and the facts about its operands.
 RULES: OpTable[Rule] = OpTable("axis rule")
 _rule = RULES.of
 
@@ -115,13 +109,13 @@ def infer(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
     """The facts about the result of an op that gives one value."""
     rule = RULES.get(type(op))
     if rule is not None:
-        return rule(op, operands)
+        return rule(op, *operands)
     if is_elementwise(op):
-        return known(op.result.type, constancy=_constancy(op, operands))
-    return unknown(op.result.type)
+        return known(op.result.type, constancy=_constancy(op, *operands))
+    return known(op.result.type)
 
 
-def _constancy(op: Op, operands: Sequence[AxisInfo]) -> list[int]:
+def _constancy(op: Op, *operands: AxisInfo) -> list[int]:
     """Equal operands give equal results. A scalar among tensors is equal everywhere."""
     shape = shape_of(op.result.type) or (1,)
     same = list(shape)
@@ -135,26 +129,25 @@ def _constancy(op: Op, operands: Sequence[AxisInfo]) -> list[int]:
 
 
 @_rule(arith.ConstantOp)
-def _constant(op: arith.ConstantOp, operands: Sequence[AxisInfo]) -> AxisInfo:
+def _constant(op: arith.ConstantOp) -> AxisInfo:
     if isinstance(op.value, int):
         return known(op.type, constant=int(op.value))
     return known(op.type, constancy=shape_of(op.type))
 
 
 @_rule(tt.MakeRange)
-def _make_range(op: tt.MakeRange, operands: Sequence[AxisInfo]) -> AxisInfo:
+def _make_range(op: tt.MakeRange) -> AxisInfo:
     count = op.end - op.start
     return known(op.result.type, (count,), (power(op.start),), nonnegative=op.start >= 0)
 
 
 @_rule(tt.GetProgramId, tt.GetNumPrograms, tt.SmId)
-def _grid(op: tt.Grid | tt.SmId, operands: Sequence[AxisInfo]) -> AxisInfo:
+def _grid(op: tt.Grid | tt.SmId) -> AxisInfo:
     return known(op.result.type, nonnegative=True)
 
 
 @_rule(tt.Splat)
-def _splat(op: tt.Splat, operands: Sequence[AxisInfo]) -> AxisInfo:
-    (info,) = operands
+def _splat(op: tt.Splat, info: AxisInfo) -> AxisInfo:
     shape = shape_of(op.type)
     return known(op.type, (), [info.everywhere] * len(shape), shape, info.constant, info.nonnegative)
 
@@ -163,186 +156,149 @@ def _splat(op: tt.Splat, operands: Sequence[AxisInfo]) -> AxisInfo:
 
 
 @_rule(tt.Broadcast)
-def _broadcast(op: tt.Broadcast, operands: Sequence[AxisInfo]) -> AxisInfo:
-    (info,) = operands
+def _broadcast(op: tt.Broadcast, info: AxisInfo) -> AxisInfo:
     wide, narrow = shape_of(op.type), shape_of(op.value.type)
     same = [k if a == b else a for k, a, b in zip(info.constancy, wide, narrow, strict=True)]
     return known(op.type, info.contiguity, info.divisibility, same, info.constant, info.nonnegative)
 
 
 @_rule(tt.ExpandDims)
-def _expand_dims(op: tt.ExpandDims, operands: Sequence[AxisInfo]) -> AxisInfo:
-    (info,) = operands
+def _expand_dims(op: tt.ExpandDims, info: AxisInfo) -> AxisInfo:
     lists = ((info.contiguity, 1), (info.divisibility, info.everywhere), (info.constancy, 1))
     runs, divided, same = ([*numbers[: op.axis], new, *numbers[op.axis :]] for numbers, new in lists)
     return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
 
 
 @_rule(tt.Trans)
-def _trans(op: tt.Trans, operands: Sequence[AxisInfo]) -> AxisInfo:
-    (info,) = operands
+def _trans(op: tt.Trans, info: AxisInfo) -> AxisInfo:
     lists = (info.contiguity, info.divisibility, info.constancy)
     runs, divided, same = ([numbers[axis] for axis in op.order] for numbers in lists)
     return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
 
 
 @_rule(tt.Reshape)
-def _reshape(op: tt.Reshape, operands: Sequence[AxisInfo]) -> AxisInfo:
+def _reshape(op: tt.Reshape, info: AxisInfo) -> AxisInfo:
     """An axis keeps its facts, up to its new size, if as many elements as before come after it."""
-    (info,) = operands
     if op.allow_reorder:
         return known(op.type, divisibility=[info.everywhere] * len(shape_of(op.type)), nonnegative=info.nonnegative)
     source, target = shape_of(op.value.type), shape_of(op.type)
     inner = {math.prod(source[axis + 1 :]): axis for axis in range(len(source)) if source[axis] > 1}
-    runs: list[int] = []
-    divided: list[int] = []
-    same: list[int] = []
-    for axis, size in enumerate(target):
-        old = inner.get(math.prod(target[axis + 1 :])) if size > 1 else None
-        run = 1 if old is None else min(info.contiguity[old], size)
-        runs.append(run)
-        divided.append(info.everywhere if old is None else info.divides(old, run))
-        same.append(1 if old is None else info.constancy[old])
+    olds = [inner.get(math.prod(target[axis + 1 :])) if size > 1 else None for axis, size in enumerate(target)]
+    runs = [1 if old is None else min(info.contiguity[old], size) for old, size in zip(olds, target, strict=True)]
+    facts = list(zip(olds, runs, strict=True))
+    divided = [info.everywhere if old is None else info.divides(old, run) for old, run in facts]
+    same = [1 if old is None else info.constancy[old] for old in olds]
     return known(op.type, runs, divided, same, info.constant, info.nonnegative)
 
 
 # Arithmetic.
 
 
-def _sum(op: Op, x: AxisInfo, y: AxisInfo, *, minus: bool = False, nonnegative: bool = False) -> AxisInfo:
-    """A run of one operand moved by a constant of the other. Offsets of pointers count in the pointers' unit."""
-    runs: list[int] = []
-    divided: list[int] = []
-    for axis in range(len(x.contiguity)):
-        run = min(x.contiguity[axis], y.constancy[axis])
-        if not minus:
-            run = max(run, min(x.constancy[axis], y.contiguity[axis]))
-        runs.append(run)
-        divided.append(min(x.divides(axis, run), y.divides(axis, run) * (x.unit // y.unit)))
-    same = list(map(min, x.constancy, y.constancy))
-    return known(op.result.type, runs, divided, same, nonnegative=nonnegative)
+def _in_runs(
+    op: Op, operands: Sequence[AxisInfo], runs: Sequence[int], divisor: Callable[[int, int], int], nonnegative: bool
+) -> AxisInfo:
+    """A result with runs along each axis. `divisor` tells that of a run's first number, by the axis and the length."""
+    divided = [divisor(axis, run) for axis, run in enumerate(runs)]
+    return known(op.result.type, runs, divided, _constancy(op, *operands), nonnegative=nonnegative)
 
 
-@_rule(arith.AddI, tt.AddPtr)
-def _add(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    x, y = operands
-    return _sum(op, x, y, nonnegative=x.nonnegative and y.nonnegative)
-
-
-@_rule(arith.SubI)
-def _sub(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    return _sum(op, *operands, minus=True)
-
-
-@_rule(arith.MulI)
-def _mul(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    x, y = operands
-    for one, other in ((x, y), (y, x)):
-        if one.constant == 1:
-            return other
-    return _scaled(op, operands, x.everywhere * y.everywhere, x.nonnegative and y.nonnegative)
-
-
-@_rule(arith.ShlI)
-def _shl(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    x, y = operands
-    if y.constant == 0:
-        return x
-    by = y.constant if y.constant is not None and 0 < y.constant < 64 else 0
-    return _scaled(op, operands, x.everywhere << by, x.nonnegative)
-
-
-def _scaled(op: Op, operands: Sequence[AxisInfo], divisor: int, nonnegative: bool) -> AxisInfo:
+def _scaled(op: Op, divisor: int, nonnegative: bool, *operands: AxisInfo) -> AxisInfo:
     """A result without runs, but with a known divisor of every element."""
-    rank = len(shape_of(op.result.type) or (1,))
-    return known(op.result.type, (), [divisor] * rank, _constancy(op, operands), nonnegative=nonnegative)
+    return _in_runs(op, operands, [1] * len(operands[0].contiguity), lambda axis, run: divisor, nonnegative)
 
 
-def _blocks(x: AxisInfo, y: AxisInfo, axis: int) -> int:
+def _blocks(x: AxisInfo, y: AxisInfo) -> list[int]:
     """The length of the aligned runs of consecutive x that pass no multiple of y, which is constant in them."""
-    return min(x.aligned(axis), y.constancy[axis], y.everywhere)
+    return [min(x.aligned(axis), same, y.everywhere) for axis, same in enumerate(y.constancy)]
 
 
-@_rule(arith.DivSI, arith.DivUI)
-def _div(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    x, y = operands
+@_rule(arith.AddI, arith.SubI, tt.AddPtr)
+def _sum(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    """A run of one operand moved by a constant of the other. Offsets of pointers count in the pointers' unit."""
+    minus = isinstance(op, arith.SubI)
+    runs = list(map(min, x.contiguity, y.constancy))
+    if not minus:
+        runs = list(map(max, runs, map(min, x.constancy, y.contiguity)))
+    scale = x.unit // y.unit
+    nonnegative = not minus and x.nonnegative and y.nonnegative
+    return _in_runs(op, (x, y), runs, lambda at, run: min(x.divides(at, run), y.divides(at, run) * scale), nonnegative)
+
+
+def _power_of_two(op: Op, shift: AxisInfo) -> AxisInfo:
+    """The factor by which a shift multiplies or divides."""
+    constant = 1 << shift.constant if shift.constant is not None and 0 <= shift.constant < 64 else None
+    return known(op.result.type, constancy=shift.constancy, constant=constant, nonnegative=True)
+
+
+@_rule(arith.MulI, arith.ShlI)
+def _mul(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    y = _power_of_two(op, y) if isinstance(op, arith.ShlI) else y
+    if 1 in (x.constant, y.constant):
+        return y if x.constant == 1 else x
+    return _scaled(op, x.everywhere * y.everywhere, x.nonnegative and y.nonnegative, x, y)
+
+
+@_rule(arith.DivSI, arith.DivUI, arith.ShrSI, arith.ShrUI)
+def _div(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    shifts = isinstance(op, arith.ShrSI | arith.ShrUI)
+    y = _power_of_two(op, y) if shifts else y
     if y.constant == 1:
         return x
-    same = _constancy(op, operands)
-    # A quotient of negative numbers is rounded toward zero, which breaks runs.
-    if x.nonnegative:
-        same = [max(k, _blocks(x, y, axis)) for axis, k in enumerate(same)]
+    same = _constancy(op, x, y)
+    # A shift rounds down. A quotient of negative numbers is rounded toward zero, which breaks runs.
+    if x.nonnegative or shifts:
+        same = list(map(max, same, _blocks(x, y)))
     divisor = max(1, x.everywhere // y.constant) if y.constant is not None and y.constant == power(y.constant) else 1
     return known(op.result.type, (), [divisor] * len(same), same, nonnegative=x.nonnegative)
 
 
 @_rule(arith.RemSI, arith.RemUI)
-def _rem(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    x, y = operands
-    runs: list[int] = []
-    divided: list[int] = []
-    for axis in range(len(x.contiguity)):
-        run = _blocks(x, y, axis) if x.nonnegative else 1
-        runs.append(run)
-        divided.append(min(x.divides(axis, run), y.everywhere))
-    return known(op.result.type, runs, divided, _constancy(op, operands), nonnegative=x.nonnegative)
-
-
-@_rule(arith.ShrSI, arith.ShrUI)
-def _shr(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    """A division that rounds down, so that the sign does not matter."""
-    x, y = operands
-    if y.constant is None or not 0 <= y.constant < 64:
-        return known(op.result.type, constancy=_constancy(op, operands), nonnegative=x.nonnegative)
-    if y.constant == 0:
-        return x
-    by = 1 << y.constant
-    same = [max(k, min(x.aligned(axis), by)) for axis, k in enumerate(_constancy(op, operands))]
-    divisor = max(1, x.everywhere // by)
-    return known(op.result.type, (), [divisor] * len(same), same, nonnegative=x.nonnegative)
+def _rem(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    runs = _blocks(x, y) if x.nonnegative else [1] * len(x.contiguity)
+    return _in_runs(op, (x, y), runs, lambda axis, run: min(x.divides(axis, run), y.everywhere), x.nonnegative)
 
 
 @_rule(arith.AndI)
-def _and(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
+def _and(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     """A remainder with a mask of low bits, a rounding down with one of high bits."""
-    x, y = operands if operands[0].constant is None else tuple(reversed(operands))
-    divisor = max(x.everywhere, y.everywhere)
-    same = [max(k, _blocks(x, y, axis)) for axis, k in enumerate(_constancy(op, operands))]
-    runs: list[int] = []
-    divided: list[int] = []
-    for axis in range(len(same)):
-        run = 1
-        if y.constant is not None and y.constant > 0 and power(y.constant + 1) == y.constant + 1:
-            run = min(x.aligned(axis), y.constant + 1)
-        runs.append(run)
-        divided.append(max(divisor, x.divides(axis, run)) if run > 1 else divisor)
+    x, y = (x, y) if x.constant is None else (y, x)
+    low_bits = y.constant is not None and y.constant > 0 and power(y.constant + 1) == y.constant + 1
+    runs = [min(x.aligned(axis), (y.constant or 0) + 1 if low_bits else 1) for axis in range(len(x.contiguity))]
+    divided = [max(x.divides(axis, run), x.everywhere, y.everywhere) for axis, run in enumerate(runs)]
+    same = list(map(max, _constancy(op, x, y), _blocks(x, y)))
     return known(op.result.type, runs, divided, same, nonnegative=x.nonnegative or y.nonnegative)
 
 
 @_rule(arith.OrI, arith.XOrI)
-def _or(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
+def _or(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     """The low bits of a run stay if the other operand has none of them."""
-    runs: list[int] = []
-    divided: list[int] = []
-    for axis in range(len(operands[0].contiguity)):
-        run = max(_blocks(x, y, axis) for x, y in (operands, tuple(reversed(operands))))
-        runs.append(run)
-        divided.append(min(info.divides(axis, run) for info in operands))
-    nonnegative = all(info.nonnegative for info in operands)
-    return known(op.result.type, runs, divided, _constancy(op, operands), nonnegative=nonnegative)
+    runs = list(map(max, _blocks(x, y), _blocks(y, x)))
+    return _with_shared_divisors(op, (x, y), runs, x, y)
+
+
+def _with_shared_divisors(
+    op: Op, operands: Sequence[AxisInfo], runs: Sequence[int], x: AxisInfo, y: AxisInfo
+) -> AxisInfo:
+    """A result in runs whose first numbers have the divisors that x and y share."""
+    nonnegative = x.nonnegative and y.nonnegative
+    return _in_runs(op, operands, runs, lambda at, run: min(x.divides(at, run), y.divides(at, run)), nonnegative)
+
+
+@_rule(arith.Select)
+def _select(op: arith.Select, condition: AxisInfo, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    chosen = condition.constancy if isinstance(op.condition.type, TensorType) else x.contiguity
+    return _with_shared_divisors(op, (condition, x, y), list(map(min, x.contiguity, y.contiguity, chosen)), x, y)
 
 
 @_rule(arith.MaxSI, arith.MinSI, arith.MaxUI, arith.MinUI)
-def _extreme(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    x, y = operands
+def _extreme(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     either = isinstance(op, arith.MaxSI) and (x.nonnegative or y.nonnegative)
-    both = x.nonnegative and y.nonnegative
-    return _scaled(op, operands, min(x.everywhere, y.everywhere), either or both)
+    return _scaled(op, min(x.everywhere, y.everywhere), either or (x.nonnegative and y.nonnegative), x, y)
 
 
 @_rule(math_dialect.AbsI)
-def _abs(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    return _scaled(op, operands, operands[0].everywhere, True)
+def _abs(op: Op, info: AxisInfo) -> AxisInfo:
+    return _scaled(op, info.everywhere, True, info)
 
 
 _BELOW = (IntPredicate.SLT, IntPredicate.SGE, IntPredicate.ULT, IntPredicate.UGE)
@@ -350,35 +306,19 @@ _ABOVE = (IntPredicate.SGT, IntPredicate.SLE, IntPredicate.UGT, IntPredicate.ULE
 
 
 @_rule(arith.CmpI)
-def _cmpi(op: arith.CmpI, operands: Sequence[AxisInfo]) -> AxisInfo:
+def _cmpi(op: arith.CmpI, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     """Consecutive numbers that pass no multiple of the bound are all below it, or none of them is."""
-    x, y = operands
-    same = _constancy(op, operands)
-    if x.unit == y.unit == 1:
-        for axis in range(len(same)):
-            if op.predicate in _BELOW:
-                same[axis] = max(same[axis], _blocks(x, y, axis))
-            elif op.predicate in _ABOVE:
-                same[axis] = max(same[axis], _blocks(y, x, axis))
+    same = _constancy(op, x, y)
+    if x.unit == y.unit == 1 and op.predicate in (*_BELOW, *_ABOVE):
+        same = list(map(max, same, _blocks(x, y) if op.predicate in _BELOW else _blocks(y, x)))
     return known(op.result.type, constancy=same)
 
 
-@_rule(arith.Select)
-def _select(op: arith.Select, operands: Sequence[AxisInfo]) -> AxisInfo:
-    condition, x, y = operands
-    shape = shape_of(op.result.type) or (1,)
-    chosen = condition.constancy if isinstance(op.condition.type, TensorType) else shape
-    runs = list(map(min, x.contiguity, y.contiguity, chosen))
-    divided = [min(x.divides(axis, run), y.divides(axis, run)) for axis, run in enumerate(runs)]
-    return known(op.result.type, runs, divided, _constancy(op, operands), nonnegative=x.nonnegative and y.nonnegative)
-
-
 @_rule(arith.ExtSI, arith.ExtUI, arith.TruncI, arith.Bitcast, tt.Bitcast)
-def _cast(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    (info,) = operands
+def _cast(op: Op, info: AxisInfo) -> AxisInfo:
     target, source = element_of(op.result.type), element_of(op.operands[0].type)
     if isinstance(target, PtrType):
-        return attrs.evolve(info) if unit_of(op.result.type) == info.unit else unknown(op.result.type)
+        return info if unit_of(op.result.type) == info.unit else known(op.result.type)
     assert isinstance(target, ScalarType) and isinstance(source, ScalarType)
     if target.is_float or source.is_float or source.bits == 1 or target.bits == 1:
         return known(op.result.type, constancy=info.constancy, nonnegative=source.bits == 1)
@@ -391,17 +331,15 @@ def _cast(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
 
 
 @_rule(tt.IntToPtr, tt.PtrToInt)
-def _address(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
-    (info,) = operands
-    return _scaled(op, operands, info.everywhere, nonnegative=False)
+def _address(op: Op, info: AxisInfo) -> AxisInfo:
+    return _scaled(op, info.everywhere, False, info)
 
 
 # Hints.
 
 
 @_rule(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
-def _hint(op: tt.MultipleOf | tt.MaxContiguous | tt.MaxConstancy, operands: Sequence[AxisInfo]) -> AxisInfo:
-    (info,) = operands
+def _hint(op: tt.MultipleOf | tt.MaxContiguous | tt.MaxConstancy, info: AxisInfo) -> AxisInfo:
 
     def raised(kind: type[Op], numbers: Sequence[int]) -> list[int]:
         return [max(n, power(v)) if isinstance(op, kind) else n for n, v in zip(numbers, op.values, strict=True)]

@@ -22,7 +22,7 @@ from ziggurat.codemodel.dialects import math as math_dialect
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, TensorType, Type, f16, f32, i1, i8, i32, i64, u8, u32
-from ziggurat.transforms.place.axis_rules import LIMIT, RULES, AxisInfo, infer, known, meet, power, unit_of, unknown
+from ziggurat.transforms.place.axis_rules import LIMIT, RULES, AxisInfo, infer, known, meet, power, unit_of
 
 SIZE = 8
 ROW = TensorType((SIZE,), i32)
@@ -149,7 +149,7 @@ def test_shifts_are_sound(left: bool, by: int) -> None:
     def claims(row: tuple[Any, AxisInfo]) -> None:
         info = infer(op, [row[1], known(ROW, constant=by)])
         check(info, row[0] << by if left else row[0] >> by)
-        check(infer(op, [row[1], unknown(ROW)]), row[0] << by if left else row[0] >> by)
+        check(infer(op, [row[1], known(ROW)]), row[0] << by if left else row[0] >> by)
 
     claims()
 
@@ -164,13 +164,13 @@ def test_powers_of_two_that_divide() -> None:
 def test_pointers_count_in_the_bytes_of_their_elements() -> None:
     assert unit_of(i32) == unit_of(ROW) == 1
     assert unit_of(PtrType(f32)) == unit_of(TensorType((4,), PtrType(f32))) == 4 and unit_of(PtrType(i8)) == 1
-    assert unknown(TensorType((4,), PtrType(f16))).divisibility == (2,)
+    assert known(TensorType((4,), PtrType(f16))).divisibility == (2,)
 
 
 def test_numbers_that_are_not_given_are_one() -> None:
-    assert unknown(TensorType((4, 8), i32)) == AxisInfo((1, 1), (1, 1), (1, 1))
-    assert unknown(i32) == AxisInfo((1,), (1,), (1,))
-    assert unknown(u32).nonnegative and not unknown(i32).nonnegative and unknown(TensorType((4,), u8)).nonnegative
+    assert known(TensorType((4, 8), i32)) == AxisInfo((1, 1), (1, 1), (1, 1))
+    assert known(i32) == AxisInfo((1,), (1,), (1,))
+    assert known(u32).nonnegative and not known(i32).nonnegative and known(TensorType((4,), u8)).nonnegative
 
 
 def test_runs_are_no_longer_than_the_axis() -> None:
@@ -256,7 +256,7 @@ def test_casts() -> None:
     assert (shorter.contiguity, shorter.nonnegative) == ((8,), False)  # 128 is -128.
     cut = result(lambda x: arith.TruncI(x, type=narrow), known(ROW, constant=300), ROW)
     assert cut.constant is None and cut.constancy == (8,)
-    assert result(lambda x: arith.ExtUI(x, type=wide), unknown(ROW), ROW).nonnegative
+    assert result(lambda x: arith.ExtUI(x, type=wide), known(ROW), ROW).nonnegative
     mask = result(lambda x: arith.ExtUI(x, type=ROW), known(MASK, (), (), (4,)), MASK)
     assert mask.constancy == (4,) and mask.contiguity == (1,)
 
@@ -266,7 +266,7 @@ def test_pointers_of_another_unit_are_unknown() -> None:
     info = known(source, (8,), (64,))
     same = result(lambda x: tt.Bitcast(x, type=TensorType((8,), PtrType(i32))), info, source)
     other = result(lambda x: tt.Bitcast(x, type=TensorType((8,), PtrType(f16))), info, source)
-    assert same == info and other == unknown(TensorType((8,), PtrType(f16)))
+    assert same == info and other == known(TensorType((8,), PtrType(f16)))
 
 
 def test_hints_add_facts() -> None:
@@ -291,4 +291,4 @@ def test_other_elementwise_ops_give_equal_results_of_equal_operands() -> None:
     chosen = arith.Select(*Builder.root([i1, type_, type_]).parameters)
     assert infer(chosen, [condition, x, x]).constancy == (2,)
     index = tt.Gather(*Builder.root([ROW, ROW]).parameters, 0)
-    assert infer(index, [known(ROW, constant=3), known(ROW, constant=0)]) == unknown(ROW)
+    assert infer(index, [known(ROW, constant=3), known(ROW, constant=0)]) == known(ROW)
