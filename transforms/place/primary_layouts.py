@@ -15,7 +15,7 @@ from functools import partial
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import TensorType, shape_of
+from ziggurat.codemodel.types import TensorType, Type, shape_of, void
 from ziggurat.transforms.place.accesses import Access, Accesses
 from ziggurat.transforms.place.components import (
     Component,
@@ -40,11 +40,8 @@ def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: 
     A load is flexible as well if it has no more elements than there are threads, or if it is only broadcast: another
     load costs less than a conversion.
     """
-    found: set[Component] = set()
     ops = list(func.walk())
-    for op in ops:
-        if is_computable(op) or _is_loaded_again(op, 32 * num_warps):
-            found.add((op.result, 0))
+    found: set[Component] = {(op.result, 0) for op in ops if is_computable(op) or _is_loaded_again(op, 32 * num_warps)}
     found.update(component for component in groups if tensor_type(component) is not None)
 
     def visit(item: Op | Group) -> tuple[Component, ...]:
@@ -108,138 +105,86 @@ class PrimaryLayouts:
 
     def reads(self, op: Op) -> list[tuple[int, Layout]]:
         """The layouts in which an op that is computed once reads its tensor operands, by position."""
-        operands = tensor_operands(op)
-        if isinstance(op, tt.Dot | tt.Gather):
-            # The accumulator, and the index, have the layout of the result.
-            own = self.of((op.result, 0))
-            alike = 2 if isinstance(op, tt.Dot) else 1
-            return [
-                (position, own if own is not None and position == alike else self._own(component, type_))
-                for position, component, type_ in operands
-            ]
-        read = self._reads.get(op.result)
-        if read is not None:
-            return [(position, read) for position, _, _ in operands]
-        return [(position, self._own(component, type_)) for position, component, type_ in operands]
+        # The accumulator of a dot, and the index of a gather, have the layout of the result.
+        alike = 2 if isinstance(op, tt.Dot) else 1 if isinstance(op, tt.Gather) else None
+        own, read = self.of((op.result, 0)), self._reads.get(op.result)
+        return [
+            (at, read or (own if at == alike else None) or self.of(component) or self.accesses.default(type_.shape))
+            for at, component, type_ in tensor_operands(op)
+        ]
 
-    def _own(self, component: Component, type_: TensorType) -> Layout:
-        return self.of(component) or self.accesses.default(type_.shape)
+    def _visit(self, stage: int, item: Op | Group) -> Sequence[Component]:
+        """Note the layout of a group or of an op's results, if it is known by now and outranks the one known so far.
 
-    def _set(self, components: Sequence[Component], ranked: Sequence[Ranked]) -> list[Component]:
-        """Note layouts that outrank those known so far; the components for which they do."""
-        changed: list[Component] = []
-        for component, found in zip(components, ranked, strict=True):
-            before = self.ranked.get(component)
-            if before is None or before[0] < found[0]:
-                self.ranked[component] = found
-                changed.append(component)
+        Returns the components for which it does.
+        """
+        whole = item.members if isinstance(item, Group) else components_of(item.result)
+        components = [component for component in whole if tensor_type(component) is not None]
+        if components and components[0] in self.flexible:
+            return ()
+        if isinstance(item, Group):
+            ranked = self._joined(item, stage) if components else None
+        elif item.bodies and not isinstance(item, tt.Reduce | tt.Scan):
+            return ()
+        else:
+            ranked = self._derived(item, stage)
+        if ranked is None:
+            return ()
+        changed = [c for c in components if c not in self.ranked or self.ranked[c][0] < ranked[0]]
+        self.ranked.update(dict.fromkeys(changed, ranked))
         return changed
 
     def _best(self, components: Sequence[Component], preferred: Layout | None = None) -> Ranked | None:
         """The layout of the highest rank; of equal ones the preferred, or else the first."""
-        best: Ranked | None = None
-        for component in components:
-            found = self.ranked.get(component)
-            if found is None:
-                continue
-            if best is None or found[0] > best[0] or (found[0] == best[0] and found[1] == preferred):
-                best = found
-        return best
+        found = [self.ranked[component] for component in components if component in self.ranked]
+        return max(found, key=lambda ranked: (ranked[0], ranked[1] == preferred), default=None)
 
-    def _visit(self, stage: int, item: Op | Group) -> Sequence[Component]:
-        return self._join(item, stage) if isinstance(item, Group) else self._give(item, stage)
+    def _default(self, type_: Type, rank: int = _FORCED) -> Ranked:
+        return rank, self.accesses.default(shape_of(type_))
 
-    def _join(self, group: Group, stage: int) -> Sequence[Component]:
-        type_ = tensor_type(group.members[0])
-        if type_ is None or group.members[0] in self.flexible:
-            return ()
+    def _joined(self, group: Group, stage: int) -> Ranked | None:
+        """The layout of the values that control flow joins: the best of its sources."""
         sources = [component for op, component in group.sources if stage > 0 or op.result != group.members[-1][0]]
         best = self._best(sources)
-        if best is None and stage == 2:
-            best = (_FORCED, self.accesses.default(type_.shape))
-        return () if best is None else self._set(group.members, [best] * len(group.members))
+        return self._default(tensor_type(group.members[0]) or void) if best is None and stage == 2 else best
 
-    def _give(self, op: Op, stage: int) -> Sequence[Component]:
-        components = [component for component in components_of(op.result) if tensor_type(component) is not None]
-        if op.bodies and not isinstance(op, tt.Reduce | tt.Scan):
-            return ()
-        if components and (components[0] in self.flexible or components[0] in self.groups):
-            return ()
-        ranked = self._derive(op, stage)
-        return () if ranked is None else self._set(components, ranked)
-
-    def _operand(self, op: Op, stage: int) -> Ranked | None:
-        """The layout in which an op reads its operands: the best of theirs, or the default."""
+    def _derived(self, op: Op, stage: int) -> Ranked | None:
+        """The layout of the results of an op, if it is known by now. Notes the layout that the op reads."""
         operands = tensor_operands(op)
-        found = self._best([component for _, component, _ in operands])
-        if (
-            found is None
-            and (stage == 2 or all(component in self.flexible for _, component, _ in operands))
-            and operands
-        ):
-            found = (_FORCED if stage == 2 else _MEMORY, self.accesses.default(operands[0][2].shape))
-        if found is not None:
-            before = self.ranked.get(components_of(op.result)[0]) if components_of(op.result) else None
-            if before is None or found[0] > before[0] or op.result not in self._reads:
-                self._reads[op.result] = found[1]
-        return found
-
-    def _derive(self, op: Op, stage: int) -> Sequence[Ranked] | None:
-        """The layouts of the results of an op, if they are known by now. Notes the layouts that it reads."""
+        sources, own = [component for _, component, _ in operands], op.result.type
         if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS):
-            return self._access(op, stage)
+            return self._accessed(op, stage)
         if isinstance(op, tt.Dot):
-            return [(_DOT, self.anchor(op) or self.accesses.default(shape_of(op.result.type)))]
-        operands = tensor_operands(op)
-        if isinstance(op, tt.Histogram) and self._operand(op, stage) is None:
-            return None
-        own = self._given(op)
-        if own is not None:
-            return [(_MEMORY, own)]
+            anchored = self.anchor(op)
+            return self._default(own, _DOT) if anchored is None else (_DOT, anchored)
+        if isinstance(op, tt.DescriptorLoad):
+            return self._default(own, _MEMORY)
+        if isinstance(op, tt.Histogram):
+            return None if self._read(op, stage) is None else self._default(own, _MEMORY)
         if not operands:
-            return None
-        if is_elementwise(op):
-            found = self._best([component for _, component, _ in operands], self.accesses.default(operands[0][2].shape))
-            return None if found is None and stage < 2 else [found or self._forced(op)]
-        return self._moved(op, stage)
-
-    def _forced(self, op: Op) -> Ranked:
-        return _FORCED, self.accesses.default(shape_of(op.result.type))
-
-    def _given(self, op: Op) -> Layout | None:
-        """The layout of the result of an op that does not follow from its operands."""
-        type_ = op.result.type
-        alone = isinstance(op, tt.Join | tt.InlineAsm) and not tensor_operands(op)
-        if isinstance(type_, TensorType) and (alone or isinstance(op, tt.Histogram | tt.DescriptorLoad)):
-            return self.anchor(op) or self.accesses.default(type_.shape)
-        return None
-
-    def _moved(self, op: Op, stage: int) -> Sequence[Ranked] | None:
-        """The layouts of the results of an op that moves or combines operands in one layout."""
-        operands = tensor_operands(op)
-        count = len(components_of(op.result))
-        if isinstance(op, tt.Gather):
-            found = self._best([operands[1][1]])
-            if found is None and stage < 2 and operands[1][1] not in self.flexible:
-                return None
-            return [found or (_MEMORY, self.accesses.default(operands[1][2].shape))]
+            alone = isinstance(op, tt.Join | tt.InlineAsm) and isinstance(own, TensorType)
+            return self._default(own, _MEMORY) if alone else None
         first = operands[0][2]
-        if is_shaping(op):
-            found = self._best([operands[0][1]])
+        if is_elementwise(op) or is_shaping(op):
+            found = self._best(sources, self.accesses.default(first.shape))
             if found is None:
-                return [self._forced(op)] if stage == 2 else None
-            rank, layout = found
+                return self._default(own) if stage == 2 else None
             if isinstance(op, tt.Broadcast):
-                return [(_WEAK, layout.widened(first.shape, shape_of(op.type)))]
-            return [(rank, layout.transposed(first.shape, op.order) if isinstance(op, tt.Trans) else layout)]
-        found = self._operand(op, stage)
-        if found is None:
-            return None
+                return _WEAK, found[1].widened(first.shape, shape_of(own))
+            return (found[0], found[1].transposed(first.shape, op.order)) if isinstance(op, tt.Trans) else found
+        if isinstance(op, tt.Gather):
+            found = self._best(sources[1:])
+            if found is None and stage < 2 and sources[1] not in self.flexible:
+                return None
+            return found or self._default(operands[1][2], _MEMORY)
+        found = self._read(op, stage)
+        if found is None or isinstance(op, tt.Scan | tt.InlineAsm):
+            return found
         rank, layout = found
         if isinstance(op, tt.Reduce):
-            return [(rank, layout.dropped(first.shape, op.axis))] * count if first.rank > 1 else []
+            return rank, layout.dropped(first.shape, op.axis)
         if isinstance(op, tt.Join):
-            return [(rank, layout.joined())]
+            return rank, layout.joined()
         if isinstance(op, tt.Split):
             half = layout.split()
             if half is None:
@@ -247,40 +192,46 @@ class PrimaryLayouts:
                 layout = self._reads[op.result] = blocked(first.shape, order, 2, self.accesses.num_warps)
                 half = layout.split()
             assert half is not None
-            return [(rank, half)] * count if first.rank > 1 else []
+            return rank, half
         if isinstance(op, tt.Cat):
-            return [(rank, Layout((*layout.registers, first.numel), layout.lanes, layout.warps))]
-        if isinstance(op, tt.Scan | tt.InlineAsm):
-            return [(rank, layout)] * count
+            return rank, Layout((*layout.registers, first.numel), layout.lanes, layout.warps)
         return None
 
-    def _access(self, op: Access, stage: int) -> Sequence[Ranked] | None:
+    def _read(self, op: Op, stage: int) -> Ranked | None:
+        """The layout in which an op reads its operands: the best of theirs, or the default."""
+        operands = tensor_operands(op)
+        sources = [component for _, component, _ in operands]
+        found = self._best(sources)
+        if found is None and operands and (stage == 2 or self.flexible.issuperset(sources)):
+            found = self._default(operands[0][2], _FORCED if stage == 2 else _MEMORY)
+        if found is not None:
+            before = self._best(components_of(op.result)[:1])
+            if before is None or found[0] > before[0] or op.result not in self._reads:
+                self._reads[op.result] = found[1]
+        return found
+
+    def _accessed(self, op: Access, stage: int) -> Ranked | None:
         """The layout of an access: coalesced, unless the layout of its operand is as good."""
         type_ = op.ptr.type
         if not isinstance(type_, TensorType) or (op.result in self._reads and not isinstance(op, tt.Store)):
             return None
-        component = component_of(op.ptr)
+        pointers = [component_of(op.ptr)] if component_of(op.ptr) not in self.flexible else []
         layout = self.accesses.coalesced(op)
         if isinstance(op, tt.Load):
-            if component not in self.flexible and self.accesses.vector(op) == 1:
-                found = self._best([component])
-                if found is None and stage < 2:
-                    return None
-                layout = found[1] if found is not None else layout
+            followed = pointers if self.accesses.vector(op) == 1 else []
         else:
-            moved = [s for position, s, _ in tensor_operands(op) if position > 0]
-            moved = [s for s in moved if s not in self.flexible] or [s for s in [component] if s not in self.flexible]
-            found = self._best(moved)
-            if found is None and moved and stage < 2:
-                return None
-            if found is not None and self._is_as_good(op, found[1], layout):
-                layout = found[1]
+            moved = [component for position, component, _ in tensor_operands(op) if position > 0]
+            followed = [component for component in moved if component not in self.flexible] or pointers
+        found = self._best(followed)
+        if found is None and followed and stage < 2:
+            return None
+        if found is not None and (isinstance(op, tt.Load) or self._is_as_good(op, found[1], layout)):
+            layout = found[1]
         self._reads[op.result] = layout
-        return None if isinstance(op, tt.Store) else [(_MEMORY, layout)]
+        return _MEMORY, layout
 
     def _is_as_good(self, op: Access, layout: Layout, coalesced: Layout) -> bool:
-        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
-            return True
-        if math.prod(shape_of(op.ptr.type)) <= 32 * self.accesses.num_warps:
+        small = math.prod(shape_of(op.ptr.type)) <= 32 * self.accesses.num_warps
+        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS) or small:
             return True
         return self.accesses.traffic(op, layout) <= self.accesses.traffic(op, coalesced)
