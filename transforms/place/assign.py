@@ -26,13 +26,26 @@ use, and before a cast to a wider type. Loops carry indices and pointers in each
 
 from __future__ import annotations
 
-from ziggurat.codemodel.dialects import core, tt
+from collections.abc import Sequence
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
+from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.structured import Structured, packed
+from ziggurat.codemodel.traits import BodyTerminator, Terminator
+from ziggurat.codemodel.transform import rebuilt
+from ziggurat.codemodel.types import TensorType, TupleType, Type, void
+from ziggurat.transforms.place.components import Component, component_of, component_types, components_of
+from ziggurat.transforms.place.inference import is_shaping
 from ziggurat.transforms.place.layout_plan import LayoutPlan
 from ziggurat.transforms.place.primary_layouts import Anchor
-from ziggurat.transforms.place.relayout import relaid
+
+# A value that control flow carries: its position among the values, and its layout (None for a scalar).
+Entry = tuple[int, Layout | None]
 
 
 def assign(
@@ -40,16 +53,236 @@ def assign(
 ) -> gpu.Module:
     """The GPU model of a prepared Triton model: each tensor with a layout, and as few conversions as possible.
 
-    `anchor` may give the layout of the result of a `tt.dot` (or of a descriptor load); None lets this step choose.
-    Raises `InternalError` for a module that has not been prepared.
+    `anchor` may give the layout of the result of a `tt.dot`; None lets this step choose.
     """
-    func = _kernel(module)
-    plan = LayoutPlan(func, options.num_warps, anchor)
-    return relaid(func, plan, options.target, options.num_warps)
+    (func,) = module.functions().values()
+    assert isinstance(func, tt.Func), "the module is prepared: it has one function"
+    rebuilding = _Rebuilding(LayoutPlan(func, options.num_warps, anchor))
+    outside = Builder.root()
+    inside = Builder.root([p.type for p in func.body.parameters], func.body.yield_type)
+    rebuilding.define(func.body.parameters, [(i, None) for i in range(len(inside.parameters))], inside.parameters)
+    rebuilding.blocks(inside, func.body)
+    outside.add(rebuilt(func, (), [inside.finish()]), func.location)
+    outside.add(core.Unreachable())
+    return gpu.Module(options.target, options.num_warps, outside.finish())
 
 
-def _kernel(module: core.Module) -> tt.Func:
-    functions = list(module.functions().values())
-    if len(functions) != 1 or not isinstance(functions[0], tt.Func):
-        raise InternalError("layouts are assigned to a module of one tt.func; prepare it first", str(module))
-    return functions[0]
+class _Rebuilding:
+    def __init__(self, plan: LayoutPlan) -> None:
+        self.plan = plan
+        # The new value for an old one, in each layout in which there is one; with None for scalars.
+        self.made: dict[tuple[Component, Layout | None], Value] = {}
+        self._new_blocks: dict[Block, tuple[Block, list[Entry]]] = {}
+        self._entries: dict[Body, list[Entry]] = {}
+        self._needs_inside: dict[Value, list[tuple[Component, Layout]]] = {}
+
+    # Values.
+
+    def get(self, value: Value, layout: Layout | None) -> Value:
+        """The new value for an old one, in a layout; None for scalars."""
+        found = self.made.get((component_of(value), layout))
+        if found is None:
+            where = value.op.root() if isinstance(value, OpResult) else ""
+            raise InternalError(f"{value!r} was not made in the layout {layout}", str(where))
+        return found
+
+    def define(self, olds: Sequence[Value], entries: Sequence[Entry], news: Sequence[Value]) -> None:
+        """Note which old values the new ones stand for."""
+        for (position, layout), new in zip(entries, news, strict=True):
+            self.made[(olds[position], 0), layout] = new
+
+    def ensure(self, builder: Builder, component: Component, layout: Layout) -> None:
+        """Make a component in a layout that comes from a conversion, unless it exists."""
+        if (component, layout) in self.made:
+            return
+        value, _ = component
+        op = value.op if isinstance(value, OpResult) else None
+        if op is not None and component not in self.plan.groups and self.plan.is_lazy(op):
+            for position, wanted in self.plan.reads(op, layout):
+                self.ensure(builder, component_of(op.operands[position]), wanted)
+            self._compute(builder, op, layout)
+            return
+        source = self.made[component, self.plan.primary.of(component)]
+        converted = gpu.ConvertLayout(source, with_layout(source.type, layout))
+        self.made[component, layout] = builder.add(converted, op.location if op is not None else None)
+
+    # Blocks.
+
+    def blocks(self, builder: Builder, body: Body) -> None:
+        """Rebuild the blocks of a body; the parameters of the entry are defined already."""
+        for block in body.blocks[1:]:
+            entries = [(i, kept) for i, value in enumerate(block.parameters) for kept in self.plan.carried((value, 0))]
+            made = builder.new_block(self._types(block.parameters, entries))
+            self._new_blocks[block] = made, entries
+            self.define(block.parameters, entries, made.parameters)
+        for block in body.blocks:
+            if block is not body.entry:
+                builder.move_to(self._new_blocks[block][0])
+            for op in block.ops:
+                self.op(builder, op)
+
+    @staticmethod
+    def _types(values: Sequence[Value], entries: Sequence[Entry]) -> list[Type]:
+        return [with_layout(values[position].type, layout) for position, layout in entries]
+
+    # Ops.
+
+    def op(self, builder: Builder, op: Op) -> None:
+        """Rebuild one op, and before it the conversions that it needs."""
+        if isinstance(op, core.TupleLoad | core.MakeTuple):
+            return  # `component_of` looks through them.
+        if self.plan.is_lazy(op):
+            for layout in self.plan.wanted((op.result, 0)):
+                if not self.plan.is_late((op.result, 0), layout):
+                    self._compute(builder, op, layout)
+            return
+        for component, layout in self._needs(op):
+            if self.plan.is_late(component, layout):
+                self.ensure(builder, component, layout)
+        if isinstance(op, Terminator):
+            self._leave(builder, op)
+        elif isinstance(op, Structured):
+            self._structured(builder, op)
+        else:
+            self._plain(builder, op)
+
+    def _needs(self, op: Op) -> list[tuple[Component, Layout]]:
+        """The components that an op and all ops inside of it read, with the layouts."""
+        own = self.plan.needs.get(op.result, [])
+        if not op.bodies:
+            return own
+        found = self._needs_inside.get(op.result)
+        if found is None:
+            blocks = dict.fromkeys(block for body in op.bodies for block in body.blocks)
+            inner = [need for block in blocks for each in block.ops for need in self._needs(each)]
+            # A component that is defined inside is converted inside.
+            found = [need for need in dict.fromkeys((*own, *inner)) if need[0][0].block not in blocks]
+            self._needs_inside[op.result] = found
+        return found
+
+    def _compute(self, builder: Builder, op: Op, layout: Layout) -> None:
+        """A lazy op with its result in a layout."""
+        wanted = dict(self.plan.reads(op, layout))
+        operands = [self.get(value, wanted.get(position)) for position, value in enumerate(op.operands)]
+        type_ = with_layout(op.result.type, layout)
+        made = (
+            self._sized(op, operands, type_, layout)
+            if isinstance(op, tt.Load)
+            else rebuilt(op, operands, (), (), type_)
+        )
+        self.made[(op.result, 0), layout] = self._in_runs(builder, op, builder.add(made, op.location))
+
+    def _in_runs(self, builder: Builder, op: Op, value: Value) -> Value:
+        """A comparison, with a hint on its runs of equal results: a thread then computes one for all of a run.
+
+        Masks of accesses get no hint: an access looks at the mask of the first of its neighbours.
+        """
+        if not isinstance(op, arith.CmpI) or not isinstance(value.type, TensorType) or _only_masks(op.result):
+            return value
+        constancy = self.plan.accesses.info(op.result).constancy
+        if all(run == 1 for run in constancy):
+            return value
+        return builder.add(tt.MaxConstancy(value, tuple(constancy)), op.location)
+
+    def _sized(
+        self, op: tt.Load | tt.Store | tt.AtomicRMW, operands: Sequence[Value], type_: Type, layout: Layout
+    ) -> Op:
+        """An access with its width."""
+        attributes = {**op.attributes, "width": self.plan.accesses.width(op, layout)}
+        return op.SPEC.make(operands, (), attributes, (), type_)
+
+    def _plain(self, builder: Builder, op: Op) -> None:
+        """An op that gives its results in their primary layouts."""
+        wanted = dict(self.plan.reads(op))
+        operands = [self.get(value, wanted.get(position)) for position, value in enumerate(op.operands)]
+        components = components_of(op.result)
+        layouts = [self.plan.primary.of(component) for component in components]
+        types = component_types(op.result.type)
+        given = [with_layout(type_, layout) for type_, layout in zip(types, layouts, strict=True)]
+        type_ = packed(given)
+        if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW) and isinstance(op.ptr.type, TensorType):
+            made = self._sized(op, operands, type_, wanted[0])
+        else:
+            bodies = [self._copied(builder, body) for body in op.bodies]
+            made = rebuilt(op, operands, bodies, (), type_)
+        result = self._in_runs(builder, op, builder.add(made, op.location))
+        self._results(builder, op, list(enumerate(layouts)), result)
+
+    def _copied(self, builder: Builder, body: Body) -> Body:
+        """A body of scalars."""
+        inner = builder.nested([p.type for p in body.parameters], body.yield_type)
+        self.define(body.parameters, [(i, None) for i in range(len(body.parameters))], inner.parameters)
+        self.blocks(inner, body)
+        return inner.finish()
+
+    def _results(self, builder: Builder, op: Op, entries: Sequence[Entry], result: Value) -> None:
+        """Note the results of an op; load those components of a Tuple that are used."""
+        if len(entries) == 1:
+            position, layout = entries[0]
+            self.made[(op.result, position), layout] = result
+            return
+        # One value that is carried in several layouts became a Tuple; the old model has no loads from that.
+        loaded = {user.index for user in op.result.uses if isinstance(user, core.TupleLoad)}
+        used = loaded if isinstance(op.result.type, TupleType) else {0}
+        for index, (position, layout) in enumerate(entries):
+            if position in used:
+                component = builder.add(core.TupleLoad(result, index), op.location)
+                self.made[(op.result, position), layout] = component
+
+    # Control flow.
+
+    def _structured(self, builder: Builder, op: Structured) -> None:
+        """A loop or a branch, which carries each component in all layouts in which it is used."""
+        types = component_types(op.result.type)
+        entries = [(at, layout) for at in range(len(types)) for layout in self.plan.carried((op.result, at))]
+        result = packed([with_layout(types[at], layout) for at, layout in entries])
+        given = [self.get(value, None) for value in op.controls]
+        given += [self.get(op.inits[at], layout) for at, layout in entries if op.inits]
+        bodies: list[Body] = []
+        for body in op.bodies:
+            leading = len(body.parameters) - len(op.entry_arguments(body))
+            parameters: list[Entry] = [(at, None) for at in range(leading)]
+            parameters += [(at + leading, layout) for at, layout in entries if op.inits]
+            inner = builder.nested(self._types(body.parameters, parameters), result)
+            self.define(body.parameters, parameters, inner.parameters)
+            self._entries[body] = entries
+            self.blocks(inner, body)
+            bodies.append(inner.finish())
+        made = op.SPEC.make(given, (), dict(op.attributes), bodies, result)
+        self._results(builder, op, entries, builder.add(made, op.location))
+
+    def _leave(self, builder: Builder, op: Op) -> None:
+        """A terminator, after the conversions of this block's values for the blocks that follow."""
+        block = op.parent
+        assert block is not None
+        if op.successors:
+            values = [*block.parameters, *(inner.result for inner in block.ops)]
+            for component in (component for value in values for component in components_of(value)):
+                for layout in self.plan.wanted(component):
+                    if self.plan.is_late(component, layout):
+                        self.ensure(builder, component, layout)
+        if isinstance(op, BodyTerminator) and block.parent in self._entries:
+            given = [self.get(value, None) for value in op.operands[: len(op.operands) - len(op.handed)]]
+            given += [self.get(op.handed[at], layout) for at, layout in self._entries[block.parent]]
+            made = op.SPEC.make(given, (), {}, (), void)
+        else:
+            successors: list[Successor] = []
+            for old in op.successors:
+                target, entries = self._new_blocks[old.block]
+                successors.append(Successor(target, [self.get(old.arguments[at], layout) for at, layout in entries]))
+            made = rebuilt(op, [self.get(value, None) for value in op.operands], (), successors)
+        builder.add(made, op.location)
+
+
+def with_layout(type_: Type, layout: Layout | None) -> Type:
+    """The type with this layout, if it is a tensor."""
+    return TensorType(type_.shape, type_.element, layout) if isinstance(type_, TensorType) else type_
+
+
+def _only_masks(value: Value) -> bool:
+    """Whether a condition is used only as the mask of accesses."""
+    return all(
+        isinstance(user, tt.Load | tt.Store | tt.AtomicRMW)
+        or ((is_shaping(user) or isinstance(user, arith.AndI)) and _only_masks(user.result))
+        for user in value.uses
+    )

@@ -15,7 +15,7 @@ from functools import partial
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import TensorType, Type, shape_of, void
+from ziggurat.codemodel.types import TensorType, Type, shape_of
 from ziggurat.transforms.place.accesses import Access, Accesses
 from ziggurat.transforms.place.components import (
     Component,
@@ -123,7 +123,7 @@ class PrimaryLayouts:
         if components and components[0] in self.flexible:
             return ()
         if isinstance(item, Group):
-            ranked = self._joined(item, stage) if components else None
+            ranked = self._joined(item, stage)
         elif item.bodies and not isinstance(item, tt.Reduce | tt.Scan):
             return ()
         else:
@@ -144,9 +144,10 @@ class PrimaryLayouts:
 
     def _joined(self, group: Group, stage: int) -> Ranked | None:
         """The layout of the values that control flow joins: the best of its sources."""
+        type_ = tensor_type(group.members[0])
         sources = [component for op, component in group.sources if stage > 0 or op.result != group.members[-1][0]]
         best = self._best(sources)
-        return self._default(tensor_type(group.members[0]) or void) if best is None and stage == 2 else best
+        return self._default(type_) if type_ is not None and best is None and stage == 2 else best
 
     def _derived(self, op: Op, stage: int) -> Ranked | None:
         """The layout of the results of an op, if it is known by now. Notes the layout that the op reads."""

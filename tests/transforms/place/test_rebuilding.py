@@ -14,10 +14,8 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.types import PtrType, TensorType, TupleType, f32, i32
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.assign import assign
-from ziggurat.transforms.place.layout_plan import LayoutPlan
+from ziggurat.transforms.place.assign import assign, with_layout
 from ziggurat.transforms.place.prepare import prepare
-from ziggurat.transforms.place.relayout import relaid, with_layout
 
 F32 = zg.ptr(zg.f32)
 
@@ -51,9 +49,9 @@ def test_the_module_keeps_the_attributes_of_the_kernel() -> None:
         %0 : tensor<x256, i32> = tt.make_range @start=0 @end=256; %1 : tensor<x256, ptr<f32>> = tt.splat %p;
         %2 : tensor<x256, ptr<f32>> = tt.addptr %1 %0; %3 : tensor<x256, f32> = tt.load %2;
         tt.store %2 %3; tt.return; };"""
-    func = zg.parse(text)
-    assert isinstance(func, tt.Func)
-    module = relaid(func, LayoutPlan(func, 2, lambda op: None), "sm_80", 2)
+    model = zg.parse(f"module ()void -> {{ {text} unreachable; }};")
+    assert isinstance(model, core.Module)
+    module = assign(model, CompileOptions("sm_80", num_warps=2))
     verify(module)
     assert (module.target, module.num_warps) == ("sm_80", 2)
     (made,) = ops_of(module, tt.Func)
