@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import explained, marks
-from ziggurat.backend.reference.meanings import triton
-from ziggurat.backend.reference.memory import Access, Target, real_addresses
+from ziggurat.backend.reference.memory import Access, Region, real_addresses
 from ziggurat.backend.reference.sharing import READ, WRITE
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array, marked, marks_of, over, plain, undefined
@@ -46,18 +45,16 @@ def _address(machine: Machine, op: tt.PtrToInt, operands: Operands) -> Array:
     return real_addresses(operands[0])
 
 
-def fetch(target: Target, dtype: np.dtype[Any], lanes_only: bool) -> Array:
-    """The elements of a target; with `lanes_only`, the elements of its lanes in one row."""
+def _fetch(region: Region, index: Array, dtype: np.dtype[Any]) -> Array:
+    """The elements of a region with these numbers."""
     # Any byte other than 0 is a true i1.
-    view = target.region.view(np.dtype(np.uint8) if dtype == np.bool_ else dtype)
-    index = target.index[target.lanes] if lanes_only and target.lanes is not None else target.index
+    view = region.view(np.dtype(np.uint8) if dtype == np.bool_ else dtype)
     found = view.take(index) if len(view) else np.zeros(index.shape, view.dtype)
     return found != 0 if dtype == np.bool_ else found
 
 
 def load_elements(machine: Machine, addresses: Array, mask: Array | None, fallback: Any, access: Access) -> Array:
     """Read memory. Elements that the mask leaves out are those of `fallback`, an array or a number."""
-    dtype = access.dtype
     if mask is not None:
         if mask.all():
             mask = None
@@ -67,20 +64,17 @@ def load_elements(machine: Machine, addresses: Array, mask: Array | None, fallba
     for target in machine.memory.locate(addresses, mask, access):
         machine.sharing.touch(target, access, READ)
         if target.lanes is None:
-            return fetch(target, dtype, False)
+            return _fetch(target.region, target.index, access.dtype)
         if result is None:
-            shape = np.broadcast_shapes(addresses.shape, np.shape(fallback))
-            result = np.empty(shape, dtype)
-            result[...] = fallback
-        lanes = np.broadcast_to(target.lanes, result.shape)
-        if result.shape == target.lanes.shape:
-            result[lanes] = fetch(target, dtype, True)
-        else:
-            index = np.broadcast_to(target.index, result.shape)
-            result[lanes] = fetch(Target(target.region, index, lanes), dtype, True)
-    if result is None:
-        result = np.empty(np.broadcast_shapes(addresses.shape, np.shape(fallback)), dtype)
-        result[...] = fallback
+            result = _filled(addresses, fallback, access.dtype)
+        lanes, index = (np.broadcast_to(array, result.shape) for array in (target.lanes, target.index))
+        result[lanes] = _fetch(target.region, index[lanes], access.dtype)
+    return _filled(addresses, fallback, access.dtype) if result is None else result
+
+
+def _filled(addresses: Array, fallback: Any, dtype: np.dtype[Any]) -> Array:
+    result = np.empty(np.broadcast_shapes(addresses.shape, np.shape(fallback)), dtype)
+    result[...] = fallback
     return result
 
 

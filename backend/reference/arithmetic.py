@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.reference.machine import Machine
-from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import real_addresses
 from ziggurat.backend.reference.values import Array, is_array, over
 from ziggurat.codemodel import scalars

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.access import left_out, pointee
-from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import explained, marks
-from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.sharing import WRITE
 from ziggurat.backend.reference.values import Array, marked
 from ziggurat.codemodel.dialects import tt

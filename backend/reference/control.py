@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.frames import Frame
-from ziggurat.backend.reference.machine import AllLeft, Fork, Machine
-from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.machine import AllLeft, Fork, Machine, triton
 from ziggurat.backend.reference.values import Array, chosen, element_dtype, same_value, uniform
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.reference.machine import Machine
-from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import real_addresses
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array, expand
@@ -87,35 +86,21 @@ def _multiple_of(machine: Machine, op: tt.MultipleOf, operands: Operands) -> Arr
     return operands[0]
 
 
-def _runs(machine: Machine, op: tt.Hint, array: Array, step: int, what: str) -> None:
-    """Check that the elements along each axis are in runs that increase by `step`."""
-    whole = full(op.value, array)
+@triton.of(tt.MaxContiguous, tt.MaxConstancy)
+def _runs(machine: Machine, op: tt.MaxContiguous | tt.MaxConstancy, operands: Operands) -> Array:
+    """The elements along each axis are in runs that increase by one, or for pointers by an element, or not at all."""
+    if not machine.strict:
+        return operands[0]
+    step, what = 0, "equal"
+    if isinstance(op, tt.MaxContiguous):
+        element = element_of(op.value.type)
+        step, what = element.pointee.bytes if isinstance(element, PtrType) else 1, "consecutive"
+    whole = full(op.value, operands[0])
     for axis, length in enumerate(op.values):
         if whole.ndim == 1 or length <= 1:
             continue
         moved = np.moveaxis(whole, axis + 1, -1)
-        places = np.arange(1, moved.shape[-1], dtype=np.int64)
-        begins: Array = np.equal(places % length, 0)  # Whether the next element begins a run.
-        good: Array = np.logical_or(np.equal(np.diff(moved, axis=-1), step), begins)
-        every: Array = np.all(good.reshape(moved.shape[0], -1), axis=1)
-        _require(machine, every, f"values are not {what} in runs of {length}")
-
-
-@triton.of(tt.MaxContiguous)
-def _max_contiguous(machine: Machine, op: tt.MaxContiguous, operands: Operands) -> Array:
-    if machine.strict:
-        _runs(machine, op, operands[0], _size(op), "consecutive")
+        begins = np.arange(1, moved.shape[-1]) % length == 0  # Whether the next element begins a run.
+        good = (np.diff(moved, axis=-1) == step) | begins
+        _require(machine, good.reshape(len(good), -1).all(axis=1), f"values are not {what} in runs of {length}")
     return operands[0]
-
-
-@triton.of(tt.MaxConstancy)
-def _max_constancy(machine: Machine, op: tt.MaxConstancy, operands: Operands) -> Array:
-    if machine.strict:
-        _runs(machine, op, operands[0], 0, "equal")
-    return operands[0]
-
-
-def _size(op: tt.Hint) -> int:
-    """The difference between consecutive values: for pointers, the size of an element."""
-    element = element_of(op.value.type)
-    return element.pointee.bytes if isinstance(element, PtrType) else 1

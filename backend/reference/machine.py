@@ -11,17 +11,19 @@ import numpy as np
 
 from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.marks import Sources, marks, undefined_error
-from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.memory import Access, Memory
 from ziggurat.backend.reference.sharing import Conflict, Sharing
 from ziggurat.backend.reference.values import Array, Marked, element_dtype, is_tuple
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
-from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Returned, Step, Yielded
+from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Yielded
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 from ziggurat.codemodel.types import Type, shape_of
 
 _MAX_CALLS = 500  # Calls in progress: enough for long chains of helper functions, and an end for a recursion.
+
+
+triton = OpTable[Meaning]("meaning in NumPy")  # The other files of this package fill it.
 
 
 class AllLeft(Exit):
@@ -121,7 +123,7 @@ class Machine(Interpreter):
         if (found > 0).any():
             place = tuple(np.argwhere(found > 0)[0])
             program = self.program(int(place[0]) if found.shape[0] > 1 else 0)
-            raise undefined_error(program, use, self.sources.of(int(found[place])), op)
+            raise undefined_error(program, use, *self.sources.of(int(found[place])), op)
         return value.array
 
     def fail(self, op: Op, error: Exception) -> NoReturn:
@@ -190,7 +192,7 @@ class Machine(Interpreter):
                             send(successor, left if whole else left.part(np.flatnonzero(side)))
                 case Yielded(values):
                     done.append((left, values))
-                case _:
+                case _:  # All have left.
                     pass
             rounds += 1
             if rounds > self.limit:
@@ -235,10 +237,6 @@ class Machine(Interpreter):
         """The programs of the frame return from the function."""
         self._activation.returned.append((self.frame, values))
         return AllLeft()
-
-    def perform(self, step: Step) -> Any:
-        outcome = super().perform(step)
-        return AllLeft() if isinstance(outcome, Returned) else outcome
 
 
 def _at(home: Frame, places: Array) -> Frame:

@@ -15,7 +15,6 @@ import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.reference.values import (
@@ -48,30 +47,22 @@ _EXACT: dict[type[Op], tuple[np.ufunc, str]] = {
 }  # fmt: skip
 
 
-@attrs.frozen
-class Source:
-    """The op that elements are marked with, and why, as a clause about the op."""
-
-    op: Op = attrs.field(eq=id)
-    reason: str
-
-
 class Sources:
-    """The sources of marks. A mark is the number of its source: positive if undefined, negative if overflowed."""
+    """The sources of marks: ops, each with the reason as a clause about the op. A mark is the number of its source:
+    positive if undefined, negative if overflowed."""
 
     def __init__(self) -> None:
-        self._known: list[Source] = []
+        self._known: dict[tuple[int, str], Op] = {}
 
     def number(self, op: Op, reason: str) -> int:
         """The number of a source, from 1."""
-        source = Source(op, reason)
-        if source not in self._known:
-            self._known.append(source)
-        return self._known.index(source) + 1
+        self._known.setdefault((id(op), reason), op)
+        return list(self._known).index((id(op), reason)) + 1
 
-    def of(self, mark: int) -> Source:
-        """The source of a mark."""
-        return self._known[abs(mark) - 1]
+    def of(self, mark: int) -> tuple[Op, str]:
+        """The op and the reason of a mark."""
+        (_, reason), op = list(self._known.items())[abs(mark) - 1]
+        return op, reason
 
 
 _HINTS: dict[type[Op], str] = {
@@ -82,12 +73,10 @@ _HINTS: dict[type[Op], str] = {
 }
 
 
-def undefined_error(program: str, use: str, source: Source, op: Op) -> KernelRuntimeError:
+def undefined_error(program: str, use: str, source: Op, reason: str, op: Op) -> KernelRuntimeError:
     """The error of a program that depends on an undefined element."""
     error = KernelRuntimeError(
-        f"{program} {use} an undefined element: {source.reason}",
-        source.op.location,
-        hint=_HINTS[type(source.op)],
+        f"{program} {use} an undefined element: {reason}", source.location, hint=_HINTS[type(source)]
     )
     error.add("it is used here", op.location)
     return error
@@ -102,10 +91,10 @@ def explained(machine: Machine, pointers: Any, mask: Array | None) -> Generator[
         if isinstance(pointers, Marked):
             found = pointers.marks if mask is None else np.where(mask, pointers.marks, 0)
             if (found < 0).any():
-                source = machine.sources.of(int(found[found < 0][0]))
-                error.summary += f": {source.reason}"
+                source, reason = machine.sources.of(int(found[found < 0][0]))
+                error.summary += f": {reason}"
                 error.hint = "compute the offset in 64 bits: zg.cast(…, zg.i64) of an operand"
-                error.add("it overflows here", source.op.location)
+                error.add("it overflows here", source.location)
         raise
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from ziggurat.backend.launch.arrays import address
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError
 from ziggurat.codemodel.op import Op
@@ -47,7 +48,7 @@ class Argument:
     @property
     def address(self) -> int:
         """The address of the first element."""
-        return int(self.array.__array_interface__["data"][0])
+        return address(self.array)
 
     @property
     def number(self) -> int:

@@ -11,8 +11,7 @@ from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
 from ziggurat.backend.reference import access, arithmetic, atomics, control, host, reductions, tensors
 from ziggurat.backend.reference.frames import Frame
-from ziggurat.backend.reference.machine import Machine
-from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import Argument, Memory
 from ziggurat.backend.reference.sharing import Conflict, Sharing
 from ziggurat.backend.reference.values import POINTER, Array, descriptor, is_array

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import joined, marks
-from ziggurat.backend.reference.meanings import triton
 from ziggurat.backend.reference.values import Array, expand, marked, marks_of, over, plain
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import InputPrecision

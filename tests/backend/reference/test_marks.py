@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.marks import marks
-from ziggurat.backend.reference.meanings import triton
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
 

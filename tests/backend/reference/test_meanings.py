@@ -1,7 +1,7 @@
 """Every op of the Triton model has a meaning in NumPy."""
 
 import ziggurat.backend.reference.run  # noqa: F401
-from ziggurat.backend.reference.meanings import triton
+from ziggurat.backend.reference.machine import triton
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import arith, cf, core, math, scf, tt
 
