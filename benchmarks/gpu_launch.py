@@ -22,7 +22,7 @@ from ziggurat.backend.cuda.binary import Binary, Parameter
 from ziggurat.backend.cuda.driver import cuda, synchronize
 from ziggurat.backend.cuda.launch import Dispatcher
 from ziggurat.backend.cuda.memory import empty
-from ziggurat.backend.cuda.packing import Packing, Slot
+from ziggurat.backend.cuda.packing import Packing, new_slot
 from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
 
 ARRAYS, INTEGERS = 6, (1024, 4096, 333, 17, 4096, 64, 128, 1000, 77)
@@ -99,12 +99,12 @@ def launch_cost(library: str = "own") -> dict[str, float]:
         renew()
     loaded = kernel.loaded()[0]
     packing = Packing.of(["ptr"] * ARRAYS + ["i32"] * len(INTEGERS) + ["f32"])
-    slot = Slot.make(packing.size, packing.offsets)
-    packing.write(slot.buffer, [0] * ARRAYS + [*INTEGERS, 0.5])
+    buffer, pointers = new_slot(packing.size, packing.offsets)
+    packing.write(buffer, [0] * ARRAYS + [*INTEGERS, 0.5])
     stream, function, bare_launch = driver.CUstream(0), loaded.function, driver.cuLaunchKernel
 
     def bare() -> None:
-        bare_launch(function, 1, 1, 1, 128, 1, 1, 0, stream, slot.pointers, 0)
+        bare_launch(function, 1, 1, 1, 128, 1, 1, 0, stream, pointers, 0)
 
     host_time(bare)  # The first rounds are slower, whatever they launch.
     calls = {

@@ -15,10 +15,10 @@ from ziggurat.backend.cuda.cache import Cache
 from ziggurat.backend.cuda.driver import current_device, on_device, stream_address
 from ziggurat.backend.cuda.keys import compiler_version, key, structure
 from ziggurat.backend.cuda.launch import devices_of, stream_of
+from ziggurat.backend.cuda.memory import Region, Saved
 from ziggurat.backend.cuda.records import Record, Records, chosen
-from ziggurat.backend.cuda.saved import Region, Saved
 from ziggurat.backend.cuda.specialize import Specialization
-from ziggurat.backend.cuda.tensormap import TensorDescriptor
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS, SHARED_OPTIONS, CompileOptions
 from ziggurat.compiler.workers import Job, compile_all

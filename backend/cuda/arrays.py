@@ -7,6 +7,7 @@ the launch, since a call there costs more than what it does.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from operator import attrgetter
@@ -97,6 +98,25 @@ def view(array: Any, name: str) -> View:
     if reader is _CUPY:
         return View(int(array.data.ptr), element, int(array.data.device_id))
     return View(int(array.data_ptr()), element, int(array.get_device()) if reader is _TORCH else None)
+
+
+def layout(array: Any, width: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The shape of an array on a GPU whose elements have `width` bytes, and its strides in elements; None for an array
+    that does not tell them."""
+    if callable(getattr(array, "stride", None)):  # torch
+        shape = tuple(map(int, array.shape))
+        return shape, tuple(int(array.stride(axis)) for axis in range(len(shape)))
+    interface: dict[str, Any] | None = getattr(array, "__cuda_array_interface__", None)
+    if interface is not None:
+        shape, in_bytes = interface["shape"], interface.get("strides")
+        strides = None if in_bytes is None else tuple(stride // width for stride in in_bytes)
+    elif hasattr(array, "__dlpack__"):
+        shape, strides = dlpack.layout(array)
+    else:
+        return None
+    if strides is None:
+        strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return shape, strides
 
 
 def place_of(element: ScalarType, device: int | None) -> str:

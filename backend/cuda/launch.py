@@ -32,8 +32,7 @@ from ziggurat.backend.cuda.specialize import (
     described,
     kind_of,
 )
-from ziggurat.backend.cuda.tensormap import TensorDescriptor
-from ziggurat.backend.launch.descriptors import check_disjoint
+from ziggurat.backend.launch.descriptors import TensorDescriptor, check_disjoint
 from ziggurat.backend.launch.grids import Meta, gpu_sizes
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location

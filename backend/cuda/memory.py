@@ -1,4 +1,5 @@
-"""Arrays in a GPU's memory without another library: `empty`, `to_device`, `to_host`."""
+"""Arrays in a GPU's memory without another library (`empty`, `to_device`, `to_host`), and contents of arrays of any
+library, saved and restored (`Saved`)."""
 
 from __future__ import annotations
 
@@ -6,16 +7,16 @@ import math
 import operator
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.cuda.arrays import place_of
+from ziggurat.backend.cuda.arrays import layout, place_of, reader_of, view
 from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_device, on_device, own_stream
 from ziggurat.backend.launch.arrays import ELEMENTS, on_gpu
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.types import ScalarType
+from ziggurat.codemodel.types import ScalarType, u8
 
 
 class DeviceArray:
@@ -170,14 +171,16 @@ def to_device(array: Any, device: int | None = None) -> DeviceArray:
     made = empty(source.shape, source.dtype, device)
     if source.size:
         with on_device(made.device):
-            stream = STREAMS[own_stream()]
-            driver = cuda()
-            check(
-                driver.cuMemcpyHtoDAsync(made.pointer, source.ctypes.data, source.nbytes, stream),
-                "copying to the device",
-            )
-            check(driver.cuStreamSynchronize(stream), "copying to the device")
+            _copy(cuda().cuMemcpyHtoDAsync, made.pointer, source.ctypes.data, source.nbytes, "copying to the device")
     return made
+
+
+def _copy(copy: Callable[..., Any], to: int, source: int, size: int, doing: str) -> None:
+    """Copy by a function of the driver, on this thread's stream, and wait for the end."""
+    stream = STREAMS[own_stream()]
+    if size:
+        check(copy(to, source, size, stream), doing)
+    check(cuda().cuStreamSynchronize(stream), doing)
 
 
 def to_host(array: DeviceArray) -> np.ndarray[Any, Any]:
@@ -196,14 +199,7 @@ def to_host(array: DeviceArray) -> np.ndarray[Any, Any]:
         )
     made: np.ndarray[Any, Any] = np.empty(array.shape, array.dtype)
     with on_device(array.device):
-        stream = STREAMS[own_stream()]
-        driver = cuda()
-        if made.size:
-            check(
-                driver.cuMemcpyDtoHAsync(made.ctypes.data, array.pointer, made.nbytes, stream),
-                "copying from the device",
-            )
-        check(driver.cuStreamSynchronize(stream), "copying from the device")
+        _copy(cuda().cuMemcpyDtoHAsync, made.ctypes.data, array.pointer, made.nbytes, "copying from the device")
     return made
 
 
@@ -213,3 +209,66 @@ def _free(pointer: int, device: int) -> None:
             cuda().cuMemFree(pointer)  # After a fault the context is gone, and its memory with it.
     except Exception:  # A finalizer has nobody to raise to.
         return
+
+
+class Region:
+    """The memory of an array of any library: `name` is the parameter's, for messages. Raises `LaunchError` where it has
+    gaps. Work on it goes to the array's own stream."""
+
+    def __init__(self, array: Any, name: str) -> None:
+        seen = view(array, name)
+        told = layout(array, seen.element.bytes)
+        if told is None:
+            raise LaunchError(
+                f"'{name}' must tell its size to be restored between the runs of tuning",
+                hint="pass an array with __cuda_array_interface__ or __dlpack__",
+            )
+        if _has_gaps(*told):
+            raise LaunchError(
+                f"'{name}' must be contiguous to be restored between the runs of tuning; its memory has gaps",
+                hint="pass an array that is contiguous",
+            )
+        self.array = array
+        self.address, self.size, self.device = seen.address, math.prod(told[0]) * seen.element.bytes, seen.device
+
+    def zero(self) -> None:
+        """Set all of it to zero."""
+        if self.size:
+            with on_device(self.device):
+                check(cuda().cuMemsetD8Async(self.address, 0, self.size, self._stream()), "setting an array to zero")
+
+    def _stream(self) -> Any:
+        reader = reader_of(self.array)
+        assert reader is not None
+        return STREAMS[reader.stream()(self.device)]
+
+
+class Saved(Region):
+    """A copy of an array's contents, made now; `restore` puts it back. Tuning runs a kernel many times, and each run
+    must find the same contents in the arrays that the kernel changes."""
+
+    def __init__(self, array: Any, name: str) -> None:
+        super().__init__(array, name)
+        self.copy = empty(self.size, u8, self.device)
+        self._copy(self.copy.pointer, self.address)
+
+    def restore(self) -> None:
+        """Put the contents back."""
+        self._copy(self.address, self.copy.pointer)
+
+    def _copy(self, to: int, source: int) -> None:
+        if self.size:
+            with on_device(self.device):
+                result = cuda().cuMemcpyDtoDAsync(to, source, self.size, self._stream())
+                check(result, "copying an array's contents")
+
+
+def _has_gaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether these strides leave out any elements. An axis of one element takes no step."""
+    step = 1
+    for size, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: axis[1]):
+        if size > 1:
+            if stride != step and 0 not in shape:
+                return True
+            step *= size
+    return False

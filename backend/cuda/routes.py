@@ -20,10 +20,10 @@ from ziggurat.backend.cuda.specialize import (
     constant_class,
     integer_class,
 )
-from ziggurat.backend.cuda.tensormap import NO_TILE, Tile, field_of
-from ziggurat.backend.launch.descriptors import share_memory
+from ziggurat.backend.launch.descriptors import NO_TILE, field_of, share_memory
 from ziggurat.backend.launch.grids import three
 from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu.fragments import Tile
 
 # When a table has more argument values than these, they are forgotten all at once. With a larger table a kernel whose
 # integers are always new spends its launches on getting memory.

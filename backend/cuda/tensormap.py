@@ -1,7 +1,7 @@
 """Tensor maps: descriptors made on the host as TMA (sm_90 and later) takes them.
 
-The driver encodes a descriptor into 128 bytes, for a box and a swizzle that the compiler has chosen; `box_and_swizzle`
-is the usual choice. `TensorDescriptor` checks addresses, sizes and strides as `cuTensorMapEncodeTiled` does.
+The driver encodes a descriptor into 128 bytes, for a box and a swizzle that the compiler has chosen.
+`TensorDescriptor` checks addresses, sizes and strides as `cuTensorMapEncodeTiled` does.
 """
 
 from __future__ import annotations
@@ -9,12 +9,8 @@ from __future__ import annotations
 import ctypes
 
 from ziggurat.backend.cuda.driver import check, cuda
-from ziggurat.backend.launch.descriptors import NO_TILE as NO_TILE
-from ziggurat.backend.launch.descriptors import TensorDescriptor as TensorDescriptor
-from ziggurat.backend.launch.descriptors import field_of as field_of
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.gpu.fragments import Tile as Tile
-from ziggurat.codemodel.gpu.fragments import box_and_swizzle as box_and_swizzle
 
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 

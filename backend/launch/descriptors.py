@@ -154,7 +154,7 @@ def field_of(part: str, rank: int) -> int:
 
 
 def _seen(array: Any) -> _Seen:
-    from ziggurat.backend.cuda.arrays import reader_of, view
+    from ziggurat.backend.cuda.arrays import layout, reader_of, view
 
     reader = reader_of(array)
     if reader is None and not is_array(array):
@@ -170,26 +170,10 @@ def _seen(array: Any) -> _Seen:
         strides = tuple(stride // element.bytes for stride in host.strides)
         return _Seen(element, address(host), None, host.shape, strides, host)
     seen = view(array, "array")
-    shape = tuple(map(int, array.shape))
-    return _Seen(seen.element, seen.address, seen.device, shape, _strides(array, seen.element), None)
-
-
-def _strides(array: Any, element: ScalarType) -> tuple[int, ...]:
-    """The strides of an array on a GPU, in elements."""
-    if callable(getattr(array, "stride", None)):  # torch's, in elements
-        rank = len(array.shape)
-        return tuple(int(array.stride(axis)) for axis in range(rank))
-    in_bytes = getattr(array, "strides", None)
-    if in_bytes is None:
-        in_bytes = array.__cuda_array_interface__.get("strides")
-    if in_bytes is not None:
-        return tuple(int(stride) // element.bytes for stride in in_bytes)
-    strides: list[int] = []
-    step = 1
-    for size in reversed(array.shape):
-        strides.insert(0, step)
-        step *= int(size)
-    return tuple(strides)
+    told = layout(array, seen.element.bytes)
+    if told is None:
+        raise LaunchError("the array of a descriptor must tell its shape", hint="give it __cuda_array_interface__")
+    return _Seen(seen.element, seen.address, seen.device, *told, None)
 
 
 def _integers(name: str, given: Any) -> tuple[int, ...]:

@@ -100,7 +100,7 @@ def _runs(machine: Machine, op: tt.MaxContiguous | tt.MaxConstancy, operands: Op
         if whole.ndim == 1 or length <= 1:
             continue
         moved = np.moveaxis(whole, axis + 1, -1)
-        begins = np.arange(1, moved.shape[-1]) % length == 0  # Whether the next element begins a run.
-        good = (np.diff(moved, axis=-1) == step) | begins
-        _require(machine, good.reshape(len(good), -1).all(axis=1), f"values are not {what} in runs of {length}")
+        begins: Array = np.equal(np.arange(1, moved.shape[-1]) % length, 0)  # Whether the next element begins a run.
+        good: Array = np.equal(np.diff(moved, axis=-1), step) | begins
+        _require(machine, np.all(good.reshape(len(good), -1), axis=1), f"values are not {what} in runs of {length}")
     return operands[0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
-from ziggurat.backend.reference import access, arithmetic, atomics, control, host, reductions, tensors
+from ziggurat.backend.reference import access, control, host, reductions, tensors
 from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import Argument, Memory
@@ -21,7 +21,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
 
-MEANINGS = (access, arithmetic, atomics, control, host, reductions, tensors)  # They fill the table.
+MEANINGS = (access, control, host, reductions, tensors)  # They fill the table.
 
 BATCH_ELEMENTS = 1 << 18  # Elements of the largest tensor in a batch: temporaries of 1 to 2 MB stay in the cache.
 LOOP_LIMIT = 1 << 20

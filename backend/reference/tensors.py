@@ -1,4 +1,4 @@
-"""Making, shaping and multiplying tensors with NumPy. Inner axes may have size 1: see `values.py`."""
+"""Elementwise ops, and making, shaping and multiplying tensors. Inner axes may have size 1: see `values.py`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import numpy as np
 
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import joined, marks
-from ziggurat.backend.reference.values import Array, expand, marked, marks_of, over, plain
-from ziggurat.codemodel.dialects import tt
+from ziggurat.backend.reference.memory import real_addresses
+from ziggurat.backend.reference.values import Array, expand, is_array, marked, marks_of, over, plain
+from ziggurat.codemodel import scalars
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.scalars import rounded, tf32, widened
-from ziggurat.codemodel.types import f32, scalar_element, shape_of
+from ziggurat.codemodel.types import PtrType, TensorType, element_of, f32, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
 
@@ -194,3 +196,39 @@ def _asm(machine: Machine, op: Op, operands: Operands) -> Any:
     raise KernelRuntimeError(
         "inline assembly cannot be interpreted", hint="run the kernel on a GPU, or write the operation in the language"
     )
+
+
+# Elementwise ops, computed by `codemodel/scalars.py`.
+
+
+@triton.of(arith.ConstantOp)
+def _constant(machine: Machine, op: arith.ConstantOp, operands: Operands) -> Array:
+    rank = op.type.rank if isinstance(op.type, TensorType) else 0
+    return over(scalars.array_of(op.value, scalar_element(op.type)), rank)
+
+
+@triton.of(arith.Elementwise, arith.CmpF, arith.Cast)
+def _elementwise(machine: Machine, op: Op, operands: Operands) -> Array:
+    if isinstance(op, arith.DivSI | arith.DivUI | arith.RemSI | arith.RemUI) and not operands[1].all():
+        divisor = operands[1]
+        place = int(np.argwhere(divisor == 0)[0][0]) if divisor.shape[0] > 1 else 0
+        raise KernelRuntimeError(f"{machine.program(place)} divides by zero")
+    return scalars.MEANINGS[op](op, *operands)
+
+
+@triton.of(arith.CmpI)
+def _compare(machine: Machine, op: arith.CmpI, operands: Operands) -> Array:
+    if isinstance(element_of(op.lhs.type), PtrType):
+        operands = tuple(map(real_addresses, operands))
+    return scalars.MEANINGS[op](op, *operands)
+
+
+@triton.of(arith.Select)
+def _select(machine: Machine, op: arith.Select, operands: Operands) -> Any:
+    condition, then, otherwise = operands
+    if condition.ndim == 1:
+        if condition.shape[0] == 1:
+            return then if condition[0] else otherwise
+        if is_array(then):
+            condition = over(condition, then.ndim - 1)
+    return np.where(condition, then, otherwise)

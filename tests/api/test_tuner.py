@@ -284,12 +284,11 @@ class Cupy(types.ModuleType):
 
     class ndarray:
         dtype = np.dtype("f4")
-        flags = SimpleNamespace(c_contiguous=True, f_contiguous=True)
         shape = (1000,)
 
         def __init__(self, pointer):
             self.data = SimpleNamespace(ptr=pointer, device_id=0)
-            self.__cuda_array_interface__ = {}
+            self.__cuda_array_interface__ = {"shape": self.shape, "strides": None}
 
     def __init__(self, current):
         super().__init__("cupy")

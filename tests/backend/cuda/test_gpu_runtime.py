@@ -24,8 +24,8 @@ from ziggurat.backend.cuda.driver import (
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
 from ziggurat.backend.cuda.memory import empty, to_device, to_host
 from ziggurat.backend.cuda.specialize import KernelParameter
-from ziggurat.backend.cuda.tensormap import TensorDescriptor
 from ziggurat.backend.cuda.testing import do_bench
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError, TargetError
 
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,7 @@ from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.packing import fitted
 from ziggurat.backend.cuda.route_text import Writer
 from ziggurat.backend.cuda.specialize import KernelParameter, Kind, constant_class, integer_class, kind_of
-from ziggurat.backend.cuda.tensormap import TensorDescriptor
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.types import f32
 
 MADE = Reader("made", "{0}.at", "{0}.kind", "{0}.gpu", lambda: lambda device: 0)

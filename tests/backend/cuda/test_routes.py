@@ -17,7 +17,7 @@ from ziggurat.backend.cuda.specialize import (
     described,
     kind_of,
 )
-from ziggurat.backend.cuda.tensormap import NO_TILE
+from ziggurat.backend.launch.descriptors import NO_TILE
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import DescriptorType, PtrType, f32, i32
 

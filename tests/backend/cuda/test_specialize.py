@@ -19,7 +19,7 @@ from ziggurat.backend.cuda.specialize import (
     integer_class,
     kind_of,
 )
-from ziggurat.backend.cuda.tensormap import TensorDescriptor
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import DescriptorType, PtrType, bf16, f16, f32, i1, i8, i32, i64, u64
 

@@ -11,8 +11,9 @@ from ziggurat.backend.cuda.binary import Binary, Parameter
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import KernelParameter
-from ziggurat.backend.cuda.tensormap import TensorDescriptor, box_and_swizzle
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64, i32
 from ziggurat.compiler.compiled import binary_of
 from ziggurat.launches.gpu import dispatcher_of
@@ -89,7 +90,7 @@ def test_strides_of_other_libraries(fake):
         data_ptr=lambda: 0x2000, dtype="torch.float32", is_cuda=True, shape=(8, 16), stride=lambda axis: (32, 1)[axis]
     )
     assert TensorDescriptor(torchlike, (8, 8)).strides == (32, 1)
-    interface = {"typestr": "<f4", "data": (0x2000, False), "version": 3, "strides": (128, 4)}
+    interface = {"typestr": "<f4", "data": (0x2000, False), "version": 3, "shape": (8, 16), "strides": (128, 4)}
     assert TensorDescriptor(SimpleNamespace(__cuda_array_interface__=interface, shape=(8, 16)), (8, 8)).strides == (
         32,
         1,
