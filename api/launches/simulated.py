@@ -12,8 +12,9 @@ import numpy as np
 from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import gpu_sizes
+from ziggurat.backend.simulator import MAX_STEPS
 from ziggurat.boundary import public
-from ziggurat.codemodel.errors import LaunchError, TargetError, shown
+from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse_values
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 class Simulation(Checked):
     """Runs a `Compiled` without a GPU.
 
-        compiled.simulate[grid](x, y, n, seed=0, optimized=False)
+        compiled.simulate[grid](x, y, n, seed=0, optimized=False, max_steps=500_000)
 
     The arguments are those of a launch; arrays are NumPy's, or others in memory, and are changed in place. Programs run
     one after the other, the threads of each in step. Asynchronous copies happen as late as they may with `seed=0`, as
     early as they may with 1, and at any time between with others, which also decide which warps go first. With
-    `optimized` the code is what LLVM's passes make of the emitted code.
+    `optimized` the code is what LLVM's passes make of the emitted code. `max_steps` limits the instructions of a
+    program.
 
     Raises `SimulationError` for a race, a stray or misaligned access, a deadlock, a missing wait or barrier, with the
     line of the kernel; `KernelRuntimeError` for an assertion that fails; `LaunchError` for arguments that are not what
@@ -45,15 +47,19 @@ class Simulation(Checked):
         return functools.partial(self.run, grid)
 
     @public
-    def run(self, grid: Any, /, *arguments: Any, seed: int = 0, optimized: bool = False, **keywords: Any) -> None:
+    def run(
+        self, grid: Any, /, *arguments: Any, seed: int = 0, optimized: bool = False, max_steps: int = MAX_STEPS,
+        **keywords: Any,
+    ) -> None:  # fmt: skip
         """Simulate the kernel for each program of the grid."""
         from ziggurat.backend.ptx.assemble import optimized as after_passes
         from ziggurat.backend.ptx.emitter import kernel_of
         from ziggurat.backend.simulator.simulate import simulate
         from ziggurat.backend.simulator.tma import in_parts
 
-        if not isinstance(seed, int | np.integer) or seed < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise LaunchError(f"seed must be an integer of zero or more; got {shown(seed)}")
+        for name, number in (("seed", seed), ("max_steps", max_steps)):
+            if not isinstance(number, int | np.integer) or number < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise LaunchError(f"{name} must be an integer of zero or more; got {shown(number)}")
         compiled = self.compiled
         model: Op = compiled.stages["gpu"]
         assert isinstance(model, gpu.Module)
@@ -71,14 +77,11 @@ class Simulation(Checked):
         text = compiled.stages["llvm"]
         if optimized:
             text = after_passes(text, compiled.target)
-        try:
-            simulate(
-                text, num_warps=compiled.num_warps, shared=compiled.shared, grid=sizes, arguments=values, seed=seed,
-                promises=not optimized, names=[self.names[owner] for owner in owners],
-                known=(op.location for op in model.walk() if op.location is not None),
-            )  # fmt: skip
-        except NotImplementedError as error:
-            raise TargetError(f"the simulator does not know {error}") from None
+        simulate(
+            text, num_warps=compiled.num_warps, shared=compiled.shared, grid=sizes, arguments=values, seed=seed,
+            promises=not optimized, max_steps=max_steps, names=[self.names[owner] for owner in owners],
+            known=(op.location for op in model.walk() if op.location is not None),
+        )  # fmt: skip
 
     def view(self, name: str, array: Any) -> tuple[ScalarType, int]:
         seen = as_array(array, name)

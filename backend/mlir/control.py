@@ -1,20 +1,23 @@
 """Calls and returns, tuples, branches, and structured control flow.
 
 MLIR's structured ops have bodies of one block each, and no return inside. Other loops and branches are written as
-blocks (`unstructured.py`).
+blocks of the function. MLIR's loops count upward only; others become loops over the number of iterations.
 """
 
 from __future__ import annotations
 
-from ziggurat.backend.mlir.counting import step_sign, trip_count
+from collections.abc import Sequence
+
+from ziggurat.backend.mlir.arithmetic import choose, compare
 from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
+from ziggurat.backend.mlir.spelling import leaves, mlir_type, mlir_types, result_list
 from ziggurat.backend.mlir.tensors import listed
-from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types, result_list
-from ziggurat.backend.mlir.unstructured import for_as_blocks, if_as_blocks, needs_blocks, while_as_blocks
-from ziggurat.codemodel.dialects import cf, core, scf, tt
+from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Successor, Value
-from ziggurat.codemodel.types import ScalarType
+from ziggurat.codemodel.op import Op, OpResult, Successor, Value
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.traits import Returns
+from ziggurat.codemodel.types import ScalarType, Type, i1
 
 # Tuples: the names of the components, in order.
 
@@ -81,9 +84,12 @@ def _handing(op: str, names: Names, types: str) -> tuple[str, str]:
 # Branches.
 
 
+def _jump(label: str, names: Names, types: Sequence[str]) -> str:
+    return f"{label}({', '.join(names)} : {', '.join(types)})" if names else label
+
+
 def _target(e: Emitter, successor: Successor) -> str:
-    label, names = e.labels[successor.block], e.names(successor.arguments)
-    return f"{label}({', '.join(names)} : {listed(successor.arguments)})" if names else label
+    return _jump(e.labels[successor.block], e.names(successor.arguments), [listed(successor.arguments)])
 
 
 @emits(cf.Br, core.Branch)
@@ -188,3 +194,128 @@ def for_(e: Emitter, op: scf.For) -> Names:
     e.region(op.body)
     e.closing("}", attributes=_options(op))
     return names
+
+
+# Trip counts.
+
+
+def step_sign(step: Value) -> int:
+    """1 for a step known to be positive, -1 for a negative step, 0 for a step of unknown sign."""
+    if isinstance(step.type, ScalarType) and not step.type.signed:
+        return 1
+    if isinstance(step, OpResult) and isinstance(step.op, arith.ConstantOp) and step.op.value != 0:
+        return 1 if step.op.value > 0 else -1
+    return 0
+
+
+def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -> str:
+    """The number of iterations of a loop, unsigned.
+
+    The distance between start and stop is computed unsigned, so it never overflows. `sign` is the step's: -1, or 0 if
+    unknown. A loop with a positive step needs no count: it is written as MLIR's own loop.
+    """
+    start, stop, step = loop
+    text = f" : {mlir_type(type_)}"
+    zero, one = e.constant(0, type_), e.constant(1, type_)
+    size = e.value(f"arith.subi {zero}, {step}", text)
+    low, high = stop, start
+    if sign == 0:
+        up = compare(e, "sgt", step, zero, type_)
+        low, high = choose(e, up, start, stop, type_), choose(e, up, stop, start, type_)
+        size = choose(e, up, step, size, type_)
+    runs = compare(e, "slt", low, high, type_)
+    distance = e.value(f"arith.subi {high}, {low}", text)
+    last = e.value(f"arith.subi {distance}, {one}", text)
+    whole = e.value(f"arith.divui {last}, {size}", text)
+    count = e.value(f"arith.addi {whole}, {one}", text)
+    return choose(e, runs, count, zero, type_)
+
+
+def before_stop(e: Emitter, index: str, stop: str, step: Value, type_: ScalarType) -> str:
+    """The condition that the index is below the stop; for a negative step, above it."""
+    sign = step_sign(step)
+    if sign:
+        return compare(e, ("slt" if type_.signed else "ult") if sign > 0 else "sgt", index, stop, type_)
+    below, above = compare(e, "slt", index, stop, type_), compare(e, "sgt", index, stop, type_)
+    up = compare(e, "sgt", e.name(step), e.constant(0, type_), type_)
+    return choose(e, up, below, above, i1)
+
+
+# Structured control flow as blocks.
+
+
+def needs_blocks(op: Op) -> bool:
+    """Whether structured control flow has no form in MLIR's structured ops."""
+    return any(
+        isinstance(inner, Returns)
+        or (isinstance(inner, Structured) and any(len(body.blocks) > 1 for body in inner.bodies))
+        for inner in op.walk()
+    )
+
+
+def _goto(e: Emitter, label: str, names: Names, types: tuple[str, ...]) -> None:
+    e.line(f"cf.br {_jump(label, names, types)}")
+
+
+def _begin(e: Emitter, label: str, types: tuple[str, ...]) -> Names:
+    """Begin a block with parameters of these types. Returns their names."""
+    names = tuple(e.fresh("%arg") for _ in types)
+    e.label(label, tuple(zip(names, types, strict=True)))
+    return names
+
+
+def if_as_blocks(e: Emitter, op: scf.If) -> Names:
+    """A conditional branch to the blocks of both bodies, and a block after them with the results as parameters."""
+    types = mlir_types(op.result.type)
+    then, otherwise, after = (e.fresh("^bb") for _ in range(3))
+    e.line(f"cf.cond_br {e.name(op.condition)}, {then}, {otherwise}")
+    for label, body in ((then, op.then), (otherwise, op.otherwise)):
+        e.exits[body] = lambda end: _goto(e, after, e.names(end.operands), types)
+        e.label(label)
+        e.blocks(body)
+    return _begin(e, after, types)
+
+
+def while_as_blocks(e: Emitter, op: scf.While) -> Names:
+    """A block for the condition, one for the body with a branch back, and one after the loop.
+
+    The carried values are parameters of each.
+    """
+    types = mlir_types(op.result.type)
+    head, body, after = (e.fresh("^bb") for _ in range(3))
+    _goto(e, head, e.names(op.initial), types)
+
+    def decide(end: Op) -> None:
+        assert isinstance(end, scf.Condition)
+        names = e.names(end.values)
+        e.line(f"cf.cond_br {e.name(end.condition)}, {_jump(body, names, types)}, {_jump(after, names, types)}")
+
+    e.exits[op.before] = decide
+    e.exits[op.after] = lambda end: _goto(e, head, e.names(end.operands), types)
+    for label, part in ((head, op.before), (body, op.after)):
+        e.label(label, e.parameters(part.entry))
+        e.blocks(part)
+    return _begin(e, after, types)
+
+
+def for_as_blocks(e: Emitter, op: scf.For) -> Names:
+    """A block that compares the index, one for the body with a branch back, and one after the loop."""
+    types = mlir_types(op.result.type)
+    index_type = op.start.type
+    assert isinstance(index_type, ScalarType)
+    carried = (mlir_type(index_type), *types)
+    head, body, after = (e.fresh("^bb") for _ in range(3))
+    _goto(e, head, (e.name(op.start), *e.names(op.initial)), carried)
+    e.label(head, e.parameters(op.body.entry))
+    index, *values = e.names(op.body.parameters)
+    runs = before_stop(e, index, e.name(op.stop), op.step, index_type)
+    e.line(f"cf.cond_br {runs}, {body}, {_jump(after, tuple(values), types)}")
+
+    def advance(end: Op) -> None:
+        following = e.value(f"arith.addi {index}, {e.name(op.step)}", f" : {carried[0]}")
+        _goto(e, head, (following, *e.names(end.operands)), carried)
+
+    e.exits[op.body] = advance
+    e.label(body)
+    e.blocks(op.body)
+    return _begin(e, after, types)

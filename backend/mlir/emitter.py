@@ -13,8 +13,7 @@ from typing import Any
 
 import attrs
 
-from ziggurat.backend.mlir.literals import location, number
-from ziggurat.backend.mlir.types import mlir_type, mlir_types
+from ziggurat.backend.mlir.spelling import location, mlir_type, mlir_types, number
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Block, Body, Op, Value
@@ -70,8 +69,9 @@ class Emitter:
         return f"{prefix}{self._counts[prefix] - 1}"
 
     def restart(self) -> None:
-        """Count names from 0 again, for a new function."""
+        """Begin a new function: count names from 0 again."""
         self._counts = dict.fromkeys(self._counts, 0)
+        self._block = object()
 
     def name(self, value: Value) -> str:
         """The name of a value that is one value in MLIR."""
@@ -198,13 +198,9 @@ class Emitter:
                 self.label(self.labels[block], self.parameters(block))
             self.block(block)
 
-    def restart_blocks(self) -> None:
-        """Begin a new block: hints on values of the block before are no longer possible."""
-        self._block = object()
-
     def label(self, name: str, parameters: Sequence[tuple[str, str]] = ()) -> None:
-        """Write the line that begins a block."""
-        self.restart_blocks()
+        """Write the line that begins a block. Hints on values of the block before are no longer possible."""
+        self._block = object()
         listed = ", ".join(f"{parameter}: {type_}" for parameter, type_ in parameters)
         shift = 0 if name == "^bb0" else -1
         self.lines.append(Line(self._indent + shift, f"{name}({listed}):" if listed else f"{name}:"))

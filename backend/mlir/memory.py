@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ziggurat.backend.mlir.arithmetic import choose, compare
-from ziggurat.backend.mlir.casts import cast, is_boolean, same_bits
+from ziggurat.backend.mlir.arithmetic import cast, choose, compare, is_boolean
 from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
-from ziggurat.backend.mlir.types import mlir_type
+from ziggurat.backend.mlir.spelling import mlir_type
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, Padding
 from ziggurat.codemodel.errors import TargetError
@@ -27,9 +26,7 @@ def cache_policy(cache: CacheModifier, eviction: EvictionPolicy) -> Attributes:
     """The attribute of an access for a cache modifier or an eviction policy; none for the defaults."""
     if cache is CacheModifier.NONE and eviction is EvictionPolicy.NORMAL:
         return {}
-    return {
-        "cachePolicy": f"#tt.cache_policy<cache_modifier = {cache.value}, eviction_policy = {eviction.value}>",
-    }
+    return {"cachePolicy": f"#tt.cache_policy<cache_modifier = {cache.value}, eviction_policy = {eviction.value}>"}
 
 
 def _bytes(e: Emitter, ptr: Value) -> tuple[str, Type]:
@@ -39,7 +36,12 @@ def _bytes(e: Emitter, ptr: Value) -> tuple[str, Type]:
     if type_ != with_element(type_, PtrType(i1)):
         return name, type_
     target = with_element(type_, PtrType(i8))
-    return same_bits(e, "tt.bitcast", name, type_, target), target
+    return cast(e, "tt.bitcast", name, type_, target), target
+
+
+def _optional(e: Emitter, value: Value | None) -> Names:
+    """The name of an operand that an op may lack."""
+    return () if value is None else (e.name(value),)
 
 
 @emits(tt.Load)
@@ -47,9 +49,7 @@ def load(e: Emitter, op: tt.Load) -> Names:
     ptr, ptr_type = _bytes(e, op.ptr)
     boolean = is_boolean(op.result.type)
     wide = with_element(op.result.type, i8)
-    operands = [ptr]
-    if op.mask is not None:
-        operands.append(e.name(op.mask))
+    operands = [ptr, *_optional(e, op.mask)]
     if op.other is not None:
         other = e.name(op.other)
         operands.append(cast(e, "arith.extui", other, op.other.type, wide) if boolean else other)
@@ -66,9 +66,7 @@ def store(e: Emitter, op: tt.Store) -> Names:
     value, type_ = e.name(op.value), op.value.type
     if is_boolean(type_):
         value = cast(e, "arith.extui", value, type_, with_element(type_, i8))
-    operands = [ptr, value]
-    if op.mask is not None:
-        operands.append(e.name(op.mask))
+    operands = [ptr, value, *_optional(e, op.mask)]
     attributes = cache_policy(op.cache, op.eviction)
     return e.line(f"{op.NAME} {', '.join(operands)}", f" : {mlir_type(ptr_type)}", attributes=attributes)
 
@@ -108,8 +106,8 @@ def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
     bits = with_element(type_, integer)
     condition = mlir_type(with_element(type_, i1))
     ptr_type = with_element(op.ptr.type, PtrType(integer))
-    ptr = same_bits(e, "tt.bitcast", e.name(op.ptr), op.ptr.type, ptr_type)
-    value = same_bits(e, "tt.bitcast", e.name(op.value), type_, bits)
+    ptr = cast(e, "tt.bitcast", e.name(op.ptr), op.ptr.type, ptr_type)
+    value = cast(e, "tt.bitcast", e.name(op.value), type_, bits)
     zero = e.constant(0, bits)
     found: list[str] = []
     signs: list[str] = []
@@ -119,7 +117,7 @@ def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
         here = sign if mask is None else e.value(f"arith.andi {mask}, {sign}", f" : {condition}")
         found.append(_read_modify_write(e, op, kind, (ptr, ptr_type), (value, bits), here))
         signs.append(sign)
-    return same_bits(e, "tt.bitcast", choose(e, signs[0], found[0], found[1], bits), bits, type_)
+    return cast(e, "tt.bitcast", choose(e, signs[0], found[0], found[1], bits), bits, type_)
 
 
 @emits(tt.AtomicCAS)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 # The emitters register themselves when these are imported.
-from ziggurat.backend.mlir import arithmetic, casts, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from ziggurat.backend.mlir import arithmetic, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from ziggurat.backend.mlir.emitter import Emitter
-from ziggurat.backend.mlir.literals import location, quoted, symbol
+from ziggurat.backend.mlir.spelling import location, mlir_types, quoted, result_list, symbol
 from ziggurat.backend.mlir.tensors import power_of_two
-from ziggurat.backend.mlir.types import mlir_types, result_list
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Op, require_model
@@ -70,7 +69,6 @@ def _symbols(functions: list[tt.Func], kernels: set[str]) -> dict[str, str]:
 
 def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
     e.restart()
-    e.restart_blocks()
     e.result_type = function.body.yield_type
     name = e.symbols[function.sym_name]
     if name != symbol(function.sym_name):

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ziggurat.backend.mlir.arithmetic import compare
-from ziggurat.backend.mlir.casts import cast
+from ziggurat.backend.mlir.arithmetic import cast, compare
 from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
-from ziggurat.backend.mlir.literals import quoted
-from ziggurat.backend.mlir.types import leaves, mlir_type, mlir_types, result_list
+from ziggurat.backend.mlir.spelling import leaves, mlir_type, mlir_types, quoted, result_list
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Op, Value
@@ -37,16 +35,19 @@ def special_register(e: Emitter, op: tt.SmId | tt.GlobalTimer) -> Names:
     """Inline assembly, as in Triton's own library."""
     wide = isinstance(op, tt.GlobalTimer)
     text = "mov.u64 $0, %globaltimer;" if wide else "mov.u32 $0, %smid;"
-    return e.line(
-        f"tt.elementwise_inline_asm {quoted(text)}",
-        f" -> {mlir_type(op.result.type)}",
-        1,
-        {
-            "constraints": quoted("=l" if wide else "=r"),
-            "packed_element": "1 : i32",
-            "pure": "false" if wide else "true",
-        },
-    )
+    return _assembly(e, text, "=l" if wide else "=r", "", mlir_types(op.result.type), pack=1, pure=not wide)
+
+
+def _assembly(
+    e: Emitter, asm: str, constraints: str, operands: str, results: Sequence[str], *, pack: int, pure: bool
+) -> Names:
+    attributes = {"constraints": quoted(constraints), "packed_element": f"{pack} : i32", "pure": _flag(pure)}
+    after = f"{operands} -> {', '.join(results)}"
+    return e.line(f"tt.elementwise_inline_asm {quoted(asm)}", after, len(results), attributes)
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def _numbers(values: Sequence[int]) -> str:
@@ -207,7 +208,7 @@ def _unsigned_dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
 def combine(e: Emitter, op: tt.Combining) -> Names:
     properties = f"axis = {op.axis} : i32"
     if isinstance(op, tt.Scan):
-        properties += f", reverse = {'true' if op.reverse else 'false'}"
+        properties += f", reverse = {_flag(op.reverse)}"
     results = mlir_types(op.result.type)
     operands = ", ".join(e.names(op.values))
     names = e.line(f'"{op.NAME}"({operands}) <{{{properties}}}> ({{', results=len(results))
@@ -230,18 +231,8 @@ def listed(values: Sequence[Value]) -> str:
 
 @emits(tt.InlineAsm)
 def inline_asm(e: Emitter, op: tt.InlineAsm) -> Names:
-    results = mlir_types(op.type)
     operands = f" {', '.join(e.names(op.values))} : {listed(op.values)}" if op.values else ""
-    return e.line(
-        f"{op.NAME} {quoted(op.asm)}",
-        f"{operands} -> {', '.join(results)}",
-        len(results),
-        {
-            "constraints": quoted(op.constraints),
-            "packed_element": f"{op.pack} : i32",
-            "pure": "true" if op.is_pure else "false",
-        },
-    )
+    return _assembly(e, op.asm, op.constraints, operands, mlir_types(op.type), pack=op.pack, pure=op.is_pure)
 
 
 # Hints, prints and assertions.
@@ -286,7 +277,7 @@ def device_print(e: Emitter, op: tt.Print) -> Names:
         for element in map(element_of, leaves(value.type))
     ]
     operands = f" : {', '.join(e.names(values))} : {listed(values)}" if values else ""
-    attributes: Attributes = {"hex": "true" if op.hex else "false", "isSigned": _numbers(signs)}
+    attributes: Attributes = {"hex": _flag(op.hex), "isSigned": _numbers(signs)}
     return e.line(f"{op.NAME} {quoted(prefix)}", operands, attributes=attributes)
 
 

@@ -8,15 +8,18 @@ fragments", "Shared memory matrix layout", "Matrix descriptor").
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.simulator.program import UNITS
+from ziggurat.backend.simulator.program import unit
 from ziggurat.backend.simulator.shared import Array, SimulationError
 from ziggurat.codemodel.types import SCALARS
 
 _ELEMENTS: dict[str, Any] = {scalar.ptx: scalar.dtype for scalar in SCALARS.values() if scalar.ptx}
+Place = Callable[[int], tuple[Array, Array]]
 _LANES = np.arange(32)
 _GROUP, _MEMBER = _LANES >> 2, _LANES & 3
 
@@ -60,38 +63,40 @@ def _numbers(text: str) -> list[list[int]]:
     return [[int(number) for number in re.findall(r"\$(\d+)", part)] for part in re.findall(r"\{([^{}]*)\}", text)]
 
 
-def _mma(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    match = re.match(r"mma\.sync\.aligned\.m(\d+)n(\d+)k(\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ", text)
-    assert match is not None, text
+def _tile(shape: tuple[int, int], values: list[Array], place: Place, own: slice) -> Array:
+    """A matrix from the registers of a warp's threads; `place` has the row and column of each, by lane."""
+    tile = np.zeros(shape, values[0].dtype)
+    for i, value in enumerate(values):
+        tile[place(i)] = value[own]
+    return tile
+
+
+def _accumulate(sums: list[Array], own: slice, a: Array, b: Array, keep: bool = True) -> None:
+    """Add a product to the accumulators of a warp's threads in place, or to zeros."""
+    c = _tile((len(a), b.shape[1]), sums, fragment_c, own)
+    added = _exact(a) @ _exact(b)
+    if c.dtype.kind == "u":
+        made = (added + keep * c.view(np.int32).astype(np.int64)).astype(np.int32).view(c.dtype)
+    else:
+        made = (added + c.astype(np.float64) if keep else added).astype(c.dtype)
+    for i, value in enumerate(sums):
+        value[own] = made[fragment_c(i)]
+
+
+@unit(r"mma\.sync\.aligned\.m(\d+)n(\d+)k(\d+)\.row\.col\.\w+\.(\w+)\.\w+\.\w+ (.*)")
+def _mma(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     m, n, k = int(match[1]), int(match[2]), int(match[3])
-    dtype = _ELEMENTS[match[5]]
+    dtype = _ELEMENTS[match[4]]
     per = max(1, 4 // np.dtype(dtype).itemsize)
-    of_d, of_a, of_b, of_c = _numbers(text)
-    sums = [operands[number] for number in of_c]
-    a = _unpacked([operands[number] for number in of_a], dtype)
-    b = _unpacked([operands[number] for number in of_b], dtype)
-    assert len(a) * 32 == m * k and len(b) * 32 == k * n and len(of_d) * 32 == m * n, text
-    result = [value.copy() for value in sums]
-    for warp in range(program.threads // 32):
-        own = slice(32 * warp, 32 * warp + 32)
-        tile_a, tile_b, tile_c = np.zeros((m, k), dtype), np.zeros((k, n), dtype), np.zeros((m, n), sums[0].dtype)
-        for i, value in enumerate(a):
-            tile_a[fragment_a(per, i, m)] = value[own]
-        for i, value in enumerate(b):
-            tile_b[fragment_b(per, i)] = value[own]
-        for i, value in enumerate(sums):
-            tile_c[fragment_c(i)] = value[own]
-        made = _added(tile_a, tile_b, tile_c)
-        for i, value in enumerate(result):
-            value[own] = made[fragment_c(i)]
-    return result
-
-
-def _added(a: Array, b: Array, c: Array) -> Array:
-    product = _exact(a) @ _exact(b)
-    wide = c.view(np.int32).astype(np.int64) if c.dtype.kind == "u" else c.astype(np.float64)
-    total = product + wide
-    return total.astype(np.int32).view(c.dtype) if c.dtype.kind == "u" else total.astype(c.dtype)
+    of_d, of_a, of_b, of_c = _numbers(match[5])
+    a, b = (_unpacked([operands[number] for number in numbers], dtype) for numbers in (of_a, of_b))
+    sums = [operands[number].copy() for number in of_c]
+    for first in range(0, program.threads, 32):
+        own = slice(first, first + 32)
+        tile = _tile((m, k), a, partial(fragment_a, per, rows=m), own)
+        _accumulate(sums, own, tile, _tile((k, n), b, partial(fragment_b, per), own))
+    for number, value in zip(of_d, sums, strict=True):
+        operands[number] = value
 
 
 class _Matrix:
@@ -123,20 +128,15 @@ class _Matrix:
         """The operand, lines × depth, read by these threads, and its places."""
         size = np.dtype(dtype).itemsize
         line, along = np.meshgrid(np.arange(lines), np.arange(depth), indexing="ij")
-        places = self.addresses(line, along, k_major, size)[..., None] + np.arange(size)
-        if places.max() >= len(shared.bytes):
-            raise SimulationError("a wgmma must read inside of shared memory; it reads outside")
+        places = shared.places(self.addresses(line, along, k_major, size).reshape(-1), size)
         for code in np.unique(shared.writer[places]):
             if code != -1 and not (code in shared.seen and shared.seen[code][threads].all()):
                 raise SimulationError(
                     "a wgmma reads what was written since the last barrier, or is on its "
                     "way: a barrier or a wait is missing"
                 )
-        if (shared.unfenced[places] != -1).any():
-            raise SimulationError(
-                "a wgmma reads what a thread has written without a fence since: a fence.proxy.async is missing"
-            )
-        return np.ascontiguousarray(shared.bytes[places]).view(dtype)[..., 0], places.reshape(-1)
+        shared.check_fenced(places, "a wgmma reads")
+        return np.ascontiguousarray(shared.bytes[places]).view(dtype).reshape(lines, depth), places.reshape(-1)
 
 
 # Wgmmas in flight. Until a wait, accumulator registers hold marks: NaNs with a number, which a wait or a further wgmma
@@ -172,28 +172,17 @@ class _Wgmmas:
         return result
 
 
-def _wgmmas(program: Any) -> _Wgmmas:
-    return program.unit(_Wgmmas)
-
-
-def _warp_groups(program: Any) -> list[int]:
-    """The active warp groups. Raises `SimulationError` for a part of one."""
-    active = program.active.reshape(-1, 128)
-    if (active.any(1) != active.all(1)).any():
-        raise SimulationError("all threads of a warp group must come to a wgmma together")
-    return [int(group) for group in np.flatnonzero(active.all(1))]
-
-
-def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
+@unit(r"\{.*wgmma\.mma_async.*\}")
+def _wgmma(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """Run the statements of a tile in order."""
     named: dict[str, Any] = {"never": False, "always": True}
-    outputs = sum(operand is None for operand in operands)
-    # The results are tied to the first operands.
-    wgmmas = _wgmmas(program)
+    wgmmas = program.unit(_Wgmmas)
+    # The results are tied to the operands after them.
+    outputs = program.results
     registers = [wgmmas.complete(value) for value in operands[outputs : 2 * outputs]]
-    read: dict[int, list[Array]] = {group: [] for group in _warp_groups(program)}
+    read: dict[int, list[Array]] = {group: [] for group in program.warp_groups("a wgmma")}
     states: list[str] = []
-    for statement in (part.strip(" {}") if "mma_async" not in part else part.strip() for part in text.split(";")):
+    for statement in (part.strip(" {}") if "mma_async" not in part else part.strip() for part in match[0].split(";")):
         opcode, _, rest = statement.partition(" ")
         if opcode == "add.s64":
             target, source, number = (part.strip() for part in rest.split(","))
@@ -205,8 +194,8 @@ def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
             states.append(opcode)
     assert states[-1] == "wgmma.commit_group.sync.aligned"
     first = len(wgmmas.accumulators) + 1
-    marked = [wgmmas.marked(value) for value in registers]
-    numbers = set(range(first, first + len(marked)))
+    operands[:outputs] = [wgmmas.marked(value) for value in registers]
+    numbers = set(range(first, first + outputs))
     for group, places in read.items():
         program.shared.begun[group] += 1
         for one in places:
@@ -214,7 +203,6 @@ def _wgmma(program: Any, text: str, operands: list[Any]) -> list[Array]:
             program.shared.wgmmas[group][one] = program.shared.begun[group]
         wgmmas.groups.setdefault(group, []).append((numbers, places))
         wgmmas.pending.setdefault(group, set()).update(numbers)
-    return marked
 
 
 def _one(
@@ -250,37 +238,23 @@ def _one(
             if value is not None and len(np.unique(value[threads])) != 1:
                 raise SimulationError("the descriptors of a wgmma must be the same in a warp group")
         b, there = _Matrix(int(second[128 * group])).read(program.shared, threads, n, k, not transposed_b, dtype)
-        b = b.T
         places.append(there)
+        warps = [slice(start, start + 32) for start in range(128 * group, 128 * group + 128, 32)]
         if first is None:
-            a = np.zeros((64, k), dtype)
-            for warp in range(4):
-                for i, value in enumerate(fragments):
-                    row, column = fragment_a(4 // size, i, 16)
-                    a[16 * warp + row, column] = value[128 * group + 32 * warp :][:32]
+            place = partial(fragment_a, 4 // size, rows=16)
+            a = np.concatenate([_tile((16, k), fragments, place, own) for own in warps])
         else:
             matrix = _Matrix(int(first[128 * group]))
             a, there = matrix.read(program.shared, threads, 64, k, not transposed_a, dtype)
             places.append(there)
-        sums = np.zeros((64, n), registers[0].dtype)
-        for warp in range(4):
-            own = slice(128 * group + 32 * warp, 128 * group + 32 * warp + 32)
-            for i, number in enumerate(of_c):
-                row, column = fragment_c(i)
-                sums[16 * warp + row, column] = registers[number][own] if scale else 0
-        made = _added(a, b, sums)
-        for warp in range(4):
-            own = slice(128 * group + 32 * warp, 128 * group + 32 * warp + 32)
-            for i, number in enumerate(of_c):
-                row, column = fragment_c(i)
-                registers[number][own] = made[16 * warp + row, column]
+        for warp, own in enumerate(warps):
+            _accumulate([registers[number] for number in of_c], own, a[16 * warp :][:16], b.T, keep=scale)
 
 
-def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
+@unit(r"ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16 .*\[\$\d+ \+ (\d+)\]")
+def _ldmatrix(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """Load matrices: lanes 8j to 8j + 7 address the rows of matrix j; lane l gets 32 bits of row l / 4, or column."""
-    match = re.match(r"ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16 .*\[\$\d+ \+ (\d+)\]", text)
-    assert match is not None, text
-    count, trans = int(match[1]), bool(match[2])
+    count = int(match[1])
     addresses = operands[-1].astype(np.int64) + int(match[3])
     result = [np.zeros(program.threads, np.uint32) for _ in range(count)]
     for warp in program.warps():
@@ -296,40 +270,35 @@ def _ldmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
             program.shared.reader[places] = -2
             program.shared.several[warp : warp + 32] = True
             matrix = np.ascontiguousarray(program.shared.bytes[places]).view(np.uint16)
-            if trans:
-                matrix = matrix.T
-            pairs = np.ascontiguousarray(matrix).view(np.uint32)
+            pairs = np.ascontiguousarray(matrix.T if match[2] else matrix).view(np.uint32)
             result[j][warp : warp + 32] = pairs[_GROUP, _MEMBER]
-    return result
+    operands[:count] = result
 
 
-def _stmatrix(program: Any, text: str, operands: list[Any]) -> list[Array]:
+@unit(r"stmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?\.shared\.b16 \[\$\d+ \+ (\d+)\], .*")
+def _stmatrix(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """Store matrices: each lane gives 32 bits of each, and the lanes address the rows as in ldmatrix."""
-    match = re.match(r"stmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16 \[\$\d+ \+ (\d+)\]", text)
-    assert match is not None, text
     program.together("a matrix store")
-    addresses = operands[0].astype(np.int64) + int(match[3])
-    assert len(operands) == 1 + int(match[1]), text
+    program.use(program.active)
+    addresses = operands[0].astype(np.int64) + int(match[2])
     for j, words in enumerate(operands[1:]):
         for warp in program.warps():
             pairs = np.zeros((8, 4), np.uint32)
             pairs[_GROUP, _MEMBER] = words[warp : warp + 32]
             matrix = np.ascontiguousarray(pairs).view(np.uint16)
-            if match[2]:
+            if match[1]:
                 matrix = np.ascontiguousarray(matrix.T)
             rows = addresses[warp + 8 * j : warp + 8 * j + 8]
             if (rows % 16).any():
                 raise SimulationError("a row of stmatrix must be aligned to 16 bytes")
             program.shared.store(rows, np.arange(warp + 8 * j, warp + 8 * j + 8), matrix.view(np.uint8))
-    return [np.zeros(0)]
 
 
-def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    match = re.fullmatch(r"wgmma\.wait_group\.sync\.aligned (\d+);", text)
-    assert match is not None, text
-    wgmmas, shared = _wgmmas(program), program.shared
+@unit(r"wgmma\.wait_group\.sync\.aligned (\d+)")
+def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    wgmmas, shared = program.unit(_Wgmmas), program.shared
     given = [value.copy() for value in operands[len(operands) // 2 :]]
-    for group in _warp_groups(program):
+    for group in program.warp_groups("a wgmma"):
         groups = wgmmas.groups.get(group, [])
         while len(groups) > int(match[1]):
             numbers, places = groups.pop(0)
@@ -340,40 +309,26 @@ def _wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
         threads = slice(128 * group, 128 * group + 128)
         for value in given:
             value[threads] = wgmmas.complete(value, group)[threads]
-    return given
+    operands[: len(given)] = given
 
 
-def _round_tf32(program: Any, text: str, operands: list[Any]) -> list[Array]:
+@unit(r"cvt\.rna\.tf32\.f32 \$0, \$1")
+def _round_tf32(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     bits = operands[1].view(np.uint32)
     rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
-    return [np.where(np.isfinite(operands[1]), rounded, bits)]
+    operands[0] = np.where(np.isfinite(operands[1]), rounded, bits)
 
 
-def _from_fp8(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    match = re.match(r"cvt\.rn\.f16x2\.(\w+)x2 ", text)
-    assert match is not None, text
+@unit(r"cvt\.rn\.f16x2\.(e4m3|e5m2)x2 \$0, \$1")
+def _from_fp8(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     pair = np.ascontiguousarray(operands[1].astype(np.uint16)).view(_ELEMENTS[match[1]]).reshape(-1, 2)
-    return [np.ascontiguousarray(pair.astype(np.float16)).view(np.uint32)[:, 0]]
+    operands[0] = np.ascontiguousarray(pair.astype(np.float16)).view(np.uint32)[:, 0]
 
 
-def _to_fp8(program: Any, text: str, operands: list[Any]) -> list[Array]:
+@unit(r"cvt\.rn\.satfinite\.(e4m3|e5m2)x2\.f32 \$0, \$1, \$2")
+def _to_fp8(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """Round to nearest, saturating; the first source is the upper half."""
-    match = re.fullmatch(r"cvt\.rn\.satfinite\.(e4m3|e5m2)x2\.f32 \$0, \$1, \$2;", text)
-    assert match is not None, text
     dtype = _ELEMENTS[match[1]]
     largest = np.float32({"e4m3": 448, "e5m2": 57344}[match[1]])
     high, low = (np.clip(operand, -largest, largest).astype(dtype).view(np.uint8) for operand in operands[1:])
-    return [high.astype(np.uint16) << np.uint16(8) | low]
-
-
-_KNOWN = {
-    "cvt.rn.f16x2.e": _from_fp8,
-    "cvt.rn.satfinite.e": _to_fp8,
-    "wgmma.mma_async": _wgmma,
-    "mma.sync": _mma,
-    "ldmatrix": _ldmatrix,
-    "stmatrix": _stmatrix,
-    "wgmma.wait_group": _wait,
-    "cvt.rna.tf32": _round_tf32,
-}
-UNITS.update(_KNOWN)
+    operands[0] = high.astype(np.uint16) << np.uint16(8) | low

@@ -2,12 +2,15 @@
 
 Arrays that overlap are one region. Its address has the number of the region in the upper bits, so that a stray pointer
 never meets another array, and the lower bits of the real address, so that alignment is kept.
+
+A store of a byte that another warp has loaded since the last barrier is a race if that warp uses the loaded value: it
+stores it, or branches on it. Replicas, threads that compute an element that another thread stores, do not use theirs.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -15,7 +18,8 @@ from ziggurat.backend.simulator.shared import Array, SimulationError
 
 SHIFT = 40  # The number of a region is in the bits from this one on.
 _ALIGNED = 1024  # Addresses keep the real ones modulo this.
-_NOBODY, _SEVERAL = -1, -2
+_NOBODY = -1
+USED = 0  # The number of loads whose values count as used.
 
 
 def span_of(array: Array) -> tuple[int, int]:
@@ -40,9 +44,11 @@ class Region:
         self.base = (number << SHIFT) + self.low % _ALIGNED
         self.inside = None if any(array.flags.forc and array.nbytes == size for array in arrays) else self._inside()
         self.writable = any(array.flags.writeable for array in arrays)
-        # The thread of the program that has written, or read, each byte since its last barrier.
+        # Accesses of each byte since the last barrier: the thread that wrote it, a bit for each warp that read it, and
+        # the number of the set of loads that read it.
         self.writer = np.full(size, _NOBODY, np.int16)
-        self.reader = np.full(size, _NOBODY, np.int16)
+        self.readers = np.zeros(size, np.uint32)
+        self.loads = np.zeros(size, np.int32)
         self.touched: list[Array] = []
 
     def _inside(self) -> Array:
@@ -58,15 +64,16 @@ class Region:
     def barrier(self, threads: Array) -> None:
         """Order the earlier accesses of these threads, a mask, before their later ones."""
         kept: list[Array] = []
-        everyone = bool(threads.all())
+        others = np.uint32(~_warps(np.flatnonzero(threads)) & 0xFFFFFFFF)
         for places in self.touched:
-            if everyone:
-                self.writer[places] = self.reader[places] = _NOBODY
+            if threads.all():
+                self.writer[places], self.readers[places], self.loads[places] = _NOBODY, 0, 0
                 continue
-            for who in (self.writer, self.reader):
-                one = who[places]
-                who[places] = np.where((one >= 0) & threads[np.maximum(one, 0)], _NOBODY, one)
-            if ((self.writer[places] != _NOBODY) | (self.reader[places] != _NOBODY)).any():
+            writer = self.writer[places]
+            self.writer[places] = np.where((writer >= 0) & threads[np.maximum(writer, 0)], _NOBODY, writer)
+            self.readers[places] &= others
+            self.loads[places] = np.where(self.readers[places], self.loads[places], 0)
+            if ((self.writer[places] != _NOBODY) | (self.readers[places] != 0)).any():
                 kept.append(places)
         self.touched = kept
 
@@ -76,6 +83,8 @@ class Memory:
 
     def __init__(self, arrays: Sequence[Array], names: Sequence[str] = ()) -> None:
         self.regions: list[Region] = []
+        self.changes = 0  # Counts the stores that changed memory.
+        self.start()
         self._constants: dict[str, int] = {}
         self.pointers: list[int] = []
         titles = [names[at] if at < len(names) else f"argument {at}" for at in range(len(arrays))]
@@ -114,12 +123,34 @@ class Memory:
 
     def start(self) -> None:
         """Forget the accesses of another program."""
+        # For each load by number: the warps that used its values since the last barrier, the warps whose values another
+        # warp has overwritten, and the message about it. Values of load 0 count as used by all.
+        self.used, self.stale, self.conflicts = [-1], [0], [""]
+        self._sets: list[frozenset[int]] = [frozenset()]  # Sets of loads, for the numbers in `Region.loads`.
+        self._joined: dict[tuple[int, int], int] = {}
         self.barrier(np.ones(1, np.bool_))
 
     def barrier(self, threads: Array) -> None:
         """Order the earlier accesses of these threads, a mask, before their later ones."""
         for region in self.regions:
             region.barrier(threads)
+        others = ~_warps(np.flatnonzero(threads))
+        self.used[1:] = [used & others for used in self.used[1:]]
+
+    def new_load(self) -> int:
+        """The number of a further load, whose values are not used yet."""
+        self.used.append(0)
+        self.stale.append(0)
+        self.conflicts.append("")
+        return len(self.used) - 1
+
+    def use(self, loads: Iterable[int], threads: Array) -> None:
+        """Note that these threads use values of loads: they store them, or branch on them."""
+        warps = _warps(threads)
+        for load in loads:
+            self.used[load] |= warps
+            if self.stale[load] & warps:
+                raise SimulationError(f"{self.conflicts[load]} and uses here")
 
     def places(self, addresses: Array, size: int, threads: Array, verb: str) -> Iterator[tuple[Region, Array, Array]]:
         """The regions of accesses of `size` bytes, with the rows of each and the bytes of each row."""
@@ -143,24 +174,34 @@ class Memory:
                 )
             yield region, rows, places
 
-    def load(self, addresses: Array, size: int, threads: Array) -> Array:
-        """The bytes of each thread's access."""
+    def load(self, addresses: Array, size: int, threads: Array, load: int = USED) -> Array:
+        """The bytes of each thread's access, for the load of this number."""
         found = np.empty((len(addresses), size), np.uint8)
         for region, rows, places in self.places(addresses, size, threads, "reads"):
+            found[rows] = region.bytes[places]
+            if not region.writable:
+                continue
             who = np.broadcast_to(threads[rows][:, None], places.shape)
             writer = region.writer[places]
             if (wrong := (writer != _NOBODY) & (writer != who)).any():
                 raise SimulationError(
                     f"a barrier must be between a store and another thread's load of the same element; thread "
                     f"{who[wrong][0]} reads byte {places[wrong][0]} of {region.name}, which "
-                    f"{_thread(writer[wrong][0])} has written"
+                    f"thread {writer[wrong][0]} has written"
                 )
-            reader = region.reader[places]
-            region.reader[places] = np.where((reader == _NOBODY) | (reader == who), who, _SEVERAL)
-            if region.writable:
-                region.touched.append(places)
-            found[rows] = region.bytes[places]
+            np.bitwise_or.at(region.readers, places, _bit(who))
+            before = region.loads[places]
+            for number in map(int, np.unique(before)):
+                region.loads[places[before == number]] = self._with(number, load)
+            region.touched.append(places)
         return found
+
+    def _with(self, number: int, load: int) -> int:
+        """The number of a set of loads with a further one."""
+        if (number, load) not in self._joined:
+            self._sets.append(self._sets[number] | {load})
+            self._joined[number, load] = len(self._sets) - 1
+        return self._joined[number, load]
 
     def store(self, addresses: Array, values: Array, threads: Array) -> None:
         """Write each thread's bytes."""
@@ -168,26 +209,42 @@ class Memory:
             if not region.writable:
                 raise SimulationError(f"{region.name} is read-only; thread {threads[rows[0]]} writes to it")
             who = np.broadcast_to(threads[rows][:, None], places.shape)
-            writer = region.writer[places]
+            writer, old = region.writer[places], region.bytes[places]
             region.bytes[places] = values[rows]
+            self.changes += not np.array_equal(old, values[rows])
             wrong = (writer != _NOBODY) & (writer != who) | (region.bytes[places] != values[rows])
             if wrong.any():
-                other = _thread(writer[wrong][0]) if writer[wrong][0] != _NOBODY else "another thread"
+                other = f"thread {writer[wrong][0]}" if writer[wrong][0] != _NOBODY else "another thread"
                 raise SimulationError(
                     f"two threads must not write one element without a barrier between; thread {who[wrong][0]} writes "
                     f"byte {places[wrong][0]} of {region.name}, and {other} does"
                 )
-            reader = region.reader[places]
             # Within a warp, a shuffle may order the load before the store.
-            if (wrong := (reader >= 0) & (reader // 32 != who // 32)).any():
-                raise SimulationError(
-                    f"a barrier must be between a load and another thread's store of the same element; thread "
-                    f"{who[wrong][0]} writes byte {places[wrong][0]} of {region.name}, which thread "
-                    f"{reader[wrong][0]} has read"
-                )
+            readers = region.readers[places] & ~_bit(who)
+            if (wrong := readers != 0).any():
+                self._overwritten(region, places[wrong], who[wrong], readers[wrong])
             region.writer[places] = who
             region.touched.append(places)
 
+    def _overwritten(self, region: Region, places: Array, who: Array, readers: Array) -> None:
+        """Store bytes that other warps have loaded, which must not use the values, now or later."""
+        warps = int(np.bitwise_or.reduce(readers))
+        sets = [self._sets[number] for number in np.unique(region.loads[places])]
+        for load in frozenset[int]().union(*sets):
+            text = (
+                f"a barrier must be between a load and another thread's store of the same element; thread {who[0]} "
+                f"writes byte {places[0]} of {region.name}, which warp {int(readers[0]).bit_length() - 1} has read"
+            )
+            if self.used[load] & warps:
+                raise SimulationError(text)
+            self.stale[load], self.conflicts[load] = self.stale[load] | warps, text
 
-def _thread(number: int) -> str:
-    return f"thread {number}" if number >= 0 else "another thread"
+
+def _bit(threads: Array) -> Array:
+    """The bit of each thread's warp."""
+    return np.uint32(1) << (threads // 32).astype(np.uint32)
+
+
+def _warps(threads: Array) -> int:
+    """The bits of these threads' warps."""
+    return int(np.bitwise_or.reduce(_bit(threads), initial=0))

@@ -1,16 +1,16 @@
-"""One program of the simulation: the values of its threads, its memory, and the instructions that need no unit."""
+"""One program of the simulation: the values of its threads, its memory, and LLVM's instructions."""
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ziggurat.backend.simulator.memory import SHIFT, Memory
+from ziggurat.backend.simulator.memory import SHIFT, USED, Memory
 from ziggurat.backend.simulator.places import Places, unquoted
 from ziggurat.backend.simulator.shared import Array, Shared, SimulationError
 from ziggurat.backend.simulator.text import (
@@ -22,10 +22,12 @@ from ziggurat.backend.simulator.text import (
     incoming,
     instruction,
     odd_width,
+    operands_of,
     size_of,
     split,
     targets,
     typed,
+    unknown,
 )
 from ziggurat.backend.simulator.values import (
     BINARY,
@@ -38,36 +40,48 @@ from ziggurat.backend.simulator.values import (
     over,
     signed,
 )
-from ziggurat.codemodel.errors import KernelRuntimeError
+from ziggurat.codemodel.errors import KernelRuntimeError, ZigguratError
 from ziggurat.codemodel.location import Location
 
 _T = TypeVar("_T")
 _LOCAL = 1 << 61  # Addresses from here on are in the local memory of threads.
-# The limit of blocks of instructions in a program. A loop that waits for another program exceeds it.
-MAX_STEPS = 1_000_000
 # A constant expression, as `ptrtoint (ptr addrspace(3) @smem to i32)`.
 _EXPRESSION = re.compile(r"([a-z]+) (?:(?:inbounds|nuw|nsw|nusw|disjoint|exact) )*\((.*)\)", re.DOTALL)
 
-# Functions for assembly that contains a word, from the program, the text and the operands to the results.
-UNITS: dict[str, Callable[[Any, str, list[Any]], list[Array]]] = {}
-# Checks of a program whose threads have all returned.
-ENDS: list[Callable[[Any], None]] = []
+_NONE = frozenset[int]()
+
+Unit = Callable[[Any, re.Match[str], list[Any]], None]
+_UNITS: list[tuple[re.Pattern[str], Unit]] = []
+
+
+def unit(pattern: str) -> Callable[[Unit], Unit]:
+    """Register the function of an instruction in assembly, or of a whole piece of it, whose text matches.
+
+    It gets the program, the match, and the operands; it replaces those of the results, which come first.
+    """
+
+    def register(function: Unit) -> Unit:
+        _UNITS.append((re.compile(pattern), function))
+        return function
+
+    return register
+
+
+@lru_cache(maxsize=1 << 12)
+def _unit_for(text: str) -> tuple[Unit, re.Match[str]] | None:
+    return next(((function, match) for pattern, function in _UNITS if (match := pattern.fullmatch(text))), None)
+
 
 _WORDS = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "zeroinitializer": 0}
 
 
-class Blocked(Exception):
+class Blocked(SimulationError):
     """Some threads cannot continue before others have arrived."""
 
     def __init__(self, threads: Array, reason: str) -> None:
         super().__init__(reason)
         self.threads = threads
-        self.line = 0  # The line in the block and the place are filled in where they are known.
-        self.location: Location | None = None
-
-    def deadlock(self) -> SimulationError:
-        """The error for threads that wait forever."""
-        return SimulationError(str(self), self.location)
+        self.line = 0  # The line in the block, filled in where it is known.
 
 
 def _data(kind: str, value: str) -> Array:
@@ -80,12 +94,6 @@ def _data(kind: str, value: str) -> Array:
     return np.array([number % (1 << 8 * dtype.itemsize) for number in numbers], np.uint64).astype(dtype)
 
 
-_APPROXIMATE: dict[str, Callable[[Array], Array]] = {
-    "ex2": np.exp2, "lg2": np.log2, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "rcp": np.reciprocal,
-    "sqrt": np.sqrt, "rsqrt": lambda a: np.reciprocal(np.sqrt(a)),
-}  # fmt: skip
-
-
 class Frame:
     """A call of a function: its values by name."""
 
@@ -94,17 +102,19 @@ class Frame:
         self.labels = list(function.blocks)
         self.numbers = {label: number for number, label in enumerate(self.labels)}
         self.values = values
+        self.loads: dict[str, frozenset[int]] = {}  # The loads that each value depends on, by number.
         self.result: Any = None
 
 
 class Program:
     """One program: the values of its threads, its memory, and its units."""
 
-    def __init__(self, module: Module, threads: int, shared: int, memory: Memory, seed: int = 0) -> None:
+    def __init__(self, module: Module, threads: int, shared: int, memory: Memory, seed: int, max_steps: int) -> None:
         self.module = module
         self.memory = memory
         self.promises = True  # Whether the flags of instructions have to hold.
         self.seed = seed
+        self.max_steps = max_steps
         self.maps: dict[int, Any] = {}  # Tensor maps by address.
         self.threads = threads
         self.random = np.random.default_rng(seed)
@@ -112,13 +122,19 @@ class Program:
         self.registers: Array | None = None  # Registers of each thread, if the launch limits them.
         self.pool = 0  # The registers of the CTA.
         self.numbers = np.arange(threads)
-        self.active = np.ones(threads, bool)
+        self.active = self.mask = np.ones(threads, bool)  # The threads of a block, and those under a predicate.
         self.program: tuple[int, ...] = (0, 0, 0)
         self.grid: tuple[int, ...] = (1, 1, 1)
         self.frame = Frame(module.kernel, {})
         self.places = Places(module.metadata)
         self.local = np.zeros((threads, 0), np.uint8)
         self.steps = 0
+        self.requests = 0  # Counts the requests for the state of a unit, which may change it.
+        self.loads: frozenset[int] = _NONE  # The loads that the current instruction depends on.
+        self.at_end: list[Callable[[], None]] = []
+        self.results = 0  # The number of results of the current assembly.
+        self._numbers: dict[str, int] = {}  # The number of each load instruction.
+        self._line = ""
         self._units: dict[type, Any] = {}
         self._symbols = self._variables(shared)
         self.shared = Shared(self._shared, 0, threads)
@@ -138,6 +154,7 @@ class Program:
 
     def unit(self, kind: type[_T]) -> _T:
         """The state of a unit in this program, made at the first request."""
+        self.requests += 1
         if kind not in self._units:
             self._units[kind] = kind(self)  # pyright: ignore[reportCallIssue]
         return self._units[kind]
@@ -171,7 +188,7 @@ class Program:
         elif token.startswith("@"):
             number = self._symbols.get(token.replace('"', ""))
             if number is None:
-                raise NotImplementedError(token)
+                raise unknown(token)
         elif dtype is object:
             number = int(token) % (1 << 128)
         elif np.dtype(dtype).kind in "uib":
@@ -188,39 +205,55 @@ class Program:
     # Memory.
 
     def load(
-        self, space: str, addresses: Array, dtype: Any, count: int, mask: Array, old: list[Array], align: int = 0
+        self, space: str, addresses: Array, dtype: Any, mask: Array, old: Sequence[Array], align: int = 0
     ) -> list[Array]:
         """Load vectors where the mask holds; `old` elsewhere. An `align` of 0 is the size of the vector."""
         size = np.dtype(dtype).itemsize
-        chosen = np.flatnonzero(mask)
-        where = addresses[chosen]
-        self._aligned(where, self.numbers[chosen], "reads", size * count, align)
+        width = size * len(old)
+        threads = np.flatnonzero(mask)
+        where = addresses[threads]
+        self._aligned(where, threads, "reads", width, align)
         if space == "shared":
-            found = self.shared.load(where, self.numbers[chosen], size * count)
-        elif len(chosen) and where.min() >= _LOCAL:
-            found = self.local[self.numbers[chosen][:, None], (where - _LOCAL)[:, None] + np.arange(size * count)]
+            found = self.shared.load(where, threads, width)
+        elif len(threads) and where.min() >= _LOCAL:
+            found = self.local[threads[:, None], (where - _LOCAL)[:, None] + np.arange(width)]
         else:
-            found = self.memory.load(where, size * count, self.numbers[chosen])
+            found = self.memory.load(where, width, threads, self._load_number())
         result = [array.copy() for array in old]
         for index, array in enumerate(result):
-            array[chosen] = np.ascontiguousarray(found[:, index * size : (index + 1) * size]).view(dtype)[:, 0]
+            array[threads] = np.ascontiguousarray(found[:, index * size : (index + 1) * size]).view(dtype)[:, 0]
         return result
 
-    def store(self, space: str, addresses: Array, values: list[Array], mask: Array, align: int = 0) -> None:
+    def _load_number(self) -> int:
+        """The number of the current instruction, a load; a further one if another warp has overwritten the bytes."""
+        number = self._numbers.get(self._line, USED)
+        if number == USED or self.memory.stale[number]:
+            number = self._numbers[self._line] = self.memory.new_load()
+        self.loads |= {number}
+        return number
+
+    def use(self, mask: Array) -> None:
+        """Note that the instruction has an effect in these threads, which depends on its operands."""
+        if self.loads:
+            self.memory.use(self.loads, np.flatnonzero(mask))
+
+    def store(self, space: str, addresses: Array, values: Sequence[Array], mask: Array, align: int = 0) -> None:
         """Write the values of vectors where the mask holds."""
-        chosen = np.flatnonzero(mask)
-        if not len(chosen):
+        threads = np.flatnonzero(mask)
+        if not len(threads):
             return
-        parts = [np.ascontiguousarray(value[chosen]).view(np.uint8).reshape(len(chosen), -1) for value in values]
+        self.use(mask)
+        parts = [np.ascontiguousarray(value[threads]).view(np.uint8).reshape(len(threads), -1) for value in values]
         given = np.concatenate(parts, axis=1)
-        where, threads = addresses[chosen], self.numbers[chosen]
+        where = addresses[threads]
         self._aligned(where, threads, "writes", given.shape[1], align)
+        if space == "global" and where.min() < _LOCAL:
+            self.memory.store(where, given, threads)
+            return
         if space == "shared":
             self.shared.store(where, threads, given)
-        elif where.min() >= _LOCAL:
-            self.local[threads[:, None], (where - _LOCAL)[:, None] + np.arange(given.shape[1])] = given
         else:
-            self.memory.store(where, given, threads)
+            self.local[threads[:, None], (where - _LOCAL)[:, None] + np.arange(given.shape[1])] = given
 
     def _aligned(self, addresses: Array, threads: Array, verb: str, size: int, align: int) -> None:
         wrong = addresses % (align or size) != 0
@@ -237,8 +270,8 @@ class Program:
         """Run the kernel in all threads."""
         self.memory.start()
         self._run(self.active.copy())
-        for end in ENDS:
-            end(self)
+        for end in self.at_end:
+            end()
 
     def _run(self, within: Array) -> None:
         """Run the function of the frame in some threads until all have returned.
@@ -250,10 +283,11 @@ class Program:
         line = np.zeros(self.threads, np.int64)
         before = np.full(self.threads, -1)
         stuck, blocked = np.zeros(self.threads, bool), Blocked(within, "")  # Threads that wait, and the last reason.
+        rounds, seen = 0, None
         while (at < len(labels)).any():
             able = (at < len(labels)) & ~stuck
             if not able.any():
-                raise blocked.deadlock()
+                raise SimulationError(blocked.summary, blocked.location)
             able &= self.roles == self._next_role(np.unique(self.roles[able]))
             current = int(at[able].min())
             able &= at == current
@@ -271,16 +305,29 @@ class Program:
             stuck[:] = False
             before = np.where(self.active, current, before)
             at, line = np.where(self.active, following, at), np.where(self.active, 0, line)
+            # A state that comes again is a loop without an end (Brent 1980): compare with the state 2^n rounds ago.
+            memory = [self.memory.changes, self.shared.bytes, self.local]
+            state = [current, self.requests, at, line, before, self.frame.values, *memory]
+            if seen is not None and not self.roles.any() and _same(seen, state):
+                raise SimulationError(
+                    "loop limit exceeded: a loop waits for a change of memory that nothing makes",
+                    self._place(labels[current], -1),
+                    hint="programs run one after the other, so that none can wait for a later one",
+                )
+            rounds += 1
+            if rounds & rounds - 1 == 0:
+                seen = list(map(copy, state))
 
-    def _invoke(self, function: Function, arguments: list[Any]) -> Any:
+    def _invoke(self, function: Function, *arguments: Any) -> Any:
         """Call a routine of the module in the active threads."""
         outer, active = self.frame, self.active
         names = [name for _, name in function.parameters]
         self.frame = inner = Frame(function, dict(zip(names, arguments, strict=True)))
+        inner.loads = dict.fromkeys([*names, ""], self.loads)  # The name of the result is empty.
         try:
             self._run(active)
         finally:
-            self.frame, self.active = outer, active
+            self.frame, self.active, self.loads = outer, active, inner.loads[""]
         return inner.result
 
     def _next_role(self, roles: Array) -> int:
@@ -291,56 +338,64 @@ class Program:
         """Run a block from its line `first`; the number of the next block of each active thread.
 
         `sources` are the blocks that the threads come from."""
-        self.steps += 1
-        if self.steps > MAX_STEPS:
-            raise SimulationError(
-                f"loop limit exceeded: a program ran {MAX_STEPS} blocks of instructions without an end"
-            )
         frame = self.frame
-        arriving: dict[str, Any] = {}
-        for number, line in enumerate(frame.function.blocks[label][first:], first):
+        lines = frame.function.blocks[label]
+        self.steps += len(lines) - first
+        if self.steps > self.max_steps:
+            raise SimulationError(
+                f"loop limit exceeded: a program ran {self.max_steps} instructions (max_steps) without an end",
+                self._place(label, -1),
+            )
+        arriving: dict[str, tuple[Any, frozenset[int]]] = {}
+        for number, line in enumerate(lines[first:], first):
             if " = phi " in line:
                 name, kind, ways = incoming(line)
                 value: Any = None
                 for source in sources:
                     found = self.get(kind, ways[source])
                     value = found if value is None else chosen(before == frame.numbers[source], found, value)
-                arriving[name] = value
+                arriving[name] = value, self._dependences(line)
                 continue
-            for name, value in arriving.items():
+            for name, (value, self.loads) in arriving.items():
                 self._set(name, value)
             arriving = {}
-            with self._located(label, number):
+            self._line, self.loads = line, self._dependences(line)
+            try:
                 if line.startswith(("br ", "switch ")):
                     return self._following(line)
                 if line.startswith("ret "):
                     if line != "ret void":
                         made, old = self.operand(line[len("ret ") :]), frame.result
                         frame.result = made if old is None else chosen(self.active, made, old)
+                        frame.loads[""] |= self.loads
                     return len(frame.labels)
                 if line == "unreachable":
                     raise SimulationError("a thread must not come to a place that the kernel says is unreachable")
                 self._instruction(line)
+            except ZigguratError as error:
+                if isinstance(error, KernelRuntimeError) and error.location is None and self.grid != (1, 1, 1):
+                    error.summary += f"; in program {self.program}"
+                error.location = error.location or self._place(label, number)
+                if isinstance(error, Blocked):
+                    error.line = number
+                raise
         raise AssertionError("a block without an end")
 
-    @contextmanager
-    def _located(self, label: str, number: int) -> Generator[None]:
-        """Add the place of a line and the program to errors without a place."""
-        try:
-            yield
-        except (KernelRuntimeError, Blocked) as error:
-            if isinstance(error, KernelRuntimeError) and error.location is None and self.grid != (1, 1, 1):
-                error.summary += f"; in program {self.program}"
-            error.location = error.location or self.places.of(self.frame.function.places[label][number])
-            if isinstance(error, Blocked):
-                error.line = number
-            raise
+    def _place(self, label: str, line: int) -> Location | None:
+        """The place of a line of the current function in the kernel's source."""
+        return self.places.of(self.frame.function.places[label][line])
+
+    def _dependences(self, line: str) -> frozenset[int]:
+        """The loads that the operands of an instruction depend on."""
+        known = self.frame.loads
+        return _NONE.union(*(known[name] for name in operands_of(line) if name in known)) if known else _NONE
 
     def _following(self, line: str) -> Array | int:
         """The number of the next block of each thread, from a branch."""
         numbers = [self.frame.numbers[label] for label in targets(line)]
         if len(numbers) == 1 and line.startswith("br "):
             return numbers[0]
+        self.use(self.active)
         condition, *_ = split(line.partition(" ")[2])
         value = self.operand(condition)
         if line.startswith("br "):
@@ -350,8 +405,10 @@ class Program:
 
     def _set(self, name: str, value: Any) -> None:
         """Bind a name in the active threads."""
-        old = self.frame.values.get(name)
-        self.frame.values[name] = value if old is None or self.active.all() else chosen(self.active, value, old)
+        frame, old, everyone = self.frame, self.frame.values.get(name), bool(self.active.all())
+        frame.values[name] = value if old is None or everyone else chosen(self.active, value, old)
+        if self.loads or name in frame.loads:
+            frame.loads[name] = self.loads if everyone else self.loads | frame.loads.get(name, _NONE)
 
     def together(self, what: str) -> None:
         """Raise `SimulationError` unless all threads of the current role are active."""
@@ -363,7 +420,14 @@ class Program:
         """The first threads of the active warps."""
         return [32 * int(warp) for warp in np.flatnonzero(self.active.reshape(-1, 32).any(1))]
 
-    def _barrier(self, count: int | None) -> None:
+    def warp_groups(self, what: str) -> list[int]:
+        """The active warp groups. Raises `SimulationError` for a part of one."""
+        active = self.active.reshape(-1, 128)
+        if (active.any(1) != active.all(1)).any():
+            raise SimulationError(f"all threads of a warp group must come to {what} together")
+        return [int(group) for group in np.flatnonzero(active.all(1))]
+
+    def barrier(self, count: int | None) -> None:
         """Run a barrier of `count` threads, or of all."""
         here = int(self.active.sum())
         wanted = self.threads if count is None else count
@@ -390,27 +454,22 @@ class Program:
             made = binary(opcode, *self._two(rest))
             width = odd_width(rest.partition(" ")[0])
             return made & made.dtype.type((1 << width) - 1) if width else made
+        if opcode in ("icmp", "fcmp"):
+            predicate, _, rest = rest.partition(" ")
+            return compared(opcode, predicate, *self._two(rest))
         method = getattr(self, f"_{opcode}", None)
         if method is not None:
             return method(rest)
         if " to " in rest:
             source, _, target = rest.rpartition(" to ")
             return cast_to(opcode, self.operand(source), typed(source)[0], target)
-        raise NotImplementedError(f"{opcode} {rest}")
+        raise unknown(f"{opcode} {rest}")
 
     def _two(self, rest: str) -> tuple[Any, Any]:
         """Two operands of one type, which an instruction names once and an expression twice."""
         first, second = split(rest)
         kind, a = typed(first)
         return self.get(kind, a), self.get(kind, second.removeprefix(f"{kind} "))
-
-    def _icmp(self, rest: str) -> Any:
-        predicate, _, rest = rest.partition(" ")
-        return compared("icmp", predicate, *self._two(rest))
-
-    def _fcmp(self, rest: str) -> Any:
-        predicate, _, rest = rest.partition(" ")
-        return compared("fcmp", predicate, *self._two(rest))
 
     def _fneg(self, rest: str) -> Any:
         return over(np.negative, self.operand(rest))
@@ -429,7 +488,7 @@ class Program:
             if number:
                 elements = elements_of(kind)
                 if elements is None or kind.startswith("{"):
-                    raise NotImplementedError(f"getelementptr {rest}")
+                    raise unknown(f"getelementptr {rest}")
                 kind = elements[0]
             address = address + signed(self.operand(index)).astype(np.int64) * size_of(kind)
         return address
@@ -440,10 +499,10 @@ class Program:
     def _load(self, rest: str) -> Any:
         kind, pointer, *align = split(rest)
         elements = elements_of(kind)
-        count, dtype = (len(elements), dtype_of(elements[0])) if elements else (1, dtype_of(kind))
-        blank = [np.zeros(self.threads, dtype)] * count
+        dtype = dtype_of(elements[0] if elements else kind)
+        blank = [np.zeros(self.threads, dtype)] * len(elements or (kind,))
         where = self.operand(pointer)
-        found = self.load(self._space(pointer), where, dtype, count, self.active, blank, _alignment(align))
+        found = self.load(self._space(pointer), where, dtype, self.active, blank, _alignment(align))
         return found if elements else found[0]
 
     def _store(self, rest: str) -> None:
@@ -455,24 +514,19 @@ class Program:
     def _insertelement(self, rest: str) -> Any:
         vector, value, index = split(rest)
         made = list(self.operand(vector))
-        made[_index(typed(index)[1])] = self.operand(value)
+        made[_index(index)] = self.operand(value)
         return made
 
     def _extractelement(self, rest: str) -> Any:
         vector, index = split(rest)
-        return self.operand(vector)[_index(typed(index)[1])]
+        return self.operand(vector)[_index(index)]
+
+    _insertvalue, _extractvalue = _insertelement, _extractelement
 
     def _shufflevector(self, rest: str) -> Any:
         first, second, mask = split(rest)
         from_both = [*self.operand(first), *self.operand(second)]
         return [from_both[int(number[0])] for number in self.operand(mask)]
-
-    def _extractvalue(self, rest: str) -> Any:
-        vector, index = split(rest)
-        return self.operand(vector)[_index(index)]
-
-    def _insertvalue(self, rest: str) -> Any:
-        return self._insertelement(rest.rpartition(", ")[0] + ", i32 " + rest.rpartition(", ")[2])
 
     # Functions and assembly.
 
@@ -484,13 +538,15 @@ class Program:
         if short.startswith("read.ptx.sreg."):
             return self._special(short.removeprefix("read.ptx.sreg."))
         function = function_named(name)
-        method = _CALLS.get(short.rpartition(".")[0] if short.startswith("shfl.") else short)
-        if function is None and method is None and name not in self.module.functions:
-            raise NotImplementedError(f"call {rest}")
-        arguments = [self.operand(argument) for argument in given]
-        if function is not None:
-            return function(*arguments)
-        return method(self, short, *arguments) if method else self._invoke(self.module.functions[name], arguments)
+        if short.startswith("shfl.sync."):
+            function = partial(self._shuffle, short.split(".")[2])
+        elif short in ("assume", "vprintf", "__assertfail"):
+            function = {"assume": self._assume, "vprintf": self._printed, "__assertfail": self._failed}[short]
+        elif name in self.module.functions:
+            function = partial(self._invoke, self.module.functions[name])
+        if function is None:
+            raise unknown(f"call {rest}")
+        return function(*(self.operand(argument) for argument in given))
 
     def _special(self, register: str) -> Array:
         """A special register, as "tid.x"."""
@@ -502,7 +558,7 @@ class Program:
         source = {"ctaid": self.program, "nctaid": self.grid}[name]
         return np.full(self.threads, source["xyz".index(axis)], np.uint32)
 
-    def _assume(self, _: str, condition: Array) -> None:
+    def _assume(self, condition: Array) -> None:
         if not condition[self.active].all():
             raise SimulationError("a condition that the kernel assumes must hold")
 
@@ -519,7 +575,7 @@ class Program:
         raw = region.bytes[address - region.base :].tobytes()
         return raw.partition(b"\0")[0].decode(errors="replace")
 
-    def _printed(self, _: str, form: Array, buffer: Array) -> Array:
+    def _printed(self, form: Array, buffer: Array) -> Array:
         """Run CUDA's vprintf: the threads print one after the other."""
         for thread in np.flatnonzero(self.active):
             at = int(buffer[thread]) - _LOCAL
@@ -539,13 +595,13 @@ class Program:
             print("".join(parts), end="")
         return np.zeros(self.threads, np.uint32)
 
-    def _failed(self, _: str, message: Array, *where: Array) -> None:
+    def _failed(self, message: Array, *where: Array) -> None:
         thread = int(np.flatnonzero(self.active)[0])
         raise KernelRuntimeError(f"assertion failed: {self._text(int(message[thread]))}")
 
-    def _shuffle(self, name: str, _mask: Array, word: Array, by: Array, _clamp: Array) -> Array:
+    def _shuffle(self, how: str, _mask: Array, word: Array, by: Array, _clamp: Array) -> Array:
         self.together("a shuffle")
-        how, by = name.split(".")[2], by.astype(np.int64)
+        by = by.astype(np.int64)
         lane, warp = self.numbers % 32, self.numbers & ~31
         source = {"bfly": lane ^ by, "idx": by & 31, "up": lane - by, "down": lane + by}[how]
         source = np.where((source < 0) | (source > 31), lane, source)
@@ -554,88 +610,47 @@ class Program:
     def _asm(self, rest: str) -> Any:
         match = re.match(r'.*? asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)', rest)
         assert match is not None, rest
-        outputs = sum(part.startswith("=") for part in match[2].split(","))
-        operands: list[Any] = [None] * outputs + [self.operand(argument) for argument in split(match[3])]
         result = typed(rest.partition(" asm ")[0])[0]
-        kinds = list(elements_of(result) or (result,))
-        text = unquoted(match[1]).decode().replace("\n", " ")
-        unit = next((unit for word, unit in UNITS.items() if word in text), None)
-        if unit is not None:
-            made = unit(self, text, operands)
-            return made[0] if len(made) == 1 else made
-        for statement in text.split(";"):
-            if statement.strip():
-                self._statement(statement.strip(), operands, kinds)
-        return None if not outputs else operands[0] if outputs == 1 else operands[:outputs]
+        kinds = () if result == "void" else elements_of(result) or (result,)
+        operands: list[Any] = [np.zeros(self.threads, dtype_of(kind)) for kind in kinds]
+        self.results = len(kinds)
+        operands += map(self.operand, split(match[3]))
+        text = unquoted(match[1]).decode().replace("\n", " ").strip().removesuffix(";")
+        for statement in [text] if _unit_for(text) else filter(None, map(str.strip, text.split(";"))):
+            self._statement(statement, operands)
+        return operands[0] if len(kinds) == 1 else operands[: len(kinds)]
 
-    def _statement(self, text: str, operands: list[Any], kinds: list[str]) -> None:
-        mask = self.active
-        if text.startswith("@"):
-            guard, _, text = text.partition(" ")
-            mask = mask & operands[int(guard[2:])]
-        opcode, _, rest = text.partition(" ")
-        numbers = [int(number) for number in re.findall(r"\$(\d+)", rest)]
-        part = opcode.split(".")
-        space = "shared" if "shared" in part else "global"
-        offset = re.search(r"\$\d+ \+ (\d+) \]", rest)
-        shift = int(offset[1]) if offset else 0
-        if part[0] == "bar":
-            match = re.fullmatch(r"bar\.sync (\d+)(?:, (\d+))?", text)
-            assert match is not None, text
-            self._barrier(int(match[2]) if match[2] else None)
-        elif text.endswith(", %globaltimer"):
-            operands[numbers[0]] = np.full(self.threads, time.monotonic_ns(), np.uint64)
-        elif part[0] == "mov" and len(numbers) == 2:
-            operands[numbers[0]] = operands[numbers[1]]
-        elif part[0] == "div":
-            operands[numbers[0]] = operands[numbers[1]] / operands[numbers[2]]
-        elif part[0] in _APPROXIMATE:
-            operands[numbers[0]] = _APPROXIMATE[part[0]](operands[numbers[1]])
-        elif part[0] == "ld":
-            *targets, pointer = numbers
-            dtype = dtype_of(kinds[0])
-            old = [np.zeros(self.threads, dtype) if operands[t] is None else operands[t] for t in targets]
-            size = np.dtype(dtype).itemsize
-            if part[-1] == "b8":  # A byte in a register of 16 bits.
-                (byte,) = self.load(space, operands[pointer] + shift, np.uint8, 1, mask, [old[0].astype(np.uint8)])
-                operands[targets[0]] = byte.astype(dtype)
-                return
-            assert part[-1] == f"b{8 * size}", text
-            found = self.load(space, operands[pointer] + shift, dtype, len(targets), mask, old)
-            for target, value in zip(targets, found, strict=True):
-                operands[target] = value
-        elif part[0] == "st":
-            pointer, *sources = numbers
-            values = [operands[source] for source in sources]
-            if part[-1] == "b8":
-                values = [value.astype(np.uint8) for value in values]
-            self.store(space, operands[pointer].astype(np.int64) + shift, values, mask)
-        elif opcode == "red.shared.add.u32":
-            self.shared.add(operands[numbers[0]].astype(np.int64)[mask], self.numbers[mask], 1)
-        else:
-            raise NotImplementedError(text)
+    def _statement(self, text: str, operands: list[Any]) -> None:
+        """Run an instruction of assembly, in the threads where its predicate holds."""
+        guard = re.match(r"@\$(\d+) ", text)
+        self.mask = self.active & operands[int(guard[1])] if guard else self.active
+        found = _unit_for(text[guard.end() :] if guard else text)
+        if found is None:
+            raise unknown(text)
+        found[0](self, found[1], operands)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether states, or values of a state, are equal."""
+    if one is other:
+        return True
+    if isinstance(one, dict):
+        old, new = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+        return old.keys() == new.keys() and all(_same(value, new[name]) for name, value in old.items())
+    if isinstance(one, list):
+        return all(map(_same, cast("list[Any]", one), other))
+    return np.array_equal(one, other)
 
 
 def _alignment(parts: Sequence[str]) -> int:
     """The alignment that an access promises; 0 for that of its type."""
-    if not parts:
-        return 0
-    match = re.fullmatch(r"align (\d+)", parts[0])
-    if match is None:
-        raise NotImplementedError(f"an access {parts[0]}")
-    return int(match[1])
+    if parts and not parts[0].startswith("align "):
+        raise unknown(f"an access {parts[0]}")
+    return int(parts[0].split()[1]) if parts else 0
 
 
 def _index(text: str) -> int:
-    if not text.isdigit():
-        raise NotImplementedError(f"an element by the index {text}")
-    return int(text)
-
-
-# Functions with effects or of the whole program, by name without "llvm." and "nvvm.".
-_CALLS: dict[str, Callable[..., Any]] = {
-    **{f"shfl.sync.{how}": Program._shuffle for how in ("bfly", "idx", "up", "down")},  # pyright: ignore[reportPrivateUsage]
-    "assume": Program._assume,  # pyright: ignore[reportPrivateUsage]
-    "vprintf": Program._printed,  # pyright: ignore[reportPrivateUsage]
-    "__assertfail": Program._failed,  # pyright: ignore[reportPrivateUsage]
-}
+    number = text.rpartition(" ")[2]
+    if not number.isdigit():
+        raise unknown(f"an element by the index {text}")
+    return int(number)

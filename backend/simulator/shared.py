@@ -113,15 +113,37 @@ class Shared:
             found &= ~((touched == code) & self.seen[code][who])
         return found
 
-    def _places(self, addresses: Array, size: int) -> Array:
+    def places(self, addresses: Array, size: int) -> Array:
+        """The bytes of accesses of one size. Raises `SimulationError` for those outside of shared memory."""
         if len(addresses) and (addresses.min() < 0 or addresses.max() + size > len(self.bytes)):
             raise SimulationError(
-                f"an access must be inside of the {len(self.bytes)} bytes of shared memory; one is outside"
+                f"an access must be inside of shared memory; one is outside of its {len(self.bytes)} bytes"
             )
         return addresses[:, None] + np.arange(size)
 
+    def check_free(self, places: Array, who: Array, what: str) -> None:
+        """Raise `SimulationError` unless these threads may write these bytes; `what` begins the message."""
+        for touched in (self.writer[places], self.reader[places]):
+            if (wrong := self.foreign(touched, who)).any():
+                raise SimulationError(
+                    f"{what} byte {places[wrong][0]} of shared memory, which another has touched since the last "
+                    "barrier: a barrier or a wait is missing"
+                )
+        if self.read_by_wgmma(places, who):
+            raise SimulationError(
+                f"{what} shared memory that a wgmma or a copy in flight reads, or has read since the last barrier: a "
+                "wait is missing"
+            )
+
+    def check_fenced(self, places: Array, what: str) -> None:
+        """Raise `SimulationError` unless the asynchronous proxy sees these bytes; `what` begins the message."""
+        if (self.unfenced[places] != -1).any():
+            raise SimulationError(
+                f"{what} what a thread has written without a fence since: a fence.proxy.async is missing"
+            )
+
     def load(self, addresses: Array, threads: Array, size: int) -> Array:
-        places = self._places(addresses, size)
+        places = self.places(addresses, size)
         who = np.broadcast_to(threads[:, None], places.shape)
         writer, reader = self.writer[places], self.reader[places]
         if (wrong := self.foreign(writer, who)).any():
@@ -134,18 +156,9 @@ class Shared:
         return self.bytes[places]
 
     def store(self, addresses: Array, threads: Array, values: Array) -> None:
-        places = self._places(addresses, values.shape[1])
+        places = self.places(addresses, values.shape[1])
         who = np.broadcast_to(threads[:, None], places.shape)
-        for touched in (self.writer[places], self.reader[places]):
-            if (wrong := self.foreign(touched, who)).any():
-                raise SimulationError(
-                    f"thread {who[wrong][0]} writes byte {places[wrong][0]} of shared memory, which another has touched"
-                    " since the last barrier: a barrier or a wait is missing"
-                )
-        if self.read_by_wgmma(places, who):
-            raise SimulationError(
-                "a thread writes what a wgmma or a copy in flight reads, or has since the barrier: a wait is missing"
-            )
+        self.check_free(places, who, "a thread writes")
         if len(np.unique(places)) != places.size:
             raise SimulationError("two threads must not write the same place of shared memory")
         self.writer[places] = self.unfenced[places] = who
@@ -153,7 +166,7 @@ class Shared:
         self.in_flight[places] = False  # A thread that may write knows that an earlier copy is complete.
 
     def add(self, addresses: Array, threads: Array, amount: int) -> None:
-        places = self._places(addresses, 4)
+        places = self.places(addresses, 4)
         who = np.broadcast_to(threads[:, None], places.shape)
         writer = self.writer[places]
         plain = ((writer >= 0) & (writer < IN_FLIGHT)) | ((writer != -3) & self.foreign(writer, who))

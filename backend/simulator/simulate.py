@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.simulator import atomics, copies, matrix, registers, tma
+from ziggurat.backend.simulator import MAX_STEPS, assembly, matrix, tma
 from ziggurat.backend.simulator.memory import Memory
 from ziggurat.backend.simulator.places import Places
 from ziggurat.backend.simulator.program import Program
@@ -32,12 +32,12 @@ from ziggurat.backend.simulator.text import dtype_of, module_of
 from ziggurat.codemodel.location import Location
 
 # Each of these modules registers the instructions of one unit.
-UNITS = (atomics, copies, matrix, registers, tma)
+UNITS = (assembly, matrix, tma)
 
 
 def simulate(
     llvm: str, *, num_warps: int, shared: int, grid: Sequence[int] = (1,), arguments: Sequence[Any] = (), seed: int = 0,
-    promises: bool = True, names: Sequence[str] = (), known: Iterable[Location] = (),
+    promises: bool = True, max_steps: int = MAX_STEPS, names: Sequence[str] = (), known: Iterable[Location] = (),
 ) -> None:  # fmt: skip
     """Run emitted LLVM text for every program of a grid, one after the other. Arrays are changed in place.
 
@@ -48,9 +48,10 @@ def simulate(
     With `promises`, the flags of instructions (nuw, nsw, exact, disjoint) must hold, as they do in emitted text. LLVM's
     passes leave some that do not hold, where nothing depends on the value.
 
-    The text may ask for more warps than `num_warps`: the producers.
+    The text may ask for more warps than `num_warps`: the producers. A program that runs `max_steps` instructions
+    exceeds the loop limit; instructions that diverged threads run one after the other count apart.
 
-    Raises `SimulationError` for faults of the program, and `NotImplementedError` for instructions that are not known.
+    Raises `SimulationError` for faults of the program, and `TargetError` for instructions that are not known.
     """
     module = module_of(llvm)
     threads = max(32 * num_warps, module.numbers.get("nvvm.reqntid", 0))
@@ -62,7 +63,7 @@ def simulate(
     sizes = (*grid, 1, 1)[:3]
     with np.errstate(all="ignore"):
         for index in np.ndindex(*sizes[::-1]):
-            program = Program(module, threads, shared, memory, seed)
+            program = Program(module, threads, shared, memory, seed, max_steps)
             program.promises, program.places = promises, places
             if registers := module.numbers.get("nvvm.maxnreg"):
                 program.registers, program.pool = np.full(threads, registers), threads * registers

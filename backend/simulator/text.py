@@ -15,6 +15,9 @@ import attrs
 import ml_dtypes
 import numpy as np
 
+from ziggurat.codemodel.builder import reverse_postorder
+from ziggurat.codemodel.errors import TargetError
+
 _DTYPES: dict[str, Any] = {
     "i1": np.bool_, "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64, "ptr": np.int64,
     "i128": object, "half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64,
@@ -45,13 +48,18 @@ _DONE_WITH_ODD = {
 _SIGNED_ORDER = ("sl", "sg")
 
 
+def unknown(text: str) -> TargetError:
+    """The error for text that the simulator does not know."""
+    return TargetError(f"the simulator does not know {text}")
+
+
 def dtype_of(kind: str) -> Any:
-    """NumPy's dtype for a type of one value. Raises `NotImplementedError` for types that are not known here."""
+    """NumPy's dtype for a type of one value. Raises `TargetError` for types that are not known here."""
     word = "ptr" if kind.startswith("ptr") else kind
     if odd_width(word):
         word = f"i{next(bits for bits in (8, 16, 32, 64) if bits > odd_width(word))}"
     if word not in _DTYPES:
-        raise NotImplementedError(f"the type {kind}")
+        raise unknown(f"the type {kind}")
     return _DTYPES[word]
 
 
@@ -77,7 +85,7 @@ def size_of(kind: str) -> int:
     if elements is None:
         return np.dtype(dtype_of(kind)).itemsize
     if kind.startswith("{"):
-        raise NotImplementedError(f"the size of {kind}")
+        raise unknown(f"the size of {kind}")
     return len(elements) * size_of(elements[0]) if elements else 0
 
 
@@ -127,8 +135,14 @@ def instruction(line: str) -> tuple[str, str, str, frozenset[str]]:
         flags.add(words[0])
         words = words[1:]
     if " asm " not in rest and _ODD.search(rest) and (opcode not in _DONE_WITH_ODD or words[0][:2] in _SIGNED_ORDER):
-        raise NotImplementedError(f"{opcode} {rest}")
+        raise unknown(f"{opcode} {rest}")
     return name, opcode, " ".join(words), frozenset(flags)
+
+
+@lru_cache(maxsize=1 << 14)
+def operands_of(line: str) -> tuple[str, ...]:
+    """The names of the values, and of the blocks, in an instruction, without its result."""
+    return tuple(re.findall(r"%[\w.$-]+", line.partition(" = ")[2] if line.startswith("%") else line))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -254,53 +268,22 @@ def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> l
     Each block but the first of a loop comes after its predecessors, and the blocks of a loop are contiguous. When the
     threads in the earliest block run first, diverged paths meet again as early as possible.
     """
-    order = _reverse_postorder(labels, following)
+    order = reverse_postorder(labels[0], following.__getitem__)
     left = set(order)
     made: list[str] = []
     for label in order:
         if label in left:
-            # The blocks that lead back here are those of a loop.
+            # The blocks that lead back here are those of a loop. They are arranged without the edges to the first.
             loop = _leading_to(label, left, following)
             left -= loop
-            made.append(label)
-            if len(loop) > 1:
-                inside = [other for other in order if other in loop and other != label]
-                made += _inside(label, inside, following)
+            inside = {one: [after for after in following[one] if after in loop and after != label] for one in loop}
+            made += arranged([one for one in order if one in loop], inside) if len(loop) > 1 else [label]
     return made
-
-
-def _inside(first: str, labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
-    """The other blocks of a loop in their order, without the back edges to the first."""
-    kept = {label: [after for after in following[label] if after in labels] for label in labels}
-    kept[""] = [after for after in following[first] if after in labels]
-    return arranged(["", *labels], kept)[1:]
-
-
-def _reverse_postorder(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
-    done: list[str] = []
-    seen = {labels[0]}
-    stack = [(labels[0], iter(following[labels[0]]))]
-    while stack:
-        label, ways = stack[-1]
-        after = next((way for way in ways if way not in seen), None)
-        if after is None:
-            done.append(label)
-            stack.pop()
-        else:
-            seen.add(after)
-            stack.append((after, iter(following[after])))
-    return done[::-1]
 
 
 def _leading_to(label: str, among: set[str], following: Mapping[str, Sequence[str]]) -> set[str]:
     """The blocks among these that lead to this one, and itself."""
-    before: dict[str, list[str]] = {}
-    for source in among:
-        for after in following[source]:
-            before.setdefault(after, []).append(source)
-    found, new = {label}, [label]
-    while new:
-        new = [source for at in new for source in before.get(at, ()) if source not in found]
-        found.update(new)
-        new = list(dict.fromkeys(new))
+    found = {label}
+    while more := {one for one in among - found if not found.isdisjoint(following[one])}:
+        found |= more
     return found

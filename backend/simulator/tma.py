@@ -22,8 +22,9 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.launch.descriptors import TensorDescriptor
-from ziggurat.backend.simulator.program import ENDS, UNITS, Blocked
+from ziggurat.backend.simulator.program import Blocked, unit
 from ziggurat.backend.simulator.shared import IN_FLIGHT, Array, SimulationError
+from ziggurat.backend.simulator.text import unknown
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 
@@ -87,8 +88,8 @@ class _Mbarrier:
     loads: list[_Load] = attrs.field(factory=list["_Load"])  # The loads of its phases.
     users: set[int] = attrs.field(factory=set[int])  # The threads that have used it since their last barrier.
     # The knowledge of threads that arrived: in ended phases, which those who waited share, and in this phase.
-    known: _Knowledge | None = None
-    coming: _Knowledge | None = None
+    known: _Knowledge = attrs.field(factory=lambda: _Knowledge())
+    coming: _Knowledge = attrs.field(factory=lambda: _Knowledge())
 
     def step(self) -> None:
         """End the phase if all have arrived and all bytes are there."""
@@ -97,20 +98,18 @@ class _Mbarrier:
             self.missing = self.arrivals
             for load in self.loads:
                 load.over = True
-            self.known, self.coming = self.coming.joined(self.known) if self.coming else self.known, None
+            self.known, self.coming = self.coming.joined(self.known), _Knowledge()
 
 
 @attrs.frozen(eq=False)
 class _Knowledge:
     """The work that a thread knows to be complete: wgmmas of each warp group by number, and loads by code."""
 
-    wgmmas: Array
-    loads: frozenset[int]
+    wgmmas: Array = attrs.field(factory=lambda: np.zeros(1, np.int64))
+    loads: frozenset[int] = frozenset()
 
-    def joined(self, other: _Knowledge | None) -> _Knowledge:
+    def joined(self, other: _Knowledge) -> _Knowledge:
         """The union with other knowledge."""
-        if other is None:
-            return self
         return _Knowledge(np.maximum(self.wgmmas, other.wgmmas), self.loads | other.loads)
 
 
@@ -148,11 +147,7 @@ class _Tma:
         self.groups: dict[int, list[list[_Store]]] = {}
         self.written: list[_Store] = []  # Stores whose source has been read, and that are not yet in global memory.
         program.shared.at_barrier.append(self.barrier)
-
-    @property
-    def storing(self) -> set[int]:
-        """The threads that have issued stores."""
-        return set(self.groups)
+        program.at_end.append(self.end)
 
     def fence(self, threads: Array) -> None:
         """Make the writes of these threads, mbarriers included, visible to the asynchronous proxy."""
@@ -277,9 +272,9 @@ class _Tma:
     def _written(self, address: int, thread: int, *, free: bool) -> None:
         """Mark the bytes of an mbarrier as written by a thread; `free` allows that they hold an mbarrier."""
         shared = self.program.shared
-        places = np.arange(address, address + 8)
-        if address % 8 or places[-1] >= len(shared.bytes):
-            raise SimulationError("an mbarrier must be aligned to 8 bytes, and inside of shared memory")
+        places = shared.places(np.array([address]), 8)[0]
+        if address % 8:
+            raise SimulationError("an mbarrier must be aligned to 8 bytes")
         who = np.full(8, thread)
         foreign = shared.foreign(shared.reader[places], who) | (
             shared.foreign(shared.writer[places], who) & ~(free & (shared.writer[places] == IN_FLIGHT))
@@ -326,11 +321,10 @@ class _Tma:
 
     def learn(self, threads: Array, made: _Mbarrier) -> None:
         """Give these threads the knowledge of those that arrived."""
-        if made.known is not None:
-            shared = self.program.shared
-            shared.known[threads] = np.maximum(shared.known[threads], made.known.wgmmas)
-            for code in made.known.loads & shared.seen.keys():
-                shared.seen[code] |= threads
+        shared = self.program.shared
+        shared.known[threads] = np.maximum(shared.known[threads], made.known.wgmmas)
+        for code in made.known.loads & shared.seen.keys():
+            shared.seen[code] |= threads
 
     # Copies.
 
@@ -354,9 +348,7 @@ class _Tma:
     def _places(self, map_: TensorMap, address: int, offsets: Array) -> Array:
         if address % 128:
             raise SimulationError("a box must be aligned to 128 bytes in shared memory")
-        places = address + offsets
-        if places[-1] >= len(self.program.shared.bytes):
-            raise SimulationError("a box must be inside of shared memory")
+        places = self.program.shared.places(address + offsets, 1)[:, 0]
         if map_.swizzle:
             # The swizzle xors address bits from 4 on with those from 7 on.
             places = places ^ (places >> 7 & map_.swizzle // 16 - 1) << 4
@@ -366,20 +358,8 @@ class _Tma:
         described, shared = self.program.maps[map_], self.program.shared
         offsets, there, inside = self._box(described, *at)
         places = self._places(described, address, offsets)
-        for touched in (shared.writer[places], shared.reader[places]):
-            if shared.foreign(touched, np.full(len(places), thread)).any():
-                raise SimulationError(
-                    "a box goes where another thread was since the last barrier, or a "
-                    "copy: a barrier or a wait is missing"
-                )
-        if shared.read_by_wgmma(places, np.full(len(places), thread)):
-            raise SimulationError(
-                "a box goes where a wgmma or a copy in flight reads, or has since a barrier: a wait is missing"
-            )
-        if (shared.unfenced[places] != -1).any():
-            raise SimulationError(
-                "a box goes where a thread has written, without a fence since: a fence.proxy.async is missing"
-            )
+        shared.check_free(places, np.full(len(places), thread), "a TMA load writes")
+        shared.check_fenced(places, "a TMA load overwrites")
         made = self.mbarrier(barrier, np.array([thread]))
         if not made.fenced:
             raise SimulationError(
@@ -410,10 +390,7 @@ class _Tma:
             raise SimulationError(
                 "a box is stored that another thread has written since the last barrier: a barrier is missing"
             )
-        if (shared.unfenced[places] != -1).any():
-            raise SimulationError(
-                "a box is stored that a thread has written without a fence since: a fence.proxy.async is missing"
-            )
+        shared.check_fenced(places, "a TMA store reads")
         shared.reading[places] += 1
         store = _Store(self._memory(map_), there[inside], shared.bytes[places][inside], places)
         self.groups.setdefault(thread, [[]])[-1].append(store)
@@ -444,25 +421,23 @@ class _Tma:
         return region.bytes[pointer - region.base :]
 
 
-def _of(program: Any) -> _Tma:
-    return program.unit(_Tma)
-
-
 # The instructions.
 
 
-def _by_threads(program: Any, text: str, operands: list[Any]) -> list[Array]:
+@unit(r"\{.* mbarrier\.try_wait\.parity\.shared::cta\.b64 over, \[\$0\], \$1; @!over bra .*\}")
+def _try_wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    program.unit(_Tma).wait(operands[0].astype(np.int64), operands[1].astype(np.int64))
+
+
+@unit(r"\{ \.reg \.pred go; setp\.ne\.b32 go, \$(\d+), 0; (.*); \}")
+def _by_threads(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """Run statements thread by thread, in the threads where the predicate `go` holds."""
-    tma = _of(program)
-    guard = re.search(r"setp\.ne\.b32 go, \$(\d+), 0;", text)
-    going = program.active & (operands[int(guard[1])] != 0) if guard else program.active
-    labelled = re.sub(r"SKIP_\S*:|@!go bra \S*;|[{}](?= *(?:\.reg|$))", "", text)
-    statements = [part.strip().removeprefix("@go ") for part in labelled.split(";")]
-    statements = [part for part in statements if part and not part.startswith((".reg", "setp"))]
+    going = program.active & (operands[int(match[1])] != 0)
+    program.use(going)
     for thread in np.flatnonzero(going):
-        for statement in statements:
-            _statement(tma, statement, [int(operand[thread]) for operand in operands], int(thread))
-    return [np.zeros(0)]
+        for statement in match[2].split("; "):
+            values = [int(operand[thread]) for operand in operands]
+            _statement(program.unit(_Tma), statement.removeprefix("@go "), values, int(thread))
 
 
 def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
@@ -489,43 +464,20 @@ def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
     elif opcode == "cp.async.bulk.commit_group":
         tma.commit(thread)
     else:
-        raise NotImplementedError(text)
+        raise unknown(text)
 
 
 def _signed(value: int) -> int:
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _try_wait(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    assert re.search(r"mbarrier\.try_wait\.parity\.shared::cta\.b64 over, \[\$0\], \$1; @!over bra", text), text
-    _of(program).wait(operands[0].astype(np.int64), operands[1].astype(np.int64))
-    return [np.zeros(0)]
-
-
-def _wait_group(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    match = re.fullmatch(r"cp\.async\.bulk\.wait_group(\.read)? (\d+);", text)
-    assert match is not None, text
-    tma = _of(program)
-    for thread in tma.storing & set(np.flatnonzero(program.active).tolist()):
+@unit(r"cp\.async\.bulk\.wait_group(\.read)? (\d+)")
+def _wait_group(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    tma = program.unit(_Tma)
+    for thread in tma.groups.keys() & set(np.flatnonzero(program.active).tolist()):
         tma.wait_stores(thread, int(match[2]), read=match[1] is not None)
-    return [np.zeros(0)]
 
 
-def _fence(program: Any, text: str, operands: list[Any]) -> list[Array]:
-    _of(program).fence(np.flatnonzero(program.active))
-    return [np.zeros(0)]
-
-
-def _end(program: Any) -> None:
-    _of(program).end()
-
-
-_KNOWN = {
-    "mbarrier.try_wait": _try_wait,
-    "mbarrier.": _by_threads,
-    "cp.async.bulk.tensor": _by_threads,
-    "cp.async.bulk.wait_group": _wait_group,
-    "fence.proxy.async": _fence,
-}
-UNITS.update(_KNOWN)
-ENDS.append(_end)
+@unit(r"fence\.proxy\.async\.shared::cta")
+def _fence(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    program.unit(_Tma).fence(np.flatnonzero(program.active))

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from ziggurat.backend.simulator.shared import Array
-from ziggurat.backend.simulator.text import dtype_of, elements_of, odd_width
+from ziggurat.backend.simulator.text import dtype_of, elements_of, odd_width, unknown
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.numbers import quotient
 from ziggurat.codemodel.types import bf16, f16, f32, f64
@@ -137,9 +137,9 @@ _CASTS = {
 
 
 def cast_to(opcode: str, value: Any, source: str, target: str) -> Any:
-    """The result of a cast. Raises `NotImplementedError` for casts and types that are not known."""
+    """The result of a cast. Raises `TargetError` for casts and types that are not known."""
     if opcode not in _CASTS or (opcode == "addrspacecast" and "(3)" in source + target):
-        raise NotImplementedError(f"{opcode} from {source} to {target}")  # Simulated addresses do not tell the memory.
+        raise unknown(f"{opcode} from {source} to {target}")  # Simulated addresses do not tell the memory.
     if opcode == "bitcast":
         return _bits(value, target)
     dtype = dtype_of((elements_of(target) or (target,))[0])
@@ -148,7 +148,7 @@ def cast_to(opcode: str, value: Any, source: str, target: str) -> Any:
             sign = value.dtype.type(1 << width - 1)
             value = (value ^ sign) - sign
         elif opcode not in ("zext", "trunc"):
-            raise NotImplementedError(f"{opcode} from {source} to {target}")
+            raise unknown(f"{opcode} from {source} to {target}")
     made = over(partial(_converted, opcode, dtype), value)
     return made & dtype((1 << odd_width(target)) - 1) if odd_width(target) else made
 
@@ -176,7 +176,7 @@ def _bits(value: Any, target: str) -> Any:
     if elements and len(elements) == len(parts):
         return [np.ascontiguousarray(part).view(dtype) for part in parts]
     if any(part.dtype == np.bool_ for part in parts) or dtype == np.bool_:
-        raise NotImplementedError(f"bitcast of one bit, to {target}")
+        raise unknown(f"bitcast of one bit, to {target}")
     together = np.ascontiguousarray(np.stack(parts, axis=1)).view(dtype)
     return [together[:, at] for at in range(together.shape[1])] if elements else together[:, 0]
 
@@ -197,7 +197,7 @@ def _saturated(function: Callable[[Array, Array], Array]) -> Callable[[Array, Ar
     def made(a: Array, b: Array) -> Array:
         info = np.iinfo(a.dtype)
         if a.dtype.itemsize == 8:
-            raise NotImplementedError("saturation of 64 bits")
+            raise unknown("saturation of 64 bits")
         return np.clip(function(a.astype(np.int64), b.astype(np.int64)), info.min, info.max).astype(a.dtype)
 
     return made

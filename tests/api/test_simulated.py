@@ -104,6 +104,69 @@ def test_a_race_in_global_memory(optimized: bool) -> None:
 
 
 @zg.kernel
+def relative(x, N: zg.constexpr, BARRIER: zg.constexpr):
+    at = zg.arange(0, N)
+    first, own = zg.load(x), zg.load(zg.add(x, at))
+    if BARRIER:
+        zg.debug_barrier()
+    zg.store(zg.add(x, at), zg.sub(own, first))
+
+
+@zg.kernel
+def counted(x, out, N: zg.constexpr, BARRIER: zg.constexpr):
+    before = zg.load(x)
+    if BARRIER:
+        zg.debug_barrier()
+    zg.store(x, zg.add(before, 1.0))
+    zg.store(zg.add(out, zg.arange(0, N)), before)
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_a_store_of_what_other_warps_have_loaded_and_use(optimized: bool) -> None:
+    """Whether they use it before the store or after it."""
+    words = r"thread 0 writes byte 0 of 'x', which warp \d has read"
+    for num_warps in (2, 4):
+        x, out = np.arange(2, 66, dtype=np.float32), np.zeros(64, np.float32)
+        relative.compile(F32, 64, True, num_warps=num_warps).simulate[1](x, optimized=optimized)
+        counted.compile(F32, F32, 64, True, num_warps=num_warps).simulate[1](x, out, optimized=optimized)
+        assert (x == [1, *range(1, 64)]).all() and (out == 0).all()
+        with pytest.raises(zg.SimulationError, match=f"a barrier must be between a load and .* {words}"):
+            relative.compile(F32, 64, False, num_warps=num_warps).simulate[1](x, optimized=optimized)
+        with pytest.raises(zg.SimulationError, match=f"{words} and uses here") as caught:
+            counted.compile(F32, F32, 64, False, num_warps=num_warps).simulate[1](x, out, optimized=optimized)
+        assert "zg.arange(0, N)), before)" in str(caught.value)
+    relative.compile(F32, 64, False, num_warps=1).simulate[1](x, optimized=optimized)
+
+
+@zg.kernel
+def increased(x):
+    for _ in range(3):
+        zg.store(x, zg.add(zg.load(x), 1.0))
+        zg.debug_barrier()
+
+
+@zg.kernel
+def softmax_in_place(x, N: zg.constexpr):
+    at = zg.arange(0, N)
+    row = zg.load(zg.add(x, at))
+    powers = zg.exp(zg.sub(row, zg.max(row, 0)))
+    zg.store(zg.add(x, at), zg.div(powers, zg.sum(powers, 0)))
+
+
+@pytest.mark.parametrize("num_warps", [2, 8])
+@pytest.mark.parametrize("optimized", [False, True])
+def test_replicas_load_what_one_thread_stores(num_warps: int, optimized: bool) -> None:
+    """A scalar, and tensors with fewer elements than there are threads."""
+    x = np.zeros(1, np.float32)
+    increased.compile(F32, num_warps=num_warps).simulate[1](x, optimized=optimized)
+    assert x[0] == 3
+    for size in (16, 64):
+        row = np.zeros(size, np.float32)
+        softmax_in_place.compile(F32, size, num_warps=num_warps).simulate[1](row, optimized=optimized)
+        np.testing.assert_allclose(row, 1 / size)
+
+
+@zg.kernel
 def of_all_kinds(x, out, N: zg.constexpr):
     at = zg.arange(0, N)
     v = zg.load(zg.add(x, at))
@@ -161,12 +224,25 @@ def waiting(flag):
         pass
 
 
-def test_a_loop_that_waits_for_another_program_exceeds_the_limit(monkeypatch) -> None:
-    monkeypatch.setattr("ziggurat.backend.simulator.program.MAX_STEPS", 500)
+def test_a_loop_that_waits_for_another_program_is_found_at_once() -> None:
     compiled = waiting.compile(I32, num_warps=1)
     compiled.simulate[1](np.ones(1, np.int32))
-    with pytest.raises(zg.SimulationError, match="loop limit exceeded"):
+    with pytest.raises(zg.SimulationError, match="waits for a change of memory that nothing makes") as caught:
         compiled.simulate[1](np.zeros(1, np.int32))
+    assert caught.value.location is not None
+
+
+@zg.kernel
+def endless(x):
+    i = 0
+    while i >= 0:
+        i = (i + 1) & 1023
+    zg.store(x, i)
+
+
+def test_the_number_of_instructions_is_limited() -> None:
+    with pytest.raises(zg.SimulationError, match=r"loop limit exceeded: .* 400 instructions \(max_steps\)"):
+        endless.compile(I32, num_warps=1).simulate[1](np.zeros(1, np.int32), max_steps=400)
 
 
 @zg.kernel

@@ -96,8 +96,8 @@ class Simulated:
                 arguments=given,
                 promises=self.promises,
             )
-        except NotImplementedError as error:
-            raise NotHere(f"not {self.repeated}: the simulation does not know {_known(str(error))}") from None
+        except zg.TargetError as error:
+            raise NotHere(f"not {self.repeated}: {_known(error.summary)}") from None
         return memory
 
 
@@ -295,4 +295,5 @@ def _over(memory: Array, view: Array, offset: int) -> Array:
 def _known(text: str) -> str:
     """The function or the instruction that an instruction's text is about."""
     match = re.search(r"@\"?[\w.$]+", text)
-    return match[0] if match else text if text.startswith("the type") else text.strip().split(" ")[0]
+    about = text.partition(" know ")[2]
+    return match[0] if match else text if about.startswith("the type") else about.split(" ")[0]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ziggurat.backend.mlir.counting import before_stop, step_sign, trip_count
+from ziggurat.backend.mlir.control import before_stop, step_sign, trip_count
 from ziggurat.backend.mlir.emitter import Emitter
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith

@@ -38,7 +38,7 @@ def test_lines_return_the_names_of_their_results(e):
 def test_hints_go_to_the_line_that_defines_a_name_in_the_same_block(e):
     name = e.value("a", " : i32")
     assert e.hint(name, "k", "1") and not e.hint("%arg0", "k", "1")
-    e.restart_blocks()
+    e.restart()
     assert not e.hint(name, "other", "2") and lines(e) == ["%0 = a {k = 1} : i32"]
     (opened,) = e.opening("scf.if", 1)
     assert not e.hint(opened, "k", "1"), "the attributes of an op with a region stand at its end"

@@ -405,7 +405,7 @@ def test_the_barrier_between_a_product_and_a_fetch_is_needed() -> None:
         less = without(module, number, (gpu.Barrier,))
         assert "barrier" in {hazard.missing for hazard in hazards(less)}
         for seed in (0, 1):
-            with pytest.raises(SimulationError, match="a box goes where"):
+            with pytest.raises(SimulationError, match="a TMA load writes"):
                 simulated(less, given()[1], seed=seed)
 
 

@@ -91,11 +91,28 @@ def test_two_threads_write_one_element() -> None:
         memory.store(at(memory, 0, 0), np.ones((1, 1), np.uint8), threads(1))
 
 
+def test_a_store_after_loads_of_several_warps_whose_values_are_used() -> None:
+    memory = Memory([np.zeros(4, np.uint8)])
+    one, other = memory.new_load(), memory.new_load()
+    for load in (one, other):
+        memory.load(at(memory, 0, 0, 0, 0), 1, threads(0, 33, 65), load)
+    memory.use([one], threads(0))
+    memory.store(at(memory, 0, 0), np.ones((1, 1), np.uint8), threads(1))
+    with pytest.raises(SimulationError, match="warp 2 has read and uses here"):
+        memory.use([other], threads(65))
+    memory.barrier(np.ones(96, np.bool_))
+    again = memory.new_load()
+    memory.load(at(memory, 0, 0, 0), 1, threads(0, 33), again)
+    memory.use([again], threads(33))
+    with pytest.raises(SimulationError, match=r"thread 1 writes byte 0 .* which warp 1 has read$"):
+        memory.store(at(memory, 0, 0), np.ones((1, 1), np.uint8), threads(1))
+
+
 def test_a_load_of_another_warp_comes_before_a_store_by_a_barrier_only() -> None:
     """Within a warp a shuffle may have brought the number that is stored."""
     memory = Memory([np.zeros(4, np.uint8)])
     memory.load(at(memory, 0, 0), 1, threads(0))
     memory.store(at(memory, 0, 0), np.ones((1, 1), np.uint8), threads(31))
     memory.load(at(memory, 0, 1), 1, threads(0))
-    with pytest.raises(SimulationError, match=r"thread 32 writes byte 1 .* thread 0 has read"):
+    with pytest.raises(SimulationError, match=r"thread 32 writes byte 1 .* warp 0 has read"):
         memory.store(at(memory, 0, 1), np.ones((1, 1), np.uint8), threads(32))

@@ -7,6 +7,7 @@ import pytest
 
 from ziggurat.backend.simulator.program import Blocked
 from ziggurat.backend.simulator.shared import SimulationError
+from ziggurat.codemodel.errors import TargetError
 
 OUT = "%q = getelementptr i32, ptr addrspace(1) %p0, i32 %tid\n"
 SHARED = "%s = getelementptr i32, ptr addrspace(3) @smem, i32 %tid\n"
@@ -270,7 +271,7 @@ def test_a_wrong_assumption_is_noticed(by_hand) -> None:
     'call void asm sideeffect "nanosleep.u32 $0;", "r"(i32 %tid) #1',
 ])  # fmt: skip
 def test_text_that_is_not_known_is_an_error(line: str, by_hand) -> None:
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(TargetError):
         by_hand(line)
 
 
@@ -284,5 +285,5 @@ def test_the_timer_goes_on(by_hand) -> None:
     out = np.zeros(1, np.int64)
     by_hand(f"%a = {read}\n%b = {read}\n%c = sub i64 %b, %a\nstore i64 %c, ptr addrspace(1) %p0, align 8", out)
     assert out[0] >= 0
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(TargetError):
         by_hand('%a = call i32 asm sideeffect "mov.u32 $0, %warpid;", "=r,~{memory}"() #4', out)

@@ -126,7 +126,7 @@ REFUSED = {
     "a box in the midst of 128 bytes": (BEGUN + expect(256) + fetch(to=64), "must be aligned to 128 bytes"),
     "a box inside of shared memory": (BEGUN + expect(256) + fetch(to=2048 - 128), "inside of shared memory"),
     "a column that is no multiple of 16 bytes": (BEGUN + expect(256) + fetch(column=1), "a multiple of 16 bytes"),
-    "a box over what others read": (LOADED + READ + expect(256) + fetch(), "another thread was since"),
+    "a box over what others read": (LOADED + READ + expect(256) + fetch(), "another has touched since"),
     "a box over what was written unfenced": (BEGUN + WRITE + MEET + expect(256) + fetch(), "without a fence since"),
 }
 
