@@ -104,7 +104,7 @@ def broken(opcode: str, flags: Collection[str], a: Array, b: Array, made: Array)
         elif opcode == "shl":
             found |= z >> y != x
         elif opcode == "mul":
-            found |= ((y != 0) & (quotient(z, y) != x)) | ((x != 0) & (scalars.quotient(z, x) != y))
+            found |= ((y != 0) & (quotient(z, y) != x)) | ((x != 0) & (quotient(z, x) != y))
     return found
 
 
