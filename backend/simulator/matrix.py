@@ -216,22 +216,19 @@ def _one(
     dtype = _ELEMENTS[match[4]]
     size = np.dtype(dtype).itemsize
     assert k * size == 32, "a wgmma takes 32 bytes along k"
-    braced = _numbers(rest)
-    of_c = braced[0]
+    form = re.fullmatch(r"(\{.*?\}), (\{.*?\}|da), (db), (never|always)((?:, [01])*)", rest)
+    assert form is not None, rest
+    of_c, *of_a = _numbers(f"{form[1]} {form[2]}")
     assert len(of_c) == n // 2
-    tail = [part.strip() for part in re.sub(r"\{[^{}]*\}", "", rest).split(",") if part.strip()]
-    from_registers = len(braced) == 2
-    first = None if from_registers else named[tail.pop(0)]
-    second = named[tail.pop(0)]
-    scale = named[tail.pop(0)]
-    flags = [int(flag) for flag in tail]
+    first, second, scale = named.get(form[2]), named[form[3]], named[form[4]]
+    flags = [int(flag) for flag in form[5].split(", ")[1:]]
     if match[3] != "s32":
         assert flags[:2] == [1, 1]
         flags = flags[2:]
-    assert len(flags) == ((1 if from_registers else 2) if size == 2 else 0), rest
+    assert len(flags) == ((1 if of_a else 2) if size == 2 else 0), rest
     transposed_b = bool(flags and flags[-1])
     transposed_a = bool(len(flags) == 2 and flags[0])
-    fragments = _unpacked([operands[number] for number in braced[1]], dtype) if from_registers else []
+    fragments = _unpacked([operands[number] for numbers in of_a for number in numbers], dtype)
     for group, places in read.items():
         threads = slice(128 * group, 128 * group + 128)
         for value in (first, second):

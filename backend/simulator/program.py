@@ -11,11 +11,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ziggurat.backend.simulator.memory import SHIFT, USED, Memory
-from ziggurat.backend.simulator.places import Places, unquoted
 from ziggurat.backend.simulator.shared import Array, Shared, SimulationError
 from ziggurat.backend.simulator.text import (
     Function,
     Module,
+    Places,
     called,
     dtype_of,
     elements_of,
@@ -28,6 +28,7 @@ from ziggurat.backend.simulator.text import (
     targets,
     typed,
     unknown,
+    unquoted,
 )
 from ziggurat.backend.simulator.values import (
     BINARY,

@@ -25,10 +25,9 @@ import numpy as np
 
 from ziggurat.backend.simulator import MAX_STEPS, assembly, matrix, tma
 from ziggurat.backend.simulator.memory import Memory
-from ziggurat.backend.simulator.places import Places
 from ziggurat.backend.simulator.program import Program
 from ziggurat.backend.simulator.shared import Array
-from ziggurat.backend.simulator.text import dtype_of, module_of
+from ziggurat.backend.simulator.text import Places, dtype_of, module_of
 from ziggurat.codemodel.location import Location
 
 # Each of these modules registers the instructions of one unit.

@@ -1,4 +1,4 @@
-"""LLVM text for the simulation: functions, blocks, instructions, types and operands.
+"""LLVM text for the simulation: functions, blocks, instructions, types, operands, and places in the kernel's source.
 
 It is that of the emitters or of LLVM's passes, with comments, attributes of parameters and results, constant
 expressions and switches. Parts that do not change results are dropped.
@@ -6,8 +6,9 @@ expressions and switches. Parts that do not change results are dropped.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from ziggurat.codemodel.builder import reverse_postorder
 from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.location import Location
 
 _DTYPES: dict[str, Any] = {
     "i1": np.bool_, "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64, "ptr": np.int64,
@@ -287,3 +289,51 @@ def _leading_to(label: str, among: set[str], following: Mapping[str, Sequence[st
     while more := {one for one in among - found if not found.isdisjoint(following[one])}:
         found |= more
     return found
+
+
+class Places:
+    """The places of a text's metadata. A place in `known` with the same line and column gives its span."""
+
+    def __init__(self, metadata: Mapping[int, str], known: Iterable[Location] = ()) -> None:
+        self._metadata = metadata
+        self._known = {(place.file, place.line, place.column): place for place in known}
+        self._made: dict[int, Location | None] = {}
+
+    def of(self, number: int | None) -> Location | None:
+        """The place of the metadata with this number."""
+        if number is None:
+            return None
+        if number not in self._made:
+            self._made[number] = self._place(number)
+        return self._made[number]
+
+    def _place(self, number: int) -> Location | None:
+        node = self._metadata.get(number, "")
+        line, file = self._field(node, "line"), self._file(self._field(node, "scope"))
+        if not line or file is None:
+            return None
+        place = Location(file, line, max(0, (self._field(node, "column") or 0) - 1))
+        place = self._known.get((place.file, place.line, place.column), place)
+        caller = self._field(node, "inlinedAt")
+        return place if place.caller is not None or caller is None else place.called_from(self.of(caller))
+
+    def _file(self, scope: int | None) -> str | None:
+        while scope is not None:
+            node = self._metadata.get(scope, "")
+            file = self._field(node, "file")
+            if file is not None:
+                found = re.search(r'filename: "([^"]*)", directory: "([^"]*)"', self._metadata.get(file, ""))
+                names = [unquoted(name).decode(errors="surrogateescape") for name in found.groups()] if found else []
+                return os.path.join(*names[::-1]) if found else None
+            scope = self._field(node, "scope")
+        return None
+
+    @staticmethod
+    def _field(node: str, name: str) -> int | None:
+        found = re.search(rf"\b{name}: !?(\d+)", node)
+        return int(found[1]) if found else None
+
+
+def unquoted(quoted: str) -> bytes:
+    """The bytes of text that LLVM quotes, some of them in hexadecimal."""
+    return re.sub(rb"\\([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), quoted.encode())

@@ -221,9 +221,12 @@ class _Tma:
                 del shared.seen[load.code]
                 self.landed.remove(load)
 
-    def write(self, stores: list[_Store]) -> None:
-        for store in stores:
+    def write(self) -> None:
+        """Write the stores to global memory, in any order: without a wait between them they are unordered."""
+        for at in self.random.permutation(len(self.written)):
+            store = self.written[at]
             store.memory[store.targets] = store.data
+        self.written = []
 
     def end(self) -> None:
         """Check that no copy is in flight when all threads have returned."""
@@ -231,8 +234,7 @@ class _Tma:
             raise SimulationError("a program ends while a TMA load is in flight: a wait is missing")
         if any(group for groups in self.groups.values() for group in groups):
             raise SimulationError("a program ends while a TMA store still reads its shared memory: a wait is missing")
-        # Stores without a wait between them are unordered.
-        self.write([self.written[at] for at in self.random.permutation(len(self.written))])
+        self.write()
 
     # Mbarriers.
 
@@ -410,8 +412,7 @@ class _Tma:
                 shared.several[thread] = True
                 self.written.append(store)
         if not read and pending == 0:
-            self.write([self.written[at] for at in self.random.permutation(len(self.written))])
-            self.written = []
+            self.write()
 
     def _memory(self, map_: int) -> Array:
         """The memory of a tensor map's array from its first element on."""

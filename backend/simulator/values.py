@@ -211,39 +211,21 @@ def _bits_of(a: Array) -> Array:
     return np.unpackbits(octets, axis=1, bitorder="little")
 
 
-def _places(bits: Array) -> Array:
+def _first_set(bits: Array) -> Array:
     """The index of the first set bit of each row; the number of bits where none is set."""
     return np.append(bits, np.ones((len(bits), 1), bits.dtype), axis=1).argmax(1)
-
-
-def _leading(a: Array) -> Array:
-    found = _bits_of(a)[:, ::-1]
-    return _places(found).astype(a.dtype)
-
-
-def _trailing(a: Array) -> Array:
-    found = _bits_of(a)
-    return _places(found).astype(a.dtype)
 
 
 def _reversed(a: Array) -> Array:
     return np.packbits(_bits_of(a)[:, ::-1], axis=1, bitorder="little").view(a.dtype)[:, 0]
 
 
-def _fma(a: Array, b: Array, c: Array) -> Array:
-    return scalars.fma(a, b, c, _FLOATS[a.dtype])
-
-
 def _whole(a: Array, dtype: Any) -> Array:
-    """Floats as integers, toward zero and saturating; NaN is 0."""
+    """The bits of floats as integers of a dtype, toward zero and saturating; NaN is 0."""
     info, exact = np.iinfo(dtype), np.trunc(a.astype(np.float64))
     high = np.nextafter(float(info.max) + 1, 0)  # For 64 bits, the largest f64 below the limit.
     made = np.clip(np.nan_to_num(exact, posinf=np.inf, neginf=-np.inf), info.min, high).astype(dtype)
-    return np.where(exact > high, info.max, made).astype(dtype)
-
-
-def _saturating(dtype: Any, a: Array) -> Array:
-    return _whole(a, dtype).view(f"u{np.dtype(dtype).itemsize}")
+    return np.where(exact > high, info.max, made).astype(dtype).view(f"u{np.dtype(dtype).itemsize}")
 
 
 def _of_class(a: Array, mask: Array) -> Array:
@@ -259,30 +241,24 @@ def _of_class(a: Array, mask: Array) -> Array:
     return (bits & mask) != 0
 
 
-_OF_ONE: dict[str, Callable[[Array], Array]] = {
+# Where a second operand of integers is not used, it says whether some results are poison.
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ctpop": lambda a: _bits_of(a).sum(1).astype(a.dtype), "bswap": lambda a: np.asarray(a.byteswap()),
     "bitreverse": _reversed, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
     "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint, "roundeven": np.rint, "sqrt.approx": np.sqrt,
-    "sqrt.rn": np.sqrt, "f2i.rz": lambda a: _whole(a, np.int32).view(np.uint32),
-    "f2ui.rz": lambda a: _whole(a, np.uint32),
+    "sqrt.rn": np.sqrt, "f2i.rz": lambda a: _whole(a, np.int32), "f2ui.rz": lambda a: _whole(a, np.uint32),
     "internal.addrspace.wrap": lambda a: a,  # The address of a parameter in parameter memory.
-}  # fmt: skip
-_OF_TWO: dict[str, Callable[[Array, Array], Array]] = {
     "umax": np.maximum, "umin": np.minimum, "smax": _on_signed(np.maximum), "smin": _on_signed(np.minimum),
     "uadd.sat": _saturated(np.add), "usub.sat": _saturated(np.subtract),
     "sadd.sat": _on_signed(_saturated(np.add)), "ssub.sat": _on_signed(_saturated(np.subtract)),
-    "maximum": scalars.maximum, "minimum": scalars.minimum, "maxnum": scalars.maxnum, "minnum": scalars.minnum,
-    "copysign": np.copysign, "is.fpclass": _of_class,
-    # The second operand says whether some results are poison.
-    "abs": lambda a, _: _on_signed(np.abs)(a), "ctlz": lambda a, _: _leading(a), "cttz": lambda a, _: _trailing(a),
-}  # fmt: skip
-_PAIRS: dict[str, Callable[[Array, Array], list[Array]]] = {
     "uadd.with.overflow": lambda a, b: [a + b, a + b < a], "usub.with.overflow": lambda a, b: [a - b, a < b],
+    "maximum": scalars.maximum, "minimum": scalars.minimum, "maxnum": scalars.maxnum, "minnum": scalars.minnum,
+    "copysign": np.copysign, "is.fpclass": _of_class, "abs": lambda a, _: _on_signed(np.abs)(a),
+    "ctlz": lambda a, _: _first_set(_bits_of(a)[:, ::-1]).astype(a.dtype),
+    "cttz": lambda a, _: _first_set(_bits_of(a)).astype(a.dtype),
+    "fshl": partial(_funnel, True), "fshr": partial(_funnel, False),
+    "fma": lambda a, b, c: scalars.fma(a, b, c, _FLOATS[a.dtype]),
 }  # fmt: skip
-_OF_THREE: dict[str, Callable[[Array, Array, Array], Array]] = {
-    "fshl": partial(_funnel, True), "fshr": partial(_funnel, False), "fma": _fma,
-}  # fmt: skip
-_FUNCTIONS: dict[str, Callable[..., Any]] = {**_OF_ONE, **_OF_TWO, **_PAIRS, **_OF_THREE}
 
 
 def function_named(name: str) -> Callable[..., Any] | None:
@@ -290,27 +266,18 @@ def function_named(name: str) -> Callable[..., Any] | None:
     saturated = re.fullmatch(r"llvm\.fpto([us])i\.sat\.i(8|16|32|64)\..*", name)
     if saturated:
         dtype = np.dtype(f"{saturated[1].replace('s', 'i')}{int(saturated[2]) // 8}")
-        return partial(over, partial(_saturating, dtype))
+        return partial(over, partial(_whole, dtype=dtype))
     words = name.removeprefix("llvm.").removeprefix("nvvm.").split(".")
     width = odd_width(words[-1])
-    if width:
-        return _of_odd_width(words[0], width)
+    if width:  # Integers of a width that NumPy lacks.
+        if words[0] == "bitreverse":
+            return lambda a: _reversed(a) >> a.dtype.type(8 * a.dtype.itemsize - width)
+        return _FUNCTIONS[words[0]] if words[0] in ("umin", "umax", "ctpop") else None
     # Drop the types at the end of a name, and the rounding of f32.
     while len(words) > 1 and re.fullmatch(r"(?:v\d+)?(?:i\d+|f\d+|bf16|p\d+)|ftz|f|d", words[-1]):
         words.pop()
     function = _FUNCTIONS.get(".".join(words))
     return None if function is None else partial(_of_vectors, function)
-
-
-def _reversed_of(width: int, a: Array) -> Array:
-    return _reversed(a) >> a.dtype.type(8 * a.dtype.itemsize - width)
-
-
-def _of_odd_width(name: str, width: int) -> Callable[..., Array] | None:
-    """The function of an intrinsic for integers of a width that NumPy lacks."""
-    if name == "bitreverse":
-        return partial(_reversed_of, width)
-    return _FUNCTIONS[name] if name in ("umin", "umax", "ctpop") else None
 
 
 def _of_vectors(function: Callable[..., Any], *values: Any) -> Any:

@@ -1,6 +1,6 @@
 """Places in the source that debug metadata stand for."""
 
-from ziggurat.backend.simulator.places import Places, unquoted
+from ziggurat.backend.simulator.text import Places, unquoted
 from ziggurat.codemodel.location import Location
 
 METADATA = {
