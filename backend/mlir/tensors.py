@@ -41,7 +41,11 @@ def special_register(e: Emitter, op: tt.SmId | tt.GlobalTimer) -> Names:
 def _assembly(
     e: Emitter, asm: str, constraints: str, operands: str, results: Sequence[str], *, pack: int, pure: bool
 ) -> Names:
-    attributes = {"constraints": quoted(constraints), "packed_element": f"{pack} : i32", "pure": _flag(pure)}
+    attributes: Attributes = {
+        "constraints": quoted(constraints),
+        "packed_element": f"{pack} : i32",
+        "pure": _flag(pure),
+    }
     after = f"{operands} -> {', '.join(results)}"
     return e.line(f"tt.elementwise_inline_asm {quoted(asm)}", after, len(results), attributes)
 

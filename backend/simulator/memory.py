@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -229,8 +230,8 @@ class Memory:
     def _overwritten(self, region: Region, places: Array, who: Array, readers: Array) -> None:
         """Store bytes that other warps have loaded, which must not use the values, now or later."""
         warps = int(np.bitwise_or.reduce(readers))
-        sets = [self._sets[number] for number in np.unique(region.loads[places])]
-        for load in frozenset[int]().union(*sets):
+        numbers = cast("list[int]", np.unique(region.loads[places]).tolist())
+        for load in frozenset[int]().union(*(self._sets[number] for number in numbers)):
             text = (
                 f"a barrier must be between a load and another thread's store of the same element; thread {who[0]} "
                 f"writes byte {places[0]} of {region.name}, which warp {int(readers[0]).bit_length() - 1} has read"
