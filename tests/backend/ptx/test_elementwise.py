@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx.assemble import to_llvm
+from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
-from ziggurat.codemodel.scalars import INTEGERS, compared, float_binary
+from ziggurat.codemodel.scalars import compared, float_binary, integer
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS
 
@@ -83,13 +84,12 @@ def test_integers_wrap_around_and_divide_toward_zero(element: str, emission_on_h
     signed = dtype.kind == "i"
     names = ["addi", "subi", "muli", "andi", "ori", "xori"]
     names += ["maxsi", "minsi", "divsi", "remsi"] if signed else ["maxui", "minui", "divui", "remui"]
-    classes = {cls.NAME: cls for cls in INTEGERS}
     for name in names:
         # Division by 0, and of the smallest number by -1, is undefined.
         known = (y != 0) & ~((y == dtype.type(-1) if signed else False) & (x == np.iinfo(dtype).min))
         a, b = (x[known], y[known]) if name[:3] in ("div", "rem") else (x, y)
         with np.errstate(all="ignore"):
-            true = INTEGERS[classes[f"arith.{name}"]](a, b)
+            true = integer(OPS[f"arith.{name}"], a, b)
         found = emission_on_host(f"arith.{name}", [element, element], element)(a.view(raw), b.view(raw))
         np.testing.assert_array_equal(found.view(dtype), true, err_msg=name)
 
