@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, dataclass_trans
 
 from ziggurat.codemodel import fields as roles
 from ziggurat.codemodel.errors import BuildError, KernelTypeError
+from ziggurat.codemodel.traits import Constant
 from ziggurat.codemodel.types import FunctionType, Type, constant_key, void
 
 if TYPE_CHECKING:
@@ -34,8 +35,20 @@ if TYPE_CHECKING:
 fill: Callable[[object, str, object], None] = object.__setattr__
 
 
-class _Part:
-    """A part of a model: its fields cannot be set."""
+class _Unchanging:
+    """A part of a model: as it does not change, it is its own copy."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class _Part(_Unchanging):
+    """A part of a model whose fields cannot be set."""
 
     __slots__ = ()
 
@@ -44,12 +57,6 @@ class _Part:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"cannot delete '{name}' of {self!r}: models do not change")
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
 
 class Value(_Part):
@@ -292,7 +299,7 @@ def _capture(body: Body, inside: set[Value], found: dict[Value, None]) -> None:
         roles.result_type,
     ),
 )
-class Op:
+class Op(_Unchanging):
     """Base of all ops. `class Name(Op, name="dialect.name")` declares one: see `declare.py` and docs/adding-a-call.md.
 
     Declared fields are read by name (`op.mask`). The generic view is `operands`, `successors`, `attributes`,
@@ -420,12 +427,6 @@ class Op:
             self.__dict__["_hash"] = key
         return key
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self.parent is not None:
             return _nth_op, (self.root(), next(n for n, op in enumerate(self.root().walk()) if op is self))
@@ -480,7 +481,7 @@ def _structure(op: Op, numbers: dict[Value, int], blocks: dict[Block, int]) -> t
         op.result.type,
         tuple(number(value) for value in op.operands),
         tuple((blocks.get(s.block, s.block), tuple(number(v) for v in s.arguments)) for s in op.successors),
-        tuple(attribute_key(fields[field.name]) for field in op.SPEC.attributes),
+        tuple(constant_key(fields[field.name]) for field in op.SPEC.attributes),
         tuple(bodies),
     )
 
@@ -505,9 +506,9 @@ def _item(owner: object, field: str, index: int) -> Any:
     return getattr(owner, field)[index]
 
 
-def attribute_key(value: Any) -> Any:
-    """A hashable key by which attribute values are compared: 1, 1.0 and True differ; a NaN equals itself."""
-    return value if isinstance(value, Type) else constant_key(value)
+def constant_of(value: Value) -> Any:
+    """The number of a constant (of a tensor: of each element); None for any other value."""
+    return value.op.attributes["value"] if isinstance(value, OpResult) and isinstance(value.op, Constant) else None
 
 
 def require(condition: bool, message: str, hint: str | None = None) -> None:

@@ -29,8 +29,9 @@ import attrs
 
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import Op, OpResult, Value, attribute_key
+from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Commutative, Constant
+from ziggurat.codemodel.types import constant_key
 
 Captures = dict[str, Value]
 
@@ -124,7 +125,7 @@ class _Constant(Pattern):
     def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
         op = value.op if isinstance(value, OpResult) else None
         if isinstance(op, Constant) and (
-            self.value is attrs.NOTHING or attribute_key(op.attributes["value"]) == attribute_key(self.value)
+            self.value is attrs.NOTHING or constant_key(op.attributes["value"]) == constant_key(self.value)
         ):
             yield captured
 
@@ -150,7 +151,7 @@ class _OpPattern(Pattern):
             return
         given = op.attributes
         for name, wanted in self.attributes:
-            if name not in given or attribute_key(given[name]) != attribute_key(wanted):
+            if name not in given or constant_key(given[name]) != constant_key(wanted):
                 return
         yield from _each(self.operands, op.operands, captured)
         if isinstance(op, Commutative):

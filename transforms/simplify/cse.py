@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ziggurat.codemodel.dominance import DominatorTree
-from ziggurat.codemodel.op import Block, Body, Op, Value, attribute_key
+from ziggurat.codemodel.op import Block, Body, Op, Value
 from ziggurat.codemodel.traits import Commutative, Isolated
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import constant_key
 from ziggurat.transforms.simplify.effects import is_pure, is_read, may_write
 
 
@@ -93,6 +94,6 @@ def _key(op: Op, operands: tuple[Value, ...]) -> Key:
         first, second, *rest = operands
         operands = (first, second, *rest) if id(first) <= id(second) else (second, first, *rest)
     fields = op.__dict__
-    attributes = tuple(attribute_key(fields[field.name]) for field in op.SPEC.attributes)
+    attributes = tuple(constant_key(fields[field.name]) for field in op.SPEC.attributes)
     bodies = op.structure()[-1] if op.bodies else ()
     return (op.NAME, op.result.type, operands, attributes, bodies)

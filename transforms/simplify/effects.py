@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ziggurat.codemodel import traits
-from ziggurat.codemodel.dialects import arith, cf, core, py, scf, tt
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.dialects import cf, core, py, scf, tt
+from ziggurat.codemodel.op import Op, Value, constant_of
 
 # Ops that do not write memory, besides pure ops and reads.
 _SILENT = (
@@ -25,8 +25,7 @@ def may_trap(op: Op) -> bool:
 
 
 def _is_safe(divisor: Value) -> bool:
-    op = divisor.op if isinstance(divisor, OpResult) else None
-    return isinstance(op, arith.ConstantOp) and op.value not in (0, -1)
+    return constant_of(divisor) not in (None, 0, -1)
 
 
 def is_read(op: Op) -> bool:
@@ -58,9 +57,7 @@ def _stops(op: Op) -> bool:
     return not (is_pure(op) or isinstance(op, (traits.MemoryRead, traits.MemoryWrite, *_SILENT)))
 
 
-def is_nonzero(value: object) -> bool:
+def is_nonzero(value: Value) -> bool:
     """Whether a value is an integer constant other than zero."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, traits.Constant):
-        return False
-    number = value.op.attributes["value"]
+    number = constant_of(value)
     return type(number) is int and number != 0

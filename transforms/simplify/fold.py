@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value, constant_of
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.simplify.evaluate import Number, evaluate
-from ziggurat.transforms.simplify.identities import constant, constant_of, same_number, simpler
+from ziggurat.transforms.simplify.identities import constant, same_number, simpler
 
 
 def fold(op: Op) -> Op:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ziggurat.codemodel.dialects import arith, scf
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.dialects import scf
+from ziggurat.codemodel.op import Op, Value, constant_of
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.simplify.effects import is_nonzero, is_pure, is_read, may_stop, may_trap, may_write
 
@@ -74,11 +74,7 @@ def _surely_runs(loop: scf.For) -> bool:
     """Whether a loop runs at least one iteration."""
     if not is_nonzero(loop.step):
         return False
-    start, stop, step = (_number(value) for value in (loop.start, loop.stop, loop.step))
+    start, stop, step = map(constant_of, (loop.start, loop.stop, loop.step))
     if start is None or stop is None or step is None:
         return False
     return start < stop if step > 0 else start > stop
-
-
-def _number(value: Value) -> int | None:
-    return value.op.value if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) else None

@@ -5,19 +5,12 @@ from __future__ import annotations
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value, constant_of
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, constant_key, element_of, i1
 from ziggurat.transforms.simplify.evaluate import Number
 
 Operands = tuple[Value, ...]
-
-
-def constant_of(value: Value) -> Number | None:
-    """The number of a constant (the value of every element, for a tensor); None for any other value."""
-    if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp):
-        return value.op.value
-    return None
 
 
 def constant(builder: Builder, number: Number, type_: Type) -> OpResult:

@@ -11,8 +11,8 @@ from functools import partial
 
 from ziggurat.codemodel.dialects import arith, cf, core, py, scf
 from ziggurat.codemodel.dispatch import OpTable
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
-from ziggurat.codemodel.traits import Constant, PythonTier
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, constant_of
+from ziggurat.codemodel.traits import PythonTier
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, Type, pyobject
 
@@ -225,10 +225,8 @@ def _sign(step: Value) -> int:
     type_ = step.type
     if isinstance(type_, ScalarType) and not type_.signed:
         return 1
-    if isinstance(step, OpResult) and isinstance(step.op, Constant):
-        value = step.op.attributes["value"]
-        return 0 if type(value) is not int else 1 if value >= 0 else -1
-    return 0
+    value = constant_of(step)
+    return 0 if type(value) is not int else 1 if value >= 0 else -1
 
 
 _RANGES = ("builtins.range", "zg.range", "zg.static_range")

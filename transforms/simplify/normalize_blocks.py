@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
+
 from ziggurat.codemodel.builder import Builder, reverse_postorder
-from ziggurat.codemodel.dialects import arith, cf, core
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.dialects import cf, core
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.traits import Isolated
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 
@@ -62,14 +64,12 @@ def _written(builder: Rewriter, graph: _Graph, isolated: bool) -> Body:
     return inner.finish()
 
 
+@attrs.define(eq=False)
 class _Edge:
     """A successor: its target, and the old values that are its arguments."""
 
-    __slots__ = ("arguments", "target")
-
-    def __init__(self, target: _Node, arguments: Sequence[Value]) -> None:
-        self.target = target
-        self.arguments = list(arguments)
+    target: _Node
+    arguments: list[Value]
 
 
 class _Node:
@@ -97,11 +97,6 @@ class _Node:
         """Whether the block ends in a branch with a condition."""
         return len(self.edges) == 2 and isinstance(self.terminator, cf.CondBr | core.CondBranch)
 
-    def go(self, edge: _Edge) -> None:
-        """End in a branch along this edge."""
-        self.edges = [edge]
-        self.operands = []
-
 
 class _Graph:
     """The blocks of a body while they are simplified. Values are old ones; `same` maps removed parameters to values."""
@@ -109,7 +104,7 @@ class _Graph:
     def __init__(self, body: Body) -> None:
         nodes = {block: _Node(block) for block in body.blocks}
         for block, node in nodes.items():
-            node.edges = [_Edge(nodes[s.block], s.arguments) for s in block.terminator.successors]
+            node.edges = [_Edge(nodes[s.block], list(s.arguments)) for s in block.terminator.successors]
         self.body = body
         self.entry = nodes[body.entry]
         self.same: dict[Value, Value] = {}
@@ -162,10 +157,10 @@ class _Graph:
             if not node.chooses:
                 continue
             then, otherwise = node.edges
-            known = _truth(self.resolve(node.operands[0]))
+            known = constant_of(self.resolve(node.operands[0]))
             alike = then.target is otherwise.target and self.alike(then.arguments, otherwise.arguments)
             if known is not None or alike:
-                node.go(otherwise if known is False else then)
+                node.end_as(node.terminator, [then if known or alike else otherwise], ())
                 changed = True
         return changed
 
@@ -206,7 +201,7 @@ class _Graph:
                 onward = node.edges[0]
                 if node.chooses:
                     condition = self.resolve(node.operands[0])
-                    known = _truth(self.resolve(given.get(condition, condition)))
+                    known = constant_of(self.resolve(given.get(condition, condition)))
                     if known is None:
                         continue
                     onward = node.edges[0 if known else 1]
@@ -313,10 +308,3 @@ class _Graph:
             return core.Branch(successors[0]) if core_dialect else cf.Br(successors[0])
         operands = [builder[self.resolve(value)] for value in node.operands]
         return rebuilt(node.terminator, operands, (), successors)
-
-
-def _truth(value: Value) -> bool | None:
-    """Whether a condition is known to hold, or not to."""
-    if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp | core.ConstantOp):
-        return bool(value.op.value)
-    return None

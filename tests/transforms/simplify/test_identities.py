@@ -8,11 +8,11 @@ import pytest
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith
-from ziggurat.codemodel.op import BlockParameter, Op, Value
+from ziggurat.codemodel.op import BlockParameter, Op, Value, constant_of
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import transform
 from ziggurat.codemodel.types import f32, i32
-from ziggurat.transforms.simplify.identities import constant, constant_of, same_number, simpler
+from ziggurat.transforms.simplify.identities import constant, same_number, simpler
 
 PARAMETERS = "%x : i32, %b : i1, %f : f32, %p : ptr<f32>, %t : tensor<x4, i32>, %l : i64, %u : u8"
 
