@@ -89,7 +89,8 @@ class OpSpec:
         if self._single is not None:
             operands = tuple([fields[name] for name in self._single])
         else:
-            operands = self._gather_operands(op)
+            operands = _flat(op, self.operands)
+            self._require_groups(op)
         for value in operands:
             if not isinstance(value, Value):
                 hint = "give its result" if isinstance(value, Op) else None
@@ -111,47 +112,27 @@ class OpSpec:
         op.check()
         _adopt(op, op.bodies)
 
-    def _gather_operands(self, op: Op) -> tuple[Value, ...]:
+    def _require_groups(self, op: Op) -> None:
+        """Raise `BuildError` when an operand follows an absent one, or groups of operands differ in length."""
         fields = op.__dict__
-        operands: list[Any] = []
-        absent = False
-        lengths: set[int] = set()
-        for field in self.operands:
-            value: Any = fields[field.name]
-            if field.role == "operands":
-                value = fields[field.name] = _several(op, field, value)
-                lengths.add(len(value))
-                operands.extend(value)
-            elif value is None and field.optional:
-                absent = True
-            elif absent:
-                raise BuildError(f"{op.NAME}: operand '{field.name}' is given, but an earlier one is not")
-            else:
-                operands.append(value)
-        if len(lengths) > 1:
+        if len({len(fields[field.name]) for field in self.operands if field.role == "operands"}) > 1:
             raise BuildError(f"{op.NAME}: its groups of operands differ in length")
-        return tuple(operands)
+        absent = False
+        for field in self.operands:
+            absent = absent or fields[field.name] is None
+            if absent and fields[field.name] is not None:
+                raise BuildError(f"{op.NAME}: operand '{field.name}' is given, but an earlier one is not")
 
     def _finish(self, op: Op, operands: tuple[Value, ...]) -> None:
         fields = op.__dict__
         fields["operands"] = operands
         fields["successors"] = tuple(fields[f.name] for f in self.successors) if self.successors else ()
-        if not self.bodies:
-            fields["bodies"] = ()
-        else:
-            found: list[Any] = []
-            for field in self.bodies:
-                if field.role == "bodies":
-                    fields[field.name] = _several(op, field, fields[field.name])
-                    found.extend(fields[field.name])
-                else:
-                    found.append(fields[field.name])
-            for item in found:
-                if not isinstance(item, Body):
-                    raise BuildError(f"{op.NAME}: a body must be a Body; got {item!r}")
-                if not item.blocks:
-                    raise BuildError(f"{op.NAME}: its body is not finished")
-            fields["bodies"] = tuple(found)
+        fields["bodies"] = _flat(op, self.bodies) if self.bodies else ()
+        for item in fields["bodies"]:
+            if not isinstance(item, Body):
+                raise BuildError(f"{op.NAME}: a body must be a Body; got {item!r}")
+            if not item.blocks:
+                raise BuildError(f"{op.NAME}: its body is not finished")
         fields["location"] = None
         fields["parent"] = None
 
@@ -280,11 +261,20 @@ def _adopt(op: Op, bodies: Sequence[Body]) -> None:
         fill(body, "parent", op)
 
 
-def _several(op: Op, field: Field, value: Any) -> tuple[Any, ...]:
-    """The values or bodies of a field that holds any number of them."""
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise BuildError(f"{op.NAME}: '{field.name}' must be a sequence; got {value!r}")
-    return tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+def _flat(op: Op, declared: Sequence[Field]) -> tuple[Any, ...]:
+    """The operands or bodies in these fields of an op, one by one; those that are absent are left out."""
+    fields = op.__dict__
+    found: list[Any] = []
+    for field in declared:
+        value: Any = fields[field.name]
+        if field.role not in ("operands", "bodies"):
+            found += [value] if value is not None or not field.optional else []
+        elif isinstance(value, str) or not isinstance(value, Iterable):
+            raise BuildError(f"{op.NAME}: '{field.name}' must be a sequence; got {value!r}")
+        else:
+            fields[field.name] = tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            found += fields[field.name]
+    return tuple(found)
 
 
 def convert_attribute(value: Any, kind: Any, what: str) -> Any:

@@ -58,11 +58,13 @@ class Type:
 
 
 @attrs.frozen(str=False, cache_hash=True)
-class VoidType(Type):
-    """The type of an op without a result."""
+class NamedType(Type):
+    """A type without arguments."""
+
+    name: str
 
     def syntax(self) -> TypeSyntax:
-        return TypeSyntax("void")
+        return TypeSyntax(self.name)
 
 
 @attrs.frozen
@@ -126,14 +128,13 @@ class FloatFormat:
 
 
 @attrs.frozen(str=False, cache_hash=True)
-class ScalarType(Type):
+class ScalarType(NamedType):
     """A number of fixed width: one record for each dtype of the language, with its names elsewhere.
 
     `kind` is "bool", "int" or "float"; the order of kinds is the order of promotion. Two types are equal when their
     name, kind, width and sign are.
     """
 
-    name: str
     kind: str
     bits: int
     signed: bool = True
@@ -202,9 +203,6 @@ class ScalarType(Type):
         """The unsigned integer type of this width; of i1 itself."""
         return self if self.kind == "bool" else SCALARS[f"u{self.bits}"]
 
-    def syntax(self) -> TypeSyntax:
-        return TypeSyntax(self.name)
-
 
 @functools.cache
 def _dtype(name: str) -> np.dtype[Any]:
@@ -230,7 +228,7 @@ def _float(
     )  # fmt: skip
 
 
-void = VoidType()
+void = NamedType("void")  # The type of an op without a result.
 i1 = ScalarType("i1", "bool", 1, False, numpy="bool", llvm="i1", mlir="i1", tensor_map="UINT8", dlpack=6)
 i8 = _integer("i8", 8, True, "int8", "UINT8", "s8")
 i16 = _integer("i16", 16, True, "int16", "UINT16")
@@ -289,18 +287,8 @@ def _of_numpy(dtype: object) -> ScalarType | None:
     return found if found is not None and found.dtype == native else None  # A dtype of foreign byte order has the name.
 
 
-@attrs.frozen(str=False, cache_hash=True)
-class PythonType(Type):
-    """A value of the Python code model, whose type is known only after attribution: `object`, or `constexpr`."""
-
-    name: str = "object"
-
-    def syntax(self) -> TypeSyntax:
-        return TypeSyntax(self.name)
-
-
-pyobject = PythonType("object")
-constexpr_type = PythonType("constexpr")
+pyobject = NamedType("object")  # Any Python object, before attribution.
+constexpr_type = NamedType("constexpr")  # The type of a parameter that takes a value known at compile time.
 
 
 @attrs.frozen(str=False, cache_hash=True)
@@ -540,6 +528,7 @@ LEGACY_NAMES: dict[str, ScalarType] = {
     "java.lang.Integer": i32, "java.lang.Long": i64, "java.lang.Float": f32, "java.lang.Double": f64,
     "java.lang.Boolean": i1,
 }  # fmt: skip
+_NAMED: dict[str, Type] = {type_.name: type_ for type_ in (void, pyobject, constexpr_type)} | SCALARS | LEGACY_NAMES
 
 
 def read_type(syntax: TypeSyntax) -> Type:
@@ -550,26 +539,16 @@ def read_type(syntax: TypeSyntax) -> Type:
     name, arguments = syntax.name, syntax.arguments
     if syntax.quoted:
         raise TypeSyntaxError(f"expected a type, got the string {syntax}")
-    if not arguments:
-        if name in SCALARS:
-            return SCALARS[name]
-        if name in LEGACY_NAMES:
-            return LEGACY_NAMES[name]
+    if name in _NAMED:
+        if arguments:
+            raise TypeSyntaxError(f"'{name}' takes no arguments, in '{syntax}'")
+        return _NAMED[name]
     if name in ("java.type", "java.type:") and len(arguments) == 1:
         return read_type(TypeSyntax(arguments[0].name))
     reader = _READERS.get(name)
     if reader is None:
         raise TypeSyntaxError(f"unknown type '{syntax}'")
     return reader(syntax)
-
-
-def _leaf(make: Type) -> TypeReader:
-    def read(syntax: TypeSyntax) -> Type:
-        if syntax.arguments:
-            raise TypeSyntaxError(f"'{syntax.name}' takes no arguments, in '{syntax}'")
-        return make
-
-    return read
 
 
 def _exactly(count: int, syntax: TypeSyntax) -> tuple[TypeSyntax, ...]:
@@ -676,9 +655,6 @@ def _read_constant(syntax: TypeSyntax) -> Type:
     return ConstantType(value, type_)
 
 
-register_type("void", _leaf(void))
-register_type("object", _leaf(pyobject))
-register_type("constexpr", _leaf(constexpr_type))
 register_type("Var", lambda syntax: VarType(read_type(_exactly(1, syntax)[0])))
 register_type("Tuple", lambda syntax: TupleType(tuple(map(read_type, syntax.arguments))))
 register_type("ptr", lambda syntax: PtrType(_scalar(_exactly(1, syntax)[0])))

@@ -17,7 +17,7 @@ from ziggurat.backend.mlir.spelling import location, mlir_type, mlir_types, numb
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Block, Body, Op, Value
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, VoidType, element_of
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, void
 
 Names = tuple[str, ...]
 Attributes = dict[str, str | None]  # The text of each; None for a unit attribute.
@@ -52,7 +52,7 @@ class Emitter:
         self.labels: dict[Block, str] = {}
         # For each body that is written as blocks of the function, the emitter of its terminators.
         self.exits: dict[Body, Callable[[Op], None]] = {}
-        self.result_type: Type = VoidType()
+        self.result_type: Type = void
         self._locations = locations
         self._indent = 0
         self._place = ""

@@ -16,9 +16,9 @@ from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import arith, cf, core, py, scf, tt
 from ziggurat.codemodel.dialects import math as math_ops
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.op import Body, Op, Successor, attribute_key, require
+from ziggurat.codemodel.op import Body, Op, Successor, require
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.codemodel.types import FunctionType, VarType, f32, i1, i32, i64, pyobject, void
+from ziggurat.codemodel.types import FunctionType, VarType, constant_key, f32, i1, i32, i64, pyobject, void
 
 LOOP = """
 func @"f" (%0 : i32, %1 : i1)i32 -> {
@@ -330,10 +330,10 @@ def test_ops_that_use_values_from_outside_are_equal_when_these_are_the_same_valu
     assert make(x) != make(y)
 
 
-def test_attribute_keys_are_hashable_and_tell_types_apart():
-    keys = [attribute_key(v) for v in (1, 1.0, True, "1", (1,), (1.0,), arith.IntPredicate.EQ, i32, None)]
+def test_constant_keys_are_hashable_and_tell_types_apart():
+    keys = [constant_key(v) for v in (1, 1.0, True, "1", (1,), (1.0,), arith.IntPredicate.EQ, i32, None)]
     assert len(set(keys)) == len(keys)
-    assert attribute_key((math.nan,)) == attribute_key((math.nan,))
+    assert constant_key((math.nan,)) == constant_key((math.nan,))
 
 
 def test_results_key_tables_where_equal_ops_are_one():
