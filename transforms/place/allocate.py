@@ -20,8 +20,8 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
-from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.flow import allocation
+from ziggurat.transforms.place.queries import shared_of
 from ziggurat.transforms.place.shared_memory_error import shared_memory_error
 
 SMALL = 4096  # Bytes of a buffer that is kept longer to save a barrier.
@@ -35,11 +35,6 @@ _WAITS: tuple[tuple[type[Op], type[Op]], ...] = (
 )
 
 
-def limit_of(target: str) -> int:
-    """The bytes of shared memory that a CTA can have on a target."""
-    return TARGETS[target].max_shared
-
-
 @attrs.define(eq=False)
 class Interval:
     """The live range of a buffer: from the op of number `start` to the op of number `end` of the model."""
@@ -51,9 +46,7 @@ class Interval:
 
     @property
     def size(self) -> int:
-        type_ = self.op.type
-        assert isinstance(type_, SharedType)
-        return type_.bytes
+        return shared_of(self.op.result).bytes
 
     def meets(self, other: Interval) -> bool:
         """Whether both are alive at the same time."""
@@ -65,7 +58,7 @@ def allocate(module: Op) -> Op:
     assert isinstance(module, gpu.Module)
     intervals = intervals_of(module)
     total = place(intervals)
-    limit = limit_of(module.target)
+    limit = TARGETS[module.target].max_shared
     if total > limit:
         raise shared_memory_error(_at_worst(intervals), total, limit, module.target)
     offsets = {interval.op.result: interval.offset for interval in intervals}
@@ -101,12 +94,11 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
         op.result: (at, at + sum(1 for _ in op.walk()) - 1) for at, op in enumerate(ops)
     }
     loops = sorted(_loops(module, numbers))
-    uses = module.use_map()
     intervals: list[Interval] = []
     for op in ops:
         if isinstance(op, gpu.LocalAlloc):
             start = numbers[op.result][0]
-            end = max([start, *_ends(op.result, uses, numbers, ops)])
+            end = max([start, *_ends(op.result, numbers, ops)])
             intervals.append(Interval(op, start, end))
     reads = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather)]
     stores = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalStore)]
@@ -143,14 +135,12 @@ def _extend(interval: Interval, loops: Sequence[tuple[int, int]]) -> None:
                 interval.end, changed = end, True
 
 
-def _ends(
-    buffer: Value, uses: Mapping[Value, Sequence[Op]], numbers: Mapping[Value, tuple[int, int]], ops: Sequence[Op]
-) -> Iterable[int]:
+def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], ops: Sequence[Op]) -> Iterable[int]:
     """The numbers of the ops after which uses of a buffer are over."""
     last = numbers[ops[0].result][1]
-    for user in uses.get(buffer, ()):
+    for user in buffer.uses:
         if isinstance(user, gpu.LocalView):
-            yield from _ends(user.result, uses, numbers, ops)
+            yield from _ends(user.result, numbers, ops)
         elif not user.NAME.startswith("gpu."):
             yield last  # Control flow passes it on, and it is not followed.
         else:

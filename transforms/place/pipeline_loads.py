@@ -44,10 +44,10 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import ScalarType, i1, with_element
-from ziggurat.transforms.place.allocate import limit_of
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
@@ -72,7 +72,7 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
         if isinstance(op, scf.For):
             # Other buffers, such as those of operands that the loop does not change, need their place as well.
             others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, op))
-            limit = limit_of(module.target) - _LOWERING_BYTES - others
+            limit = TARGETS[module.target].max_shared - _LOWERING_BYTES - others
             stages = op.num_stages if op.num_stages is not None else num_stages
             plan = planned(op, stages, limit, partial(_occupancy, module, others))
             _warn_of_stages(op, plan, stages)
@@ -113,7 +113,7 @@ def warn_of_loads(plan: LoopPlan) -> None:
 def _occupancy(module: gpu.Module, others: int, ring: int, registers: int) -> int:
     """About how many CTAs an SM holds if a loop's rings take `ring` bytes beside `others`, and its accumulator so many
     registers a thread."""
-    by_memory = (limit_of(module.target) + _DRIVER_BYTES) // (others + ring + _DRIVER_BYTES)
+    by_memory = (TARGETS[module.target].max_shared + _DRIVER_BYTES) // (others + ring + _DRIVER_BYTES)
     by_registers = REGISTERS_OF_SM // (32 * module.num_warps * (registers + _OTHER_REGISTERS))
     return max(1, min(by_memory, by_registers))
 

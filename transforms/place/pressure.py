@@ -7,7 +7,7 @@ ptxas grows with the square of their number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import attrs
 
@@ -15,7 +15,8 @@ from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type
+from ziggurat.codemodel.types import ScalarType, TensorType, Type
+from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.obstacle import warn
 
 MAX_REGISTERS = 255  # A thread. PTX and SASS encode their numbers in 8 bits.
@@ -51,7 +52,7 @@ def pressure(module: gpu.Module) -> Pressure:
     found = Pressure()
     for op in module.walk():
         if isinstance(op, scf.For | scf.While):
-            parts = list(_parts(op.result.type))
+            parts = component_types(op.result.type)
             counts = list(map(_registers, parts))
             if sum(counts) > found.registers:
                 largest = max(range(len(parts)), key=counts.__getitem__)
@@ -132,14 +133,6 @@ def _carried(found: Pressure, module: gpu.Module, most: int) -> str:
 
 def _hint(most: int) -> str:
     return "smaller blocks, or more warps" if most == MAX_REGISTERS else "smaller blocks"
-
-
-def _parts(type_: Type) -> Iterator[Type]:
-    if isinstance(type_, TupleType):
-        for part in type_.components:
-            yield from _parts(part)
-    else:
-        yield type_
 
 
 def _registers(type_: Type, counts: Callable[[ScalarType], bool] = lambda element: element.is_float) -> int:

@@ -29,10 +29,12 @@ _MAX_TENSORS = 8  # Named in the error.
 _MAX_EXPRESSION = 40  # Characters of an expression that is quoted.
 _OPERANDS = (("first", "a"), ("second", "b"))  # For `zg.dot`: ordinal, and name of the parameter.
 _PURPOSES: tuple[tuple[type[Op], str], ...] = (
-    (gpu.MbarrierInit, "mbarriers, which tell that blocks are there"),
     (gpu.LocalAtomicAdd, "the counters of histogram"),
     (gpu.LocalGather, "the table of a gather"),
     (gpu.TmaStore, "on its way to a descriptor"),
+    (tt.Reduce, "on its way between warps for a reduction"),
+    (tt.Scan, "on its way between warps for a scan"),
+    (gpu.LocalLoad, "on its way between threads"),
 )
 
 
@@ -42,14 +44,15 @@ def shared_memory_error(buffers: Sequence[gpu.LocalAlloc], total: int, limit: in
     quoted: Location | None = None
     staged = any(shared_of(op.result).count > 1 and not _holds_mbarriers(op) for op in buffers)
     for buffer in sorted(buffers, key=lambda op: -shared_of(op.result).bytes)[:_MAX_TENSORS]:
-        type_ = shared_of(buffer.result)
+        type_, place = shared_of(buffer.result), buffer.location
         count = f"{type_.count} × " if type_.count > 1 else ""
         line = f"  {type_.bytes} bytes: {count}{'×'.join(map(str, type_.shape))} of {type_.element}"
-        name, purpose = _name_and_purpose(buffer)
-        if name or purpose:
-            line += ": " + ", ".join(filter(None, (name, purpose)))
-        place = buffer.location
-        if place is None or _holds_mbarriers(buffer):
+        if _holds_mbarriers(buffer):
+            lines.append(f"{line}: mbarriers, which tell that blocks are there")
+            continue
+        if known := ", ".join(filter(None, _name_and_purpose(buffer))):
+            line += f": {known}"
+        if place is None:
             lines.append(line)
             continue
         author = place.outside(LIBRARY)
@@ -77,21 +80,16 @@ def _name_and_purpose(buffer: gpu.LocalAlloc) -> tuple[str | None, str | None]:
     """The author's name of the tensor, and its purpose in shared memory, as far as they are known."""
     users = list(_users(buffer.result))
     for number, (ordinal, _) in enumerate(_OPERANDS):
-        dot = next((dot for user in users if (dot := _dot_of(user, number, buffer.result)) is not None), None)
-        if dot is not None:
-            # The buffer's location may be that of the load, whose result has a name; the operands of dot have theirs.
-            name = _operand(dot.location, number) or _variable(buffer.location)
-            return name, f"the {ordinal} operand of dot"
-    for kind, purpose in _PURPOSES:
-        if any(isinstance(user, kind) for user in users):
-            return None if kind is gpu.MbarrierInit else _variable(buffer.location), purpose
-    loads = [user for user in users if isinstance(user, gpu.LocalLoad)]
-    purpose = "on its way between threads" if loads else None
-    combined = next((op for op in (loads[0].result.uses if loads else ()) if isinstance(op, tt.Reduce | tt.Scan)), None)
-    if combined is not None:
-        kind = "reduction" if isinstance(combined, tt.Reduce) else "scan"
-        purpose = f"on its way between warps for a {kind}"
-    return _variable(buffer.location), purpose
+        for dot in (_dot_of(user, number, buffer.result) for user in users):
+            if dot is not None:
+                # The buffer may have the location of the load, whose result has a name; that of the dot's operand
+                # comes first.
+                name = _operand(dot.location, number) or _variable(buffer.location)
+                return name, f"the {ordinal} operand of dot"
+    readers = [op for user in users if isinstance(user, gpu.LocalLoad) for op in user.result.uses]
+    users += [op for op in readers if isinstance(op, tt.Reduce | tt.Scan)]
+    purposes = (purpose for kind, purpose in _PURPOSES if any(isinstance(op, kind) for op in users))
+    return _variable(buffer.location), next(purposes, None)
 
 
 def _users(buffer: Value) -> Iterator[Op]:
@@ -117,48 +115,42 @@ def _dot_of(user: Op, number: int, buffer: Value) -> Op | None:
 
 def _operand(place: Location | None, number: int) -> str | None:
     """The operand of the `dot` at a place of the source, as it is written there."""
-    found = _expression(place)
-    if found is None:
-        return None
-    source, node, _ = found
-    calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call) and _called(inner) == "dot"]
-    if isinstance(node, ast.Call) and _called(node) == "dot":
-        calls = [node]
-    if len(calls) != 1:
+    whole, _ = _expression(place)
+    calls = [node for node in ast.walk(whole) if isinstance(node, ast.Call) and _called(node) == "dot"] if whole else []
+    if not calls or (len(calls) > 1 and calls[0] is not whole):
         return None
     given = [keyword.value for keyword in calls[0].keywords if keyword.arg == _OPERANDS[number][1]]
     given += calls[0].args[number : number + 1]
-    text = " ".join((ast.get_source_segment(source, given[0]) or "").split()) if given else ""
+    text = ast.unparse(given[0]) if given else ""
     return text if 0 < len(text) <= _MAX_EXPRESSION else None
 
 
 def _variable(place: Location | None) -> str | None:
     """The variable that the expression at a place is assigned to."""
-    found = _expression(place)
-    return found[2] if found is not None else None
+    return _expression(place)[1]
 
 
 def _called(call: ast.Call) -> str | None:
     return getattr(call.func, "attr", None) or getattr(call.func, "id", None)
 
 
-def _expression(place: Location | None) -> tuple[str, ast.expr, str | None] | None:
-    """The text of the file of a place, the expression there, and the variable that it is assigned to, if it is."""
+def _expression(place: Location | None) -> tuple[ast.expr | None, str | None]:
+    """The expression at a place of the source, and the variable that it is assigned to, as far as they are known."""
     if place is None:
-        return None
+        return None, None
     place = place.outside(LIBRARY)
-    source = "".join(linecache.getlines(place.file))
     try:
-        nodes = list(ast.walk(ast.parse(source)))
+        nodes = list(ast.walk(ast.parse("".join(linecache.getlines(place.file)))))
     except (SyntaxError, ValueError):
-        return None
+        return None, None
+    start, end = (place.line, place.column), (place.end_line, place.end_column)
     for node in nodes:  # Outer expressions come first: of `f(x)(y)` the whole.
-        if not isinstance(node, ast.expr) or (node.lineno, node.col_offset) != (place.line, place.column):
+        if not isinstance(node, ast.expr) or (node.lineno, node.col_offset) != start:
             continue
-        if not place.end_line or (node.end_lineno, node.end_col_offset) == (place.end_line, place.end_column):
-            for statement in nodes:
-                if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is node:
-                    target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-                    return source, node, target.id if isinstance(target, ast.Name) else None
-            return source, node, None
-    return None
+        if not place.end_line or (node.end_lineno, node.end_col_offset) == end:
+            assigned = (stmt for stmt in nodes if isinstance(stmt, ast.Assign | ast.AnnAssign) and stmt.value is node)
+            for statement in assigned:
+                target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+                return node, target.id if isinstance(target, ast.Name) else None
+            return node, None
+    return None, None

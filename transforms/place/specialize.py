@@ -33,10 +33,11 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, Transformer, rebuilt, transform
 from ziggurat.codemodel.types import TensorType, i1, i64, void
-from ziggurat.transforms.place.allocate import intervals_of, limit_of, place
+from ziggurat.transforms.place.allocate import intervals_of, place
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.pipeline_loads import (
@@ -94,7 +95,7 @@ def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], 
         return Obstacle("the kernel returns early", loops[0])
     # Tensors that are stored, or converted, pass through shared memory while blocks are being fetched.
     passing = [op.value for op in module.walk() if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout)]
-    limit = limit_of(module.target) - _LOWERING_BYTES - max((_bytes(value) for value in passing), default=0)
+    limit = TARGETS[module.target].max_shared - _LOWERING_BYTES - max((_bytes(value) for value in passing), default=0)
     found: Plans = {}
     for loop in loops:
         stages = loop.num_stages if loop.num_stages is not None else num_stages

@@ -36,7 +36,7 @@ from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.components import Component, component_of
 from ziggurat.transforms.place.dots import block_axis, is_chained, mma_of
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
-from ziggurat.transforms.place.queries import constant, descriptor_of, shared_of
+from ziggurat.transforms.place.queries import blocks_around, constant, descriptor_of, shared_of
 
 _UNIT = 16  # Bytes that TMA writes at once.
 
@@ -87,9 +87,9 @@ def tma_accesses(module: core.Module, target: str, num_warps: int) -> set[Value]
 
 def _accesses(module: core.Module) -> list[Access]:
     """The loads and stores through descriptors that are parameters of the kernel."""
-    found = [op for op in module.walk() if isinstance(op, Access)]
-    parameters = {p for op in module.walk() if isinstance(op, tt.Func) for p in op.body.parameters}
-    return [op for op in found if op.descriptor in parameters]
+    (func,) = module.functions().values()
+    parameters = func.bodies[0].parameters
+    return [op for op in func.walk() if isinstance(op, Access) and op.descriptor in parameters]
 
 
 def aliasing(module: core.Module, by_tma: Set[Value]) -> tuple[int, ...]:
@@ -104,27 +104,22 @@ def aliasing(module: core.Module, by_tma: Set[Value]) -> tuple[int, ...]:
         for after, load in enumerate(ops):
             if not isinstance(store, tt.DescriptorStore) or not isinstance(load, tt.DescriptorLoad):
                 continue
+            assert isinstance(store.descriptor, BlockParameter) and isinstance(load.descriptor, BlockParameter)
             if store.descriptor is load.descriptor or not by_tma & {store.result, load.result}:
                 continue
             if at < after or _loops(store) & _loops(load):
-                pairs[_number(store.descriptor), _number(load.descriptor)] = None
+                pairs[store.descriptor.index, load.descriptor.index] = None
     return tuple(number for pair in pairs for number in pair)
 
 
 def _loops(op: Op) -> set[Value]:
     """The loops around an op; a function with jumps counts as one."""
-    found: set[Value] = set()
-    owner = op.parent_op
-    while owner is not None:
-        if isinstance(owner, Loop) or any(len(body.blocks) > 1 for body in owner.bodies):
-            found.add(owner.result)
-        owner = owner.parent_op
-    return found
-
-
-def _number(parameter: Value) -> int:
-    assert isinstance(parameter, BlockParameter)
-    return list(parameter.block.parameters).index(parameter)
+    owners = [block.parent.parent for block in blocks_around(op)]
+    return {
+        owner.result
+        for owner in owners
+        if isinstance(owner, Loop) or (owner is not None and any(len(body.blocks) > 1 for body in owner.bodies))
+    }
 
 
 def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> Obstacle | None:
@@ -210,18 +205,13 @@ def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
     where TMA puts them.
     """
     inner = block_axis(value)
-    load = _load_of(value)
-    if inner is None or load is None:
+    load, _ = before_transposition(value)
+    if inner is None or not isinstance(load, OpResult) or not isinstance(load.op, tt.DescriptorLoad):
         return False
-    type_ = descriptor_of(load.descriptor)
+    type_ = descriptor_of(load.op.descriptor)
     panels = _panels(type_)
     shape = (buffer.shape[0], buffer.shape[1])
     return panels is not None and panels.offsets(shape, inner, type_.element.bytes) == buffer.offsets
-
-
-def _load_of(value: Value) -> tt.DescriptorLoad | None:
-    value, _ = before_transposition(value)
-    return value.op if isinstance(value, OpResult) and isinstance(value.op, tt.DescriptorLoad) else None
 
 
 def before_transposition(value: Value) -> tuple[Value, tuple[tt.Trans, ...]]:
@@ -241,9 +231,8 @@ def lower_tma(module: Op) -> Op:
     if not any(isinstance(op, tt.DescriptorLoad | tt.DescriptorStore) for op in module.walk()):
         return module
     direct = _direct(module)
-    by_load = {load.result: store for store, load, _ in direct}
-    allocs = {store.buffer for store in by_load.values()}
-    gone = {op.result for store, _, steps in direct for op in (store, *steps)}
+    allocs = {store.buffer for store, _ in direct.values()}
+    gone = {op.result for store, steps in direct.values() for op in (store, *steps)}
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.result in gone:
@@ -252,15 +241,14 @@ def lower_tma(module: Op) -> Op:
         if isinstance(op, gpu.LocalAlloc) and op.result in allocs:
             return builder[op.result]
         if isinstance(op, tt.DescriptorLoad):
-            store = by_load.get(op.result)
-            if store is None:
+            if op.result not in direct:
                 buffer = _buffer(builder, operands[0])
                 _fetch(builder, operands[0], operands[1:], buffer)
                 return builder.add(gpu.LocalLoad(buffer, op.result.type))
-            assert isinstance(store.buffer, OpResult) and isinstance(store.buffer.op, gpu.LocalAlloc)
-            alloc = store.buffer.op
-            buffer = builder.add(gpu.LocalAlloc(alloc.type, alignment=alloc.alignment), op.location)
-            builder[store.buffer] = buffer
+            old = direct[op.result][0].buffer
+            assert isinstance(old, OpResult) and isinstance(old.op, gpu.LocalAlloc)
+            buffer = builder.add(gpu.LocalAlloc(old.type, alignment=old.op.alignment), op.location)
+            builder[old] = buffer
             _fetch(builder, operands[0], operands[1:], buffer)
             return buffer
         if isinstance(op, tt.DescriptorStore):
@@ -274,22 +262,15 @@ def lower_tma(module: Op) -> Op:
     return transform(module, lowered, pass_name="tma")
 
 
-def _direct(module: Op) -> list[tuple[gpu.LocalStore, tt.DescriptorLoad, list[tt.Trans]]]:
-    """The stores to buffers that TMA can fill itself, with the loads and transpositions that they replace."""
-    found: list[tuple[gpu.LocalStore, tt.DescriptorLoad, list[tt.Trans]]] = []
+def _direct(module: Op) -> dict[Value, tuple[gpu.LocalStore, tuple[tt.Trans, ...]]]:
+    """For loads of blocks, the stores to buffers that TMA can fill itself, and the transpositions in between."""
+    found: dict[Value, tuple[gpu.LocalStore, tuple[tt.Trans, ...]]] = {}
     for op in module.walk():
-        if not isinstance(op, gpu.LocalStore) or (load := _load_of(op.value)) is None:
-            continue
-        steps: list[tt.Trans] = []
-        value = op.value
-        while value is not load.result:
-            assert isinstance(value, OpResult) and isinstance(value.op, tt.Trans)
-            steps.append(value.op)
-            value = value.op.value
-        alone = all(len(value.uses) == 1 for value in (load.result, *(step.result for step in steps)))
-        filled_once = sum(isinstance(user, gpu.LocalStore) for user in op.buffer.uses) == 1
-        if alone and filled_once and is_filled_by_tma(op.value, shared_of(op.buffer)):
-            found.append((op, load, steps))
+        if isinstance(op, gpu.LocalStore) and is_filled_by_tma(op.value, shared_of(op.buffer)):
+            load, steps = before_transposition(op.value)
+            alone = all(len(value.uses) == 1 for value in (load, *(step.result for step in steps)))
+            if alone and sum(isinstance(user, gpu.LocalStore) for user in op.buffer.uses) == 1:
+                found[load] = op, steps
     return found
 
 

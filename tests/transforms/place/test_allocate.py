@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 import ziggurat as zg
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType, f32
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.allocate import Interval, allocate, intervals_of, limit_of, place
+from ziggurat.transforms.place.allocate import Interval, allocate, intervals_of, place
 
 
 def kernel(lines: str, target: str = "sm_90a") -> gpu.Module:
@@ -152,7 +153,7 @@ def test_too_much_shared_memory_is_an_error() -> None:
         with pytest.raises(ResourceError) as caught:
             allocate(model)
         text = str(caught.value)
-        assert f"needs 196736 bytes of shared memory; {target} has {limit_of(target)}" in text
+        assert f"needs 196736 bytes of shared memory; {target} has {TARGETS[target].max_shared}" in text
         assert "131072 bytes: 32768 of f32: on its way between threads, at" in text
         assert text.index("131072 bytes") < text.index("65536 bytes") < text.index("  128 bytes")
         assert "test_allocate.py:1:1\n    " + '"""Allocation of shared memory."""' in text

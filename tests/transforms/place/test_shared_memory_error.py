@@ -169,7 +169,7 @@ def test_a_buffer_of_a_library_function_is_shown_at_the_call() -> None:
     lines = said(weights, F32, F32, 256)
     assert lines[1].endswith(f", at {FILE}:{line_of('zg.softmax')}:13")
     assert lines[2] == "    there = zg.softmax(tile(x, N, N), 0)"
-    assert lines[3].startswith("    in the library, at functions.py:")
+    assert lines[3].startswith("    in the library, at elementary.py:")
 
 
 def buffer(count: int) -> gpu.LocalAlloc:
