@@ -32,15 +32,13 @@ _NOT_IN_FILES = re.compile(r'[/\\:*?"<>|\x00-\x1f]+')
 
 
 def _listed(values: Any) -> tuple[Any, ...]:
-    """The values of a sequence, an array or a generator, which is read once; a string is one value."""
+    """The values of a sequence, an array or a generator, which is read once; a string is one value, None is none."""
+    if values is None:
+        return ()
     if isinstance(values, str) or not isinstance(values, Iterable):
         return (values,)
     given = cast("Any", values)
     return tuple(given.tolist() if hasattr(given, "tolist") else given)
-
-
-def _pairs(styles: Any) -> tuple[Any, ...] | None:
-    return None if styles is None else _listed(styles)
 
 
 @attrs.frozen
@@ -63,7 +61,7 @@ class Benchmark:
     ylabel: str = ""
     x_log: bool = False
     y_log: bool = False
-    styles: Sequence[tuple[str, str]] | None = attrs.field(default=None, converter=_pairs)
+    styles: Sequence[tuple[str, str]] = attrs.field(default=None, converter=_listed)
 
     def __attrs_post_init__(self) -> None:
         if len(self.line_vals) != len(self.line_names):
@@ -72,21 +70,24 @@ class Benchmark:
             if not getattr(self, name):
                 raise self._wrong(f"has no {name}")
         for value in self.x_vals:
-            if _spread(value) and len(value) != len(self.x_names):
+            if len(self.point(value)) != len(self.x_names):
                 names = ", ".join(f"'{name}'" for name in self.x_names)
                 raise self._wrong(f"has {value!r} among x_vals, which must have a value for each of {names}")
         twice = [name for name in (self.line_arg, *self.args) if name in self.x_names]
         twice += [self.line_arg] if self.line_arg in self.args else []
         if twice:
             raise self._wrong(f"gives '{twice[0]}' twice: x_names, line_arg and args name different arguments")
-        for style in self.styles or ():
+        for style in self.styles:
             if not isinstance(style, (tuple, list)) or len(style) != 2:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise self._wrong(f"has the style {style!r}", 'a pair of colour and line style: ("blue", "-")')
 
+    def point(self, x: Any) -> tuple[Any, ...]:
+        """The value of each of `x_names` at a point: its own, or the same for all."""
+        return tuple(x) if isinstance(x, (tuple, list)) else (x,) * len(self.x_names)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
     def arguments(self, x: Any, line: Any) -> dict[str, Any]:
         """The arguments of the function for a point of a line."""
-        values = _each(x, len(self.x_names))
-        return {**dict(zip(self.x_names, values, strict=True)), self.line_arg: line, **self.args}
+        return {**dict(zip(self.x_names, self.point(x), strict=True)), self.line_arg: line, **self.args}
 
     @property
     def file_name(self) -> str:
@@ -112,7 +113,8 @@ class Table:
         """The medians, in columns."""
         bench = self.benchmark
         head = [*bench.x_names, *(f"{name} ({bench.ylabel})" if bench.ylabel else name for name in bench.line_names)]
-        lines = [head, *([*self._x(x), *(f"{value:.6g}" for value, _, _ in values)] for x, values in self.rows)]
+        lines = [head]
+        lines += [[*map(str, bench.point(x)), *(f"{middle:.6g}" for middle, _, _ in values)] for x, values in self.rows]
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         table = ("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
         return f"{bench.plot_name}:\n" + "\n".join(table)
@@ -121,12 +123,9 @@ class Table:
         """A dict for each row: the arguments by name, and the median of each line. It is what `pandas.DataFrame`
         takes."""
         bench = self.benchmark
-        names, lines = bench.x_names, bench.line_names
+        names = (*bench.x_names, *bench.line_names)
         return [
-            {
-                **dict(zip(names, _each(x, len(names)), strict=True)),
-                **{line: middle for line, (middle, _, _) in zip(lines, values, strict=True)},
-            }
+            dict(zip(names, (*bench.point(x), *(middle for middle, _, _ in values)), strict=True))
             for x, values in self.rows
         ]
 
@@ -138,15 +137,17 @@ class Table:
             columns = [f"{name} {which}".strip() for name in bench.line_names for which in ("", "low", "high")]
             writer.writerow([*bench.x_names, *columns])
             for x, values in self.rows:
-                writer.writerow([*self._x(x), *(number for triple in values for number in triple)])
+                writer.writerow([*map(str, bench.point(x)), *(number for triple in values for number in triple)])
 
-    def plot(self, path: Path | None, show: bool) -> str | None:
-        """Draw the lines into a file, or on the screen. The reason where that cannot be done: matplotlib is not there,
-        or refuses a style."""
+    def plot(self, path: Path | None, show: bool) -> None:
+        """Draw the lines into a file, or on the screen. Print the reason where that cannot be done."""
+        no_plot = f"no plot of '{self.benchmark.plot_name}': matplotlib"
         try:
             plt: Any = importlib.import_module("matplotlib.pyplot")
         except ImportError:
-            return f"no plot of '{self.benchmark.plot_name}': matplotlib is not installed (pip install matplotlib)"
+            return print(
+                f"no plot of '{self.benchmark.plot_name}': matplotlib is not installed (pip install matplotlib)"
+            )
         figure, axes = plt.subplots()
         try:
             self._draw(axes)
@@ -155,19 +156,17 @@ class Table:
             if show:
                 plt.show()
         except (ValueError, OSError) as error:  # The numbers are measured by now, and must not be lost.
-            return f"no plot of '{self.benchmark.plot_name}': matplotlib says: {str(error).partition(chr(10))[0]}"
+            print(f"{no_plot} says: {str(error).partition(chr(10))[0]}")
         finally:
             plt.close(figure)
-        return None
 
     def _draw(self, axes: Any) -> None:
         bench = self.benchmark
-        positions = [_each(x, 1)[0] for x, _ in self.rows]
+        positions = [bench.point(x)[0] for x, _ in self.rows]
         for number, name in enumerate(bench.line_names):
             triples = [values[number] for _, values in self.rows]
-            style: dict[str, Any] = {}
-            if bench.styles:
-                style = dict(zip(("color", "linestyle"), bench.styles[number % len(bench.styles)], strict=True))
+            given = bench.styles[number % len(bench.styles)] if bench.styles else ()
+            style: dict[str, Any] = dict(zip(("color", "linestyle"), given, strict=False))
             (line,) = axes.plot(positions, [middle for middle, _, _ in triples], label=_as_written(name), **style)
             lows, highs = [low for _, low, _ in triples], [high for _, _, high in triples]
             if lows != highs:
@@ -178,9 +177,6 @@ class Table:
         axes.set_xscale("log" if bench.x_log else "linear")
         axes.set_yscale("log" if bench.y_log else "linear")
         axes.legend()
-
-    def _x(self, x: Any) -> list[str]:
-        return [str(value) for value in _each(x, len(self.benchmark.x_names))]
 
 
 class Report:
@@ -219,15 +215,25 @@ class Report:
             if folder is not None:
                 table.write_csv(folder / f"{benchmark.file_name}.csv")
             if folder is not None or show_plots:
-                picture = None if folder is None else folder / f"{benchmark.file_name}.png"
-                excuse = table.plot(picture, show_plots)
-                if excuse is not None:
-                    print(excuse)
+                table.plot(None if folder is None else folder / f"{benchmark.file_name}.png", show_plots)
         return tables
 
     def _point(self, benchmark: Benchmark, x: Any, line: Any) -> tuple[float, float, float]:
+        """The median, low and high of a point. Raises `LaunchError` for a result that is neither a number nor three."""
         given = benchmark.arguments(x, line)
-        return _triple(self.function(**given), benchmark.plot_name, given)
+        result: Any = self.function(**given)
+        try:
+            if not isinstance(result, (tuple, list)):
+                return (float(result),) * 3
+            middle, low, high = map(float, cast("Sequence[Any]", result))
+            return middle, low, high
+        except (TypeError, ValueError):
+            where = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            raise LaunchError(
+                f"the benchmark '{benchmark.plot_name}' takes a number, or three (median, low, high); for {where} it "
+                f"got {result!r}",
+                hint='return float("nan") for what cannot be measured' if result is None else None,
+            ) from None
 
     def _demand_parameters(self, benchmark: Benchmark) -> None:
         try:
@@ -266,31 +272,6 @@ def perf_report(benchmarks: Benchmark | Sequence[Benchmark]) -> Callable[[Callab
     return lambda function: Report(function, listed)
 
 
-def _triple(result: Any, plot_name: str, given: Mapping[str, Any]) -> tuple[float, float, float]:
-    """A result as median, low and high. Raises `LaunchError` for what is neither a number nor three."""
-    try:
-        if isinstance(result, (tuple, list)):
-            middle, low, high = map(float, cast("Sequence[Any]", result))
-            return middle, low, high
-        return float(result), float(result), float(result)
-    except (TypeError, ValueError):
-        where = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        raise LaunchError(
-            f"the benchmark '{plot_name}' takes a number, or three (median, low, high); for {where} it got {result!r}",
-            hint='return float("nan") for what cannot be measured' if result is None else None,
-        ) from None
-
-
 def _as_written(text: str) -> str:
     """A text that matplotlib shows as it is, and not as a formula."""
     return text.replace("$", r"\$")
-
-
-def _spread(x: Any) -> bool:
-    """Whether the value of a point has one for each of the arguments."""
-    return isinstance(x, (tuple, list))
-
-
-def _each(x: Any, count: int) -> tuple[Any, ...]:
-    """The values of a point: its own, or the same for each name."""
-    return tuple(x) if _spread(x) else (x,) * count
