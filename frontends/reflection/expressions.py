@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, NoReturn
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
@@ -17,7 +17,7 @@ from ziggurat.codemodel.errors import (
     ZigguratError,
 )
 from ziggurat.codemodel.op import Body, Op, Value
-from ziggurat.codemodel.types import pyobject
+from ziggurat.codemodel.types import Type, pyobject
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default, Function, constexpr, suggest, usable
 from ziggurat.frontends.language.signature import SIGNATURES, Call, Signature
@@ -62,7 +62,7 @@ _CLASSES = (bool, int, float, str, tuple)
 _RANGES = ("range", "static_range")
 
 
-class Expressions:
+class Expressions(ast.NodeVisitor):
     """Reflects expressions into `builder`. `variables` are the variables declared so far.
 
     `errors` are the errors found so far. Code inside of branches (`choices` is not 0) may never run, so an error there
@@ -89,10 +89,11 @@ class Expressions:
 
     def expression(self, node: ast.expr) -> Value:
         """The value of an expression."""
-        handler = self.EXPRESSIONS.get(type(node))
-        if handler is None:
-            raise unsupported(node, self.source)
-        return handler(self, node)
+        return self.visit(node)
+
+    def generic_visit(self, node: ast.AST) -> NoReturn:
+        """Raise the error of a construct that kernels do not have."""
+        raise unsupported(node, self.source)
 
     def add(self, op: Op, node: Any) -> Value:
         """Add an op that models `node`."""
@@ -101,10 +102,10 @@ class Expressions:
     def constant(self, value: Any, node: Any) -> Value:
         return self.add(core.ConstantOp(value, pyobject), node)
 
-    def body(self, node: Any, fill: Callable[[], Value | None]) -> Body:
+    def body(self, node: Any, fill: Callable[[], Value | None], parameters: Sequence[Type] = ()) -> Body:
         """A body that `fill` adds ops to. It yields the value that `fill` returns, unless a statement has left it."""
         outer = self.builder
-        inner = self.builder = outer.nested((), pyobject)
+        inner = self.builder = outer.nested(parameters, pyobject)
         try:
             value = fill()
             if not inner.terminated:
@@ -132,14 +133,13 @@ class Expressions:
     def choice(self, node: ast.expr, fill: Callable[[], Value] | None = None) -> Body:
         """A body that may never run. It yields the value of `node`, or the one that `fill` returns for it."""
         self.choices += 1
-        try:
-            return self.body(node, lambda: self.attempt(node, fill))
-        finally:
-            self.choices -= 1
+        made = self.body(node, lambda: self.attempt(node, fill))
+        self.choices -= 1
+        return made
 
     # Names and literals.
 
-    def name(self, node: ast.Name) -> Value:
+    def visit_Name(self, node: ast.Name) -> Value:
         variable = self.variables.get(node.id)
         if variable is not None:
             return self.add(core.VarLoad(variable), node)
@@ -182,23 +182,25 @@ class Expressions:
             )
         return symbol
 
-    def literal(self, node: ast.Constant) -> Value:
+    def visit_Constant(self, node: ast.Constant) -> Value:
         value: Any = node.value
         if value is not None and not isinstance(value, (bool, int, float, str)):
             raise unsupported(node, self.source, "literal")
         return self.constant(value, node)
 
-    def attribute(self, node: ast.Attribute) -> Value:
+    def visit_Attribute(self, node: ast.Attribute) -> Value:
         value = self.names.static(node)
         if value is not DYNAMIC:
             return self.outside(value, node)
         return self.add(py.Attribute(self.expression(node.value), node.attr), node)
 
-    def pack(self, node: ast.Tuple | ast.List) -> Value:
+    def visit_Tuple(self, node: ast.Tuple | ast.List) -> Value:
         """A tuple. A list display is one as well, because nothing in a kernel can change it."""
         return self.add(py.Pack(tuple([self.expression(item) for item in node.elts])), node)
 
-    def subscript(self, node: ast.Subscript) -> Value:
+    visit_List = visit_Tuple
+
+    def visit_Subscript(self, node: ast.Subscript) -> Value:
         index = node.slice
         items = index.elts if isinstance(index, ast.Tuple) else [index]
         for item in items:
@@ -215,14 +217,14 @@ class Expressions:
 
     # Operators.
 
-    def unary(self, node: ast.UnaryOp) -> Value:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Value:
         operand = node.operand
         value: Any = operand.value if isinstance(operand, ast.Constant) else None
         if isinstance(node.op, ast.USub) and type(value) in (int, float):
             return self.constant(-value, node)
         return self.add(_UNARY[type(node.op)](self.expression(operand)), node)
 
-    def binary(self, node: ast.BinOp) -> Value:
+    def visit_BinOp(self, node: ast.BinOp) -> Value:
         for side in (node.left, node.right):
             if isinstance(side, ast.Constant) and isinstance(side.value, str):
                 raise unsupported(node, self.source, "string")
@@ -237,7 +239,7 @@ class Expressions:
             raise unsupported(node, self.source, "matmul")
         return op
 
-    def compare(self, node: ast.Compare) -> Value:
+    def visit_Compare(self, node: ast.Compare) -> Value:
         """A comparison. A chain is a `cand`; all its operands but the last are evaluated once, before it."""
         left = self.expression(node.left)
         ops = [_COMPARE[type(op)] for op in node.ops]
@@ -254,18 +256,18 @@ class Expressions:
         parts += [self.choice(node, lambda index=index: pair(index)) for index in range(1, len(ops))]
         return self.add(py.CondAnd(tuple(parts)), node)
 
-    def boolean(self, node: ast.BoolOp) -> Value:
+    def visit_BoolOp(self, node: ast.BoolOp) -> Value:
         op = py.CondAnd if isinstance(node.op, ast.And) else py.CondOr
         first, *others = node.values
         return self.add(op((self.part(first), *map(self.choice, others))), node)
 
-    def conditional(self, node: ast.IfExp) -> Value:
+    def visit_IfExp(self, node: ast.IfExp) -> Value:
         condition = self.expression(node.test)
         return self.add(py.CondExpression(condition, self.choice(node.body), self.choice(node.orelse)), node)
 
     # Calls.
 
-    def call(self, node: ast.Call) -> Value:
+    def visit_Call(self, node: ast.Call) -> Value:
         callee = node.func
         self.check_form(node)
         target = self.names.static(callee)
@@ -411,21 +413,6 @@ class Expressions:
                 hint = "leave it out: numbers, strings and dtypes in a kernel are constants already"
             hint = hint or f"{_CALLABLE}; compute known values outside of the kernel, and use them by their names"
         return KernelSyntaxError(f"a kernel cannot call {what}".rstrip(","), self.source.span(node.func), hint.strip())
-
-    EXPRESSIONS: ClassVar[dict[type[ast.expr], Callable[[Any, Any], Value]]] = {
-        ast.Name: name,
-        ast.Constant: literal,
-        ast.Attribute: attribute,
-        ast.Tuple: pack,
-        ast.List: pack,
-        ast.Subscript: subscript,
-        ast.UnaryOp: unary,
-        ast.BinOp: binary,
-        ast.Compare: compare,
-        ast.BoolOp: boolean,
-        ast.IfExp: conditional,
-        ast.Call: call,
-    }
 
 
 # Hints for the builtins that loops in Python run over.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
@@ -59,11 +58,8 @@ class Statements(Expressions):
             for declaration in declared:
                 if not declaration.by_assignment:
                     self.declare(declaration.name, declaration.node)
-            handler = self.STATEMENTS.get(type(statement))
             try:
-                if handler is None:
-                    raise unsupported(statement, self.source)
-                handler(self, statement)
+                self.visit(statement)
             except BuildError:
                 raise
             except ZigguratError as error:
@@ -91,10 +87,9 @@ class Statements(Expressions):
     def nested_suite(self, node: ast.stmt, statements: Sequence[ast.stmt]) -> Body:
         """A body with the statements of a suite of `node` that may never run."""
         self.choices += 1
-        try:
-            return self.body(node, lambda: self.suite(statements))
-        finally:
-            self.choices -= 1
+        made = self.body(node, lambda: self.suite(statements))
+        self.choices -= 1
+        return made
 
     # Assignments.
 
@@ -124,49 +119,44 @@ class Statements(Expressions):
             case _:
                 raise unsupported(target, self.source)
 
-    def assignment(self, node: ast.Assign) -> None:
+    def visit_Assign(self, node: ast.Assign) -> None:
         value = self.expression(node.value)
         for target in node.targets:
             self.assign(target, value, node)
 
-    def annotated(self, node: ast.AnnAssign) -> None:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is None:
             raise unsupported(node, self.source, "bare annotation")
         self.assign(node.target, self.expression(node.value), node)
 
-    def augmented(self, node: ast.AugAssign) -> None:
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target
         if not isinstance(target, ast.Name):
             form = "store subscript" if isinstance(target, ast.Subscript) else "store attribute"
             raise unsupported(target, self.source, form)
         op = self.operator(node.op, node)
-        held = self.name(target)
+        held = self.visit_Name(target)
         self.assign(target, self.add(op(held, self.expression(node.value)), node), node)
 
     # Control flow.
 
-    def for_loop(self, node: ast.For) -> None:
+    def visit_For(self, node: ast.For) -> None:
         if node.orelse:
             self.report(unsupported(node.orelse[0], self.source, "for else"), node.orelse[0])
         iterable = self.body(node.iter, lambda: self.attempt(node.iter, lambda: self.iterable(node.iter)))
-        outer = self.builder
-        inner = self.builder = outer.nested((pyobject,), pyobject)
-        self.loops += 1
-        try:
+
+        def iteration() -> None:
             try:
-                self.assign(node.target, inner.parameters[0], node.target)
+                self.assign(node.target, self.builder.parameters[0], node.target)
             except BuildError:
                 raise
             except ZigguratError as error:
                 self.spoil(node.target, self.report(error, node.target))
             self.suite(node.body)
-            if not inner.terminated:
-                self.add(core.Yield(()), node)
-            suite = inner.finish()
-        finally:
-            self.loops -= 1
-            inner.abandon()
-            self.builder = outer
+
+        self.loops += 1
+        suite = self.body(node, iteration, (pyobject,))
+        self.loops -= 1
         self.add(py.For(iterable, suite), node)
 
     def iterable(self, node: ast.expr) -> Value:
@@ -182,27 +172,27 @@ class Statements(Expressions):
             self.check_builtin("range", node)
         return self.invoke(node, name)
 
-    def while_loop(self, node: ast.While) -> None:
+    def visit_While(self, node: ast.While) -> None:
         if node.orelse:
             self.report(unsupported(node.orelse[0], self.source, "while else"), node.orelse[0])
         condition = self.body(node.test, lambda: self.attempt(node.test))
         self.loops += 1
-        try:
-            suite = self.nested_suite(node, node.body)
-        finally:
-            self.loops -= 1
+        suite = self.nested_suite(node, node.body)
+        self.loops -= 1
         self.add(py.While(condition, suite), node)
 
-    def if_else(self, node: ast.If) -> None:
+    def visit_If(self, node: ast.If) -> None:
         condition = self.attempt(node.test)
         then = self.nested_suite(node, node.body)
         self.add(py.If(condition, then, self.nested_suite(node, node.orelse)), node)
 
-    def leave_iteration(self, node: ast.Break | ast.Continue) -> None:
+    def visit_Break(self, node: ast.Break | ast.Continue) -> None:
         """`break` or `continue`. Python itself refuses one outside of a loop."""
         self.add(py.Break() if isinstance(node, ast.Break) else py.Continue(), node)
 
-    def return_value(self, node: ast.Return) -> None:
+    visit_Continue = visit_Break
+
+    def visit_Return(self, node: ast.Return) -> None:
         if self.loops:
             raise unsupported(node, self.source, "return in loop")
         value = node.value
@@ -213,37 +203,22 @@ class Statements(Expressions):
 
     # The rest.
 
-    def assertion(self, node: ast.Assert) -> None:
+    def visit_Assert(self, node: ast.Assert) -> None:
         condition = self.expression(node.test)
         message = None if node.msg is None else self.expression(node.msg)
         self.add(py.Assert(condition, message), node)
 
-    def expression_statement(self, node: ast.Expr) -> None:
+    def visit_Expr(self, node: ast.Expr) -> None:
         value = node.value
         if isinstance(value, ast.Constant) and (isinstance(value.value, str) or value.value is ...):
             return  # A docstring, a string used as a comment, or `...` for an empty suite.
-        if isinstance(value, ast.Call) or type(value) not in self.EXPRESSIONS:
+        if isinstance(value, ast.Call) or not hasattr(self, f"visit_{type(value).__name__}"):
             self.expression(value)
         else:
             raise unsupported(node, self.source, "expression")
 
-    def nothing(self, node: ast.Pass) -> None:
+    def visit_Pass(self, node: ast.Pass) -> None:
         """`pass` has no op."""
-
-    STATEMENTS: ClassVar[dict[type[ast.stmt], Callable[[Any, Any], None]]] = {
-        ast.Assign: assignment,
-        ast.AnnAssign: annotated,
-        ast.AugAssign: augmented,
-        ast.For: for_loop,
-        ast.While: while_loop,
-        ast.If: if_else,
-        ast.Return: return_value,
-        ast.Break: leave_iteration,
-        ast.Continue: leave_iteration,
-        ast.Assert: assertion,
-        ast.Expr: expression_statement,
-        ast.Pass: nothing,
-    }
 
 
 def _place(error: ZigguratError) -> tuple[int, int]:

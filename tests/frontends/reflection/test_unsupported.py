@@ -107,7 +107,7 @@ _PARTS = {"FormattedValue", "Interpolation"}
 
 
 def test_every_construct_of_python_is_known():
-    supported = {cls.__name__ for cls in (*Statements.STATEMENTS, *Statements.EXPRESSIONS)}
+    supported = {name.removeprefix("visit_") for name in dir(Statements) if name.startswith("visit_")}
     every = {cls.__name__ for base in (ast.stmt, ast.expr) for cls in base.__subclasses__()}
     assert every - supported - set(CONSTRUCTS) == set()
     assert supported & set(CONSTRUCTS) == set()
