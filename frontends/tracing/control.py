@@ -23,17 +23,17 @@ def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any
     trace = current_trace("zg.for_")
     require_callable(body, "the body of zg.for_", 1 + len(_items(initial)))
     carried = _declare(trace, initial)
-    with trace.nested() as inner:
-        bounds = [trace.value(bound) for bound in (start, stop, step)]
-        values = [*bounds, *(trace.value(value) for value in options.values())]
-        item = trace.record(py.Invoke(values, "zg.range", keywords=tuple(options)))
-        inner.add(core.Yield([item.value]))
-        iterable = inner.finish()
-    with trace.nested([pyobject]) as inner:
-        result = body(Symbol(trace, inner.parameters[0]), *_load(trace, carried))
+
+    def bounds() -> Value:
+        given = [trace.value(bound) for bound in (start, stop, step)]
+        values = [*given, *map(trace.value, options.values())]
+        return trace.record(py.Invoke(values, "zg.range", keywords=tuple(options))).value
+
+    def iteration(index: Value) -> None:
+        result = body(Symbol(trace, index), *_load(trace, carried))
         _store(trace, carried, initial, result, "the body of zg.for_ gives")
-        inner.add(core.Yield([]))
-        suite = inner.finish()
+
+    iterable, suite = trace.body(bounds), trace.body(iteration, [pyobject])
     trace.builder.add(py.For(iterable, suite), caller_location())
     return _packed(initial, _load(trace, carried))
 
@@ -47,15 +47,11 @@ def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any
     require_callable(condition, "the condition of zg.while_", len(_items(initial)))
     require_callable(body, "the body of zg.while_", len(_items(initial)))
     carried = _declare(trace, initial)
-    with trace.nested() as inner:
-        holds = trace.value(condition(*_load(trace, carried)))
-        inner.add(core.Yield([holds]))
-        first = inner.finish()
-    with trace.nested() as inner:
-        result = body(*_load(trace, carried))
-        _store(trace, carried, initial, result, "the body of zg.while_ gives")
-        inner.add(core.Yield([]))
-        second = inner.finish()
+
+    def iteration() -> None:
+        _store(trace, carried, initial, body(*_load(trace, carried)), "the body of zg.while_ gives")
+
+    first, second = trace.body(lambda: trace.value(condition(*_load(trace, carried)))), trace.body(iteration)
     trace.builder.add(py.While(first, second), caller_location())
     return _packed(initial, _load(trace, carried))
 
@@ -77,17 +73,19 @@ def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | 
     outer = trace.builder
     variables: list[Value] = []
     outline: Any = None
-    bodies: list[Any] = []
-    for index, part in enumerate((then, otherwise)):
-        with trace.nested() as inner:
-            result = part() if part is not None else None
-            if index == 0:
-                # The variables are declared before the branch; their number is known only here.
-                outline = result
-                variables = [_variable(outer, f"result_{place}", None) for place, _ in enumerate(_items(result))]
-            _store(trace, variables, outline, result, "the second part of zg.if_ gives")
-            inner.add(core.Yield([]))
-            bodies.append(inner.finish())
+
+    def first() -> None:
+        # The variables are declared before the branch; their number is known only here.
+        nonlocal variables, outline
+        outline = then()
+        variables = [_variable(outer, f"result_{place}", None) for place, _ in enumerate(_items(outline))]
+        _store(trace, variables, outline, outline, "the first part of zg.if_ gives")
+
+    def second() -> None:
+        result = otherwise() if otherwise is not None else None
+        _store(trace, variables, outline, result, "the second part of zg.if_ gives")
+
+    bodies = trace.body(first), trace.body(second)
     trace.builder.add(py.If(test, *bodies), caller_location())
     return _packed(outline, _load(trace, variables))
 

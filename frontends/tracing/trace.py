@@ -17,7 +17,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, LaunchError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
@@ -118,14 +118,15 @@ class Trace:
 
     # Control flow.
 
-    @contextmanager
-    def nested(self, parameters: Sequence[Type] = ()) -> Generator[Builder]:
-        """Record into a new body inside the `with`."""
+    def body(self, fill: Callable[..., Value | None], parameters: Sequence[Type] = ()) -> Body:
+        """A body with what `fill`, called with the parameters, records. It yields the value that `fill` returns, if any."""
         outer = self.builder
         self.builder = inner = outer.nested(parameters, pyobject)
         self.open.append(inner)
         try:
-            yield inner
+            result = fill(*inner.parameters)
+            inner.add(core.Yield(() if result is None else (result,)))
+            return inner.finish()
         except BaseException:
             inner.abandon()
             raise
