@@ -119,7 +119,7 @@ class Trace:
     # Control flow.
 
     def body(self, fill: Callable[..., Value | None], parameters: Sequence[Type] = ()) -> Body:
-        """A body with what `fill`, called with the parameters, records. It yields the value that `fill` returns, if any."""
+        """A body that `fill` records, called with its parameters. It yields the value that `fill` returns, if any."""
         outer = self.builder
         self.builder = inner = outer.nested(parameters, pyobject)
         self.open.append(inner)
