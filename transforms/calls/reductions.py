@@ -13,9 +13,8 @@ from typing import Any
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import (
-    PtrType,
     ScalarType,
     TensorType,
     TupleType,
@@ -37,6 +36,11 @@ from ziggurat.transforms.calls.ordering import indices
 from ziggurat.transforms.calls.promotion import scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 from ziggurat.transforms.calls.wording import describe
+
+# Calls that widen their elements, that give true or false, and that take integers only.
+_TOTALS = ("sum", "prod")
+_DECISIONS = ("any", "all")
+_BITWISE = ("xor_sum", "reduce_or")
 
 # Types of results.
 
@@ -61,41 +65,32 @@ def _reduced(call: Typing, tensor: TensorType, along: int | None, keep: bool, el
     return shaped((*tensor.shape[:at], *middle, *tensor.shape[at + 1 :]), element)
 
 
-def _total(call: Typing, x: Type, dtype: Any) -> ScalarType:
-    """The dtype of a sum or product of the elements of `x`."""
-    element = accumulator(scalar_type(number_tensor(call, x)))
-    if dtype is not None:
-        if not isinstance(dtype, ScalarType) or dtype == i1:
-            raise KernelValueError(
-                f"{call}: dtype must be an integer or a float; got {dtype}",
-                hint="zg.any tells whether an element is not zero, zg.xor_sum whether the number of true ones is odd",
-            )
-        element = dtype
+def _total(call: Typing, tensor: TensorType, dtype: Any = None) -> ScalarType:
+    """The dtype of a sum or product of the elements of a tensor."""
+    if dtype is not None and (not isinstance(dtype, ScalarType) or dtype == i1):
+        raise KernelValueError(
+            f"{call}: dtype must be an integer or a float; got {dtype}",
+            hint="zg.any tells whether an element is not zero, zg.xor_sum whether the number of true ones is odd",
+        )
+    element = dtype or accumulator(scalar_type(tensor))
     call.combine(call.name, [computing(element)])
     return element
 
 
-def _accumulated(call: Typing, x: Type, along: Any, keep: bool, dtype: Any) -> Type:
-    element = _total(call, x, dtype)
-    return _reduced(call, number_tensor(call, x), along, keep, element)
-
-
-def _combined(call: Typing, x: Type, along: Any, keep: bool) -> Type:
+def _combined(call: Typing, x: Type, along: Any, keep: bool, dtype: Any = None) -> Type:
+    """The type of a reduction that gives one value: in the dtype of a sum, i1 for a decision, or as the elements."""
     tensor = number_tensor(call, x)
-    call.combine(call.name, [scalar_type(tensor)])
-    return _reduced(call, tensor, along, keep, tensor.element)
-
-
-def _bitwise(call: Typing, x: Type, along: Any, keep: bool) -> Type:
-    if scalar_type(number_tensor(call, x)).is_float:
-        raise KernelTypeError(f"{call} takes integers; got {describe(x)}")
-    return _combined(call, x, along, keep)
-
-
-def _decided(call: Typing, x: Type, along: Any, keep: bool) -> Type:
-    tensor = number_tensor(call, x)
-    call.combine(call.name, [i1])
-    return _reduced(call, tensor, along, keep, i1)
+    element = scalar_type(tensor)
+    if call.name in _TOTALS:
+        element = _total(call, tensor, dtype)
+    elif call.name in _DECISIONS:
+        element = i1
+        call.combine(call.name, [element])
+    else:
+        if call.name in _BITWISE and element.is_float:
+            raise KernelTypeError(f"{call} takes integers; got {describe(x)}")
+        call.combine(call.name, [element])
+    return _reduced(call, tensor, along, keep, element)
 
 
 def _place(name: str, tie_left: bool) -> str:
@@ -146,15 +141,11 @@ def _scanned_by(call: Typing, x: Type, along: Any, function: Any, _reverse: bool
     return x if isinstance(x, TensorType) else TupleType(tuple(tensors))
 
 
-def _running_total(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
+def _running(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
     tensor = number_tensor(call, x)
     axis(call, along, tensor.rank)
-    return TensorType(tensor.shape, _total(call, x, None))
-
-
-def _running_extreme(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
-    tensor = number_tensor(call, x)
-    axis(call, along, tensor.rank)
+    if call.name.removeprefix("cum") in _TOTALS:
+        return TensorType(tensor.shape, _total(call, tensor))
     call.combine(call.name, [tensor.element])
     return tensor
 
@@ -162,31 +153,20 @@ def _running_extreme(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
 # Ops.
 
 
-def _function(
-    emit: Emitter,
-    symbol: str,
-    values: list[Value],
-    result: Type,
-    make: Callable[[Sequence[Value], Body], Op],
-    scan: bool,
-) -> list[Value]:
+def _function(emit: Emitter, symbol: str, values: list[Value], result: Type, make: Callable[..., Op]) -> list[Value]:
     """Call the function of the model that combines these tensors; `make` gives its op, of the tensors and a body."""
     callee = emit.functions.callee()
     tensors = [value.type for value in values]
     types = [element_of(type_) for type_ in tensors]
-
-    def combine(builder: Builder) -> Body:
-        """A call of the function that combines two elements."""
-        inner = Emitter(builder.nested([*types, *types], packed_type(TupleType(tuple(types)))))
-        made = inner.call(callee.symbol, list(inner.builder.parameters), callee.result)
-        wanted = types[0] if len(types) == 1 else TupleType(tuple(types))
-        combined = inner.repack(Operand(callee.result, made), wanted)
-        inner.add(tt.ScanReturn(combined) if scan else tt.ReduceReturn(combined))
-        return inner.builder.finish()
+    ends = tt.ScanReturn if symbol.startswith("scan_") else tt.ReduceReturn
 
     def build(builder: Builder, parameters: Sequence[Value]) -> list[Value]:
+        combined = _together(types)
+        inner = Emitter(builder.nested([*types, *types], packed_type(combined)))
+        both = Operand(callee.result, inner.call(callee.symbol, list(inner.builder.parameters), callee.result))
+        inner.add(ends(inner.repack(both, combined)))
         within = Emitter(builder)
-        made = within.unpack(within.add(make(parameters, combine(builder))), result)
+        made = within.unpack(within.add(make(parameters, inner.builder.finish())), result)
         return within.repack(Operand(result, made), result)
 
     symbol = emit.functions.module.helper(symbol, callee.symbol, tensors, result, build)
@@ -198,26 +178,24 @@ def _reduce(emit: Emitter, name: str, values: list[Value], at: int) -> list[Valu
     """Reduce tensors together along an axis."""
     sizes = shape_of(values[0].type)
     rest = (*sizes[:at], *sizes[at + 1 :])
-    parts = tuple(shaped(rest, element) for element in map(_element, values))
-    result: Type = parts[0] if len(parts) == 1 else TupleType(parts)
+    result = _together([shaped(rest, element_of(value.type)) for value in values])  # pyright: ignore[reportArgumentType]
     symbol = "_".join([f"reduce_{name}", *(str(value.type) for value in values), str(at), symbol_part(result)])
-    return _function(emit, symbol, values, result, lambda x, body: tt.Reduce(x, at, body), False)
+    return _function(emit, symbol, values, result, lambda x, body: tt.Reduce(x, at, body))
 
 
 def _scan(emit: Emitter, name: str, values: list[Value], along: int, reverse: bool) -> list[Value]:
     """Scan tensors together along an axis."""
-    tensors = [value.type for value in values]
-    at = axis(f"zg.{name}", along, len(shape_of(tensors[0])))
-    result: Type = tensors[0] if len(tensors) == 1 else TupleType(tuple(tensors))
+    result = _together([value.type for value in values])
+    at = axis(f"zg.{name}", along, len(shape_of(values[0].type)))
     direction = ["reverse"] if reverse else []
-    symbol = "_".join([f"scan_{name}", *map(str, tensors), str(at), *direction, symbol_part(result)])
-    return _function(emit, symbol, values, result, lambda x, body: tt.Scan(x, at, body, reverse=reverse), True)
+    types = (str(value.type) for value in values)
+    symbol = "_".join([f"scan_{name}", *types, str(at), *direction, symbol_part(result)])
+    return _function(emit, symbol, values, result, lambda x, body: tt.Scan(x, at, body, reverse=reverse))
 
 
-def _element(value: Value) -> ScalarType | PtrType:
-    element = element_of(value.type)
-    assert isinstance(element, ScalarType | PtrType)
-    return element
+def _together(types: Sequence[Type]) -> Type:
+    """The type of one value, or of a tuple of several."""
+    return types[0] if len(types) == 1 else TupleType(tuple(types))
 
 
 def _flat(emit: Emitter, value: Value) -> Value:
@@ -252,17 +230,14 @@ def _find(emit: Emitter, name: str, x: Operand, along: Any, tie_left: bool, keep
     return [emit.spread(v, (1,) * rank) for v in made] if keep and along is None else made
 
 
-def _accumulate(name: str, emit: Emitter, result: Type, x: Operand, along: Any, keep: bool, dtype: Any) -> Value:
+def _operand(emit: Emitter, name: str, x: Operand, result: ScalarType) -> Value:
+    """The tensor that a call reduces or scans, in the type in which it computes."""
+    return emit.cast(x.value, computing(result) if name in _TOTALS else result)
+
+
+def _combine(name: str, emit: Emitter, result: Type, x: Operand, along: Any, keep: bool, _dtype: Any = None) -> Value:
     element = scalar_type(result)
-    return emit.cast(_along(emit, name, [emit.cast(x.value, computing(element))], along, keep)[0], element)
-
-
-def _combine(name: str, emit: Emitter, result: Type, x: Operand, along: Any, keep: bool) -> Value:
-    return _along(emit, name, [x.value], along, keep)[0]
-
-
-def _decide(name: str, emit: Emitter, result: Type, x: Operand, along: Any, keep: bool) -> Value:
-    return _along(emit, name, [emit.nonzero(x.value)], along, keep)[0]
+    return emit.cast(_along(emit, name, [_operand(emit, name, x, element)], along, keep)[0], element)
 
 
 def _best(
@@ -270,7 +245,7 @@ def _best(
 ) -> Built:
     if with_index:
         return tuple(_find(emit, name, x, along, tie_left, keep))
-    return _along(emit, name, [x.value], along, keep)[0]
+    return _combine(name, emit, result, x, along, keep)
 
 
 def _best_index(name: str, emit: Emitter, result: Type, x: Operand, along: Any, tie_left: bool, keep: bool) -> Value:
@@ -293,22 +268,18 @@ def _scan_by(emit: Emitter, result: Type, x: Operand, along: Any, function: Any,
 
 def _run(name: str, emit: Emitter, result: Type, x: Operand, along: Any, reverse: bool) -> Value:
     element = scalar_type(result)
-    value = emit.cast(x.value, computing(element) if name in ("sum", "prod") else element)
-    return emit.cast(_scan(emit, name, [value], along, reverse)[0], element)
+    return emit.cast(_scan(emit, name, [_operand(emit, name, x, element)], along, reverse)[0], element)
 
 
-# Calls that share both halves of their rules, by these.
+# Calls that share both halves of their rules.
 _FAMILIES: list[tuple[Callable[..., Type], Builds, tuple[str, ...]]] = [
-    (_accumulated, _accumulate, ("sum", "prod")),
-    (_bitwise, _combine, ("xor_sum", "reduce_or")),
-    (_decided, _decide, ("any", "all")),
+    (_combined, _combine, (*_TOTALS, *_DECISIONS, *_BITWISE)),
     (_extreme, _best, ("max", "min")),
     (_index, _best_index, ("argmax", "argmin")),
 ]
 RULES = {
     **{name: Rule(type_of, partial(build, name)) for type_of, build, names in _FAMILIES for name in names},
+    **{f"cum{name}": Rule(_running, partial(_run, name)) for name in (*_TOTALS, "max", "min")},
     "reduce": Rule(_reduced_by, _reduce_by),
     "associative_scan": Rule(_scanned_by, _scan_by),
-    **{f"cum{name}": Rule(_running_total, partial(_run, name)) for name in ("sum", "prod")},
-    **{f"cum{name}": Rule(_running_extreme, partial(_run, name)) for name in ("max", "min")},
 }

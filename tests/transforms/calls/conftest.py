@@ -35,6 +35,7 @@ class Functions:
     def __init__(self) -> None:
         self.combining: Any = None
         self.helpers: dict[str, tt.Func] = {}
+        self.module = self
 
     def callee(self) -> Any:
         return self.combining
