@@ -22,9 +22,8 @@ from ziggurat.transforms.attribution import expressions as expressions
 from ziggurat.transforms.attribution import flow as flow
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.walk import FunctionAttributor
-from ziggurat.transforms.calls.function_name import FunctionName, functions_in, symbol_part
+from ziggurat.transforms.calls.constants import FunctionName, describe, functions_in, symbol_part
 from ziggurat.transforms.calls.promotion import NONE
-from ziggurat.transforms.calls.wording import describe
 
 
 class Attributor:

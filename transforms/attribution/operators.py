@@ -12,8 +12,8 @@ from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, TensorType
+from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.promotion import constant
-from ziggurat.transforms.calls.wording import describe, show
 
 
 def _inverted(x: Any) -> Any:

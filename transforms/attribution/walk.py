@@ -12,9 +12,8 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.transforms.attribution.attribution import Attribution
-from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
-from ziggurat.transforms.calls.promotion import NONE
-from ziggurat.transforms.calls.wording import describe
+from ziggurat.transforms.calls.constants import describe
+from ziggurat.transforms.calls.promotion import ERROR, NONE, Unusable, join
 
 if TYPE_CHECKING:
     from ziggurat.transforms.attribution.attribute import Attributor

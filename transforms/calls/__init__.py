@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ziggurat.transforms.calls import (
-    arithmetic,
-    comparison,
-    conversion,
-    math,
-    memory,
-    programs,
-    random,
-    reductions,
-    shape,
-    sorting,
-)
+from ziggurat.transforms.calls import arithmetic, comparison, math, memory, programs, reductions, shape, sorting
 from ziggurat.transforms.calls.rule import Rule, Typing
 
-_FAMILIES = (arithmetic, comparison, conversion, math, memory, programs, random, reductions, shape, sorting)
+_FAMILIES = (arithmetic, comparison, math, memory, programs, reductions, shape, sorting)
 
 RULES: Final[dict[str, Rule]] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
 

@@ -1,11 +1,11 @@
-"""Rules of arithmetic, element by element."""
+"""Rules of arithmetic, element by element, and of casts."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ziggurat.codemodel.dialects import arith, math, tt
-from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -21,13 +21,21 @@ from ziggurat.codemodel.types import (
     shaped,
     with_element,
 )
-from ziggurat.frontends.language.host import OPS
+from ziggurat.frontends.language.host import OPS, cast
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.calls.checks import integers, numbers
+from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Builds, Emitter, Operand, as_given
-from ziggurat.transforms.calls.promotion import common_shape, constant, is_number, is_pointer, promoted, scalar_type
+from ziggurat.transforms.calls.promotion import (
+    common_shape,
+    constant,
+    is_number,
+    is_pointer,
+    promoted,
+    require_fits,
+    scalar_type,
+)
 from ziggurat.transforms.calls.rule import Rule, Typing
-from ziggurat.transforms.calls.wording import describe, show
 
 # Types of results.
 
@@ -91,22 +99,13 @@ def _fused(call: Typing, a: Type, b: Type, c: Type) -> Type:
     return result
 
 
-def _negative(call: Typing, x: Type) -> Type:
+def _as_given(call: Typing, x: Type) -> Type:
+    """The type of the operand."""
     numbers(call, x)
-    if not isinstance(x, ConstantType) and scalar_type(x) == i1:
-        raise KernelTypeError(f"zg.neg takes integers or floats; got {x}", hint="zg.invert changes true and false")
-    return call.computed(x) or x
-
-
-def _inverted(call: Typing, x: Type) -> Type:
-    numbers(call, x)
-    if scalar_type(x).is_float:
+    if call.name == "invert" and scalar_type(x).is_float:
         raise KernelTypeError(f"zg.invert takes integers; got {describe(x)}")
-    return call.computed(x) or x
-
-
-def _magnitude(call: Typing, x: Type) -> Type:
-    numbers(call, x)
+    if call.name == "neg" and not isinstance(x, ConstantType) and scalar_type(x) == i1:
+        raise KernelTypeError(f"zg.neg takes integers or floats; got {x}", hint="zg.invert changes true and false")
     return call.computed(x) or x
 
 
@@ -139,9 +138,7 @@ def _ceiling(call: Typing, x: Type, div: Type) -> Type | None:
     return call.computed(x, div)
 
 
-def _power(call: Typing, n: Any) -> Type | None:
-    if type(n) is not int:
-        raise KernelTypeError(f"{call} takes an integer; got {show(n)}")
+def _power(call: Typing, n: int) -> Type | None:
     return call.computed(constant(n))
 
 
@@ -246,21 +243,88 @@ _ELEMENTWISE = {
     **dict.fromkeys(("floordiv", "and_", "or_", "xor", "shl", "shr"), bitwise),
 }  # fmt: skip
 
+
+# Casts.
+
+
+def _converted(call: Typing, x: Type, dtype: ScalarType | PtrType, rounding: Any = None, bitcast: bool = False) -> Type:
+    if isinstance(dtype, PtrType):
+        return _pointers(x, dtype)
+    if bitcast:
+        return _reinterpreted(Typing("bitcast"), x, dtype)
+    if is_pointer(x):
+        if dtype.name != "i64":
+            raise KernelTypeError(f"the pointer {x} casts to zg.i64 or to another pointer, not to {dtype}")
+        return with_element(x, dtype)
+    numbers(call, x)
+    if rounding not in (None, "rtne", "rtz"):
+        raise KernelValueError(f"fp_downcast_rounding must be 'rtne' or 'rtz'; got {show(rounding)}")
+    if rounding is not None and not (dtype.is_float and scalar_type(x).is_float and dtype.bits < scalar_type(x).bits):
+        raise KernelValueError("fp_downcast_rounding is for a cast from a float to a narrower float")
+    if isinstance(x, ConstantType):
+        if dtype.is_int and dtype != i1 and not isinstance(x.value, float):
+            require_fits(int(x.value), dtype)
+        return dtype
+    return with_element(x, dtype)
+
+
+def _reinterpreted(call: Typing, x: Type, dtype: ScalarType | PtrType) -> Type:
+    if isinstance(dtype, PtrType):
+        return _pointers(x, dtype)
+    numbers(call, x)
+    source = scalar_type(x)
+    if source.bits != dtype.bits:
+        raise KernelTypeError(
+            f"{call} keeps the width: {source} has {source.bits} bits, {dtype} has {dtype.bits}",
+            hint="zg.cast converts the value",
+        )
+    return with_element(source if isinstance(x, ConstantType) else x, dtype)
+
+
+def _pointers(x: Type, target: PtrType) -> Type:
+    if is_pointer(x) or (not isinstance(x, ConstantType) and is_number(x) and scalar_type(x).name == "i64"):
+        return with_element(x, target)
+    raise KernelTypeError(f"only pointers and i64 cast to {target}, not {describe(x)}")
+
+
+def _cast(emit: Emitter, result: Type, x: Operand, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Value:
+    if bitcast or isinstance(dtype, PtrType):
+        return _bitcast(emit, result, x, dtype)
+    if is_pointer(x.type):
+        return emit.add(tt.PtrToInt(x.value))
+    if isinstance(x.type, ConstantType):
+        known = cast(x.type.value, scalar_type(result), rounding, bitcast=False)
+        return emit.constant(known, result)
+    mode = arith.Rounding.ZERO if rounding == "rtz" else arith.Rounding.NEAREST
+    return emit.cast(x.value, scalar_type(result), mode)
+
+
+def _bitcast(emit: Emitter, result: Type, x: Operand, dtype: Any) -> Value:
+    value = emit.convert(x, scalar_type(x.type)) if isinstance(x.type, ConstantType) else x.value
+    if value.type == result:
+        return value
+    if not isinstance(dtype, PtrType):
+        return emit.add(arith.Bitcast(value, result))
+    return emit.add((tt.Bitcast if is_pointer(x.type) else tt.IntToPtr)(value, result))
+
+
 RULES = {
     "add": Rule(_sum, _add),
     "sub": Rule(_difference, _sub),
     **{name: Rule(type_of, elementwise(*OPS[name])) for name, type_of in _ELEMENTWISE.items()},
     "div_rn": Rule(quotient, exact(tt.PreciseDivF)),
-    "neg": Rule(_negative, _neg),
-    "invert": Rule(_inverted, _invert),
+    "neg": Rule(_as_given, _neg),
+    "invert": Rule(_as_given, _invert),
     "clamp": Rule(arithmetic, _clamp),
     # Not in f32 for smaller floats: the result would be rounded twice.
     "fma": Rule(_fused, exact(math.Fma)),
-    "abs": Rule(_magnitude, _abs),
+    "abs": Rule(_as_given, _abs),
     "umulhi": Rule(_upper_half, exact(tt.MulHiUI)),
     "cdiv": Rule(_ceiling, body=LIBRARY["cdiv"]),
     "next_power_of_2": Rule(_power),
     "popc": Rule(_count, _counted(math.CtPop)),
     "clz": Rule(_count, _counted(math.CtLz)),
     "brev": Rule(_bits, as_given(math.BitReverse)),
+    "cast": Rule(_converted, _cast),
+    "bitcast": Rule(_reinterpreted, _bitcast),
 }

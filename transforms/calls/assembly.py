@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from ziggurat.codemodel.assembly import LETTERS, parts_of, template_error
 from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, element_of
+from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.promotion import scalar_type
-from ziggurat.transforms.calls.wording import describe, show
 
 _CALL = "zg.inline_asm_elementwise"
 

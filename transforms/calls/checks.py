@@ -6,9 +6,9 @@ from typing import Any
 
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.types import MAX_ELEMENTS, ScalarType, TensorType, Type
+from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.promotion import is_number, is_pointer, scalar_type
 from ziggurat.transforms.calls.rule import Typing
-from ziggurat.transforms.calls.wording import describe, show
 
 
 def numbers(call: Typing, *types: Type) -> None:
@@ -80,8 +80,6 @@ def shape(call: Typing, dims: Any) -> tuple[int, ...]:
 
 def axis(call: object, number: int, rank: int) -> int:
     """An axis counted from 0; a negative one counts from the end."""
-    if type(number) is not int:
-        raise KernelTypeError(f"{call}: an axis must be an integer; got {show(number)}")
     if not -rank <= number < rank:
         raise KernelValueError(f"{call}: axis {number} is not one of the {rank} axes")
     return number % rank

@@ -1,16 +1,119 @@
-"""Arguments that are known at compile time: each is of the kind that the signature of the call says."""
+"""Constants of a kernel: functions as values, the words of messages for values, and arguments that are constants."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
+
+import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.types import PtrType, ScalarType
-from ziggurat.frontends.language import CompareKind
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax
+from ziggurat.frontends.language import CompareKind, Function
 from ziggurat.frontends.language.signature import Parameter
-from ziggurat.transforms.calls.function_name import FunctionName
-from ziggurat.transforms.calls.wording import show
+
+
+@attrs.frozen(str=False, repr=False)
+class FunctionName(Type):
+    """The value of a constant that is a function: its name, its Python model, and where it comes from, if known."""
+
+    symbol: str
+    model: Op = attrs.field(eq=False)
+    function: Function | None = attrs.field(default=None, eq=False)
+    identity: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "identity", id(self.model))
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("function", (TypeSyntax(self.symbol, quoted=True),))
+
+    __str__ = Type.__str__
+
+    def __repr__(self) -> str:
+        return self.symbol
+
+
+def function_name(function: Function) -> FunctionName:
+    """A function as a constant. Raises what is wrong with its source."""
+    return FunctionName(function.fn.__qualname__, function.model, function)
+
+
+def functions_in(value: Any) -> list[Function]:
+    """The functions that a constant is, or that are items of it."""
+    if isinstance(value, tuple):
+        return [function for item in value for function in functions_in(item)]  # pyright: ignore[reportUnknownVariableType]
+    return [value.function] if isinstance(value, FunctionName) and value.function is not None else []
+
+
+def symbol_part(type_: Type) -> str:
+    """A type as a part of a function's name: a constant by its bare value."""
+    if isinstance(type_, ConstantType):
+        return _symbol_part(type_.value)
+    return str(type_)
+
+
+def _symbol_part(value: Any) -> str:
+    if isinstance(value, FunctionName):
+        return value.symbol.rsplit(".", 1)[-1]
+    if isinstance(value, tuple):
+        parts = cast(tuple[Any, ...], value)
+        items = [_symbol_part(item) if isinstance(item, FunctionName | tuple) else repr(item) for item in parts]
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    return str(value)
+
+
+_LONGEST = 60
+
+
+# The hint where the choice of a function depends on a run-time value.
+CHOSEN_FUNCTION = "which function is called has to be known at compile time; call each in a branch of its own"
+
+
+def is_function(type_: Type) -> bool:
+    """True of the type of a constant that is a function."""
+    return isinstance(type_, ConstantType) and isinstance(type_.value, FunctionName)
+
+
+def show(value: Any) -> str:
+    """A constant as it is written in a kernel: `zg.f32`, `zg.CompareKind.EQUAL`, `(1, None)`."""
+    if isinstance(value, FunctionName):
+        return f"the function '{value.symbol}'"
+    if isinstance(value, ScalarType):
+        return f"zg.{value}"
+    if isinstance(value, PtrType):
+        return f"zg.ptr(zg.{value.pointee})"
+    if isinstance(value, Type):
+        return describe(value)
+    if isinstance(value, enum.Enum):
+        return f"zg.{type(value).__name__}.{value.name}"
+    if isinstance(value, tuple):
+        return _in_a_row([show(item) for item in value])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def describe(type_: Type) -> str:
+    """An attributed type: what is known of a constant, or the type of a run-time value."""
+    if isinstance(type_, ConstantType):
+        value = type_.value
+        if value is None or isinstance(value, FunctionName):
+            return show(value)
+        kind = "type" if isinstance(value, Type) else "tuple" if isinstance(value, tuple) else "constant"
+        return f"the {kind} {show(value)}"
+    if isinstance(type_, TupleType):
+        return f"the tuple {_in_a_row([_part(part) for part in type_.components])}"
+    return str(type_)
+
+
+def _part(type_: Type) -> str:
+    return show(type_.value) if isinstance(type_, ConstantType) else describe(type_).removeprefix("the tuple ")
+
+
+def _in_a_row(items: list[str]) -> str:
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
 def _is_int(value: Any) -> bool:

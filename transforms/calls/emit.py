@@ -27,7 +27,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.host import cast as cast_number
-from ziggurat.transforms.calls.lattice import components
+from ziggurat.transforms.calls.promotion import components
 
 if TYPE_CHECKING:
     from ziggurat.transforms.mirror.walk import FunctionMirror
@@ -121,6 +121,14 @@ class Emitter:
         for _ in range(len(shape) - len(source)):
             value = self.add(tt.ExpandDims(value, 0))
         return value if value.type == target else self.add(tt.Broadcast(value, target))
+
+    def indices(self, shape: tuple[int, ...], axis: int) -> Value:
+        """The index along an axis of a shape, as i32; the other axes have size 1."""
+        numbers = self.add(tt.MakeRange(0, shape[axis]))
+        for other in range(len(shape)):
+            if other != axis:
+                numbers = self.add(tt.ExpandDims(numbers, other))
+        return numbers
 
     def reshape(self, value: Value, result: Type) -> Value:
         """The elements of a tensor in the shape of `result`; of shape (), the only element."""

@@ -31,11 +31,10 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.calls.checks import choice, shape, tensor
+from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Emitter, Operand, split_operand
-from ziggurat.transforms.calls.lattice import components
-from ziggurat.transforms.calls.promotion import NONE, is_number, require_fits, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, components, is_number, require_fits, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
-from ziggurat.transforms.calls.wording import describe
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
 EVICTION = {"": EvictionPolicy.NORMAL, **{policy.value: policy for policy in EvictionPolicy}}
@@ -135,21 +134,19 @@ def _loaded(call: Typing, ptr: Type, mask: Type | None, other: Type | None, cach
         if mask is None:
             raise KernelTypeError(f"{call}: `other` stands for what a mask leaves out, but there is no mask")
         _written(call, "`other`", ptr, other)
-    choice("cache_modifier", cache, CACHE)
-    choice("eviction_policy", eviction, EVICTION)
+    _policy(cache, eviction)
     return shaped(shape_of(ptr), pointee)
 
 
+def _policy(cache: Any, eviction: Any) -> None:
+    choice("cache_modifier", cache, CACHE)
+    choice("eviction_policy", eviction, EVICTION)
+
+
 def _load(
-    emit: Emitter,
-    result: Type,
-    ptr: Operand,
-    mask: Operand | None,
-    other: Operand | None,
-    cache: Any,
-    eviction: Any,
-    volatile: Any,
+    emit: Emitter, result: Type, ptr: Operand, mask: Operand | None, other: Operand | None, *policy: Any
 ) -> Value:
+    cache, eviction, volatile = policy
     chosen = _mask(emit, ptr, mask)
     value = None if other is None else emit.convert(other, result, dense=True)
     return emit.add(
@@ -160,18 +157,15 @@ def _load(
 def _storing(call: Typing, ptr: Type, value: Type, mask: Type | None, cache: Any, eviction: Any) -> Type:
     _written(call, "the value", ptr, value)
     _masked(call, ptr, mask)
-    choice("cache_modifier", cache, CACHE)
-    choice("eviction_policy", eviction, EVICTION)
+    _policy(cache, eviction)
     return NONE
 
 
 def _store(
     emit: Emitter, result: Type, ptr: Operand, value: Operand, mask: Operand | None, cache: Any, eviction: Any
 ) -> Value:
-    stored = _stored(emit, ptr, value)
-    return emit.add(
-        tt.Store(ptr.value, stored, _mask(emit, ptr, mask), cache=CACHE[cache], eviction=EVICTION[eviction])
-    )
+    stored, chosen = _stored(emit, ptr, value), _mask(emit, ptr, mask)
+    return emit.add(tt.Store(ptr.value, stored, chosen, cache=CACHE[cache], eviction=EVICTION[eviction]))
 
 
 # Atomics.
@@ -202,8 +196,7 @@ def _atomic_rule(kinds: tuple[AtomicKind, ...]) -> Rule:
     ) -> Value:
         element = scalar_type(result)
         kind = kinds[0 if element.is_float else 1 if element.signed else 2]
-        stored = _stored(emit, ptr, value)
-        chosen = _mask(emit, ptr, mask)
+        stored, chosen = _stored(emit, ptr, value), _mask(emit, ptr, mask)
         return emit.add(tt.AtomicRMW(ptr.value, stored, chosen, kind=kind, sem=SEMANTICS[sem], scope=SCOPES[scope]))
 
     return Rule(_combined, build)
@@ -261,9 +254,12 @@ def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any,
 def _describe(
     emit: Emitter, result: Type, base: Operand, sizes: Operand, strides: Operand, block: Any, padding: Any
 ) -> Value:
-    shape_ = [emit.convert(part, i32) for part in split_operand(sizes)]
-    steps = [emit.convert(part, i64) for part in split_operand(strides)]
+    shape_, steps = _converted(emit, sizes, i32), _converted(emit, strides, i64)
     return emit.add(tt.MakeTensorDescriptor(base.value, shape_, steps, result, padding=PADDING[padding]))
+
+
+def _converted(emit: Emitter, integers: Operand, type_: Type) -> list[Value]:
+    return [emit.convert(part, type_) for part in split_operand(integers)]
 
 
 def _descriptor(call: Typing, descriptor: Type, offsets: Type) -> list[Type]:
@@ -289,16 +285,12 @@ def _block_written(call: Typing, descriptor: Type, offsets: Type, value: Type) -
     return NONE
 
 
-def _offsets(emit: Emitter, offsets: Operand) -> list[Value]:
-    return [emit.convert(part, i32) for part in split_operand(offsets)]
-
-
 def _read_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand) -> Value:
-    return emit.add(tt.DescriptorLoad(descriptor.value, _offsets(emit, offsets)))
+    return emit.add(tt.DescriptorLoad(descriptor.value, _converted(emit, offsets, i32)))
 
 
 def _write_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand, value: Operand) -> Value:
-    return emit.add(tt.DescriptorStore(descriptor.value, value.value, _offsets(emit, offsets)))
+    return emit.add(tt.DescriptorStore(descriptor.value, value.value, _converted(emit, offsets, i32)))
 
 
 RULES = {

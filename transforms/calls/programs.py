@@ -12,11 +12,19 @@ from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, ScalarType, TupleType, Type, i32, i64, shape_of, shaped
 from ziggurat.transforms.calls.assembly import MAX_PACK, check_assembly
 from ziggurat.transforms.calls.checks import condition, is_power_of_two
+from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, as_given, packed_type, split_operand
-from ziggurat.transforms.calls.lattice import RangeType, components
-from ziggurat.transforms.calls.promotion import NONE, common_shape, constant, is_number, is_pointer, scalar_type
+from ziggurat.transforms.calls.promotion import (
+    NONE,
+    RangeType,
+    common_shape,
+    components,
+    constant,
+    is_number,
+    is_pointer,
+    scalar_type,
+)
 from ziggurat.transforms.calls.rule import Rule, Typing
-from ziggurat.transforms.calls.wording import describe, show
 
 
 def _grid(call: Typing, along: int) -> Type:
@@ -118,9 +126,7 @@ def _printed(call: Typing, values: Sequence[Type]) -> Type:
     return NONE
 
 
-def _printing(call: Typing, prefix: Any, values: Sequence[Type], _hex: bool = False) -> Type:
-    if not isinstance(prefix, str):
-        raise KernelTypeError(f"{call} must begin with a constant string; got {show(prefix)}")
+def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = False) -> Type:
     for value in values:
         if not is_number(value) and not is_pointer(value):
             raise KernelTypeError(f"{call} prints numbers and pointers; got {describe(value)}")
@@ -145,15 +151,13 @@ def _check(emit: Emitter, result: Type, x: Operand, message: str = "") -> Value:
 # Inline assembly.
 
 
-def _assembled(call: Typing, asm: Any, constraints: Any, args: Type, dtype: Any, _pure: Any, pack: Any) -> Type:
+def _assembled(call: Typing, asm: str, constraints: str, args: Type, dtype: Any, _pure: Any, pack: Any) -> Type:
     several = components(args)
     parts = (args,) if several is None else several
     for part in parts:
         if not is_number(part) and not is_pointer(part):
             raise KernelTypeError(f"{call} takes tensors and numbers; got {describe(part)}")
     sizes = common_shape(str(call), *parts)
-    if not isinstance(asm, str) or not isinstance(constraints, str):
-        raise KernelTypeError(f"{call} takes the assembly and the constraints as strings")
     if not is_power_of_two(pack) or pack > MAX_PACK:
         raise KernelValueError(f"{call}: 'pack' must be a power of two up to {MAX_PACK}; got {show(pack)}")
     results: list[Type] = []

@@ -29,13 +29,10 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.calls.checks import axis, number_tensor
+from ziggurat.transforms.calls.constants import describe, symbol_part
 from ziggurat.transforms.calls.emit import Builds, Built, Emitter, Operand, packed_type, split_operand
-from ziggurat.transforms.calls.function_name import symbol_part
-from ziggurat.transforms.calls.lattice import components
-from ziggurat.transforms.calls.ordering import indices
-from ziggurat.transforms.calls.promotion import scalar_type
+from ziggurat.transforms.calls.promotion import components, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
-from ziggurat.transforms.calls.wording import describe
 
 # Calls that widen their elements, that give true or false, and that take integers only.
 _TOTALS = ("sum", "prod")
@@ -225,7 +222,7 @@ def _find(emit: Emitter, name: str, x: Operand, along: Any, tie_left: bool, keep
     value = _flat(emit, x.value) if along is None else x.value
     sizes = shape_of(value.type)
     at = 0 if along is None else axis(f"zg.{name}", along, rank)
-    pair = [value, indices(emit, sizes, at)]
+    pair = [value, emit.spread(emit.indices(sizes, at), sizes)]
     made = _along(emit, _place(name, tie_left), pair, at, keep and along is not None)
     return [emit.spread(v, (1,) * rank) for v in made] if keep and along is None else made
 

@@ -12,10 +12,9 @@ from ziggurat.codemodel.errors import BuildError, KernelTypeError, KernelValueEr
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, Type
 from ziggurat.frontends.language import CALLS, Function
+from ziggurat.transforms.calls.constants import FunctionName, show
 from ziggurat.transforms.calls.emit import Built
-from ziggurat.transforms.calls.function_name import FunctionName
 from ziggurat.transforms.calls.promotion import constant
-from ziggurat.transforms.calls.wording import show
 
 # The name of an op at the start of its messages.
 _OP_NAME = re.compile(r"^[a-z_]+\.\w+")

@@ -23,8 +23,8 @@ from ziggurat.codemodel.types import (
     shaped,
 )
 from ziggurat.transforms.calls.checks import axis, is_power_of_two, scalar_dtype, shape, tensor
+from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand, as_given
-from ziggurat.transforms.calls.ordering import indices
 from ziggurat.transforms.calls.promotion import (
     broadcast_shapes,
     common_shape,
@@ -35,7 +35,6 @@ from ziggurat.transforms.calls.promotion import (
     scalar_type,
 )
 from ziggurat.transforms.calls.rule import Rule, Typing
-from ziggurat.transforms.calls.wording import describe, show
 
 
 def _element(x: Type) -> ScalarType | PtrType:
@@ -56,9 +55,6 @@ def _value(emit: Emitter, x: Operand, result: Type) -> Value:
 
 
 def _range(call: Typing, start: int, end: int) -> Type:
-    for bound in (start, end):
-        if type(bound) is not int:
-            raise KernelTypeError(f"{call} takes integers; got {show(bound)}")
     count = end - start
     if not is_power_of_two(count):
         raise KernelValueError(
@@ -214,7 +210,7 @@ def _flip(emit: Emitter, result: Type, x: Operand, dim: int) -> Value:
     at = axis("zg.flip", dim, len(sizes))
     if sizes[at] == 1:
         return x.value
-    numbers = indices(emit, sizes, at)
+    numbers = emit.spread(emit.indices(sizes, at), sizes)
     last = emit.constant(sizes[at] - 1, numbers.type)
     return emit.add(tt.Gather(x.value, emit.add(arith.SubI(last, numbers)), at))
 

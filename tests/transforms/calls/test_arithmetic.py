@@ -146,7 +146,6 @@ def test_casts():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ((T, "f32"), KernelTypeError, "zg.cast takes a dtype such as zg.f16; got 'f32'"),
         ((P, i32), KernelTypeError, "casts to zg.i64 or to another pointer, not to i32"),
         ((P, f32), KernelTypeError, "casts to zg.i64"),
         ((i32, P), KernelTypeError, "only pointers and i64 cast to ptr<f32>, not i32"),
@@ -170,8 +169,6 @@ def test_bitcasts():
     assert R.bitcast(P, PtrType(i8)) == PtrType(i8)
     with pytest.raises(KernelTypeError, match=r"zg.bitcast takes numbers; got a pointer"):
         R.bitcast(P, i64)
-    with pytest.raises(KernelTypeError, match=r"zg.bitcast takes a dtype"):
-        R.bitcast(f32, 32)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -196,7 +193,5 @@ def test_abs_and_umulhi():
 def test_what_is_computed_of_constants_alone():
     assert R.cdiv(constant(10), constant(4)) == constant(3)
     assert [R.next_power_of_2(n).value for n in (-1, 0, 1, 3, 64, 65)] == [1, 1, 1, 4, 64, 128]
-    with pytest.raises(KernelTypeError, match=r"zg.next_power_of_2 takes an integer; got 3.0"):
-        R.next_power_of_2(3.0)
     with pytest.raises(KernelValueError, match=r"division by zero|modulo by zero"):
         R.cdiv(constant(10), constant(0))

@@ -9,8 +9,7 @@ from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.types import PtrType, f32, i32
 from ziggurat.frontends.language import SIGNATURES, CompareKind
 from ziggurat.frontends.library import COMBINE
-from ziggurat.transforms.calls.constants import held
-from ziggurat.transforms.calls.function_name import FunctionName
+from ziggurat.transforms.calls.constants import FunctionName, held
 
 FUNCTION = FunctionName("sum", COMBINE["sum"].model)
 

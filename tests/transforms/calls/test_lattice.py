@@ -6,7 +6,6 @@ import pytest
 
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import (
-    DescriptorType,
     PtrType,
     TensorType,
     TupleType,
@@ -19,19 +18,17 @@ from ziggurat.codemodel.types import (
     i64,
     u8,
     u32,
-    void,
 )
-from ziggurat.transforms.calls.lattice import (
+from ziggurat.transforms.calls.promotion import (
     ERROR,
     PARTLY_ASSIGNED,
     UNASSIGNED,
     RangeType,
     Unusable,
     components,
-    is_runtime,
+    constant,
     join,
 )
-from ziggurat.transforms.calls.promotion import constant
 
 
 @pytest.mark.parametrize(
@@ -108,13 +105,6 @@ def test_components():
     assert components(TupleType((i32, constant(2)))) == (i32, constant(2))
     for type_ in (i32, constant("ab"), TensorType((2,), i32), constant(None)):
         assert components(type_) is None
-
-
-def test_what_a_triton_model_holds():
-    for type_ in (f32, PtrType(f32), TensorType((4,), i1), DescriptorType((16,), f32), TupleType((f32, constant(1)))):
-        assert is_runtime(type_)
-    for type_ in (constant(1), ERROR, UNASSIGNED, void, RangeType(i32, i32, i32), TupleType((f32, void))):
-        assert not is_runtime(type_)
 
 
 def test_texts():

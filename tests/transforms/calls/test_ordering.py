@@ -28,7 +28,7 @@ from ziggurat.codemodel.types import (
     u32,
 )  # fmt: skip
 from ziggurat.transforms.calls.emit import Emitter
-from ziggurat.transforms.calls.ordering import sorted_keys, take_first, to_keys, to_values
+from ziggurat.transforms.calls.sorting import sorted_keys, take_first, to_keys, to_values
 
 NUMPY = {
     i1: np.bool_, i8: np.int8, i16: np.int16, i32: np.int32, i64: np.int64, u8: np.uint8, u32: np.uint32,

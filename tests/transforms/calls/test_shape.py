@@ -59,9 +59,6 @@ def test_an_axis_counts_from_either_end():
     for axis in (3, -4):
         with pytest.raises(KernelValueError, match=f"zg.sum: axis {axis} is not one of the 3 axes"):
             checked_axis("zg.sum", axis, 3)
-    for axis in (True, 1.0, None):
-        with pytest.raises(KernelTypeError, match="an axis must be an integer"):
-            checked_axis("zg.sum", axis, 3)
 
 
 def test_creation():
@@ -76,7 +73,6 @@ def test_creation():
         ("arange", (0, 12), KernelValueError, r"gives 12 numbers, which is not a power of two"),
         ("arange", (8, 8), KernelValueError, "gives 0 numbers"),
         ("arange", (0, 1 << 21), KernelValueError, "at most 1048576 numbers"),
-        ("arange", (0, 8.0), KernelTypeError, "zg.arange takes integers; got 8.0"),
         ("zeros", ((4,), "f32"), KernelTypeError, "zg.zeros takes a dtype"),
         ("zeros", ((4,), P), KernelTypeError, "zg.zeros takes a dtype"),
         ("full", ((4,), T, i32), KernelTypeError, "zg.full takes a scalar value"),

@@ -7,9 +7,8 @@ import pytest
 from ziggurat.codemodel.types import ConstantType, PtrType, TensorType, TupleType, f32, i32, pyobject
 from ziggurat.frontends.language import CompareKind
 from ziggurat.frontends.library import COMBINE
-from ziggurat.transforms.calls.function_name import FunctionName
+from ziggurat.transforms.calls.constants import FunctionName, describe, show
 from ziggurat.transforms.calls.promotion import constant
-from ziggurat.transforms.calls.wording import describe, show
 
 FUNCTION = FunctionName("combine", COMBINE["sum"].model)
 
