@@ -331,13 +331,13 @@ cdiv = function(zg.CALLS["cdiv"].__wrapped__)
 @function
 def sigmoid(x: Any) -> Any:
     """The result is computed in f32 or f64 and rounded once."""
-    wide = real(x)
+    wide = zg.cast(x, f64 if x.dtype == f64 else f32)
     return zg.cast(zg.div(1.0, zg.add(1.0, zg.exp(zg.neg(wide)))), x.dtype if x.dtype.is_float else f32)
 
 
 @function
 def softmax(x: Any, dim: zg.constexpr = 0) -> Any:
     """The largest element is subtracted first, so that no exponential overflows."""
-    wide = real(x)
+    wide = zg.cast(x, f64 if x.dtype == f64 else f32)
     powers = zg.exp(zg.sub(wide, zg.max(wide, dim, keep_dims=True)))
     return zg.cast(zg.div(powers, zg.sum(powers, dim, keep_dims=True)), x.dtype if x.dtype.is_float else f32)

@@ -13,7 +13,7 @@ from typing import Any
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import (
     ScalarType,
     TensorType,
@@ -150,7 +150,9 @@ def _running(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
 # Ops.
 
 
-def _function(emit: Emitter, symbol: str, values: list[Value], result: Type, make: Callable[..., Op]) -> list[Value]:
+def _function(
+    emit: Emitter, symbol: str, values: list[Value], result: Type, make: Callable[[Sequence[Value], Body], Op]
+) -> list[Value]:
     """Call the function of the model that combines these tensors; `make` gives its op, of the tensors and a body."""
     callee = emit.functions.callee()
     tensors = [value.type for value in values]
