@@ -25,7 +25,7 @@ PARTS = tuple(
     import_module(f"ziggurat.backend.ptx.{name}")
     for name in (
         "atomics", "casts", "control", "conversions", "reductions", "debug", "elementwise", "functions", "inline_asm",
-        "matrix", "memory", "remainders", "roles", "shared", "tensors", "tma",
+        "matrix", "memory", "roles", "shared", "tensors", "tma",
     )
 )  # fmt: skip
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 from ziggurat.backend.ptx.casts import rounded, widened
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, Make, emits
+from ziggurat.backend.ptx.emitter import Argument, Emitted, Emitter, emits
 from ziggurat.backend.ptx.numbers import literal, llvm_type, suffix
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, element_of, scalar_element
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, element_of, f32, scalar_element
 
 # One instruction for each register: {k} is the type of the first operand, {r} that of the result.
 _PLAIN: dict[type[Op], str] = {
@@ -29,8 +29,11 @@ _PLAIN: dict[type[Op], str] = {
 
 _FLOAT_BINARY: dict[type[Op], str] = {arith.AddF: "fadd", arith.SubF: "fsub", arith.MulF: "fmul"}
 
-_INTRINSICS: dict[type[Op], str] = {
-    arith.MaxSI: "smax", arith.MinSI: "smin", arith.MaxUI: "umax", arith.MinUI: "umin",
+# LLVM's intrinsic by op, with its arguments after the operands.
+_INTRINSICS: dict[type[Op], tuple[str, list[Argument]]] = {
+    arith.MaxSI: ("smax", []), arith.MinSI: ("smin", []), arith.MaxUI: ("umax", []), arith.MinUI: ("umin", []),
+    math.AbsI: ("abs", [("i1", "false")]), math.CtPop: ("ctpop", []), math.CtLz: ("ctlz", [("i1", "false")]),
+    math.BitReverse: ("bitreverse", []),
 }  # fmt: skip
 
 _CHOICES: dict[type[Op], str] = {
@@ -58,10 +61,16 @@ def _plain(emitter: Emitter, op: Op) -> Emitted:
 
 
 @emits(*_INTRINSICS)
-def _intrinsic(emitter: Emitter, op: Any) -> Emitted:
-    kind = llvm_type(op.lhs.type)
-    function = f"llvm.{_INTRINSICS[type(op)]}.{suffix(kind)}"
-    return emitter.each(op.result.type, op.operands, lambda a, b: emitter.call(kind, function, (kind, a), (kind, b)))
+def _intrinsic(emitter: Emitter, op: Op) -> Emitted:
+    operand = op.operands[0]
+    if isinstance(op, math.AbsI) and not scalar_element(operand.type).signed:
+        return emitter.values[operand]
+    kind, (name, rest) = llvm_type(operand.type), _INTRINSICS[type(op)]
+
+    def make(*values: str) -> str:
+        return emitter.call(kind, f"llvm.{name}.{kind}", *((kind, value) for value in values), *rest)
+
+    return emitter.each(op.result.type, op.operands, make)
 
 
 @emits(arith.ShlI, arith.ShrSI, arith.ShrUI)
@@ -84,23 +93,32 @@ def _shift(emitter: Emitter, op: Any) -> Emitted:
     return emitter.each(op.result.type, op.operands, shift)
 
 
-def in_f32(emitter: Emitter, scalar: ScalarType, values: Sequence[str], make: Make) -> str:
-    """The result of `make` on floats of fewer than 32 bits: computed in f32 and rounded to their type."""
-    apply = cast("Callable[..., str]", make)
-    return rounded(emitter, apply(*(widened(emitter, value, scalar) for value in values)), scalar)
+# A function from an LLVM type and one or two values of it to a value.
+Compute = Callable[[str, str], str] | Callable[[str, str, str], str]
+
+
+def computing(emitter: Emitter, scalar: ScalarType, compute: Compute, bits: int = 32) -> Callable[..., str]:
+    """A function of floats that is `compute(kind, *values)`, given an LLVM type; with fewer than `bits` bits in f32."""
+    kind, make = llvm_type(scalar), cast("Callable[..., str]", compute)
+
+    def apply(*values: str) -> str:
+        if scalar.bits >= bits:
+            return make(kind, *values)
+        return rounded(emitter, make("float", *(widened(emitter, value, scalar) for value in values)), scalar)
+
+    return apply
+
+
+def computed(emitter: Emitter, op: Op, compute: Compute, bits: int = 32) -> Emitted:
+    """The result of an op on floats, register by register, by `computing`."""
+    scalar = scalar_element(op.operands[0].type)
+    return emitter.each(op.result.type, op.operands, computing(emitter, scalar, compute, bits))
 
 
 @emits(*_FLOAT_BINARY)
-def _float_binary(emitter: Emitter, op: Any) -> Emitted:
-    kind, scalar = llvm_type(op.lhs.type), scalar_element(op.lhs.type)
+def _float_binary(emitter: Emitter, op: Op) -> Emitted:
     name = _FLOAT_BINARY[type(op)]
-
-    def combine(a: str, b: str) -> str:
-        if scalar.is_fp8:
-            return in_f32(emitter, scalar, (a, b), lambda x, y: emitter.emit(f"{name} float {x}, {y}"))
-        return emitter.emit(f"{name} {kind} {a}, {b}")
-
-    return emitter.each(op.result.type, op.operands, combine)
+    return computed(emitter, op, lambda kind, a, b: emitter.emit(f"{name} {kind} {a}, {b}"), bits=16)
 
 
 def choose(emitter: Emitter, cls: type[Op], scalar: ScalarType, a: str, b: str) -> str:
@@ -128,17 +146,14 @@ def _choice(emitter: Emitter, op: arith.FloatBinary) -> Emitted:
 
 @emits(arith.DivF, tt.PreciseDivF)
 def _divf(emitter: Emitter, op: arith.DivF | tt.PreciseDivF) -> Emitted:
-    kind, scalar = llvm_type(op.lhs.type), scalar_element(op.lhs.type)
-    is_fast = isinstance(op, arith.DivF) and not emitter.options.exact_math
+    is_fast = isinstance(op, arith.DivF) and not emitter.options.exact_math and scalar_element(op.lhs.type) == f32
 
-    def divide(a: str, b: str) -> str:
-        if scalar.bits < 32:
-            return in_f32(emitter, scalar, (a, b), lambda x, y: emitter.emit(f"fdiv float {x}, {y}"))
-        if kind == "float" and is_fast:
+    def divide(kind: str, a: str, b: str) -> str:
+        if is_fast:
             return emitter.asm(("float",), "div.full.f32 $0, $1, $2;", ("float", a), ("float", b))[0]
         return emitter.emit(f"fdiv {kind} {a}, {b}")
 
-    return emitter.each(op.result.type, op.operands, divide)
+    return computed(emitter, op, divide)
 
 
 @emits(arith.NegF)

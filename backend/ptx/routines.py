@@ -210,20 +210,23 @@ class Routine:
         rest = exponent - half
         return x * self.power_of_two(half) * self.power_of_two(rest)
 
-    def branch(self, condition: Number, then: Callable[[], Number], otherwise: Callable[[], Number]) -> Number:
-        """One of two values, each computed in a branch of its own."""
+    def branch(
+        self, condition: Number, then: Callable[[], list[Number]], otherwise: Callable[[], list[Number]]
+    ) -> list[Number]:
+        """The values of one of two branches."""
         labels = [self.fresh("block") for _ in range(3)]
         self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
-        pairs: list[str] = []
-        kind = ""
+        ends: list[tuple[list[Number], str]] = []
         for label, make in zip(labels, (then, otherwise), strict=False):
             self.start(label)
-            value = make()
-            kind = value.kind
-            pairs.append(f"[ {value}, %{self.label} ]")
+            ends.append((make(), self.label))
             self.line(f"br label %{labels[2]}")
         self.start(labels[2])
-        return self.emit(kind, f"phi {kind} {', '.join(pairs)}")
+        found: list[Number] = []
+        for index, value in enumerate(ends[0][0]):
+            sources = ", ".join(f"[ {values[index]}, %{label} ]" for values, label in ends)
+            found.append(self.emit(value.kind, f"phi {value.kind} {sources}"))
+        return found
 
     def done(self, value: Number, inline: bool = True) -> Routine:
         """End with the result. With `inline` LLVM may inline the routine. Long and slow ones are better called: for a

@@ -156,10 +156,11 @@ def test_only_the_branch_that_is_taken_is_computed(kind: str, on_host) -> None:
     """Branches within a branch too: the value comes from the block in which it ends."""
 
     def write(r: Routine, x: Number) -> Number:
-        def outer() -> Number:
-            return r.branch(x.test("ogt", 10.0), lambda: x * 3.0, lambda: x * 2.0)
+        def outer() -> list[Number]:
+            return r.branch(x.test("ogt", 10.0), lambda: [x * 3.0], lambda: [x * 2.0])
 
-        return r.branch(x.test("ogt", 0.0), outer, lambda: -x)
+        (value,) = r.branch(x.test("ogt", 0.0), outer, lambda: [-x])
+        return value
 
     routine = made(kind, write)
     assert on_host(routine)([-1, 5, 20]).tolist() == [1, 10, 60]
