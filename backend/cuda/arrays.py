@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.cuda import dlpack
-from ziggurat.backend.cuda.driver import STREAMS, device_count, own_stream, pointer_device
+from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_context, device_count, own_stream, pointer_device
 from ziggurat.backend.launch.arrays import ELEMENTS, on_gpu
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import BY_NUMPY_NAME, ScalarType, find_scalar
@@ -48,7 +48,7 @@ class Reader:
     address: str
     element: str
     device: str
-    stream: Callable[[], Callable[[Any], int]]
+    stream: Callable[[], Callable[[Any], int]] = lambda: own_stream
     asks: bool = False
     streams: bool = False
     key: Callable[[Any], Any] | None = None
@@ -56,7 +56,7 @@ class Reader:
 
 def reader_of(array: Any) -> Reader | None:
     """The reader of arrays like this one; None for a value that is no array on a GPU."""
-    if _has(array, "data_ptr") and hasattr(array, "dtype"):
+    if callable(getattr(array, "data_ptr", None)) and hasattr(array, "dtype"):
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(array, torch.Tensor):
             return _TORCH if array.is_cuda else None
@@ -87,7 +87,7 @@ def view(array: Any, name: str) -> View:
         except Exception as error:  # The protocols are other people's code, which may fail in any way.
             reason = str(error).partition("\n")[0]
             raise LaunchError(f"'{name}' cannot be read as an array on a GPU: {reason}") from None
-        if seen is None or seen.element is None:  # pyright: ignore[reportUnnecessaryComparison]
+        if seen is None:
             raise _unknown(name, getattr(array, "dtype", "an unknown type"))
         return seen
     if reader is OWN:
@@ -163,10 +163,6 @@ def _unknown(name: str, dtype: Any) -> LaunchError:
     )
 
 
-def _has(array: Any, method: str) -> bool:
-    return callable(getattr(array, method, None))
-
-
 def _by_protocol(array: Any) -> View | None:
     interface: dict[str, Any] | None = getattr(array, "__cuda_array_interface__", None)
     if interface is None:
@@ -175,12 +171,10 @@ def _by_protocol(array: Any) -> View | None:
     if element is None:
         element = ELEMENTS.get(np.dtype(interface["typestr"]))
     # An array without elements has no address, and some say None for it.
-    return View(int(interface["data"][0] or 0), element, None, interface.get("stream"))  # pyright: ignore[reportArgumentType]
+    return None if element is None else View(int(interface["data"][0] or 0), element, None, interface.get("stream"))
 
 
 def _after(stream: int) -> None:
-    from ziggurat.backend.cuda.driver import check, cuda, current_context
-
     current_context()
     check(cuda().cuStreamSynchronize(STREAMS[stream]), "waiting for the stream of an array")
 
@@ -197,21 +191,16 @@ def _cupy_stream() -> Callable[[Any], int]:
     return lambda device: current().ptr
 
 
-def _own_stream() -> Callable[[Any], int]:
-    return own_stream
-
-
 _TORCH = Reader(
     "torch", "{0}.data_ptr()", "{0}.dtype", "{0}.get_device()", _torch_stream,
     streams=True, key=lambda array: (array.dtype, array.get_device()),
 )  # fmt: skip
-_POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "_z_pointer_device({0}.data_ptr())", _own_stream, asks=True)
+_POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "_z_pointer_device({0}.data_ptr())", asks=True)
 _CUPY = Reader(
     "cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream,
     streams=True, key=attrgetter("dtype", "data.device_id"),
 )  # fmt: skip
-OWN = Reader("own", "{0}.pointer", "{0}.key", "{0}.device", _own_stream, key=attrgetter("place"))
+OWN = Reader("own", "{0}.pointer", "{0}.key", "{0}.device", key=attrgetter("place"))
 _PROTOCOL = Reader(
-    "protocol", "_z_protocol_address({0})", "_z_protocol_element({0}).name", "_z_protocol_device({0})", _own_stream,
-    asks=True,
-)  # fmt: skip
+    "protocol", "_z_protocol_address({0})", "_z_protocol_element({0}).name", "_z_protocol_device({0})", asks=True
+)

@@ -86,16 +86,6 @@ class Device:
         """Shared memory that a CTA can have, in bytes."""
         return self.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
 
-    @property
-    def register_file(self) -> int:
-        """Registers that the threads of a CTA share."""
-        return self.attribute("MAX_REGISTERS_PER_BLOCK")
-
-    @property
-    def l2_bytes(self) -> int:
-        """Size of the L2 cache in bytes."""
-        return self.attribute("L2_CACHE_SIZE")
-
 
 @functools.cache
 def _handle(number: int) -> Any:
@@ -272,21 +262,14 @@ class Loaded:
         return self._ask("LOCAL_SIZE_BYTES")
 
     @property
-    def static_shared(self) -> int:
-        """Static shared memory of a CTA, in bytes."""
-        return self._ask("SHARED_SIZE_BYTES")
-
-    @property
     def max_threads(self) -> int:
         """The largest number of threads that a CTA of this kernel can have."""
         return self._ask("MAX_THREADS_PER_BLOCK")
 
-    def check_fits(self) -> None:
-        """Raise `LaunchError` if a CTA needs more than the current device has."""
-        threads, device = self.binary.threads, current_device()
-        shared = self.binary.shared + self.static_shared
-        if threads > self.max_threads or shared > device.max_shared:
-            raise self.too_large()
+    @property
+    def shared(self) -> int:
+        """Dynamic and static shared memory of a CTA, in bytes."""
+        return self.binary.shared + self._ask("SHARED_SIZE_BYTES")
 
     def too_large(self) -> LaunchError:
         """The error that tells the resources a CTA of this kernel needs, and those of the device."""
@@ -295,9 +278,9 @@ class Loaded:
             self.binary.title,
             threads=self.binary.threads,
             registers=self.registers,
-            shared=self.binary.shared + self.static_shared,
+            shared=self.shared,
             max_threads=self.max_threads,
-            register_file=device.register_file,
+            register_file=device.attribute("MAX_REGISTERS_PER_BLOCK"),
             max_shared=device.max_shared,
         )
 
@@ -314,8 +297,9 @@ def load(binary: Binary) -> Loaded:
     name = binary.symbol.encode()
     function = check(driver.cuModuleGetFunction(module, name), f"finding '{binary.symbol}' in its own code")
     loaded = Loaded(binary, int(context), function, module)
-    loaded.check_fits()
-    if binary.shared + loaded.static_shared > 48 * 1024:  # More than that has to be requested.
+    if binary.threads > loaded.max_threads or loaded.shared > current_device().max_shared:
+        raise loaded.too_large()
+    if loaded.shared > 48 * 1024:  # More than that has to be requested.
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         check(driver.cuFuncSetAttribute(function, attribute, binary.shared), f"shared memory for '{binary.title}'")
     return loaded

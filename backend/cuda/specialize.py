@@ -7,6 +7,7 @@ parameter.
 
 from __future__ import annotations
 
+import inspect
 import struct
 from typing import Any, Final, cast
 
@@ -20,13 +21,7 @@ from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, constant_key, i1
 
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "<missing>"
-
-
-MISSING: Final = _Missing()
+MISSING: Final = inspect.Parameter.empty
 DIVISOR: Final = 16
 # Python types of integers whose values get the first of i32, i64 and u64 that holds them.
 INTEGERS: Final = (int, np.int64)

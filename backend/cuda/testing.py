@@ -110,7 +110,7 @@ def _estimate(run: Callable[[], Any], before: Callable[[], None], stream: Any) -
 def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush: bool) -> list[float]:
     driver = cuda()
     on = STREAMS[stream]
-    scratch = empty(max(2 * current_device().l2_bytes, 1 << 20), u8) if flush else None
+    scratch = empty(max(2 * current_device().attribute("L2_CACHE_SIZE"), 1 << 20), u8) if flush else None
 
     def wipe() -> None:
         if scratch is not None:

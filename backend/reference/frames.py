@@ -72,10 +72,6 @@ class Frame:
         """A frame of the same programs, with the values of this frame."""
         return Frame(self.keys, self.programs, self)
 
-    def isolated(self) -> Frame:
-        """A frame of the same programs without values, for a called function."""
-        return Frame(self.keys, self.programs)
-
     def part(self, places: Array) -> Frame:
         """A child with only the programs at these places (ascending)."""
         if len(places) == len(self):

@@ -32,20 +32,11 @@ class AllLeft(Exit):
 
 @attrs.frozen
 class Fork(Exit):
-    """The programs branch to one of two blocks each."""
+    """Some of the programs branch to one block, and the others to another."""
 
     condition: Array
     then: Successor
     otherwise: Successor
-
-
-class Activation:
-    """A call in progress. `returned` holds the frames of programs that have returned, and their values."""
-
-    __slots__ = ("returned",)
-
-    def __init__(self) -> None:
-        self.returned: list[tuple[Frame, tuple[Any, ...]]] = []
 
 
 class _WithMarks(OpTable[Meaning]):
@@ -83,7 +74,8 @@ class Machine(Interpreter):
         self.sources = Sources()
         self.printed: list[tuple[int, str]] = []
         self.frame = Frame(np.zeros(0, np.int32), np.zeros(0, np.int32))
-        self._activation = Activation()
+        # The frames of programs that have returned from the function that runs, and their values.
+        self._returned: list[tuple[Frame, tuple[Any, ...]]] = []
         self._depth = 0
         self._shared: dict[Body, dict[Block, list[Value]]] = {}
 
@@ -173,9 +165,8 @@ class Machine(Interpreter):
             block = min(waiting, key=places_of.__getitem__)
             arrivals = waiting.pop(block)
             places = np.sort(np.concatenate([where for where, _ in arrivals]))
-            active = home if len(places) == len(home) else home.part(places)
-            _, values = active.merge([(_at(home, where), given) for where, given in arrivals])
-            self.frame = active.child()
+            self.frame = home.part(places)
+            _, values = self.frame.merge([(home.part(where), given) for where, given in arrivals])
             outcome = self.run_block(block, values)
             left = self.frame
             if not isinstance(outcome, AllLeft):
@@ -186,10 +177,8 @@ class Machine(Interpreter):
                 case Jump(successor):
                     send(successor, left)
                 case Fork(condition, then, otherwise):
-                    for side, successor in ((condition, then), (~condition, otherwise)):
-                        if side.any():
-                            whole = side.shape[0] == 1
-                            send(successor, left if whole else left.part(np.flatnonzero(side)))
+                    send(then, left.part(np.flatnonzero(condition)))
+                    send(otherwise, left.part(np.flatnonzero(~condition)))
                 case Yielded(values):
                     done.append((left, values))
                 case _:  # All have left.
@@ -219,25 +208,19 @@ class Machine(Interpreter):
 
     def call(self, body: Body, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Call a function for the programs of the frame. All programs return."""
-        outer = self._activation
-        self._activation = activation = Activation()
-        frame = self.frame.isolated()
+        outer, self._returned = self._returned, []
+        frame = Frame(self.frame.keys, self.frame.programs)
         self._depth += 1
         try:
             if self._depth > _MAX_CALLS:
                 raise KernelRuntimeError(f"calls are nested too deeply ({_MAX_CALLS})")
             self.run_in(body, arguments, frame)
+            return frame.merge(self._returned)[1]
         finally:
-            self._activation = outer
+            self._returned = outer
             self._depth -= 1
-        _, values = frame.merge(activation.returned)
-        return values
 
     def leave(self, values: tuple[Any, ...]) -> Exit:
         """The programs of the frame return from the function."""
-        self._activation.returned.append((self.frame, values))
+        self._returned.append((self.frame, values))
         return AllLeft()
-
-
-def _at(home: Frame, places: Array) -> Frame:
-    return home if len(places) == len(home) else home.part(places)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.reference.memory import Access, Memory, Region, Target
@@ -35,17 +34,6 @@ class Conflict(Exception):
         self.again = again
 
 
-@attrs.frozen(eq=False)
-class _History:
-    """The accesses to each unit of a region in strict mode, by their numbers: the last write, and the first read since
-    the barrier with the position that reads. `elsewhere` is a read from another position than that."""
-
-    written: Array
-    read: Array
-    position: Array
-    elsewhere: Array
-
-
 class Sharing:
     """The accesses of a batch up to now."""
 
@@ -56,7 +44,9 @@ class Sharing:
         self._first = 0
         self._uses: dict[Region, str] = {}
         self._owners: dict[Region, Array] = {}
-        self._histories: dict[Region, _History] = {}
+        # In strict mode, for each unit of a region, by the numbers of accesses: the last write, the first read since
+        # the barrier, the position that reads, and a read since then from another position.
+        self._histories: dict[Region, Array] = {}
         self._accesses: list[Op] = []
         self._synchronized = np.zeros(0, np.int64)  # For each program, the number of accesses before its last barrier.
         self._shapes: dict[tuple[int, ...], int] = {}  # Shapes by number, without axes of size 1.
@@ -114,15 +104,14 @@ class Sharing:
     ) -> None:
         """Note an access. Raise `KernelRuntimeError` for a read of an element written since the last barrier, and for a
         store to an element that another position has read since."""
-        history = self._histories.get(region)
-        if history is None:
-            history = self._histories[region] = _History(*(np.zeros(region.units, np.int64) for _ in range(4)))
+        if region not in self._histories:
+            self._histories[region] = np.zeros((4, region.units), np.int64)
+        written, read, position, elsewhere = self._histories[region]
         since = self._synchronized[programs - self._first]
-        reader = history.position[units]
-        if use == READ:
-            before, verb, done = history.written[units], "reads", "written"
-        else:
-            before = np.where(reader == positions, history.elsewhere[units], history.read[units])
+        before: Array = written[units]
+        verb, done = "reads", "written"
+        if use != READ:
+            before = np.where(position[units] == positions, elsewhere[units], read[units])
             verb, done = "writes", "read at another position"
         if access.verb != "updates" and (unseen := before > since).any():
             lane = np.unravel_index(int(np.argmax(unseen)), unseen.shape)
@@ -138,12 +127,12 @@ class Sharing:
         self._accesses.append(access.op)
         number = len(self._accesses)
         if use != READ:
-            history.written[units] = number
+            written[units] = number
             return
-        first = history.read[units] <= since
-        history.position[units[first]] = positions[first]
-        history.read[units[first]] = number
-        history.elsewhere[units[history.position[units] != positions]] = number
+        first = read[units] <= since
+        position[units[first]] = positions[first]
+        read[units[first]] = number
+        elsewhere[units[position[units] != positions]] = number
 
     def _units(self, target: Target, access: Access) -> tuple[Array, Array, Array]:
         """The units that an access touches, and for each the program and, in strict mode, the element's position."""

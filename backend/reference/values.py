@@ -8,7 +8,7 @@ so is a descriptor: the pointer, the size of each axis, and its stride in elemen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 import attrs
@@ -77,20 +77,13 @@ def uniform(array: Array) -> bool:
     return array.shape[0] == 1 or bool((array == array[0]).all())
 
 
-def transformed(value: Any, function: Callable[[Array], Array]) -> Any:
-    """A value with a function applied to each of its arrays."""
-    if is_array(value):
-        return function(value)
-    if is_tuple(value):
-        return tuple(transformed(part, function) for part in value)
-    if isinstance(value, Marked):
-        return Marked(function(value.array), function(value.marks))
-    return value
-
-
 def chosen(value: Any, index: Array) -> Any:
     """A value for the programs at some places."""
-    return transformed(value, lambda array: array if array.shape[0] == 1 else array[index])
+    if is_array(value):
+        return value if value.shape[0] == 1 else value[index]
+    if is_tuple(value):
+        return tuple(chosen(part, index) for part in value)
+    return Marked(chosen(value.array, index), chosen(value.marks, index)) if isinstance(value, Marked) else value
 
 
 def merged(count: int, parts: Sequence[tuple[Array, Any]]) -> Any:

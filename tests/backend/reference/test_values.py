@@ -18,7 +18,6 @@ from ziggurat.backend.reference.values import (
     over,
     plain,
     same_value,
-    transformed,
     undefined,
     uniform,
 )  # fmt: skip
@@ -61,9 +60,11 @@ def test_values_are_chosen_by_program():
     assert part[0].tolist() == [20] and part[1] is shared
 
 
-def test_a_function_reaches_every_array():
-    value = (np.array([1]), (np.array([2]), "text"))
-    assert transformed(value, lambda array: array + 1) == (np.array([2]), (np.array([3]), "text"))
+def test_values_that_are_no_arrays_stay_as_they_are():
+    assert chosen((np.array([1, 2]), (np.array([3]), "text")), np.array([1])) == (
+        np.array([2]),
+        (np.array([3]), "text"),
+    )
     assert is_array(np.zeros(1)) and not is_array([1])
 
 
