@@ -26,7 +26,7 @@ use, and before a cast to a wider type. Loops carry indices and pointers in each
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
@@ -96,15 +96,17 @@ class _Rebuilding:
         if (component, layout) in self.made:
             return
         value, _ = component
-        op = value.op if isinstance(value, OpResult) else None
-        if op is not None and component not in self.plan.groups and self.plan.is_lazy(op):
-            for position, wanted in self.plan.reads(op, layout):
-                self.ensure(builder, component_of(op.operands[position]), wanted)
-            self._compute(builder, op, layout)
+        sources = self.plan.sources(component, layout)
+        if sources is None:
+            source = self.made[component, self.plan.primary.of(component)]
+            converted = gpu.ConvertLayout(source, with_layout(source.type, layout))
+            location = value.op.location if isinstance(value, OpResult) else None
+            self.made[component, layout] = builder.add(converted, location)
             return
-        source = self.made[component, self.plan.primary.of(component)]
-        converted = gpu.ConvertLayout(source, with_layout(source.type, layout))
-        self.made[component, layout] = builder.add(converted, op.location if op is not None else None)
+        for source, wanted in sources:
+            self.ensure(builder, source, wanted)
+        assert isinstance(value, OpResult)
+        self._compute(builder, value.op, layout)
 
     # Blocks.
 
@@ -162,15 +164,20 @@ class _Rebuilding:
 
     def _compute(self, builder: Builder, op: Op, layout: Layout) -> None:
         """A lazy op with its result in a layout."""
-        wanted = dict(self.plan.reads(op, layout))
+        made = self._made(builder, op, dict(self.plan.reads(op, layout)), [layout])
+        self.made[(op.result, 0), layout] = made
+
+    def _made(self, builder: Builder, op: Op, wanted: Mapping[int, Layout], layouts: Sequence[Layout | None]) -> Value:
+        """An op with operands in the wanted layouts, and results in these; an access with its width."""
         operands = [self.get(value, wanted.get(position)) for position, value in enumerate(op.operands)]
-        type_ = with_layout(op.result.type, layout)
-        made = (
-            self._sized(op, operands, type_, layout)
-            if isinstance(op, tt.Load)
-            else rebuilt(op, operands, (), (), type_)
-        )
-        self.made[(op.result, 0), layout] = self._in_runs(builder, op, builder.add(made, op.location))
+        types = component_types(op.result.type)
+        type_ = packed([with_layout(type_, layout) for type_, layout in zip(types, layouts, strict=True)])
+        if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW) and isinstance(op.ptr.type, TensorType):
+            attributes = {**op.attributes, "width": self.plan.accesses.width(op, wanted[0])}
+            made = op.SPEC.make(operands, (), attributes, (), type_)
+        else:
+            made = rebuilt(op, operands, [self._copied(builder, body) for body in op.bodies], (), type_)
+        return self._in_runs(builder, op, builder.add(made, op.location))
 
     def _in_runs(self, builder: Builder, op: Op, value: Value) -> Value:
         """A comparison, with a hint on its runs of equal results: a thread then computes one for all of a run.
@@ -184,29 +191,11 @@ class _Rebuilding:
             return value
         return builder.add(tt.MaxConstancy(value, tuple(constancy)), op.location)
 
-    def _sized(
-        self, op: tt.Load | tt.Store | tt.AtomicRMW, operands: Sequence[Value], type_: Type, layout: Layout
-    ) -> Op:
-        """An access with its width."""
-        attributes = {**op.attributes, "width": self.plan.accesses.width(op, layout)}
-        return op.SPEC.make(operands, (), attributes, (), type_)
-
     def _plain(self, builder: Builder, op: Op) -> None:
         """An op that gives its results in their primary layouts."""
-        wanted = dict(self.plan.reads(op))
-        operands = [self.get(value, wanted.get(position)) for position, value in enumerate(op.operands)]
-        components = components_of(op.result)
-        layouts = [self.plan.primary.of(component) for component in components]
-        types = component_types(op.result.type)
-        given = [with_layout(type_, layout) for type_, layout in zip(types, layouts, strict=True)]
-        type_ = packed(given)
-        if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW) and isinstance(op.ptr.type, TensorType):
-            made = self._sized(op, operands, type_, wanted[0])
-        else:
-            bodies = [self._copied(builder, body) for body in op.bodies]
-            made = rebuilt(op, operands, bodies, (), type_)
-        result = self._in_runs(builder, op, builder.add(made, op.location))
-        self._results(builder, op, list(enumerate(layouts)), result)
+        layouts = [self.plan.primary.of(component) for component in components_of(op.result)]
+        made = self._made(builder, op, dict(self.plan.reads(op)), layouts)
+        self._results(builder, op, list(enumerate(layouts)), made)
 
     def _copied(self, builder: Builder, body: Body) -> Body:
         """A body of scalars."""

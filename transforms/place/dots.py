@@ -55,7 +55,8 @@ class MmaChoice:
     """The unit for a dot: "wgmma", "mma" (mma.sync) or "fma".
 
     The operands are multiplied as `element`; the accumulator has the type `accumulator` and the layout `layout`.
-    `tf32x3` says that f32 is multiplied in three parts.
+    `tf32x3` says that f32 is multiplied in three parts. `by_rows` says that the unit's operands are rows of 32 bytes
+    along k, which may be in shared memory.
     """
 
     kind: str
@@ -65,11 +66,7 @@ class MmaChoice:
     unit: Unit | None = None
     warps: Warps | None = None
     tf32x3: bool = False
-
-    @property
-    def by_rows(self) -> bool:
-        """Whether the unit's operands are rows of 32 bytes along k, which may be in shared memory."""
-        return self.unit is not None and self.element.bits < 64 and self.unit.k * self.element.bytes == _ROW_BYTES
+    by_rows: bool = False
 
 
 def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False) -> MmaChoice:
@@ -88,15 +85,13 @@ def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False)
         if unit is None:
             continue
         # The warps of a group share the rows of one wgmma, which does not suit a batch of small matrices.
-        batches = min(num_warps, math.prod(c.shape[:-2]))
-        start = Warps(1, 1, num_warps, batches)
-        mma = MmaChoice("mma", factor, total, accumulator(unit, c.shape, start), unit, start, tf32x3)
-        wide = unit.m == 16 and m >= 64 and num_warps >= WARP_GROUP
-        if TARGETS[target].has_wgmma and wide and mma.by_rows and c.rank == 2:
-            warps = _divided(unit, m, n, Warps(WARP_GROUP, 1, num_warps), rows_first=True)
-            return attrs.evolve(mma, kind="wgmma", layout=accumulator(unit, c.shape, warps), warps=warps)
-        warps = _divided(unit, m, n, start, rows_first=rows_first)
-        return attrs.evolve(mma, layout=accumulator(unit, c.shape, warps), warps=warps)
+        by_rows = factor.bits < 64 and unit.k * factor.bytes == _ROW_BYTES
+        grouped = unit.m == 16 and m >= 64 and num_warps >= WARP_GROUP and by_rows and c.rank == 2
+        wgmma = TARGETS[target].has_wgmma and grouped
+        start = Warps(WARP_GROUP if wgmma else 1, 1, num_warps, min(num_warps, math.prod(c.shape[:-2])))
+        warps = _divided(unit, m, n, start, rows_first=wgmma or rows_first)
+        layout, kind = accumulator(unit, c.shape, warps), "wgmma" if wgmma else "mma"
+        return MmaChoice(kind, factor, total, layout, unit, warps, tf32x3, by_rows)
     return MmaChoice("fma", total, total, fma_layout(c.shape, num_warps))
 
 

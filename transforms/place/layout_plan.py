@@ -20,6 +20,7 @@ from ziggurat.transforms.place.inference import (
     operand_layouts,
 )
 from ziggurat.transforms.place.primary_layouts import Anchor, PrimaryLayouts, flexible_components
+from ziggurat.transforms.place.queries import tensor_of
 
 _PASSING_ON = (Structured, BodyTerminator, BlockTerminator)
 
@@ -36,27 +37,27 @@ class LayoutPlan:
         self._wanted: dict[Component, dict[Layout, None]] = {}
         self._carried: dict[Group, dict[Layout, None]] = {}
         self._late: dict[tuple[Component, Layout], bool] = {}
-        work: list[tuple[Component, Layout]] = []
-        self._work = work
+        self._work: list[tuple[Component, Layout]] = []
         for op in func.walk():
             if not self.is_lazy(op):
-                operands = {position: component for position, component, _ in tensor_operands(op)}
                 for position, layout in self.reads(op):
-                    self._want(op, operands[position], layout)
+                    self._want(op.result, component_of(op.operands[position]), layout)
         for group in dict.fromkeys(self.groups.values()):
             primary = self.primary.of(group.members[0])
             if primary is not None:
                 for op, source in group.sources:
-                    self._want(op, source, primary)
-        while work:
-            self._follow(*work.pop())
+                    self._want(op.result, source, primary)
+        while self._work:
+            self._follow(*self._work.pop())
 
     # Answers for the rebuilding.
 
     def is_lazy(self, op: Op) -> bool:
         """Whether the op is computed in the layouts in which its result is wanted, not in a primary one."""
         component = (op.result, 0)
-        return (component in self.flexible and component not in self.groups) or self._is_transparent(op)
+        if is_shaping(op) or (is_widening(op) and isinstance(op.result.type, TensorType)):
+            return True
+        return component in self.flexible and component not in self.groups
 
     def reads(self, op: Op, layout: Layout | None = None) -> list[tuple[int, Layout]]:
         """The layouts of the tensor operands of an op; for a lazy one, if its result is in `layout`."""
@@ -64,19 +65,23 @@ class LayoutPlan:
             if isinstance(op, _PASSING_ON):
                 return []  # Groups say the layouts.
             primary = self.primary.of((op.result, 0))
-            return (
-                operand_layouts(op, primary) if is_elementwise(op) and primary is not None else self.primary.reads(op)
-            )
+            return operand_layouts(op, primary) if is_elementwise(op) and primary else self.primary.reads(op)
         if isinstance(op, tt.Load):
             return [(position, layout) for position, _, _ in tensor_operands(op)]
         operands = operand_layouts(op, layout)
         if isinstance(op, tt.Broadcast):
             # The primary layout will do if it has the elements in the same threads, in whichever registers.
-            component = component_of(op.value)
-            primary, type_ = self.primary.of(component), tensor_type(component)
-            if primary and type_ and moved(primary, operands[0][1], type_.numel):
+            primary = self.primary.of(component_of(op.value))
+            if primary and moved(primary, operands[0][1], tensor_of(op.value).numel):
                 return [(0, primary)]
         return operands
+
+    def sources(self, component: Component, layout: Layout) -> list[tuple[Component, Layout]] | None:
+        """The components, with layouts, from which a lazy op computes this one; None for results of other ops."""
+        value, _ = component
+        if component in self.groups or not isinstance(value, OpResult) or not self.is_lazy(value.op):
+            return None
+        return [(component_of(value.op.operands[at]), wanted) for at, wanted in self.reads(value.op, layout)]
 
     def wanted(self, component: Component) -> list[Layout]:
         """The layouts in which a component is used, in the order in which they were found."""
@@ -93,18 +98,20 @@ class LayoutPlan:
     def is_late(self, component: Component, layout: Layout) -> bool:
         """Whether a component in a layout comes from a conversion, and so is made only where it is needed."""
         key = (component, layout)
-        found = self._late.get(key)
-        if found is None:
-            found = self._late[key] = self._is_late(component, layout)
-        return found
+        if key not in self._late:
+            sources = self.sources(component, layout)
+            if component in self.flexible:
+                self._late[key] = False
+            elif sources is not None:
+                self._late[key] = any(self.is_late(source, wanted) for source, wanted in sources)
+            else:
+                self._late[key] = layout != self.primary.of(component)
+        return self._late[key]
 
     # The search.
 
-    def _is_transparent(self, op: Op) -> bool:
-        return is_shaping(op) or (is_widening(op) and isinstance(op.result.type, TensorType))
-
-    def _want(self, user: Op, component: Component, layout: Layout) -> None:
-        self.needs.setdefault(user.result, []).append((component, layout))
+    def _want(self, user: Value, component: Component, layout: Layout) -> None:
+        self.needs.setdefault(user, []).append((component, layout))
         known = self._wanted.setdefault(component, {})
         if layout not in known:
             known[layout] = None
@@ -112,27 +119,10 @@ class LayoutPlan:
 
     def _follow(self, component: Component, layout: Layout) -> None:
         group = self.groups.get(component)
-        if group is not None:
-            if component in self.flexible and layout not in self._carried.setdefault(group, {}):
-                self._carried[group][layout] = None
-                for op, source in group.sources:
-                    self._want(op, source, layout)
-            return
-        value = component[0]
-        assert isinstance(value, OpResult)
-        if self.is_lazy(value.op):
-            for position, wanted in self.reads(value.op, layout):
-                self._want(value.op, component_of(value.op.operands[position]), wanted)
-
-    def _is_late(self, component: Component, layout: Layout) -> bool:
-        if component in self.flexible:
-            return False
-        if component not in self.groups:
-            value = component[0]
-            assert isinstance(value, OpResult)
-            if self.is_lazy(value.op):
-                reads = self.reads(value.op, layout)
-                return any(
-                    self.is_late(component_of(value.op.operands[position]), wanted) for position, wanted in reads
-                )
-        return layout != self.primary.of(component)
+        if group is None:
+            for source, wanted in self.sources(component, layout) or ():
+                self._want(component[0], source, wanted)
+        elif component in self.flexible and layout not in self._carried.setdefault(group, {}):
+            self._carried[group][layout] = None
+            for op, source in group.sources:
+                self._want(op.result, source, layout)
