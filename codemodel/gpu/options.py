@@ -124,9 +124,8 @@ class CompileOptions:
     @property
     def key(self) -> tuple[tuple[str, Any], ...]:
         """The names and values of the options that compiled code depends on."""
-        return tuple(
-            (field.name, getattr(self, field.name)) for field in attrs.fields(CompileOptions) if _in_key(field)
-        )
+        fields = attrs.fields(CompileOptions)
+        return tuple((field.name, getattr(self, field.name)) for field in fields if field.metadata["in_key"])
 
 
 @attrs.frozen
@@ -136,10 +135,6 @@ class LaunchOptions:
     strict: bool = _option(False, _boolean, "on arrays in memory: report a use of undefined lanes")
     stream: Any = _option(None, _stream, "the stream of the launch: an address, or a stream of torch or CuPy")  # noqa: RUF009
     check: bool = _option(False, _boolean, "wait for the launch, so that a fault is reported as this kernel's")
-
-
-def _in_key(field: attrs.Attribute[Any]) -> bool:
-    return bool(field.metadata["in_key"])
 
 
 DEFAULT_OPTIONS: Final = CompileOptions()

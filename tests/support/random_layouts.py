@@ -25,7 +25,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, TupleType, Type
 from ziggurat.transforms.place.assign import with_layout
-from ziggurat.transforms.place.inference import is_elementwise, is_root
+from ziggurat.transforms.place.queries import is_elementwise, is_root
 
 # Registers that a tensor may fill in each thread.
 _MANY_REGISTERS = 64

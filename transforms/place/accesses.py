@@ -6,9 +6,7 @@ Both follow from the facts of `axis_info`. The layout decides the speed; the wid
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-
-import attrs
+from collections.abc import Mapping, Sequence
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.layout import Layout, Span, bits_of, blocked
@@ -25,32 +23,24 @@ Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS
 Key = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-@attrs.frozen
 class Accesses:
-    """The accesses of a function. `widest` has the widest vector of all accesses of the same shape and order.
+    """The accesses of a function, from all of its loads and stores.
 
-    `scanned` are the shapes of tensors that are scanned along one of several axes. Each warp holds a contiguous part of
-    these, which is as good for memory: so it has all of the axis, or a long run.
+    `widest` has the widest vector of all accesses of the same shape and order. `scanned` are the shapes of tensors that
+    are scanned along one of several axes. Each warp holds a contiguous part of these, which is as good for memory: so
+    it has all of the axis, or a long run.
     """
 
-    infos: Mapping[Component, AxisInfo]
-    num_warps: int
-    widest: Mapping[Key, int]
-    scanned: Collection[tuple[int, ...]] = ()
-
-    @staticmethod
-    def of(func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> Accesses:
-        """The accesses of a function, from all of its loads and stores."""
-        found = Accesses(infos, num_warps, {})
-        widest: dict[Key, int] = {}
-        scanned: set[tuple[int, ...]] = set()
+    def __init__(self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> None:
+        self.infos, self.num_warps = infos, num_warps
+        self.widest: dict[Key, int] = {}
+        self.scanned: set[tuple[int, ...]] = set()
         for op in func.walk():
             if isinstance(op, tt.Scan) and len(shape := shape_of(op.values[0].type)) > 1:
-                scanned.add(shape)
+                self.scanned.add(shape)
             if isinstance(op, tt.Load | tt.Store) and isinstance(op.ptr.type, TensorType):
-                key = (op.ptr.type.shape, found.order(op))
-                widest[key] = max(widest.get(key, 1), found.vector(op))
-        return Accesses(infos, num_warps, widest, scanned)
+                key = (op.ptr.type.shape, self.order(op))
+                self.widest[key] = max(self.widest.get(key, 1), self.vector(op))
 
     def info(self, value: Value) -> AxisInfo:
         """The facts about a value."""
@@ -103,17 +93,13 @@ class Accesses:
         """The number of successive registers that point to neighbours which are aligned, and masked, together."""
         type_ = tensor_of(op.ptr)
         best = 1
-        for axis, extent in enumerate(type_.shape):
-            count = min(layout.contiguous(type_.shape, axis), self._together(op, axis), extent)
-            if count <= best:
-                continue
-            # The first element of each group must be at a multiple of the width: no other basis has those bits.
-            offset = bits_of(math.prod(type_.shape[axis + 1 :]))
+        for axis in range(type_.rank):
+            stride = math.prod(type_.shape[axis + 1 :])
+            count = min(layout.contiguous(type_.shape, axis), self._together(op, axis))
             while count > best:
-                bits = bits_of(count)
-                low = (count - 1) << offset
-                others = (*layout.registers[bits:], *layout.lanes, *layout.warps)
-                if not any(basis & low for basis in others):
+                # The first element of each group must be at a multiple of the width: no other basis has those bits.
+                others = (*layout.registers[bits_of(count) :], *layout.lanes, *layout.warps)
+                if not any(basis & (count - 1) * stride for basis in others):
                     best = count
                 count //= 2
         return best
@@ -124,11 +110,9 @@ class Accesses:
         size = element_bytes(op.ptr)
         info = self.info(op.ptr)
         axis = self.order(op)[0]
-        offset = bits_of(math.prod(type_.shape[axis + 1 :]))
         run = min(info.contiguity[axis], max(1, SECTOR // size))
-        same = (run - 1) << offset
-        width = self.width(op, layout)
-        step = bits_of(width)
+        same = (run - 1) * math.prod(type_.shape[axis + 1 :])
+        step = bits_of(self.width(op, layout))
         # A layout is linear, so the lanes touch as many sectors in each instruction: two to the power of the rank.
         instructions = sum(1 for basis in layout.registers[step:] if basis)
         sectors = len(Span(basis & ~same for basis in layout.lanes))

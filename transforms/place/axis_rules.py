@@ -13,7 +13,7 @@ from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, shape_of
-from ziggurat.transforms.place.inference import is_elementwise
+from ziggurat.transforms.place.queries import is_elementwise
 
 LIMIT = 1 << 40  # The largest divisor that is counted; that of zero.
 

@@ -13,14 +13,14 @@ from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.accesses import Accesses
 from ziggurat.transforms.place.axis_info import analyse
 from ziggurat.transforms.place.components import Component, Group, component_of, groups_of, tensor_operands, tensor_type
-from ziggurat.transforms.place.inference import (
+from ziggurat.transforms.place.primary_layouts import Anchor, PrimaryLayouts, flexible_components
+from ziggurat.transforms.place.queries import (
     is_elementwise,
     is_shaping,
     is_widening,
     operand_layouts,
+    tensor_of,
 )
-from ziggurat.transforms.place.primary_layouts import Anchor, PrimaryLayouts, flexible_components
-from ziggurat.transforms.place.queries import tensor_of
 
 _PASSING_ON = (Structured, BodyTerminator, BlockTerminator)
 
@@ -29,7 +29,7 @@ class LayoutPlan:
     """The layouts in which the components of a function are used and computed."""
 
     def __init__(self, func: tt.Func, num_warps: int, anchor: Anchor) -> None:
-        self.accesses = Accesses.of(func, analyse(func), num_warps)
+        self.accesses = Accesses(func, analyse(func), num_warps)
         self.groups: Mapping[Component, Group] = groups_of(func)
         self.flexible = flexible_components(func, self.groups, num_warps)
         self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor)

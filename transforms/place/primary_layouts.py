@@ -26,7 +26,7 @@ from ziggurat.transforms.place.components import (
     tensor_operands,
     tensor_type,
 )
-from ziggurat.transforms.place.inference import is_computable, is_elementwise, is_shaping
+from ziggurat.transforms.place.queries import is_computable, is_elementwise, is_shaping
 
 Anchor = Callable[[Op], Layout | None]
 Ranked = tuple[int, Layout]

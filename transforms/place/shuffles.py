@@ -101,7 +101,8 @@ def exchange(source: Layout, target: Layout, numel: int) -> Exchange | None:
     reads, placed = served
     # The register that is wanted, as a linear map of the sender's number; it is given on the lanes that are read.
     known = {bit: lane for bit, lane in enumerate(reads) if lane}
-    wanted = [_combined(registers, placed[bit])[0] ^ lanes[bit][0] for bit in known]
+    numbers = [register for register, _, _ in registers]
+    wanted = [combine(numbers, placed[bit]) ^ lanes[bit][0] for bit in known]
     rest = extended(known.values(), (1 << bit for bit in range(LANE_BITS)))
     wanted += [0] * len(rest)
     turned = [combine(wanted, mask) for mask in inverted((*known.values(), *rest))]
@@ -123,10 +124,6 @@ def by_shuffles(source: Layout, target: Layout, numel: int, size: int) -> bool:
         return False
     words = sum(1 << sum(map(bool, layout.registers)) for layout in (source, target)) * max(size, 1) / 4
     return found.cost(size) <= words + _BARRIERS
-
-
-def _combined(places: Sequence[tuple[int, int, int]], index: int) -> tuple[int, int]:
-    return combine([r for r, _, _ in places], index), combine([ln for _, ln, _ in places], index)
 
 
 def _served(

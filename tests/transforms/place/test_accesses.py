@@ -95,7 +95,7 @@ def test_without_divisibility_accesses_are_of_one_element() -> None:
 def model(body: str, divisibility: str = "[16, 16]", num_warps: int = 4) -> tuple[tt.Func, Accesses]:
     func = parse(f'tt.func @"f" @divisibility={divisibility} (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }};')
     assert isinstance(func, tt.Func)
-    return func, Accesses.of(func, analyse(func), num_warps)
+    return func, Accesses(func, analyse(func), num_warps)
 
 
 def first(func: tt.Func, kind: Any = tt.Load) -> Any:

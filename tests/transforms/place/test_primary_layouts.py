@@ -28,7 +28,7 @@ def layouts_of(
         f'tt.func @"f" @divisibility={divisibility} (%p : ptr<f32>, %n : i32, %c : i1)void -> {{ {body} tt.return; }};'
     )
     assert isinstance(func, tt.Func)
-    accesses, groups = Accesses.of(func, analyse(func), 4), groups_of(func)
+    accesses, groups = Accesses(func, analyse(func), 4), groups_of(func)
     return func, PrimaryLayouts(func, groups, flexible_components(func, groups, 4), accesses, anchor)
 
 

@@ -15,7 +15,7 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import Layout, bits_of, blocked, moved
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, TensorType, f16, f32, i1, i32
-from ziggurat.transforms.place.inference import (
+from ziggurat.transforms.place.queries import (
     is_computable,
     is_elementwise,
     is_root,
