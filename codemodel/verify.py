@@ -179,17 +179,13 @@ class _Verifier:
         here: Op | None = op
         while here is not None and here.parent is not None and home is not None:
             if here.parent.parent is home.parent:
-                if not self._block_reachable(here.parent) or self.dominance.dominates(value, op):
-                    return None
-                break
+                # An unreachable block is reported as such; dominance is undefined in it.
+                reachable = len(home.parent.blocks) == 1 or self.dominance.tree(home.parent).reachable(here.parent)
+                return "does not dominate its use" if reachable and not self.dominance.dominates(value, op) else None
             here = here.parent_op
             if isinstance(here, traits.Isolated) and not _within(home, here):
                 return f"is declared outside of the isolated {here.NAME}"
         return "does not dominate its use"
-
-    def _block_reachable(self, block: Block) -> bool:
-        """False for an unreachable block. It is reported as such; dominance is undefined in it."""
-        return len(block.parent.blocks) == 1 or self.dominance.tree(block.parent).reachable(block)
 
     # 5: successors.
 

@@ -188,7 +188,7 @@ def _digit(kind: Type) -> float:
 def _sources(value: Value) -> Iterator[Value]:
     """The values that a value is made of directly, through bodies and blocks."""
     if isinstance(value, OpResult):
-        yield from value.depends_on
+        yield from value.op.all_operands()
         yield from _left(value.op)
         return
     assert isinstance(value, BlockParameter)

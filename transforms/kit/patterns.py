@@ -22,26 +22,28 @@ also tried the other way round, with backtracking.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
 
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.traits import Commutative, Constant
 from ziggurat.codemodel.types import constant_key
 
 Captures = dict[str, Value]
 
 
+@attrs.frozen
 class Pattern:
-    """A form of values. Make one with `op_`, `capture`, `constant`, `anything` or `either`."""
+    """A form of values. Make one with `op_`, `capture`, `constant`, `anything` or `either`.
 
-    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
-        """The ways in which the value has this form, each as the captures made on the way."""
-        raise NotImplementedError
+    `matches(value, captured)` gives the ways in which the value has this form, each as the captures made on the way.
+    """
+
+    matches: Callable[[Value, Captures], Iterator[Captures]]
 
 
 def match(pattern: Pattern, value: Value) -> Captures | None:
@@ -61,102 +63,66 @@ def _require_patterns(call: str, *patterns: object) -> None:
 
 def anything() -> Pattern:
     """Any value."""
-    return _Anything()
+    return Pattern(lambda value, captured: iter((captured,)))
 
 
 def capture(name: str, pattern: Pattern | None = None) -> Pattern:
     """A value of this form (any, without a pattern), captured under the name."""
-    pattern = _Anything() if pattern is None else pattern
-    _require_patterns("capture", pattern)
-    return _Capture(name, pattern)
+    form = anything() if pattern is None else pattern
+    _require_patterns("capture", form)
+
+    def matches(value: Value, captured: Captures) -> Iterator[Captures]:
+        known = captured.get(name)
+        if known is None:
+            for found in form.matches(value, captured):
+                # The pattern may have captured the name itself, deeper in the tree.
+                if found.get(name, value) is value:
+                    yield {**found, name: value}
+        elif known is value:
+            yield from form.matches(value, captured)
+
+    return Pattern(matches)
 
 
 def constant(name: str | None = None, *, value: Any = attrs.NOTHING) -> Pattern:
     """The result of a constant op, of this value where one is given; 1, 1.0 and True are not the same."""
-    pattern = _Constant(value)
-    return pattern if name is None else _Capture(name, pattern)
+    wanted = {} if value is attrs.NOTHING else {"value": value}
+    pattern = op_(Constant, **wanted)
+    return pattern if name is None else capture(name, pattern)
 
 
 def either(*patterns: Pattern) -> Pattern:
     """A value of one of these forms, tried in order."""
     _require_patterns("either", *patterns)
-    return _Either(patterns)
+    return Pattern(lambda value, captured: (found for form in patterns for found in form.matches(value, captured)))
 
 
-def op_(kind: type[Op] | tuple[type[Op], ...], *operands: Pattern, **attributes: Any) -> Pattern:
-    """The result of an op of this class (or one of them) with operands of these forms.
+def op_(kind: type | tuple[type, ...], *operands: Pattern, **attributes: Any) -> Pattern:
+    """The result of an op of this class or trait (or one of them) with operands of these forms.
 
     The number of operands must agree. The attributes that are named must be equal; one that the op lacks is not.
     """
     for cls in kind if isinstance(kind, tuple) else (kind,):
-        if not (isinstance(cls, type) and issubclass(cls, Op)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
             declared = OPS.get(str(cls))
             hint = f"its class is {declared.__name__}" if declared else "arith.MulF is such a class"
             raise KernelTypeError(f"op_ takes classes of ops; got {cls!r}", hint=hint)
     _require_patterns("op_", *operands)
-    return _OpPattern(kind, operands, tuple(attributes.items()))
 
-
-class _Anything(Pattern):
-    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
-        yield captured
-
-
-@attrs.frozen
-class _Capture(Pattern):
-    name: str
-    pattern: Pattern
-
-    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
-        known = captured.get(self.name)
-        if known is None:
-            for found in self.pattern.matches(value, captured):
-                # The pattern may have captured the name itself, deeper in the tree.
-                if found.get(self.name, value) is value:
-                    yield {**found, self.name: value}
-        elif known is value:
-            yield from self.pattern.matches(value, captured)
-
-
-@attrs.frozen
-class _Constant(Pattern):
-    value: Any
-
-    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
+    def matches(value: Value, captured: Captures) -> Iterator[Captures]:
         op = value.op if isinstance(value, OpResult) else None
-        if isinstance(op, Constant) and (
-            self.value is attrs.NOTHING or constant_key(op.attributes["value"]) == constant_key(self.value)
-        ):
-            yield captured
-
-
-@attrs.frozen
-class _Either(Pattern):
-    patterns: tuple[Pattern, ...]
-
-    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
-        for pattern in self.patterns:
-            yield from pattern.matches(value, captured)
-
-
-@attrs.frozen
-class _OpPattern(Pattern):
-    kind: type[Op] | tuple[type[Op], ...]
-    operands: tuple[Pattern, ...]
-    attributes: tuple[tuple[str, Any], ...]
-
-    def matches(self, value: Value, captured: Captures) -> Iterator[Captures]:
-        op = value.op if isinstance(value, OpResult) else None
-        if not isinstance(op, self.kind) or len(op.operands) != len(self.operands):
+        if op is None or not isinstance(op, kind) or len(op.operands) != len(operands):
             return
         given = op.attributes
-        for name, wanted in self.attributes:
+        for name, wanted in attributes.items():
             if name not in given or constant_key(given[name]) != constant_key(wanted):
                 return
-        yield from _each(self.operands, op.operands, captured)
+        yield from _each(operands, op.operands, captured)
         if isinstance(op, Commutative):
             first, second, *rest = op.operands
-            yield from _each(self.operands, (second, first, *rest), captured)
+            yield from _each(operands, (second, first, *rest), captured)
+
+    return Pattern(matches)
 
 
 def _each(patterns: Sequence[Pattern], values: Sequence[Value], captured: Captures) -> Iterator[Captures]:
