@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
 from ziggurat.codemodel import fields as roles
 from ziggurat.codemodel.errors import BuildError, KernelTypeError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ziggurat.codemodel.declare import OpSpec
     from ziggurat.codemodel.location import Location
 
+
+T_ = TypeVar("T_")
 
 # Sets a field of a part. Only the code that builds models may use it.
 fill: Callable[[object, str, object], None] = object.__setattr__
@@ -82,11 +84,6 @@ class Value(_Part):
             return ()
         return block.parent.parent.root().use_map().get(self, ())
 
-    @property
-    def depends_on(self) -> tuple[Value, ...]:
-        """The values this one is computed from directly: the operands and successor arguments of its op."""
-        return ()
-
 
 class OpResult(Value):
     """The result of an op."""
@@ -105,11 +102,6 @@ class OpResult(Value):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self.op, "result")
-
-    @property
-    def depends_on(self) -> tuple[Value, ...]:
-        arguments = [value for successor in self.op.successors for value in successor.arguments]
-        return (*self.op.operands, *arguments)
 
     def __repr__(self) -> str:
         return f"<result of {self.op.NAME} : {self.type}>"
@@ -515,6 +507,13 @@ def require(condition: bool, message: str, hint: str | None = None) -> None:
     """Raise `BuildError` with the message unless the condition holds. For type rules."""
     if not condition:
         raise BuildError(message, hint=hint)
+
+
+def expect(thing: object, cls: type[T_], message: str) -> T_:
+    """The thing, as an instance of the class. Raises `BuildError` with the message for anything else."""
+    if not isinstance(thing, cls):
+        raise BuildError(message)
+    return thing
 
 
 def require_model(thing: object, call: str) -> None:

@@ -281,15 +281,8 @@ def rebuilt(
     types; else the type that follows from them (`Op.infer_type`, `Op.derive_type`), and the op is checked.
     """
     before = op.operands
-    same = len(operands) == len(before) and len(bodies) == len(op.bodies)
-    if same:
-        for new, old in zip(operands, before, strict=True):
-            if new.type is not old.type and new.type != old.type:
-                same = False
-                break
-        for made_body, old_body in zip(bodies, op.bodies, strict=True):
-            if made_body.yield_type != old_body.yield_type or made_body.signature != old_body.signature:
-                same = False
+    same = [value.type for value in operands] == [value.type for value in before]
+    same = same and [body.signature for body in bodies] == [body.signature for body in op.bodies]
     result = op.result.type if type_ is None else type_
     if len(operands) == len(before) and len(bodies) == len(op.bodies) and len(successors) == len(op.successors):
         made = op.SPEC.copy(op, tuple(operands), successors, bodies, result)

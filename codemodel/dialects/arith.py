@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, operand, result_type
-from ziggurat.codemodel.op import Op, Value, require
+from ziggurat.codemodel.op import Op, Value, expect, require
 from ziggurat.codemodel.traits import Commutative, Constant, MayTrap, Pure
 from ziggurat.codemodel.types import (
     PtrType,
@@ -77,10 +77,7 @@ def scalar_of(op: Op, value: Value | Type, kind: str, verb: str = "takes") -> Sc
 
 def tensor_of(op: Op, value: Value) -> TensorType:
     """The type of a tensor operand."""
-    type_ = value.type
-    require(isinstance(type_, TensorType), f"{op.NAME} takes a tensor; got {type_}")
-    assert isinstance(type_, TensorType)
-    return type_
+    return expect(value.type, TensorType, f"{op.NAME} takes a tensor; got {value.type}")
 
 
 def same_types(op: Op, *values: Value) -> None:
@@ -98,11 +95,9 @@ class ConstantOp(Op, Pure, Constant, name="arith.constant"):
     type: Type = result_type()
 
     def check(self) -> None:
-        scalar = element_of(self.type)
+        scalar = scalar_of(self, self.type, "any", "gives")
         value = self.value
-        if not isinstance(scalar, ScalarType):
-            require(False, f"arith.constant gives numbers; got {self.type}")
-        elif scalar.is_float:
+        if scalar.is_float:
             require(isinstance(value, float), f"a constant of {self.type} must hold a float; got {value!r}")
         elif scalar == i1:
             require(isinstance(value, bool), f"a constant of {self.type} must hold true or false; got {value!r}")

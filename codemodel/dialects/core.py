@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type, successor
-from ziggurat.codemodel.op import Body, Op, Successor, Value, require
+from ziggurat.codemodel.op import Body, Op, Successor, Value, expect, require
 from ziggurat.codemodel.traits import (
     BlockTerminator,
     BodyTerminator,
@@ -19,7 +19,7 @@ from ziggurat.codemodel.traits import (
     SymbolTable,
     SymbolUser,
 )
-from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject, void
+from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject
 
 
 class Unreachable(Op, BodyTerminator, name="unreachable"):
@@ -93,10 +93,8 @@ class Var(Op, name="var"):
         return VarType(self.initial.type)
 
     def check(self) -> None:
-        type_ = self.type
-        if not isinstance(type_, VarType):
-            require(False, f"var gives a Var type; got {type_}")
-        elif self.initial is not None:
+        type_ = expect(self.type, VarType, f"var gives a Var type; got {self.type}")
+        if self.initial is not None:
             fits = type_.value in (self.initial.type, pyobject)
             require(fits, f"var of {type_.value} is initialised with {self.initial.type}")
 
@@ -107,11 +105,7 @@ class VarLoad(Op, name="var.load"):
     var: Value = operand()
 
     def infer_type(self) -> Type:
-        type_ = self.var.type
-        if isinstance(type_, VarType):
-            return type_.value
-        require(False, f"var.load reads a Var; got {type_}")
-        return void
+        return expect(self.var.type, VarType, f"var.load reads a Var; got {self.var.type}").value
 
 
 class VarStore(Op, name="var.store"):
@@ -121,14 +115,8 @@ class VarStore(Op, name="var.store"):
     value: Value = operand()
 
     def check(self) -> None:
-        type_ = self.var.type
-        if isinstance(type_, VarType):
-            require(
-                type_.value in (self.value.type, pyobject),
-                f"var.store of {self.value.type} to a variable of {type_.value}",
-            )
-        else:
-            require(False, f"var.store writes a Var; got {type_}")
+        held = expect(self.var.type, VarType, f"var.store writes a Var; got {self.var.type}").value
+        require(held in (self.value.type, pyobject), f"var.store of {self.value.type} to a variable of {held}")
 
 
 class MakeTuple(Op, Pure, name="tuple"):
@@ -143,11 +131,9 @@ class MakeTuple(Op, Pure, name="tuple"):
 
 
 def _component(op: str, type_: Type, index: int) -> Type:
-    if not isinstance(type_, TupleType):
-        require(False, f"{op} takes a Tuple; got {type_}")
-        return void
-    require(0 <= index < len(type_.components), f"{op} index {index} is outside {type_}")
-    return type_.components[index]
+    components = expect(type_, TupleType, f"{op} takes a Tuple; got {type_}").components
+    require(0 <= index < len(components), f"{op} index {index} is outside {type_}")
+    return components[index]
 
 
 class TupleLoad(Op, Pure, name="tuple.load"):

@@ -14,7 +14,7 @@ from ziggurat.codemodel.dialects.math import FloatUnary
 from ziggurat.codemodel.dialects.scf import packed
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
 from ziggurat.codemodel.layout import Layout
-from ziggurat.codemodel.op import Body, Op, Value, require
+from ziggurat.codemodel.op import Body, Op, Value, expect, require
 from ziggurat.codemodel.traits import (
     BodyTerminator,
     Isolated,
@@ -593,12 +593,22 @@ class AtomicKind(enum.Enum):
     XCHG = "xchg"
 
 
+# The kinds of numbers that an atomic takes; integers where it is not listed.
+_ATOMIC_OPERANDS: dict[AtomicKind, str] = {
+    AtomicKind.FADD: "float", AtomicKind.FMAX: "float", AtomicKind.FMIN: "float", AtomicKind.XCHG: "any",
+    AtomicKind.MAX: "signed", AtomicKind.MIN: "signed", AtomicKind.UMAX: "unsigned", AtomicKind.UMIN: "unsigned",
+}  # fmt: skip
+
+
 def pointee_of(op: Op, value: Value) -> ScalarType:
     """The type that a pointer, or each pointer of a tensor, points to."""
-    element = element_of(value.type)
-    require(isinstance(element, PtrType), f"{op.NAME} takes pointers; got {value.type}")
-    assert isinstance(element, PtrType)
-    return element.pointee
+    return expect(element_of(value.type), PtrType, f"{op.NAME} takes pointers; got {value.type}").pointee
+
+
+def _pointed_to(op: Op, ptr: Value, value: Value, verb: str) -> None:
+    """`value` has the type of what the pointers point to."""
+    expected = with_element(ptr.type, pointee_of(op, ptr))
+    require(value.type == expected, f"{op.NAME} {verb} {expected}; got {value.type}")
 
 
 def _mask(op: Op, ptr: Value, mask: Value | None) -> None:
@@ -647,8 +657,7 @@ class Load(Op, MemoryRead, name="tt.load"):
     def check(self) -> None:
         _mask(self, self.ptr, self.mask)
         if self.other is not None:
-            expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
-            require(self.other.type == expected, f"the other of tt.load must be {expected}; got {self.other.type}")
+            _pointed_to(self, self.ptr, self.other, "must have an other of")
 
 
 class Store(Op, MemoryWrite, name="tt.store"):
@@ -662,8 +671,7 @@ class Store(Op, MemoryWrite, name="tt.store"):
     width: int = attribute(int, default=1)
 
     def check(self) -> None:
-        expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
-        require(self.value.type == expected, f"tt.store writes {expected}; got {self.value.type}")
+        _pointed_to(self, self.ptr, self.value, "writes")
         _mask(self, self.ptr, self.mask)
 
 
@@ -683,21 +691,9 @@ class AtomicRMW(Op, MemoryRead, MemoryWrite, name="tt.atomic_rmw"):
         return self.value.type
 
     def check(self) -> None:
-        pointee = pointee_of(self, self.ptr)
-        expected = with_element(self.ptr.type, pointee)
-        require(self.value.type == expected, f"tt.atomic_rmw combines with {expected}; got {self.value.type}")
+        _pointed_to(self, self.ptr, self.value, "combines with")
         _mask(self, self.ptr, self.mask)
-        kind = self.kind
-        if kind in (AtomicKind.FADD, AtomicKind.FMAX, AtomicKind.FMIN):
-            require(pointee.is_float, f"atomic {kind.value} takes floats; got {pointee}")
-        elif kind in (AtomicKind.UMAX, AtomicKind.UMIN):
-            require(
-                pointee.is_int and not pointee.signed, f"atomic {kind.value} takes unsigned integers; got {pointee}"
-            )
-        elif kind in (AtomicKind.MAX, AtomicKind.MIN):
-            require(pointee.is_int and pointee.signed, f"atomic {kind.value} takes signed integers; got {pointee}")
-        elif kind is not AtomicKind.XCHG:
-            require(pointee.is_int, f"atomic {kind.value} takes integers; got {pointee}")
+        scalar_of(self, self.value, _ATOMIC_OPERANDS.get(self.kind, "int"), f"{self.kind.value} takes")
 
 
 class AtomicCAS(Op, MemoryRead, MemoryWrite, name="tt.atomic_cas"):
@@ -713,9 +709,8 @@ class AtomicCAS(Op, MemoryRead, MemoryWrite, name="tt.atomic_cas"):
         return self.value.type
 
     def check(self) -> None:
-        expected = with_element(self.ptr.type, pointee_of(self, self.ptr))
         for value in (self.compare, self.value):
-            require(value.type == expected, f"tt.atomic_cas takes {expected}; got {value.type}")
+            _pointed_to(self, self.ptr, value, "takes")
 
 
 class Padding(enum.Enum):
@@ -744,10 +739,9 @@ class MakeTensorDescriptor(Op, Pure, name="tt.make_tensor_descriptor"):
         return type_
 
     def check(self) -> None:
-        type_ = self.type
-        good = isinstance(type_, DescriptorType) and self.base.type == PtrType(type_.element)
-        require(good, f"tt.make_tensor_descriptor of {self.base.type} gives {type_}")
-        assert isinstance(type_, DescriptorType)
+        problem = f"tt.make_tensor_descriptor of {self.base.type} gives {self.type}"
+        type_ = expect(self.type, DescriptorType, problem)
+        require(self.base.type == PtrType(type_.element), problem)
         require(
             self.padding.value == type_.padding,
             f"tt.make_tensor_descriptor with the padding {self.padding.value} gives {type_}, whose padding is "
@@ -761,9 +755,7 @@ class MakeTensorDescriptor(Op, Pure, name="tt.make_tensor_descriptor"):
 
 
 def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType:
-    type_ = value.type
-    require(isinstance(type_, DescriptorType), f"{op.NAME} takes a descriptor; got {type_}")
-    assert isinstance(type_, DescriptorType)
+    type_ = expect(value.type, DescriptorType, f"{op.NAME} takes a descriptor; got {value.type}")
     require(len(indices) == len(type_.block), f"{op.NAME} of {type_} takes {len(type_.block)} offsets")
     require(all(v.type == i32 for v in indices), f"the offsets of {op.NAME} must be i32")
     return type_

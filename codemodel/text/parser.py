@@ -11,8 +11,8 @@ import enum
 import math
 import re
 import sys
-from collections.abc import Iterator
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import ziggurat.codemodel.dialects  # pyright: ignore[reportUnusedImport]  # It declares the ops.
 import ziggurat.codemodel.gpu.dialect  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -43,8 +43,13 @@ _TOKEN = re.compile(
 _LONGEST = 1000
 _DEEPEST = 200
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+# line:column[:end_line:end_column][:file]; Babylon's form is without an end.
+_PLACE = re.compile(r"(\d{1,9}):(\d{1,9})(?::(\d{1,9}):(\d{1,9}))?(?::(.*))?", re.DOTALL)
 _FRACTION = re.compile(r"^(?!-?0[xX]).*[.eE]")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "'": "'", "\\": "\\"}
+
+
+T_ = TypeVar("T_")
 
 
 class _Token(NamedTuple):
@@ -137,6 +142,15 @@ class _Parser:
         self.position += 1
         return token
 
+    def items(self, closing: str, read: Callable[[], T_]) -> list[T_]:
+        """What `read` reads, separated by commas, up to the closing bracket."""
+        found: list[T_] = []
+        while not self.take(closing):
+            if found:
+                self.expect(",")
+            found.append(read())
+        return found
+
     # Models.
 
     def model(self) -> Op:
@@ -224,12 +238,7 @@ class _Parser:
 
     def successor(self, scope: _Scope) -> Successor:
         token = self.take_kind("block", "a block")
-        arguments: list[Value] = []
-        if self.take("("):
-            while not self.take(")"):
-                if arguments:
-                    self.expect(",")
-                arguments.append(self.use(scope))
+        arguments = self.items(")", lambda: self.use(scope)) if self.take("(") else []
         block = scope.blocks.get(token.text)
         if block is None:
             self.fail(f"undeclared block '{token.text}'", token.start)
@@ -274,17 +283,11 @@ class _Parser:
         return found, starts, location
 
     def location(self, text: str, start: int) -> Location:
-        parts = text.split(":", 4)
-        numbers = [int(part) for part in parts[:4] if _is_place(part)]
-        if len(numbers) == 4:
-            line, column, end_line, end_column = numbers
-            return Location(parts[4] if len(parts) > 4 else self.file, line, column, end_line, end_column)
-        # Babylon's form: line:column[:file].
-        parts = text.split(":", 2)
-        if len(parts) < 2 or not (_is_place(parts[0]) and _is_place(parts[1])):
+        found = _PLACE.fullmatch(text)
+        if found is None:
             self.fail(f"malformed location {text!r}", start)
-        line, column = int(parts[0]), int(parts[1])
-        return Location(parts[2] if len(parts) > 2 else self.file, line, column, line, column)
+        line, column, end_line, end_column = map(int, (found[1], found[2], found[3] or found[1], found[4] or found[2]))
+        return Location(self.file if found[5] is None else found[5], line, column, end_line, end_column)
 
     def attribute_value(self, *, words: bool = False) -> Any:
         """A constant as it is spelt. With `words`, a word is one even if it could be a number (`nan`)."""
@@ -308,11 +311,7 @@ class _Parser:
             return self.type_syntax()
         if self.take("["):
             self.deeper("values")
-            items: list[Any] = []
-            while not self.take("]"):
-                if items:
-                    self.expect(",")
-                items.append(self.attribute_value(words=words))
+            items = self.items("]", lambda: self.attribute_value(words=words))
             self.depth -= 1
             return tuple(items)
         self.fail(f"expected an attribute value, got '{token.text}'")
@@ -338,7 +337,7 @@ class _Parser:
         if self.token.kind == "block":  # Babylon names the entry block; nothing refers to it.
             self.position += 1
         self.expect("(")
-        parameters = self.parameters(")")
+        parameters = self.items(")", self.parameter)
         yield_type = self.type()
         if not self.take("->"):
             self.fail(f"expected '->', got '{self.token.text}'")
@@ -360,7 +359,7 @@ class _Parser:
                 inner.move_to(block)
                 self.position += 1
                 if self.take("("):
-                    inner_scope.declare_all(self, self.parameters(")"), block)
+                    inner_scope.declare_all(self, self.items(")", self.parameter), block)
                 self.expect(":")
             elif self.token.kind == "end":
                 self.fail("expected '}' before the end of the text", opening)
@@ -393,21 +392,16 @@ class _Parser:
                 if token.text in scope.blocks:
                     self.fail(f"block '{token.text}' is declared twice", token.start)
                 self.position = position + 1
-                types = [type_ for _, type_, _ in self.parameters(")")] if self.take("(") else []
+                types = [type_ for _, type_, _ in self.items(")", self.parameter)] if self.take("(") else []
                 scope.blocks[token.text] = builder.new_block(types)
                 position = self.position - 1
             position += 1
         self.position = saved
 
-    def parameters(self, closing: str) -> list[tuple[str, Type, int]]:
-        found: list[tuple[str, Type, int]] = []
-        while not self.take(closing):
-            if found:
-                self.expect(",")
-            token = self.take_kind("value", "a parameter such as '%0 : i32'")
-            self.expect(":")
-            found.append((token.text, self.type(), token.start))
-        return found
+    def parameter(self) -> tuple[str, Type, int]:
+        token = self.take_kind("value", "a parameter such as '%0 : i32'")
+        self.expect(":")
+        return token.text, self.type(), token.start
 
     # Types.
 
@@ -445,10 +439,6 @@ class _Parser:
                 self.fail(f"expected ',' or '>' in a type, got '{self.token.text}'")
             self.depth -= 1
         return TypeSyntax(name, tuple(arguments))
-
-
-def _is_place(text: str) -> bool:
-    return text.isdecimal() and len(text) < 10
 
 
 def _is_enum(kind: Any) -> bool:
