@@ -107,6 +107,15 @@ class ConstantOp(Op, Pure, Constant, name="arith.constant"):
             require(low <= value <= high, f"{value} does not fit in {scalar}")
 
 
+class Conditional(Op):
+    """An op that an i1 steers."""
+
+    condition: Value = operand()
+
+    def check(self) -> None:
+        require(self.condition.type == i1, f"{self.NAME} takes an i1; got {self.condition.type}")
+
+
 class Elementwise(Op, Pure):
     """Numbers of one type to another of the same."""
 

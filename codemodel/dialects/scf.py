@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ziggurat.codemodel.dialects.arith import Conditional
 from ziggurat.codemodel.fields import attribute, body, operand, operands
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.structured import Structured
@@ -30,14 +31,10 @@ class Yield(Op, BodyTerminator, name="scf.yield"):
     values: Sequence[Value] = operands()
 
 
-class Condition(Op, BodyTerminator, name="scf.condition"):
+class Condition(Conditional, BodyTerminator, name="scf.condition"):
     """Go on with the values while the condition holds; otherwise they are the result of the loop."""
 
-    condition: Value = operand()
     values: Sequence[Value] = operands()
-
-    def check(self) -> None:
-        require(self.condition.type == i1, f"scf.condition takes an i1; got {self.condition.type}")
 
     @property
     def handed(self) -> tuple[Value, ...]:

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Sequence
 
 from ziggurat.codemodel.assembly import constraints_error, parts_of, template_error
-from ziggurat.codemodel.dialects.arith import Binary, FloatBinary, same_types, scalar_of, tensor_of
+from ziggurat.codemodel.dialects.arith import Binary, Conditional, FloatBinary, same_types, scalar_of, tensor_of
 from ziggurat.codemodel.dialects.math import FloatUnary
 from ziggurat.codemodel.dialects.scf import packed
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
@@ -496,13 +496,8 @@ class MaxConstancy(Hint, name="tt.max_constancy"):
     """The elements come in runs of equal numbers of these lengths."""
 
 
-class Assume(Op, name="tt.assume"):
+class Assume(Conditional, name="tt.assume"):
     """The condition holds; the compiler may rely on it."""
-
-    condition: Value = operand()
-
-    def check(self) -> None:
-        require(self.condition.type == i1, f"tt.assume takes an i1; got {self.condition.type}")
 
 
 class Print(Op, name="tt.print"):
