@@ -144,17 +144,13 @@ def _is_unchanged(op: Structured, index: int) -> bool:
 
 def _same_in_both_branches(op: scf.If) -> list[Value | None]:
     """For each result of the `scf.if`, the value that both branches yield, or None. Equal constants count as one."""
-    found: list[Value | None] = []
-    for values in zip(*(terminator.handed for terminator in op.terminators()), strict=True):
-        first = values[0]
+
+    def alike(first: Value, value: Value) -> bool:
         number = constant_of(first)
-        if all(value is first for value in values) or (
-            number is not None and all(same_number(constant_of(value), number) for value in values)
-        ):
-            found.append(first)
-        else:
-            found.append(None)
-    return found
+        return value is first or (number is not None and same_number(constant_of(value), number))
+
+    handed = zip(*(terminator.handed for terminator in op.terminators()), strict=True)
+    return [first if all(alike(first, value) for value in rest) else None for first, *rest in handed]
 
 
 def _again(builder: Rewriter, value: Value) -> Value:

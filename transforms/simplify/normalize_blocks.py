@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -131,12 +131,12 @@ class _Graph:
         """The reachable nodes, in reverse postorder."""
         return reverse_postorder(self.entry, lambda node: [edge.target for edge in node.edges])
 
-    def incoming(self) -> dict[_Node, list[tuple[_Node, _Edge]]]:
-        """The edges to each node, with their sources."""
-        found: dict[_Node, list[tuple[_Node, _Edge]]] = {node: [] for node in self.nodes}
+    def incoming(self) -> dict[_Node, list[_Edge]]:
+        """The edges to each node."""
+        found: dict[_Node, list[_Edge]] = {node: [] for node in self.nodes}
         for node in self.nodes:
             for edge in node.edges:
-                found[edge.target].append((node, edge))
+                found[edge.target].append(edge)
         return found
 
     def used_by(self, op: Op) -> tuple[Value, ...]:
@@ -196,7 +196,7 @@ class _Graph:
             if any(edge.target is node for edge in node.edges) or self.used_elsewhere(node):
                 continue
             changed = False
-            for _, edge in self.incoming()[node]:
+            for edge in self.incoming()[node]:
                 given = dict(zip(node.parameters, edge.arguments, strict=True))
                 onward = node.edges[0]
                 if node.chooses:
@@ -231,18 +231,14 @@ class _Graph:
 
     def unify(self) -> bool:
         """Remove the parameters that are always one value, or their own previous value."""
-        changed = False
-        for node, edges in self.incoming().items():
-            if node is self.entry:
-                continue
-            for index in reversed(range(len(node.parameters))):
-                parameter = node.parameters[index]
-                values = {self.resolve(edge.arguments[index]) for _, edge in edges} - {parameter}
-                if len(values) == 1:
-                    self.same[parameter] = values.pop()
-                    self.take_out(node, edges, index)
-                    changed = True
-        return changed
+
+        def one_value(parameter: Value, arguments: Sequence[Value]) -> bool:
+            values = {self.resolve(value) for value in arguments} - {parameter}
+            if len(values) == 1:
+                self.same[parameter] = values.pop()
+            return parameter in self.same
+
+        return self.take_out(one_value)
 
     def drop_unused(self) -> bool:
         """Remove the parameters that no op needs, directly or through other parameters."""
@@ -260,20 +256,21 @@ class _Graph:
             if value not in needed:
                 needed.add(value)
                 work += flows.get(value, ())
+        return self.take_out(lambda parameter, arguments: parameter not in needed)
+
+    def take_out(self, useless: Callable[[Value, Sequence[Value]], bool]) -> bool:
+        """Remove the parameters of which `useless` holds, given the arguments of all edges for them."""
         changed = False
         for node, edges in self.incoming().items():
             if node is self.entry:
                 continue
             for index in reversed(range(len(node.parameters))):
-                if node.parameters[index] not in needed:
-                    self.take_out(node, edges, index)
+                if useless(node.parameters[index], [edge.arguments[index] for edge in edges]):
+                    del node.parameters[index]
+                    for edge in edges:
+                        del edge.arguments[index]
                     changed = True
         return changed
-
-    def take_out(self, node: _Node, edges: Sequence[tuple[_Node, _Edge]], index: int) -> None:
-        del node.parameters[index]
-        for _, edge in edges:
-            del edge.arguments[index]
 
     # The result.
 
