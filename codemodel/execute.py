@@ -1,6 +1,6 @@
 """Execution of a Python code model on plain Python values: the meaning of the core ops and of Python's constructs.
 
-This is how a source and its model are compared: run the function, run its model, and expect the same.
+A source and its model are compared by running both: the results must be equal.
 
     execute(reflect(fn), (6, 3))
     execute(module, (6, 3), symbol="main", host={"zg.cdiv": lambda a, b: -(-a // b)})

@@ -7,8 +7,8 @@
         return operands[0] + operands[1]
 
 A meaning is a function of the interpreter, the op and the values of its operands; it gives the value of the result.
-The meaning of a terminator is where control goes: `Yielded`, `Returned` or `Jump`. Any other op may give one of these,
-too, and then leaves its block in the same way: a `return` inside an `if` leaves the function.
+The meaning of a terminator gives an `Exit`: `Yielded`, `Returned` or `Jump`. Any other op may give one too, and then
+control leaves its block in the same way: a `return` inside an `if` leaves the function.
 """
 
 from __future__ import annotations

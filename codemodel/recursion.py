@@ -1,7 +1,7 @@
 """A higher recursion limit while a model is read, attributed, compiled or run.
 
-Reflection and the transforms call themselves for what is nested: expressions in expressions, branches in branches,
-functions that call functions. Python's limit of 1,000 frames is about a hundred of these.
+Reflection and the transforms are recursive in nested expressions, nested branches and chains of calls. Python's limit
+of 1,000 frames is reached at a depth of about a hundred.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
-# Half of what the usual 8 MiB of C stack hold, should each frame need C stack.
+# Half of the frames that the usual C stack of 8 MiB holds, if each frame uses the C stack.
 MAX_FRAMES = 10_000
 
 

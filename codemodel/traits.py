@@ -1,4 +1,4 @@
-"""Traits: promises of ops, each as one sentence. An op class has a trait by inheriting from it."""
+"""Traits: properties of ops, each stated in a sentence. An op class has a trait by inheriting from it."""
 
 from __future__ import annotations
 

@@ -340,7 +340,8 @@ MAX_ELEMENTS: Final = 1 << 20
 class TensorType(Type):
     """`tensor<x32, x64, f32>`: a block of constant shape, of scalars or of pointers.
 
-    In a GPU model it also says who holds which element: `tensor<x64, f32, "1 | 2 4 8 16 32 | 0 0">`; see `layout.py`.
+    In a GPU model, `layout` (see `layout.py`) maps registers, lanes and warps to elements:
+    `tensor<x64, f32, "1 | 2 4 8 16 32 | 0 0">`.
     """
 
     shape: tuple[int, ...]
@@ -399,7 +400,7 @@ class SharedType(Type):
 class DescriptorType(Type):
     """`descriptor<x64, x64, f16>`: a tensor in global memory that is moved in blocks of this shape.
 
-    `padding` is what a block holds outside of the tensor: "zero", or "nan" (of floats), which the text then says:
+    `padding` is the content of a block outside of the tensor: "zero", or (of floats) "nan", which the text shows:
     `descriptor<x64, x64, f16, nan>`.
     """
 
@@ -528,7 +529,9 @@ LEGACY_NAMES: dict[str, ScalarType] = {
     "java.lang.Integer": i32, "java.lang.Long": i64, "java.lang.Float": f32, "java.lang.Double": f64,
     "java.lang.Boolean": i1,
 }  # fmt: skip
-_NAMED: dict[str, Type] = {type_.name: type_ for type_ in (void, pyobject, constexpr_type)} | SCALARS | LEGACY_NAMES
+_NAMED: dict[str, Type] = {
+    **{type_.name: type_ for type_ in (void, pyobject, constexpr_type)}, **SCALARS, **LEGACY_NAMES,
+}  # fmt: skip
 
 
 def read_type(syntax: TypeSyntax) -> Type:

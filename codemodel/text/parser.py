@@ -39,9 +39,9 @@ _TOKEN = re.compile(
 )
 
 
-# No name or number is longer; Python refuses to read a number of thousands of digits.
-_LONGEST = 1000
-_DEEPEST = 200
+# The characters of a name or number. Python refuses to read a number of thousands of digits.
+_MAX_TOKEN = 1000
+_MAX_DEPTH = 200
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 # line:column[:end_line:end_column][:file]; Babylon's form is without an end.
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,9})(?::(\d{1,9}):(\d{1,9}))?(?::(.*))?", re.DOTALL)
@@ -99,8 +99,8 @@ class _Parser:
             kind = found.lastgroup
             assert kind is not None
             if kind != "space":
-                if found.end() - position > _LONGEST and kind != "string":
-                    self.fail(f"a token is longer than {_LONGEST} characters", position)
+                if found.end() - position > _MAX_TOKEN and kind != "string":
+                    self.fail(f"a token is longer than {_MAX_TOKEN} characters", position)
                 yield _Token(kind, found[0], position)
             position = found.end()
         yield _Token("end", "end of text", end)
@@ -318,8 +318,8 @@ class _Parser:
 
     def deeper(self, what: str) -> None:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            self.fail(f"{what} are nested too deeply ({_DEEPEST})")
+        if self.depth > _MAX_DEPTH:
+            self.fail(f"{what} are nested too deeply ({_MAX_DEPTH})")
 
     def string(self, token: _Token) -> str:
         def character(found: re.Match[str]) -> str:

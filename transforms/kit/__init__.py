@@ -1,4 +1,4 @@
-"""The transform kit: what transforms of kernels are made of.
+"""The transform kit: functions from which transforms of kernels are built.
 
     from ziggurat.transforms import kit
 

@@ -14,8 +14,8 @@ _NAME = re.compile(r"[%^][\w.]+")
 def difference(before: Op, after: Op, context: int = 3) -> str:
     """The lines in which two models differ, as a unified difference; "" for equal models.
 
-    Values and blocks have numbers in the text, and one more op renumbers what follows. Lines that differ in numbers
-    alone are the same here, as long as one numbering goes over into the other.
+    Values and blocks have numbers in the text, and one more op renumbers all that follow. Lines that differ in numbers
+    alone count as equal, as long as each old number corresponds to one new number.
     """
     if before == after:
         return ""

@@ -40,7 +40,7 @@ def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
 
 
 def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
-    """The model whose kernel takes, as a further last parameter, the number that the chosen constants are.
+    """The model whose kernel takes a further last parameter in place of the chosen constants.
 
         kit.unspecialize(model, lambda op: op.value == 16 and op.type == zg.i32)
 
