@@ -118,9 +118,7 @@ class Dominance:
         home = value.block
         if home is None:
             return False
-        here: Op | None = user
-        while here is not None and here.parent is not None and here.parent.parent is not home.parent:
-            here = here.parent_op
+        here = next((op for op in user.path() if op.parent is not None and op.parent.parent is home.parent), None)
         if here is None or here.parent is None:
             return False
         if here.parent is home:

@@ -365,6 +365,13 @@ class Op(_Unchanging):
         """The ops of the blocks of the bodies, in order, without those inside these."""
         return (op for body in self.bodies for block in body.blocks for op in block.ops)
 
+    def path(self) -> Iterator[Op]:
+        """This op and the ops around it, inner before outer."""
+        here: Op | None = self
+        while here is not None:
+            yield here
+            here = here.parent_op
+
     def root(self) -> Op:
         """The outermost op of the model this op stands in."""
         op = self

@@ -13,7 +13,7 @@ declarations. Several results form a Tuple, which `tuple.load`s right after the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ziggurat.codemodel.builder import Builder
@@ -171,14 +171,8 @@ class _Writer:
         """The variables live after each structured op of the block, by the result of the op."""
         if not any(isinstance(op, Structured) for op in block.ops):
             return {}
-        found: dict[Value, frozenset[Value]] = {}
-        now = self.liveness.live_out(block, live, at_exit)
-        for op in reversed(block.ops):
-            if isinstance(op, Structured):
-                found[op.result] = now
-            flow = self.liveness.of_op(op)
-            now = flow.reads | (now - flow.sets)
-        return found
+        backward = self.liveness.backward(block, self.liveness.live_out(block, live, at_exit))
+        return {op.result: now for op, now in backward if isinstance(op, Structured)}
 
     def _access(self, op: core.Var | core.VarLoad | core.VarStore, state: _State) -> bool:
         """Replace an access to a variable that becomes a value; False for a variable that is kept."""
@@ -335,14 +329,11 @@ def _fits(type_: Type, value: Value) -> bool:
 def _reachable(variable: Value, store: Op) -> bool:
     """True when all ops between the store and the body of the variable can hand the value on."""
     home = variable.block
-    here = store
-    while here.parent is not None and home is not None:
-        if here.parent.parent is home.parent:
+    for here in store.path():
+        if home is not None and here.parent is not None and here.parent.parent is home.parent:
             return True
-        around = here.parent_op
-        if not isinstance(around, Structured):
-            return False
-        here = around
+        if not isinstance(here.parent_op, Structured):
+            break
     return False
 
 
@@ -421,15 +412,23 @@ class VariableLiveness:
         while changed:
             changed = False
             for block in reversed(body.blocks):
-                now = self.live_out(block, live, at_exit)
-                for op in reversed(block.ops):
-                    flow = self.of_op(op)
-                    if flow is not NOTHING:
-                        now = flow.reads | (now - flow.sets)
+                *_, (_, now) = self.backward(block, self.live_out(block, live, at_exit))
                 changed = changed or now != live[block]
                 live[block] = now
             changed = changed and len(body.blocks) > 1
         return live
+
+    def backward(self, block: Block, now: frozenset[Value]) -> Iterator[tuple[Op | None, frozenset[Value]]]:
+        """The ops of a block, last first, each with the variables live after it; at last None, for the block's start.
+
+        `now` are the variables live at the end of the block.
+        """
+        for op in reversed(block.ops):
+            yield op, now
+            flow = self.of_op(op)
+            if flow is not NOTHING:
+                now = flow.reads | (now - flow.sets)
+        yield None, now
 
     @staticmethod
     def live_out(block: Block, live: dict[Block, frozenset[Value]], at_exit: frozenset[Value]) -> frozenset[Value]:

@@ -24,8 +24,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import attrs
+
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.errors import BuildError, KernelTypeError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Successor, Value, fill, require_model
@@ -345,15 +346,11 @@ def compose(*passes: Callable[[Op], Op]) -> Callable[[Op], Op]:
 
 def with_attributes(op: Op, changes: Mapping[str, object]) -> Op:
     """A copy of a root op with some attributes changed. Raises `BuildError` for one that the op does not have."""
-    spec = op.SPEC
-    attributes = dict(op.attributes)
-    for name, value in changes.items():
-        if name not in attributes:
-            raise BuildError(f"{op.NAME} has no attribute '{name}'; it has {', '.join(attributes) or 'none'}")
-        attributes[name] = convert_attribute(value, spec.by_name[name].kind, f"{op.NAME}: attribute '{name}'")
+    for name in changes:
+        if name not in op.attributes:
+            raise BuildError(f"{op.NAME} has no attribute '{name}'; it has {', '.join(op.attributes) or 'none'}")
     outside = Rewriter.over(Builder.root())
-    bodies = [outside.rewrite_body(body, isolated=True) for body in op.bodies]
-    made = spec.make((), (), attributes, bodies, op.result.type)
+    bodies = {field.name: outside.rewrite_body(op.__dict__[field.name], isolated=True) for field in op.SPEC.bodies}
+    made = attrs.evolve(op, **bodies, **changes)
     made.__dict__["location"] = op.location
-    made.check()
     return made

@@ -34,7 +34,7 @@ from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError, VerifyError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Block, Body, Op, Value, require_model
+from ziggurat.codemodel.op import Block, Body, Op, Value, require, require_model
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.types import Type, admits, constexpr_type, pyobject, size_error, void
 
@@ -219,17 +219,11 @@ class _Verifier:
 
     def _types(self, op: Op) -> None:
         messages: dict[str, None] = {}
-        try:
-            field = op.SPEC.result_type
-            type_: Type = op.infer_type() if field is None else op.__dict__[field]
-            if not admits(type_, op.result.type):
-                messages[f"the result is of type {op.result.type}; it should be {type_}"] = None
-        except Exception as error:
-            messages[_reason(error)] = None
-        try:
-            op.check()
-        except Exception as error:
-            messages[_reason(error)] = None
+        for rule in (lambda: _check_result(op), op.check):
+            try:
+                rule()
+            except Exception as error:
+                messages[_reason(error)] = None
         for type_ in (
             op.result.type,
             *(p.type for body in op.bodies for block in body.blocks for p in block.parameters),
@@ -266,20 +260,19 @@ class _Verifier:
                 self._handed(last, last.handed, body.yield_type, f"the body of {op.NAME}")
 
     def _returns(self, last: Op) -> None:
-        here = last.parent_op
-        while here is not None and not isinstance(here, traits.Symbol):
-            if here.SPEC.ends(0) is not None and not isinstance(here, traits.MayReturn):
+        _, *around = last.path()
+        for here in around:
+            end = here.SPEC.ends(0)
+            if isinstance(here, traits.Symbol):
+                if end is not None and not isinstance(last, end):
+                    self.report(last, f"{last.NAME} cannot leave a {here.NAME}; that ends in {end.NAME}")
+                else:
+                    self._handed(last, last.operands, here.bodies[0].yield_type, here.NAME)
+                return
+            if end is not None and not isinstance(here, traits.MayReturn):
                 self.report(last, f"{last.NAME} cannot leave a function through {here.NAME}")
                 return
-            here = here.parent_op
-        if here is None:
-            self.report(last, f"{last.NAME} stands in no function")
-            return
-        end = here.SPEC.ends(0)
-        if end is not None and not isinstance(last, end):
-            self.report(last, f"{last.NAME} cannot leave a {here.NAME}; that ends in {end.NAME}")
-        else:
-            self._handed(last, last.operands, here.bodies[0].yield_type, here.NAME)
+        self.report(last, f"{last.NAME} stands in no function")
 
     def _leaves_iteration(self, last: Op) -> None:
         inner, here = last, last.parent_op
@@ -330,12 +323,16 @@ class _Verifier:
             self.report(op, f"'{op.callee}' gives {body.yield_type}, not {op.result.type}")
 
 
+def _check_result(op: Op) -> None:
+    field = op.SPEC.result_type
+    type_: Type = op.infer_type() if field is None else op.__dict__[field]
+    require(admits(type_, op.result.type), f"the result is of type {op.result.type}; it should be {type_}")
+
+
 def _within(block: Block, op: Op) -> bool:
     """True when the block is in a body of the op, at any depth."""
-    here = block.parent.parent
-    while here is not None and here is not op:
-        here = here.parent_op
-    return here is op
+    owner = block.parent.parent
+    return owner is not None and any(around is op for around in owner.path())
 
 
 def _same(a: Type, b: Type) -> bool:

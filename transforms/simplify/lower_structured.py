@@ -102,10 +102,7 @@ _LOWER: OpTable[Callable[..., Outcome]] = OpTable("lowering to blocks")
 
 def _loop_around(op: Op) -> Value | None:
     """The result of the innermost Python loop around an op."""
-    here = op.parent_op
-    while here is not None and not isinstance(here, py.For | py.While):
-        here = here.parent_op
-    return None if here is None else here.result
+    return next((around.result for around in op.path() if isinstance(around, py.For | py.While)), None)
 
 
 def _jump(op: Op, block: Block, values: Sequence[Value] = ()) -> Op:
