@@ -46,12 +46,9 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
     parameters: list[str] = []
     divisibility: Sequence[int] = func.divisibility or (1,) * len(func.body.parameters)
     for index, (parameter, known) in enumerate(zip(func.body.parameters, divisibility, strict=True)):
-        if isinstance(parameter.type, DescriptorType):
-            parameters.append(f"{MAP_PARAMETER} %p{index}")
-            emitter.values[parameter] = f"%p{index}"
-            continue
         attribute = f" align {known}" if isinstance(parameter.type, PtrType) and known > 1 else ""
-        parameters.append(f"{llvm_type(parameter.type)}{attribute} %p{index}")
+        kind = MAP_PARAMETER if isinstance(parameter.type, DescriptorType) else llvm_type(parameter.type)
+        parameters.append(f"{kind}{attribute} %p{index}")
         emitter.values[parameter] = f"%p{index}"
     emitter.label = "start"
     if roles.specialization_of(module) is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, layout_of
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, unique_registers
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
-from ziggurat.codemodel.types import TensorType, Type
+from ziggurat.codemodel.types import TensorType, Type, scalar_element
 from ziggurat.transforms.simplify.effects import is_pure
 
 _FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of line information.
@@ -30,34 +30,38 @@ def function_body(emitter: Emitter, body: Body) -> None:
         phis: list[str] = []
         for index, parameter in enumerate(block.parameters):
             sources = [(values[index], label) for values, label in incoming[block]]
-            phis += _phis(parameter.type, emitter.values[parameter], sources)
+            phis += _phis(emitter, parameter.type, emitter.values[parameter], sources)
         emitter.lines[places[block] : places[block]] = phis
 
 
 def _fresh(emitter: Emitter, type_: Type) -> Emitted:
     """Names for the registers of a value that phis will define."""
-    if not isinstance(type_, TensorType):
-        return f"%{emitter.name('phi')}"
-    layout = layout_of(type_)
-    names = {canonical(layout, r): "" for r in range(layout.num_registers)}
-    for register in names:
-        names[register] = f"%{emitter.name('phi')}"
-    return [names[canonical(layout, r)] for r in range(layout.num_registers)]
+    registers = unique_registers(emitter.layout(type_))
+    return emitter.value(type_, {register: f"%{emitter.name('phi')}" for register in registers})
 
 
-def _phis(type_: Type, names: Emitted, sources: Sequence[tuple[Emitted, str]]) -> list[str]:
+def _register(made: Emitted, register: int) -> str:
+    return made if isinstance(made, str) else made[register]
+
+
+def _phis(emitter: Emitter, type_: Type, names: Emitted, sources: Sequence[tuple[Emitted, str]]) -> list[str]:
     """The phi instructions that give the names what comes from each predecessor."""
-    kind = llvm_type(type_)
-    if isinstance(names, str):
-        pairs = ", ".join(f"[ {value}, %{label} ]" for value, label in sources)
-        return [f"  {names} = phi {kind} {pairs}"]
     lines: list[str] = []
-    for register, name in enumerate(names):
-        if name in names[:register]:
-            continue
-        pairs = ", ".join(f"[ {value[register]}, %{label} ]" for value, label in sources)
-        lines.append(f"  {name} = phi {kind} {pairs}")
+    for register in unique_registers(emitter.layout(type_)):
+        pairs = ", ".join(f"[ {_register(made, register)}, %{label} ]" for made, label in sources)
+        lines.append(f"  {_register(names, register)} = phi {llvm_type(type_)} {pairs}")
     return lines
+
+
+def _loop_phis(
+    emitter: Emitter, parameters: Sequence[Value], initial: Sequence[Value], before: str, yielded: Sequence[Emitted]
+) -> list[str]:
+    """The phis of loop-carried values, at the end of a body."""
+    phis: list[str] = []
+    for parameter, first, value in zip(parameters, initial, yielded, strict=True):
+        sources = [(emitter.values[first], before), (value, emitter.label)]
+        phis += _phis(emitter, parameter.type, emitter.values[parameter], sources)
+    return phis
 
 
 def _packed(values: Sequence[Emitted]) -> Emitted:
@@ -94,20 +98,18 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
     emitter.line(f"br i1 {more}, label %{inside}, label %{after}")
     emitter.start(inside)
     yielded = _region(emitter, op.body)
-    following = (
-        _following(emitter, op, kind, number, stop, step)
-        if count is None
-        else emitter.emit(f"add {kind} {number}, {step}")
-    )
-    counted = emitter.emit(f"add nuw {kind} {done}, 1") if count is not None else ""
-    back = emitter.label
-    emitter.line(f"br label %{head}{_overlapped(emitter) if count is not None and _only_reads(op) else ''}")
-    phis = _phis(index.type, number, [(start, before), (following, back)])
-    if count is not None:
-        phis += _phis(index.type, done, [("0", before), (counted, back)])
-    for parameter, initial, value in zip(carried, op.initial, yielded, strict=True):
-        phis += _phis(parameter.type, emitter.values[parameter], [(emitter.values[initial], before), (value, back)])
-    emitter.lines[place:place] = phis
+    hint = ""
+    counting: list[str] = []
+    if count is None:
+        following = _following(emitter, op, kind, number, stop, step)
+    else:
+        following = emitter.emit(f"add {kind} {number}, {step}")
+        counted = emitter.emit(f"add nuw {kind} {done}, 1")
+        counting = [f"  {done} = phi {kind} [ 0, %{before} ], [ {counted}, %{emitter.label} ]"]
+        hint = _overlapped(emitter) if _only_reads(op) else ""
+    phis = _loop_phis(emitter, (index, *carried), (op.start, *op.initial), before, (following, *yielded))
+    emitter.line(f"br label %{head}{hint}")
+    emitter.lines[place:place] = [phis[0], *counting, *phis[1:]]
     emitter.start(after)
     return _packed([emitter.values[parameter] for parameter in carried])
 
@@ -140,7 +142,7 @@ def _count(emitter: Emitter, op: scf.For, kind: str, start: str, stop: str) -> s
     step = _constant(op.step)
     if step is None or -1 <= step <= 1:
         return None
-    less = "slt" if getattr(op.start.type, "signed", True) else "ult"
+    less = "slt" if scalar_element(op.start.type).signed else "ult"
     first, last = (start, stop) if step > 0 else (stop, start)
     some = emitter.emit(f"icmp {less} {kind} {first}, {last}")
     left = emitter.emit(f"sub {kind} {last}, {first}")
@@ -152,7 +154,7 @@ def _count(emitter: Emitter, op: scf.For, kind: str, start: str, stop: str) -> s
 
 def _continues(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
     """Whether the loop runs its body for this index: it counts up to `stop`, or down with a negative step."""
-    signed = getattr(op.start.type, "signed", True)
+    signed = scalar_element(op.start.type).signed
     less, greater = ("slt", "sgt") if signed else ("ult", "ugt")
     known = _constant(op.step)
     if known is not None:
@@ -170,7 +172,7 @@ def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str,
     following = emitter.emit(f"add {kind} {number}, {step}")
     if _constant(op.step) in (1, -1):
         return following
-    if getattr(op.start.type, "signed", True):
+    if scalar_element(op.start.type).signed:
         up = emitter.emit(f"sub {kind} {stop}, {number}")
         down = emitter.emit(f"sub {kind} {number}, {stop}")
         size = emitter.emit(f"sub {kind} 0, {step}")
@@ -198,13 +200,10 @@ def _if(emitter: Emitter, op: scf.If) -> Emitted:
         ends.append((values, emitter.label))
         emitter.line(f"br label %{after}")
     emitter.start(after)
-    types = [value.type for value in op.then.entry.terminator.operands]
     results: list[Emitted] = []
-    for index, type_ in enumerate(types):
-        names = _fresh(emitter, type_)
-        for line in _phis(type_, names, [(values[index], label) for values, label in ends]):
-            emitter.lines.append(line)
-        results.append(names)
+    for index, value in enumerate(op.then.entry.terminator.operands):
+        results.append(_fresh(emitter, value.type))
+        emitter.lines += _phis(emitter, value.type, results[-1], [(values[index], label) for values, label in ends])
     return _packed(results)
 
 
@@ -223,12 +222,8 @@ def _while(emitter: Emitter, op: scf.While) -> Emitted:
     for parameter, value in zip(op.after.parameters, handed, strict=True):
         emitter.values[parameter] = value
     yielded = _region(emitter, op.after)
-    back = emitter.label
+    emitter.lines[place:place] = _loop_phis(emitter, op.before.parameters, op.initial, before, yielded)
     emitter.line(f"br label %{head}")
-    phis: list[str] = []
-    for parameter, initial, value in zip(op.before.parameters, op.initial, yielded, strict=True):
-        phis += _phis(parameter.type, emitter.values[parameter], [(emitter.values[initial], before), (value, back)])
-    emitter.lines[place:place] = phis
     emitter.start(after)
     return _packed(handed)
 

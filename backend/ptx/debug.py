@@ -20,13 +20,14 @@ _BUFFER = 64  # Bytes for the arguments of a print: the program, an index along 
 def text_constant(emitter: Emitter, text: str) -> str:
     """A string in global memory, ended by a zero, as a generic pointer."""
     raw = encoded(text) + b"\0"
-    name = f"zg_text_{len(emitter.variables)}"
-    for known, line in emitter.variables.items():
-        if known.startswith("zg_text_") and line.endswith(f' c"{escaped(raw)}"'):
-            name = known
-    kind = f"[{len(raw)} x i8]"
-    emitter.variables[name] = f'@{name} = internal addrspace(1) constant {kind} c"{escaped(raw)}"'
-    return f"addrspacecast (ptr addrspace(1) @{name} to ptr)"
+
+    def make() -> str:
+        name = f"zg_text_{len(emitter.variables)}"
+        kind = f"[{len(raw)} x i8]"
+        emitter.variables[name] = f'@{name} = internal addrspace(1) constant {kind} c"{escaped(raw)}"'
+        return f"addrspacecast (ptr addrspace(1) @{name} to ptr)"
+
+    return emitter.once(("text", raw), make)
 
 
 def print_text(emitter: Emitter, form: str, arguments: list[Argument]) -> None:

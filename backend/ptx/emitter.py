@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property, reduce
 from typing import Any, cast
 
@@ -21,6 +20,7 @@ from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, replicated
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
@@ -55,7 +55,7 @@ class Emitter:
         self.module = module
         self.options = options
         self.num_warps = module.num_warps
-        self.capability = int("".join(filter(str.isdigit, module.target)))
+        self.capability = TARGETS[module.target].capability
         self.values: dict[Value, Emitted] = {}
         self.preamble: list[str] = []
         self.lines: list[str] = []
@@ -73,6 +73,7 @@ class Emitter:
         # none of these bits.
         self.barrier_text = "bar.sync 0;"
         self.elected_mask = 32 * self.num_warps - 1
+        self._scalar = replicated(1, self.num_warps)
         self._count = 0
         self.slot_bytes = 0  # The size of `@zg_slot`, which `allocate` does not count.
         self._entry: dict[Any, str] = {}
@@ -105,10 +106,6 @@ class Emitter:
         self._into.append(f"{label}:")
         self.label = label
 
-    def declare(self, text: str) -> None:
-        """Declare an external function, once."""
-        self.declarations.setdefault(f"declare {text}")
-
     def define(self, name: str, make: Callable[[], Routine]) -> None:
         """Put a routine into the module, once."""
         if name not in self.definitions:
@@ -126,10 +123,10 @@ class Emitter:
         self.variables["zg_slot"] = f"@zg_slot = internal addrspace(3) global [{self.slot_bytes} x i8] undef, align 16"
         return "@zg_slot"
 
-    def call(self, result: str, function: str, *arguments: tuple[str, str], attributes: str = "") -> str:
-        """Call an external function, declaring it. `arguments` are (type, value)."""
-        self.declare(f"{result} @{function}({', '.join(kind for kind, _ in arguments)})")
-        text = f"call {result} @{function}({', '.join(f'{kind} {value}' for kind, value in arguments)}){attributes}"
+    def call(self, result: str, function: str, *arguments: Argument) -> str:
+        """Call an external function, declaring it."""
+        self.declarations[f"declare {result} @{function}({', '.join(kind for kind, _ in arguments)})"] = None
+        text = f"call {result} @{function}({', '.join(f'{kind} {value}' for kind, value in arguments)})"
         if result == "void":
             self.line(text)
             return ""
@@ -186,16 +183,6 @@ class Emitter:
         name = f"%zg.{len(kinds)}.{kinds[0]}"
         self.types.setdefault(name, f"{name} = type {text}")
         return name
-
-    @contextmanager
-    def threads(self, barrier: str, elected_mask: int) -> Any:
-        """Emit ops for other threads until the end of the `with`: their barrier, and the mask of their elected one."""
-        outer = self.barrier_text, self.elected_mask
-        self.barrier_text, self.elected_mask = barrier, elected_mask
-        try:
-            yield
-        finally:
-            self.barrier_text, self.elected_mask = outer
 
     def barrier(self) -> None:
         """Append a barrier of the threads that run the current ops."""
@@ -343,7 +330,7 @@ class Emitter:
 
     def layout(self, type_: Type) -> Layout:
         """The layout of a tensor, or of a scalar: one element that every thread holds."""
-        return layout_of(type_) if isinstance(type_, TensorType) else replicated(1, self.num_warps)
+        return layout_of(type_) if isinstance(type_, TensorType) else self._scalar
 
     def value(self, type_: Type, found: Mapping[int, str]) -> Emitted:
         """A tensor or a scalar from the values of the registers that are not copies."""

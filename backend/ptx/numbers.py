@@ -45,12 +45,6 @@ def literal(value: Any, scalar: ScalarType) -> str:
     return f"{prefix}{bits:0{scalar.bits // 4}X}"
 
 
-def zero(type_: Type) -> str:
-    """The constant zero of a type."""
-    element = element_of(type_)
-    return literal(0, element) if isinstance(element, ScalarType) else "null"
-
-
 _SUFFIXES = {scalar.llvm: scalar.name for scalar in SCALARS.values() if scalar.bits >= 16 and scalar.is_float}
 
 

@@ -64,8 +64,9 @@ def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
     emitter.start(consume)
     _registers(emitter, "inc" if op.registers[0] > start else "dec", op.registers[0])
     own = 32 * emitter.num_warps
-    with emitter.threads(f"bar.sync {_CONSUMER_BARRIER}, {own};", own - 1):
-        emitter.ops(consumer.entry.ops[:-1])
+    outer = emitter.barrier_text, emitter.elected_mask
+    emitter.barrier_text, emitter.elected_mask = f"bar.sync {_CONSUMER_BARRIER}, {own};", own - 1
+    emitter.ops(consumer.entry.ops[:-1])
     emitter.line(f"br label %{over}")
 
     emitter.start(others)
@@ -73,8 +74,9 @@ def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
     first = emitter.emit(f"icmp eq i32 {warp}, {emitter.num_warps}")
     emitter.line(f"br i1 {first}, label %{produce}, label %{over}")
     emitter.start(produce)
-    with emitter.threads(emitter.barrier_text, own - 1):
-        emitter.ops(producer.entry.ops[:-1])
+    emitter.barrier_text = outer[0]
+    emitter.ops(producer.entry.ops[:-1])
+    emitter.elected_mask = outer[1]
     emitter.line(f"br label %{over}")
     emitter.start(over)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partialmethod
 
 from ziggurat.backend.ptx.numbers import literal, suffix
 from ziggurat.codemodel.types import bf16, f16, f32, f64
@@ -41,41 +41,18 @@ class Number:
         prefix = "f" if self.kind in _FLOATS else "u" if opcode in ("div", "rem") else ""
         return self.routine.emit(self.kind, f"{prefix}{opcode} {self.kind} {a}, {b}")
 
-    def __add__(self, other: Number | float) -> Number:
-        return self._operation("add", other)
-
-    def __sub__(self, other: Number | float) -> Number:
-        return self._operation("sub", other)
-
-    def __rsub__(self, other: float) -> Number:
-        return self._operation("sub", other, swapped=True)
-
-    def __mul__(self, other: Number | float) -> Number:
-        return self._operation("mul", other)
-
-    def __truediv__(self, other: Number | float) -> Number:
-        return self._operation("div", other)
-
-    def __rtruediv__(self, other: float) -> Number:
-        return self._operation("div", other, swapped=True)
-
-    def __mod__(self, other: Number | float) -> Number:
-        return self._operation("rem", other)
-
-    def __and__(self, other: Number | int) -> Number:
-        return self._operation("and", other)
-
-    def __or__(self, other: Number | int) -> Number:
-        return self._operation("or", other)
-
-    def __xor__(self, other: Number | int) -> Number:
-        return self._operation("xor", other)
-
-    def __lshift__(self, other: Number | int) -> Number:
-        return self._operation("shl", other)
-
-    def __rshift__(self, other: Number | int) -> Number:
-        return self._operation("lshr", other)
+    __add__ = partialmethod(_operation, "add")
+    __sub__ = partialmethod(_operation, "sub")
+    __rsub__ = partialmethod(_operation, "sub", swapped=True)
+    __mul__ = partialmethod(_operation, "mul")
+    __truediv__ = partialmethod(_operation, "div")
+    __rtruediv__ = partialmethod(_operation, "div", swapped=True)
+    __mod__ = partialmethod(_operation, "rem")
+    __and__ = partialmethod(_operation, "and")
+    __or__ = partialmethod(_operation, "or")
+    __xor__ = partialmethod(_operation, "xor")
+    __lshift__ = partialmethod(_operation, "shl")
+    __rshift__ = partialmethod(_operation, "lshr")
 
     def ashr(self, by: int) -> Number:
         """A signed integer shifted to the right."""

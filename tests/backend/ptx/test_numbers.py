@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ziggurat.backend.ptx.numbers import literal, llvm_type, suffix, zero
+from ziggurat.backend.ptx.numbers import literal, llvm_type, suffix
 from ziggurat.codemodel.types import (
     SCALARS,
     DescriptorType,
@@ -27,7 +27,6 @@ from ziggurat.codemodel.types import (
     i1,
     i8,
     i32,
-    i64,
     scalar_element,
     u8,
     u64,
@@ -92,12 +91,6 @@ def test_a_double_is_rounded_to_nearest(number: float) -> None:
     with np.errstate(over="ignore"):
         expected = float(np.float32(number))
     assert struct.unpack("<d", int(literal(number, f32), 16).to_bytes(8, "little"))[0] == expected
-
-
-def test_zero_of_each_type() -> None:
-    assert zero(i64) == "0" and zero(i1) == "false" and zero(f8e4m3) == "0"
-    assert zero(f32) == zero(TensorType((2,), f32)) == "0x0000000000000000"
-    assert zero(PtrType(f32)) == zero(TensorType((2,), PtrType(f32))) == "null"
 
 
 def test_scalars_of_tensors() -> None:
