@@ -7,8 +7,7 @@ zg.testing.assert_close(out, 2 * x)
 """
 
 from ziggurat.backend.cuda.testing import do_bench
-from ziggurat.testing.close import assert_close
+from ziggurat.testing.comparison import assert_close, assert_same
 from ziggurat.testing.reports import Benchmark, Report, Table, perf_report
-from ziggurat.testing.same import assert_same
 
 __all__ = ["Benchmark", "Report", "Table", "assert_close", "assert_same", "do_bench", "perf_report"]

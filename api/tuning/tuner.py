@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import math
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ziggurat.backend.cuda import testing
 from ziggurat.backend.cuda.binary import Binary
@@ -26,7 +27,6 @@ from ziggurat.kernels.arguments import constexpr_names
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.launches.gpu import model_of
 from ziggurat.tuning.keys import types_of
-from ziggurat.tuning.progress import Progress
 
 if TYPE_CHECKING:
     from ziggurat.tuning.autotune import Config, TunedKernel
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 NOISE = 0.02
 # Options of the launch that a measured launch does not repeat: all of them run on one stream, which is waited for.
 _NOT_MEASURED = ("stream", "check")
+_WIDTH = 30  # of the progress bar
 
 
 class Tuner:
@@ -221,6 +222,35 @@ class Tuner:
             f"no configuration of '{self.kernel.name}' can be launched:{listed}",
             hint="; ".join(hints) or "add a configuration with smaller blocks",
         )
+
+
+class Progress:
+    """A progress bar, shown on terminals only: `advance` moves it towards `total`, `close` removes it."""
+
+    def __init__(self, title: str, total: int, stream: TextIO | None = None) -> None:
+        self.title, self.total, self.done = title, total, 0
+        self._stream = sys.stderr if stream is None else stream
+        self._shown = total > 1 and self._stream.isatty()
+        self._lock = threading.Lock()
+        self._draw()
+
+    def advance(self) -> None:
+        """Count one more. Threads may call this."""
+        with self._lock:
+            self.done += 1
+            self._draw()
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def _draw(self) -> None:
+        if self._shown:
+            full = _WIDTH * self.done // self.total
+            self._stream.write(f"\r{self.title} [{'#' * full}{'.' * (_WIDTH - full)}] {self.done}/{self.total}\x1b[K")
+            self._stream.flush()
 
 
 def _memory(value: Any) -> Any:

@@ -125,13 +125,9 @@ def _type(fn: types.FunctionType, parameter: ast.arg, names: Names) -> Type:
 
 
 def _check_defaults(fn: types.FunctionType, parameters: Sequence[ast.arg], source: Source) -> None:
-    names = [p.arg for p in parameters]
-    places = names[: fn.__code__.co_argcount]
-    values = fn.__defaults__ or ()
-    defaults = dict(zip(places[len(places) - len(values) :], values, strict=True)) | (fn.__kwdefaults__ or {})
-    for parameter in parameters:
-        value = defaults.get(parameter.arg)
-        if not usable(value):
+    known = inspect.signature(fn, follow_wrapped=False).parameters.values()
+    for parameter, value in zip(parameters, (p.default for p in known), strict=True):
+        if value is not inspect.Parameter.empty and not usable(value):
             raise KernelSyntaxError(
                 f"the default of '{parameter.arg}' is of the type {type(value).__name__}, which a kernel cannot use",
                 source.span(parameter),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ziggurat.tuning.progress import Progress
+from ziggurat.tuning.tuner import Progress
 
 
 class Terminal(io.StringIO):

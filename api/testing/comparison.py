@@ -1,12 +1,14 @@
-"""Comparison of arrays: `assert_close`."""
+"""Comparison of arrays, and of what two models make of them: `assert_close`, `assert_same`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.op import Op
 
 # Relative and absolute tolerances by the name of the element type; other types must be equal.
 TOLERANCES: dict[str, tuple[float, float]] = {
@@ -55,6 +57,45 @@ def assert_close(
         f"{int(wrong.sum())} of {wrong.size} elements differ by more than rtol={relative:g}, atol={absolute:g}; "
         f"most{place}: {got}, and {want} is expected"
     )
+
+
+def assert_same(
+    model_a: Op,
+    model_b: Op,
+    inputs: Sequence[Any],
+    grid: int | tuple[int, ...] = 1,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+) -> None:
+    """Raise `AssertionError` unless two Triton models do the same to the same inputs.
+
+        zg.testing.assert_same(model, zg.simplify(model), [x, out, n], grid=(4,))
+
+    Each model runs on the reference interpreter with copies of the arrays in `inputs`. Afterwards every array must
+    agree element by element: exactly, or as `assert_close` does with `rtol` and `atol`. The message names the argument,
+    and has the difference of the two models.
+    """
+    from ziggurat.launches.host import run
+    from ziggurat.transforms.kit import difference
+
+    results: list[list[Any]] = []
+    for which, model in (("first", model_a), ("second", model_b)):
+        arguments: list[Any] = [given.copy() if isinstance(given, np.ndarray) else given for given in inputs]
+        try:
+            run(model, grid, *arguments)
+        except ZigguratError as error:
+            error.summary = f"the {which} model: {error.summary}"
+            raise
+        results.append(arguments)
+    for index, (a, b) in enumerate(zip(*results, strict=True)):
+        if not isinstance(a, np.ndarray):
+            continue
+        try:
+            assert_close(b, a, rtol=rtol, atol=atol)
+        except AssertionError as error:
+            shown = difference(model_a, model_b) or "the models are equal"
+            raise AssertionError(f"argument {index} differs after the second model: {error}\n{shown}") from None
 
 
 def _host(array: Any) -> np.ndarray[Any, Any]:
