@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
-
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import CompileOptions, checked_option
-from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions
 from ziggurat.codemodel.op import Op, require_model
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import Type
@@ -62,10 +59,9 @@ def compile(
 
 def _options_for(model: Op, given: Mapping[str, Any]) -> CompileOptions:
     """The options of a compilation, with those that a GPU model has decided. Raises `LaunchError` where they differ."""
-    names = [field.name for field in attrs.fields(CompileOptions)]
-    unknown = next((name for name in given if name not in names), None)
-    if unknown is not None:
-        raise LaunchError(f"zg.compile has no option '{unknown}'", hint=f"options: {', '.join(names)}")
+    for name in given:
+        if name not in COMPILE_OPTIONS:
+            raise LaunchError(f"zg.compile has no option '{name}'", hint=f"options: {', '.join(COMPILE_OPTIONS)}")
     if not isinstance(model, gpu.Module):
         return CompileOptions.of(given)
     own = {"target": model.target, "num_warps": model.num_warps}
@@ -77,8 +73,6 @@ def _options_for(model: Op, given: Mapping[str, Any]) -> CompileOptions:
             )
     if given.get("num_stages") is not None:
         raise LaunchError("num_stages is decided in a GPU model", hint="compile the Triton model with it")
-    if model.target not in TARGETS:
-        checked_option("target", model.target)
     return CompileOptions.of({**given, **own})
 
 
@@ -118,20 +112,13 @@ def compile_model(
     name: str = "",
 ) -> Compiled:
     """Compile a Triton or GPU model that is known to be valid; see `compile`. `name` is the kernel's, for messages."""
-    with compiling:
-        return _compiled(model, options, python, examine, name)
-
-
-def _compiled(
-    model: Op, options: CompileOptions, python: Op | None, examine: Callable[[gpu.Module], None] | None, name: str
-) -> Compiled:
     from ziggurat.backend.ptx.assemble import assemble
     from ziggurat.backend.ptx.roles import warps_of
     from ziggurat.transforms.place.passes import place
     from ziggurat.transforms.place.pressure import warn_of_registers
 
     stages: dict[str, Any] = {} if python is None else {"python": python}
-    with no_faults("compiling", lambda: model, name or "the model"):
+    with compiling, no_faults("compiling", lambda: model, name or "the model"):
         if isinstance(model, gpu.Module):
             placed = model
         else:
@@ -162,11 +149,8 @@ def _compiled(
 
 def _arguments(model: Op, placed: tt.Func) -> tuple[Argument, ...]:
     """The run-time arguments of a kernel, by its function in the Triton model, or in the GPU model if that is all."""
-    function = placed
-    if isinstance(model, core.Module):
-        found = model.functions()[placed.sym_name]
-        assert isinstance(found, tt.Func)
-        function = found
+    function = model.functions()[placed.sym_name] if isinstance(model, core.Module) else placed
+    assert isinstance(function, tt.Func)
     known = function.divisibility or (1,) * len(function.body.parameters)
     by_number: dict[int, Argument] = {}
     for index, (parameter, by) in enumerate(zip(function.body.parameters, known, strict=True)):
