@@ -89,7 +89,7 @@ def _plain(arguments: Sequence[Any]) -> list[Any]:
 
 
 def _known(argument: Any) -> Type:
-    """The type of a constant argument. A value that no model can hold is known to the traced function alone."""
+    """The type of a constant argument. Only the traced function knows a value that no model can hold."""
     good, value = as_constant(argument)
     return constant(value if good else None)
 

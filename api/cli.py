@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PASS",
         help="the model after a pass on the way to the GPU model; NAME:2 is the second of its name",
     )
-    show.add_argument("--diff", action="store_true", help="what each pass changes, or the one of --after")
+    show.add_argument("--diff", action="store_true", help="the changes of each pass, or of the one of --after")
     show.add_argument("--locations", action="store_true", help="with the source location of each op")
     show.add_argument("--types", dest="attributed", action="store_true", help="the Python model with attributed types")
     _add_options(show)
@@ -164,7 +164,7 @@ def _stage(
 
 
 def _passes(compiled: Compiled, options: argparse.Namespace) -> str:
-    """The model after the pass of `--after`, or with `--diff` what passes change."""
+    """The model after the pass of `--after`, or with `--diff` the changes of passes."""
     models: dict[str, tuple[Op, Op]] = {}
     before = compiled.stages["triton"]
     for snapshot in compiled.passes:
@@ -205,7 +205,7 @@ def _divisible(kernel: Kernel, arguments: Sequence[Any], said: Sequence[str]) ->
 def _check_forms(options: argparse.Namespace) -> None:
     """Raise `LaunchError` for a form that the stage does not have."""
     if options.attributed and (options.stage != "python" or options.html or options.locations):
-        raise LaunchError("--types is of the Python model alone, as text", hint="write --stage python --types")
+        raise LaunchError("--types must go with --stage python, as text", hint="write --stage python --types")
     for form, stages in (("html", _HTML), ("locations", _LOCATIONS)):
         if getattr(options, form) and options.stage not in stages and options.after is None and not options.diff:
             raise LaunchError(f"--{form} is of the stages {', '.join(stages)}; {options.stage} has none")
@@ -309,7 +309,7 @@ def _find(place: str) -> Kernel:
     sys.modules.setdefault(file.stem, module)
     sys.path.insert(0, str(file.resolve().parent))
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # Standard output is the stage's alone.
+        with contextlib.redirect_stdout(sys.stderr):  # Only the stage goes to standard output.
             spec.loader.exec_module(module)
     except ZigguratError:
         raise

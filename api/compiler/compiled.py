@@ -97,9 +97,9 @@ class Compiled:
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         """`compiled[grid](arguments…, stream=None, check=False)` runs it once for each program of the grid, on a GPU.
 
-        The arguments are the run-time ones, in their order: what was compiled in is not given again. Arrays are on a
-        GPU, of any library. Raises `LaunchError` for arguments that are not what it was compiled for: their number,
-        types, and what their values are divisible by.
+        The arguments are the run-time ones, in their order, without those that were compiled in. Arrays are on a
+        GPU, of any library. Raises `LaunchError` for arguments that it was not compiled for: for their
+        number, their types, and the divisibility of their values.
         """
         return functools.partial(self._executable.launch, grid)
 
@@ -156,7 +156,8 @@ def binary_of(compiled: Compiled, name: str) -> Binary:
 def parameter_of(type_: Type, part: str = "") -> Parameter:
     """A parameter of the PTX kernel for the runtime.
 
-    `part` names what it takes, as `tt.func` has it; an empty part is the argument of the parameter's own index.
+    `part` names its argument, or the part of one, as in `tt.func`; an empty part is the argument of the parameter's own
+    index.
     """
     from ziggurat.backend.cuda.binary import Parameter
 

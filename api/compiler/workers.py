@@ -116,7 +116,7 @@ def _send(stream: IO[bytes], message: Any) -> None:
 
 @contextmanager
 def _workers(count: int) -> Generator[list[Worker]]:
-    """Workers for the caller alone. One of them is kept for the next caller."""
+    """Workers that only the caller uses. One of them is kept for the next caller."""
     workers = [_idle.pop()] if _idle else []
     workers += [Worker() for _ in range(count - len(workers))]
     try:
@@ -215,7 +215,7 @@ def _error(name: str, said: str) -> ZigguratError:
 def serve() -> None:
     """The child process: compile each model that arrives, until the parent is gone."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # Prints of the compiler are no answer.
+    os.dup2(2, 1)  # Keep prints of the compiler out of the answers.
     while True:
         try:
             text, options, name = pickle.load(sys.stdin.buffer)

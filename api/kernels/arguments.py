@@ -1,4 +1,4 @@
-"""Arguments of kernels: their types or values, and what is known about divisibility."""
+"""Arguments of kernels: their types or values, and their divisibility."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def leaves(values: Iterable[Any]) -> Iterator[Any]:
 
 def _run_time(function: Function, name: str, given: Type) -> Type:
     """The type of a run-time argument, which a kernel can have."""
-    if isinstance(given, DescriptorType):  # It may come from a text: `descriptor` checks what programs make.
+    if isinstance(given, DescriptorType):  # A type that was parsed is not checked yet.
         try:
             return descriptor(given.block, given.element, given.padding)
         except LaunchError as error:

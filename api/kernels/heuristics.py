@@ -120,7 +120,7 @@ class Undecorated:
         functools.update_wrapper(self, fn)
 
     def ziggurat_wrap(self, fn: Any, do_not_specialize: Iterable[str]) -> Kernel:
-        """The kernel. `zg.kernel` calls this on what it decorates."""
+        """The kernel. `zg.kernel` calls this method of the object that it decorates."""
         return self.wrap(self.fn, do_not_specialize)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:

@@ -106,7 +106,7 @@ class Kernel(Function):
         return attrs.evolve(compiled, name=self.name, arguments=arguments)
 
     def forget(self) -> None:
-        """Forget the models and what was compiled of them."""
+        """Forget the models and the code that was compiled from them."""
         super().forget()
         self._models, self._launches, self._dispatcher = {}, {}, None
 

@@ -1,4 +1,4 @@
-"""Arguments of a compiled kernel, checked against what it was compiled for."""
+"""Arguments of a compiled kernel, checked against the types that it was compiled for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Checked:
     def checked(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
         """The arguments in order, with the components of tuples in their places.
 
-        Raises `LaunchError` for one that is not what the kernel was compiled for.
+        Raises `LaunchError` for an argument that the kernel was not compiled for.
         """
         given = list(leaves(arguments))
         bound, count = dict(zip(self.names, given, strict=False)), len(given)

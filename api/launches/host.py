@@ -45,7 +45,7 @@ def execute(function: Function | Op, *arguments: Any, symbol: str | None = None)
     """The result of a function's Python code model on plain Python values.
 
     `function` is a function of the language, or a Python model: a `func`, or a module and the `symbol` of one of its
-    functions. Calls of the language mean what they mean for Python numbers (`zg.cdiv`, `zg.minimum` …), so that a
+    functions. Calls of the language have their meaning for Python numbers (`zg.cdiv`, `zg.minimum` …), so that a
     source can be compared with its model. Raises `KernelRuntimeError` where Python raises.
     """
     host = {f"zg.{name}": call for name, call in CALLS.items()}

@@ -34,7 +34,7 @@ class Simulation(Checked):
     The arguments are those of a launch; arrays are NumPy's, or others in memory, and are changed in place. Programs run
     one after the other, the threads of each in step. Asynchronous copies happen as late as they may with `seed=0`, as
     early as they may with 1, and at any time between with others, which also decide which warps go first. With
-    `optimized` the code is what LLVM's passes make of the emitted code. `max_steps` limits the instructions of a
+    `optimized` the code is the emitted code after LLVM's passes. `max_steps` limits the instructions of a
     program.
 
     Raises `SimulationError` for a race, a stray or misaligned access, a deadlock, a missing wait or barrier, with the

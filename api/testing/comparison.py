@@ -1,4 +1,4 @@
-"""Comparison of arrays, and of what two models make of them: `assert_close`, `assert_same`."""
+"""Comparison of arrays, and of the results of two models: `assert_close`, `assert_same`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOLERANCES: dict[str, tuple[float, float]] = {
 def assert_close(
     actual: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None, equal_nan: bool = True
 ) -> None:
-    """Raise `AssertionError` unless two arrays, of whatever libraries, agree element by element.
+    """Raise `AssertionError` unless two arrays, of any libraries, agree element by element.
 
     The condition is `|actual - expected| <= atol + rtol * |expected|`. The defaults of `rtol` and `atol` follow from
     the coarser of the two element types; integers must be equal. Shapes must agree, unless one is a single number.

@@ -91,7 +91,7 @@ class Benchmark:
 
     @property
     def file_name(self) -> str:
-        """The name of its files, without an ending: `plot_name`, with a hyphen for what files have in no name."""
+        """The name of its files, without an ending: `plot_name`, with hyphens for characters that files cannot have."""
         name = _NOT_IN_FILES.sub("-", self.plot_name).strip("-. ")
         if not name:
             raise self._wrong("has no name for its files", 'plot_name="vector-add"')
@@ -120,8 +120,8 @@ class Table:
         return f"{bench.plot_name}:\n" + "\n".join(table)
 
     def records(self) -> list[dict[str, Any]]:
-        """A dict for each row: the arguments by name, and the median of each line. It is what `pandas.DataFrame`
-        takes."""
+        """A dict for each row: the arguments by name, and the median of each line. `pandas.DataFrame` takes
+        these."""
         bench = self.benchmark
         names = (*bench.x_names, *bench.line_names)
         return [

@@ -82,7 +82,7 @@ class autotune:
     error for each unless `quiet`.
 
     `prune_configs_by` has, as Triton's: "early_config_prune", called with the configurations, the arguments by name and
-    the keyword arguments, to give those that are to be kept; or "perf_model", called with all arguments by keyword to
+    the keyword arguments, to return those to keep; or "perf_model", called with all arguments by keyword to
     estimate a time, and "top_k", how many (or which share) of the best are measured. Arrays in `reset_to_zero` are set
     to zero before each run, those in `restore_value` get back their contents. `measure(run)` gives a time in place of
     `zg.testing.do_bench`, which gets `warmup`, `rep` (in milliseconds) and `use_cuda_graph`. `processes` compile.
@@ -139,7 +139,7 @@ class TunedKernel(ComputedKernel):
         def launch(*arguments: Any, **keywords: Any) -> None:
             try:
                 config = self.choices[self._key(arguments, keywords)]
-            except Exception:  # A new key, or an array that cannot be read: other people's code.
+            except Exception:  # A new key, or an array of another library that cannot be read.
                 config = self._choose(grid, arguments, keywords)
             given = config.keywords
             if self.heuristics:
@@ -152,7 +152,7 @@ class TunedKernel(ComputedKernel):
         return launch
 
     def _first_key(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """The key of the first launch on a GPU: what makes keys is imported for it."""
+        """The key of the first launch on a GPU, for which the module that makes keys is imported."""
         from ziggurat.tuning.keys import ChoiceKey
 
         self._key = ChoiceKey(self, self.tuning.key)
@@ -245,8 +245,8 @@ def _check(kernel: TunedKernel, tuning: autotune) -> None:
             )
         if name in tuning.key:
             raise LaunchError(
-                f"'{name}' of '{kernel.name}' is computed by zg.heuristics, and the key is of what launches give",
-                hint="name in the key what it is computed from",
+                f"'{name}' of '{kernel.name}' is computed by zg.heuristics; the key must name arguments of launches",
+                hint="name the arguments in the key that it is computed from",
             )
     _known(kernel, names, tuning.key, "key")
     _known(kernel, names, tuning.reset_to_zero, "reset_to_zero")

@@ -31,7 +31,7 @@ class ChoiceKey:
         self._parts: dict[tuple[Any, ...], _Parts] = {}
 
     def __call__(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The key. Raises whatever an array raises that cannot be read."""
+        """The key. Raises the error of an array that cannot be read."""
         kinds: tuple[Any, ...] = tuple(map(type, arguments))
         given = arguments
         if keywords:

@@ -167,7 +167,7 @@ class Function:
         return self._model
 
     def check_globals(self) -> None:
-        """Forget what was made of globals, closures and helper functions that have changed since, and warn.
+        """Forget the models of globals, closures and helper functions that have changed since, and warn.
 
         A `ZigguratWarning` names each of them, its old and its new value, and the place of its use. Equal constants and
         functions with equal models count as unchanged. Launches call this, so it compares identities first.
@@ -191,7 +191,7 @@ class Function:
         self._watched = [(use.look_up, use.key, use.value) for use, _ in self._watched_uses]
 
     def forget(self) -> None:
-        """Forget the model, and what was made of it."""
+        """Forget the model, and everything that was made from it."""
         self._model, self.callees, self.uses = None, {}, ()
         self._watched, self._watched_uses = [], []
 

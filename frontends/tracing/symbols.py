@@ -101,7 +101,7 @@ _OPERATORS: dict[str, type[py.Binary]] = {
 _COMPARISONS: dict[str, type[py.Binary]] = {
     "eq": py.Eq, "ne": py.Ne, "lt": py.Lt, "le": py.Le, "gt": py.Gt, "ge": py.Ge,
 }  # fmt: skip
-# Python's methods that symbols cannot have: the message, and what to write instead.
+# Python's methods that symbols cannot have: the message, and the hint.
 _REFUSED = {
     "bool": (
         "the truth of a value of the kernel is not known while it is traced",

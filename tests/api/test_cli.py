@@ -59,8 +59,8 @@ def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--types"], "--types is of the Python model alone, as text\n  hint: write --stage python --types"),
-        (["--stage", "python", "--types", "--html"], "--types is of the Python model alone"),
+        (["--types"], "--types must go with --stage python, as text\n  hint: write --stage python --types"),
+        (["--stage", "python", "--types", "--html"], "--types must go with --stage python"),
         (["--stage", "ptx", "--html"], "--html is of the stages python, triton, gpu, all; ptx has none"),
         (
             ["--stage", "llvm", "--locations"],

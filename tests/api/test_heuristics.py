@@ -158,7 +158,7 @@ def helper(x):
         ({"EVEN": even}, helper, r"must decorate a kernel; 'helper' is a zg\.function"),
         ({"BLOCK": even}, zg.autotune(CONFIGS)(zg.kernel(scale)), "'BLOCK' of 'scale' is computed by .*configurations"),
         ({"num_warps": even}, zg.autotune(CONFIGS)(zg.kernel(scale)), "'num_warps' of 'scale' is computed by"),
-        ({"EVEN": even}, zg.autotune(CONFIGS, ["EVEN"])(zg.kernel(scale)), "'EVEN' .* the key is of what launches"),
+        ({"EVEN": even}, zg.autotune(CONFIGS, ["EVEN"])(zg.kernel(scale)), "'EVEN' .* the key must name arguments"),
     ],
 )
 def test_what_cannot_be_computed(values, target, message):
