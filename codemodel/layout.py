@@ -1,7 +1,7 @@
-"""Layouts: they say which thread holds which element of a tensor, as linear maps over F2.
+"""Layouts: linear maps over F2 from the registers of threads to the elements of a tensor that they hold.
 
 Sizes are powers of two, so the row-major number of an element is a string of bits, and so are the number of a
-register of a thread, of a lane of a warp, and of a warp of a program. A layout maps the latter to the former
+register of a thread, of a lane of a warp, and of a warp of a CTA. A layout maps the latter to the former
 linearly: each bit of register, lane and warp has a *basis*, a number; the element held in (register, lane, warp) is
 the xor of the bases of the bits that are set.
 

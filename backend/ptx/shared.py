@@ -26,8 +26,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, scalar_element
-from ziggurat.transforms.place.ldmatrix import View, matrix_view, stores_matrices
-from ziggurat.transforms.place.swizzle import VECTOR, vector_bits
+from ziggurat.transforms.place.swizzle import VECTOR, View, matrix_view, stores_matrices, vector_bits
 
 
 def buffer_type(value: Value) -> SharedType:

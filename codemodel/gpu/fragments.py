@@ -73,7 +73,7 @@ def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> U
 
 @attrs.frozen
 class Warps:
-    """How the warps of a program share a tile: `rows` × `columns` of them; the other warps of `count` have copies.
+    """The division of a tile among the warps of a CTA: `rows` × `columns` of them; the others of `count` have copies.
 
     There are `batches` times as many for a batch of tiles, and each of these parts has every `batches`-th tile. The low
     bits of a warp's number go down the rows, the next along the columns, then through the batch.
@@ -147,12 +147,12 @@ def _shares(most: int) -> list[int]:
     return [1 << bit for bit in range(bits_of(most), -1, -1)] if most else []
 
 
-# Shared memory, as the matrix descriptors of wgmma know it.
+# Shared memory in the form that the matrix descriptors of wgmma describe.
 
 
 @attrs.frozen
 class Panels:
-    """How an operand lies in shared memory for wgmma: panels of `width` bytes (128, 64 or 32) along the major axis.
+    """The form of an operand in shared memory for wgmma: panels of `width` bytes (128, 64 or 32) along the major axis.
 
     They lie side by side, each with all rows; within 8 rows, chunks of 16 bytes are swizzled. `k_major` says that the
     neighbours in memory go along k; else along m or n. PTX manual, "Shared memory matrix layout".
@@ -167,9 +167,9 @@ class Panels:
         return 8 * self.width
 
     def offsets(self, shape: Shape, k_axis: int, size: int) -> tuple[int, ...]:
-        """The `SharedType.offsets` for a tile of elements of `size` bytes, of whose two axes `k_axis` is k.
+        """The `SharedType.offsets` for a tile of elements of `size` bytes. Of its two axes, `k_axis` is k.
 
-        The tiles of a batch lie one after the other.
+        The tiles of a batch follow one another.
         """
         further = _powers(1, math.prod(shape[:-2]), shape[-2] * shape[-1])
         return (*self._offsets((shape[-2], shape[-1]), k_axis, size), *further)
@@ -183,8 +183,8 @@ class Panels:
         chunk = 16 // size
         places = [column << bit for bit in range(bits_of(wide))]
         for bit in range(bits_of(rows)):
-            turn = ((1 << bit) * self.width // 128) % (self.width // 16)
-            places.append(row << bit ^ turn * chunk * column)
+            swizzle = ((1 << bit) * self.width // 128) % (self.width // 16)
+            places.append(row << bit ^ swizzle * chunk * column)
         return (*places, *_powers(wide, columns, column))
 
     def descriptor(self, shape: tuple[int, int], k_axis: int) -> int:
@@ -199,16 +199,16 @@ class Panels:
 
 
 def panels_for(shape: tuple[int, int], k_axis: int, size: int, *, k_major: bool, per_instruction: int) -> Panels | None:
-    """The widest panels for a tile of which one instruction takes `per_instruction` rows or columns.
+    """The widest panels for a tile, if one instruction takes `per_instruction` of its rows or columns.
 
-    None where there are none: the major axis is too short.
+    None if the major axis is too short for any.
     """
     major = shape[k_axis] if k_major else per_instruction
     return next((Panels(width, k_major) for width in (128, 64, 32) if major * size >= width), None)
 
 
 def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
-    """The panels in which a buffer for a matrix or a batch lies in shared memory; None where it is not in panels.
+    """The panels of a buffer for a matrix or a batch; None if it is not in panels.
 
     `k_axis` counts the axes of a matrix: 0 or 1.
     """
@@ -226,7 +226,7 @@ def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
     return None
 
 
-# Boxes of TMA copies, as they lie in shared memory.
+# Boxes of TMA copies.
 
 # A box (outermost axis first) and the bytes of its swizzle.
 Tile = tuple[tuple[int, ...], int]

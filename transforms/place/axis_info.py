@@ -9,7 +9,7 @@ For a kernel whose pointer and whose number of elements are divisible by 16:
     %6 : tensor<x64, ptr<f32>> = tt.addptr %0 %4;                runs of 64, which begin at a multiple of 16 bytes
 
 The analysis begins with the parameters' divisibility, ranges, constants and hints, follows arithmetic by the rules of
-`axis_rules`, and goes around loops until nothing changes.
+`axis_rules`, and visits the ops of loops again until nothing changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ScalarType, Type
-from ziggurat.transforms.place.axis_rules import AxisInfo, infer, known, meet, power, unit_of
+from ziggurat.transforms.place.axis_rules import AxisInfo, infer, known, meet, power
 from ziggurat.transforms.place.components import (
     Component,
     Group,
@@ -45,7 +45,10 @@ def analyse(func: tt.Func) -> dict[Component, AxisInfo]:
 
     A `tt.assume` directly in the function's first block counts everywhere, if it is `x % c == 0` or `x >= c`.
     """
-    return _Analysis(func).run()
+    analysis = _Analysis(func)
+    ops = [op for op in func.walk() if op is not func]
+    propagate([*dict.fromkeys(analysis.groups.values()), *ops], analysis.visit)
+    return analysis.found
 
 
 def _type_of(component: Component) -> Type:
@@ -55,25 +58,24 @@ def _type_of(component: Component) -> Type:
 
 class _Analysis:
     def __init__(self, func: tt.Func) -> None:
-        self.func = func
         self.groups: Mapping[Component, Group] = groups_of(func)
         self.found: dict[Component, AxisInfo] = {}
         self.assumed: dict[Component, AxisInfo] = {}
         self.changed: list[Component] = []
+        for op in func.body.entry.ops:
+            if isinstance(op, tt.Assume) and isinstance(op.condition, OpResult):
+                self._assume_condition(op.condition.op)
+        parameters = func.body.parameters
+        for parameter, divisor in zip(parameters, func.divisibility or (1,) * len(parameters), strict=True):
+            self._set((parameter, 0), known(parameter.type, (), (power(divisor) if divisor else 1,)))
 
-    def run(self) -> dict[Component, AxisInfo]:
-        self._assume()
-        self._parameters()
-        ops = [op for op in self.func.walk() if op is not self.func]
-        propagate([*dict.fromkeys(self.groups.values()), *ops], self._changed_by)
-        return self.found
-
-    def _changed_by(self, item: Op | Group) -> list[Component]:
+    def visit(self, item: Op | Group) -> list[Component]:
+        """Find facts about a group or an op's results; the components about which facts changed."""
         self.changed = []
         if isinstance(item, Group):
             self._join(item)
         else:
-            self._visit(item)
+            self._infer(item)
         return self.changed
 
     def _set(self, component: Component, info: AxisInfo) -> None:
@@ -83,13 +85,6 @@ class _Analysis:
         if self.found.get(component) != info:
             self.found[component] = info
             self.changed.append(component)
-
-    def _parameters(self) -> None:
-        parameters = self.func.body.parameters
-        divisibility = self.func.divisibility or (1,) * len(parameters)
-        for parameter, divisor in zip(parameters, divisibility, strict=True):
-            aligned = max(power(divisor), unit_of(parameter.type)) if divisor else 1
-            self._set((parameter, 0), known(parameter.type, (), (aligned,)))
 
     def _join(self, group: Group) -> None:
         """Note the facts that hold for all sources known so far: fewer than before, or the same."""
@@ -104,17 +99,16 @@ class _Analysis:
         for member in group.members:
             self._set(member, made)
 
-    def _visit(self, op: Op) -> None:
+    def _infer(self, op: Op) -> None:
         if isinstance(op, scf.For):
             self._index(op)
         for body in op.bodies if isinstance(op, tt.Reduce | tt.Scan) else ():
             for parameter in body.parameters:
                 self._set((parameter, 0), known(parameter.type))
         components = [component for component in components_of(op.result) if component not in self.groups]
-        if len(components) > 1:
+        if len(components) != 1:
             for component in components:
                 self._set(component, unknown_component(component))
-        if len(components) != 1:
             return
         infos = [self._info(value) for value in op.operands]
         known_infos = [info for info in infos if info is not None]
@@ -122,7 +116,7 @@ class _Analysis:
             self._set(components[0], infer(op, known_infos))
 
     def _info(self, value: Value) -> AxisInfo | None:
-        """The facts about an operand; None while they are open. A Tuple has none."""
+        """The facts about an operand; None before its op is visited. Nothing is known of a Tuple."""
         component = component_of(value) if len(component_types(value.type)) == 1 else None
         return known(value.type) if component is None else self.found.get(component)
 
@@ -136,33 +130,26 @@ class _Analysis:
         index = op.body.parameters[0]
         self._set((index, 0), known(index.type, (), (divisor,), nonnegative=nonnegative))
 
-    # Assumptions.
-
-    def _assume(self) -> None:
-        for op in self.func.body.entry.ops:
-            if isinstance(op, tt.Assume) and isinstance(op.condition, OpResult):
-                self._learn(op.condition.op)
-
-    def _learn(self, op: Op) -> None:
+    def _assume_condition(self, op: Op) -> None:
         if isinstance(op, arith.AndI):
             for value in op.operands:
                 if isinstance(value, OpResult):
-                    self._learn(value.op)
+                    self._assume_condition(value.op)
         if not isinstance(op, arith.CmpI) or not isinstance(op.lhs.type, ScalarType):
             return
         bound = constant_of(op.rhs)
         if not isinstance(bound, int):
             return
         if op.predicate in (IntPredicate.SGE, IntPredicate.SGT) and bound >= 0:
-            self._believe(op.lhs, known(op.lhs.type, nonnegative=True))
+            self._assume_fact(op.lhs, known(op.lhs.type, nonnegative=True))
         elif op.predicate is IntPredicate.EQ and bound == 0 and isinstance(op.lhs, OpResult):
             rest = op.lhs.op
             number = constant_of(rest.operands[-1]) if rest.operands else None
             if isinstance(number, int) and isinstance(rest, arith.RemSI | arith.RemUI | arith.AndI) and number:
                 divisor = number + isinstance(rest, arith.AndI)
-                self._believe(rest.lhs, known(rest.lhs.type, (), (power(divisor),)))
+                self._assume_fact(rest.lhs, known(rest.lhs.type, (), (power(divisor),)))
 
-    def _believe(self, value: Value, info: AxisInfo) -> None:
+    def _assume_fact(self, value: Value, info: AxisInfo) -> None:
         component = component_of(value)
         self.assumed[component] = _both(value.type, self.assumed.get(component, info), info)
 

@@ -30,8 +30,8 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType, TensorType
 from ziggurat.transforms.place.flow import Graph, Hazard, allocation, interval
-from ziggurat.transforms.place.ldmatrix import matrix_view
 from ziggurat.transforms.place.queries import shared_of
+from ziggurat.transforms.place.swizzle import matrix_view
 
 READ, WRITE, COUNT = "read", "write", "count"
 

@@ -36,7 +36,6 @@ from ziggurat.codemodel.types import (
     i32,
     with_element,
 )
-from ziggurat.transforms.place.ldmatrix import conversion_buffer
 from ziggurat.transforms.place.queries import converted, layout_of, placed, repacked, stored, tensor_of, unpacked
 from ziggurat.transforms.place.reduction_layouts import (
     Stage,
@@ -46,7 +45,7 @@ from ziggurat.transforms.place.reduction_layouts import (
     short_scan_layout,
 )
 from ziggurat.transforms.place.shuffles import by_shuffles
-from ziggurat.transforms.place.swizzle import buffer_bases, row_major
+from ziggurat.transforms.place.swizzle import buffer_bases, conversion_buffer, row_major
 
 _LOWERINGS: OpTable[Callable[[Any, Any, tuple[Value, ...]], Outcome]] = OpTable("lowering")
 

@@ -1,4 +1,4 @@
-"""Questions about values, types and ops that many passes ask, and constants that they add."""
+"""Small questions about values, types and ops that many passes ask, and the ops that many passes add."""
 
 from __future__ import annotations
 

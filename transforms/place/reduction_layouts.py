@@ -1,7 +1,7 @@
 """Layouts in which reductions and scans run within a warp, and the steps to get there.
 
-Both begin with the elements that each warp holds, and continue with one value for each of these runs. The whole tensor
-goes to other warps only if a scan finds no neighbours together in a warp.
+Both combine the elements that each warp holds first, and then one value of each warp, or of each run of neighbours that
+a warp holds. The whole tensor goes to other warps only for a scan along an axis of which no warp holds neighbours.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple
 
 
 def _runs(mask: int, count: int) -> list[tuple[bool, int]]:
-    """The bits of a mask from the highest, as runs of equal ones: (bit, length)."""
+    """The runs of equal bits of a mask, from the highest: (bit, length)."""
     bits = (bool(mask >> bit & 1) for bit in reversed(range(count)))
     return [(value, len(list(run))) for value, run in groupby(bits)]
 

@@ -95,10 +95,10 @@ def exchange(source: Layout, target: Layout, numel: int) -> Exchange | None:
         return None
     if any(warp != 1 << bit & ~free_warps for bit, (_, _, warp) in enumerate(warps)):
         return None
-    served = _served(registers, lanes, free_lanes)
-    if served is None:
+    maps = _maps_of_lanes(registers, lanes, free_lanes)
+    if maps is None:
         return None
-    reads, placed = served
+    reads, placed = maps
     # The register that is wanted, as a linear map of the sender's number; it is given on the lanes that are read.
     known = {bit: lane for bit, lane in enumerate(reads) if lane}
     numbers = [register for register, _, _ in registers]
@@ -126,7 +126,7 @@ def by_shuffles(source: Layout, target: Layout, numel: int, size: int) -> bool:
     return found.cost(size) <= words + _BARRIERS
 
 
-def _served(
+def _maps_of_lanes(
     registers: Sequence[tuple[int, int, int]], lanes: Sequence[tuple[int, int, int]], free: int
 ) -> tuple[list[int], list[int]] | None:
     """The two linear maps of an exchange, as the images of the bits of a lane's number.

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from ziggurat.codemodel.layout import Layout, blocked, combine, inverted
-from ziggurat.transforms.place.ldmatrix import View, conversion_buffer, matrix_view, stores_matrices, vector_cost, views
-from ziggurat.transforms.place.swizzle import buffer_bases, vector_bits
+from ziggurat.transforms.place.swizzle import (
+    View,
+    buffer_bases,
+    conversion_buffer,
+    matrix_view,
+    stores_matrices,
+    vector_bits,
+    vector_cost,
+    views,
+)
 
 
 def fragments(rows: int, columns: int, num_warps: int) -> Layout:
