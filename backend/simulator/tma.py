@@ -223,7 +223,7 @@ class _Tma:
 
     def write(self) -> None:
         """Write the stores to global memory, in any order: without a wait between them they are unordered."""
-        for at in self.random.permutation(len(self.written)):
+        for at in map(int, self.random.permutation(len(self.written))):
             store = self.written[at]
             store.memory[store.targets] = store.data
         self.written = []

@@ -241,24 +241,33 @@ def _of_class(a: Array, mask: Array) -> Array:
     return (bits & mask) != 0
 
 
-# Where a second operand of integers is not used, it says whether some results are poison.
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_OF_ONE: dict[str, Callable[[Array], Array]] = {
     "ctpop": lambda a: _bits_of(a).sum(1).astype(a.dtype), "bswap": lambda a: np.asarray(a.byteswap()),
     "bitreverse": _reversed, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
     "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint, "roundeven": np.rint, "sqrt.approx": np.sqrt,
     "sqrt.rn": np.sqrt, "f2i.rz": lambda a: _whole(a, np.int32), "f2ui.rz": lambda a: _whole(a, np.uint32),
     "internal.addrspace.wrap": lambda a: a,  # The address of a parameter in parameter memory.
+}  # fmt: skip
+_OF_TWO: dict[str, Callable[[Array, Array], Any]] = {
     "umax": np.maximum, "umin": np.minimum, "smax": _on_signed(np.maximum), "smin": _on_signed(np.minimum),
     "uadd.sat": _saturated(np.add), "usub.sat": _saturated(np.subtract),
     "sadd.sat": _on_signed(_saturated(np.add)), "ssub.sat": _on_signed(_saturated(np.subtract)),
     "uadd.with.overflow": lambda a, b: [a + b, a + b < a], "usub.with.overflow": lambda a, b: [a - b, a < b],
     "maximum": scalars.maximum, "minimum": scalars.minimum, "maxnum": scalars.maxnum, "minnum": scalars.minnum,
-    "copysign": np.copysign, "is.fpclass": _of_class, "abs": lambda a, _: _on_signed(np.abs)(a),
+    "copysign": np.copysign, "is.fpclass": _of_class,
+    # The second operand says whether some results are poison.
+    "abs": lambda a, _: _on_signed(np.abs)(a), "cttz": lambda a, _: _first_set(_bits_of(a)).astype(a.dtype),
     "ctlz": lambda a, _: _first_set(_bits_of(a)[:, ::-1]).astype(a.dtype),
-    "cttz": lambda a, _: _first_set(_bits_of(a)).astype(a.dtype),
+}  # fmt: skip
+_OF_THREE: dict[str, Callable[[Array, Array, Array], Array]] = {
     "fshl": partial(_funnel, True), "fshr": partial(_funnel, False),
     "fma": lambda a, b, c: scalars.fma(a, b, c, _FLOATS[a.dtype]),
 }  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**_OF_ONE, **_OF_TWO, **_OF_THREE}
+
+
+def _reversed_of(width: int, a: Array) -> Array:
+    return _reversed(a) >> a.dtype.type(8 * a.dtype.itemsize - width)
 
 
 def function_named(name: str) -> Callable[..., Any] | None:
@@ -271,7 +280,7 @@ def function_named(name: str) -> Callable[..., Any] | None:
     width = odd_width(words[-1])
     if width:  # Integers of a width that NumPy lacks.
         if words[0] == "bitreverse":
-            return lambda a: _reversed(a) >> a.dtype.type(8 * a.dtype.itemsize - width)
+            return partial(_reversed_of, width)
         return _FUNCTIONS[words[0]] if words[0] in ("umin", "umax", "ctpop") else None
     # Drop the types at the end of a name, and the rounding of f32.
     while len(words) > 1 and re.fullmatch(r"(?:v\d+)?(?:i\d+|f\d+|bf16|p\d+)|ftz|f|d", words[-1]):

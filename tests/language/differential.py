@@ -165,7 +165,7 @@ class Differential:
 
     def start(self, kernel: Any, arguments: Sequence[Any], constants: Mapping[str, Any]) -> Launch:
         """The launch with its arrays as they are now: before it is run on the host."""
-        signature, _, values = kernel._specialized(bind(kernel, arguments, constants))
+        signature, _, values = kernel.specialized(bind(kernel, arguments, constants))
         return Launch(self, kernel, kernel.model_for(signature), values)
 
     def drawn(self) -> list[tuple[int, int | None]]:
