@@ -139,7 +139,7 @@ def rsqrt(array: Array) -> Array:
 FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
     maths.Exp: np.exp, maths.Exp2: np.exp2, maths.Log: np.log, maths.Log2: np.log2, maths.Sqrt: np.sqrt,
     maths.Rsqrt: rsqrt, maths.Sin: np.sin, maths.Cos: np.cos, maths.Tanh: np.tanh, maths.Erf: erf,
-    tt.PreciseSqrt: np.sqrt,
+    tt.PreciseSqrt: np.sqrt, maths.Floor: np.floor, maths.Ceil: np.ceil,
 }  # fmt: skip
 
 
@@ -376,8 +376,7 @@ def _function(op: Op, array: Array) -> Array:
 @MEANINGS.of(maths.Floor, maths.Ceil)
 def _whole(op: Op, array: Array) -> Array:
     """Exact: the result needs no rounding."""
-    function = np.floor if isinstance(op, maths.Floor) else np.ceil
-    return function(widened(array)).astype(array.dtype)
+    return FUNCTIONS[type(op)](widened(array)).astype(array.dtype)
 
 
 @MEANINGS.of(arith.NegF, maths.AbsF)

@@ -129,7 +129,7 @@ def _function(name: str) -> Callable[..., Any]:
     """The meaning of a function of one float."""
 
     def meaning(x: Any) -> Any:
-        return _result(name, functools.partial(_scalars().float_function, OPS_OF_FLOATS[name], scalar=f64), float(x))
+        return _result(name, _scalars().FUNCTIONS[OPS_OF_FLOATS[name]], float(x))
 
     return _on_numbers(meaning)
 
