@@ -97,7 +97,7 @@ def launch_cost(library: str = "own") -> dict[str, float]:
         move()
         alternate()
         renew()
-    loaded = kernel.loaded()[0]
+    loaded = next(iter(kernel.loaded.values()))
     packing = Packing.of(["ptr"] * ARRAYS + ["i32"] * len(INTEGERS) + ["f32"])
     buffer, pointers = new_slot(packing.size, packing.offsets)
     packing.write(buffer, [0] * ARRAYS + [*INTEGERS, 0.5])

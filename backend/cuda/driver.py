@@ -220,16 +220,15 @@ def stream_address(stream: Any) -> int:
     return int(version_and_address[1])
 
 
-def synchronize(kernel: str | None = None, stream: int | None = None) -> None:
-    """Wait for all work of the current device, or of a stream. Raises the error of a kernel that failed.
+def synchronize(kernel: str | None = None) -> None:
+    """Wait for all work of the current device. Raises the error of a kernel that failed.
 
     `kernel` names the only one that can have failed.
     """
     current_context()
-    driver = cuda()
-    result = driver.cuCtxSynchronize() if stream is None else driver.cuStreamSynchronize(STREAMS[stream])
-    if result[0]:
-        raise failure(result[0].name, "waiting for the device", kernel, certain=kernel is not None)
+    status = cuda().cuCtxSynchronize()[0]
+    if status:
+        raise failure(status.name, "waiting for the device", kernel, certain=kernel is not None)
 
 
 # Kernels.

@@ -21,10 +21,6 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.text.writer import attribute_text
 
-# Attributes that are names for readers.
-_NAMES: dict[type[Op], frozenset[str]] = {core.Var: frozenset({"name"})}
-_PLACED = (tt.Assert,)
-
 
 def key(model: Op, options: CompileOptions) -> str:
     """64 hexadecimal digits for a model, the options that its code depends on, and the version of this compiler."""
@@ -36,16 +32,12 @@ def key(model: Op, options: CompileOptions) -> str:
 
 def structure(model: Op) -> str:
     """64 hexadecimal digits for a model alone, the same on every machine."""
-    lines: list[str] = []
-    _write(model, {}, {}, _helpers(model), lines.append)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _helpers(model: Op) -> dict[str, str]:
-    """Other names for the functions of a Triton model that others call: their numbers."""
     functions = [op.sym_name for op in model.walk() if isinstance(op, tt.Func)]
     called = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
-    return {name: f"helper {number}" for number, name in enumerate(functions) if name in called}
+    helpers = {name: f"helper {number}" for number, name in enumerate(functions) if name in called}
+    lines: list[str] = []
+    _write(model, {}, {}, helpers, lines.append)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _write(
@@ -60,14 +52,17 @@ def _write(
     def number(value: Value) -> int:
         return numbers[value] if value in numbers else numbers.setdefault(value, -1 - len(numbers))
 
-    hidden = _NAMES.get(type(op), frozenset[str]())
     fields = op.__dict__
     if helpers and isinstance(op, tt.Func | tt.Call):
         symbol = "sym_name" if isinstance(op, tt.Func) else "callee"
         fields = {**fields, symbol: helpers.get(fields[symbol], fields[symbol])}
-    constants = (f"{a.name}={attribute_text(fields[a.name])}" for a in op.SPEC.attributes if a.name not in hidden)
+    constants = (
+        f"{a.name}={attribute_text(fields[a.name])}"
+        for a in op.SPEC.attributes
+        if not isinstance(op, core.Var) or a.name != "name"
+    )
     targets = ((blocks.get(s.block, -1), [number(value) for value in s.arguments]) for s in op.successors)
-    place = op.location if isinstance(op, _PLACED) else None
+    place = op.location if isinstance(op, tt.Assert) else None
     write(
         f"{op.NAME} {op.result.type} {[number(value) for value in op.operands]} {list(targets)} {list(constants)}"
         + (f" {place.file}:{place.line}" if place is not None else "")

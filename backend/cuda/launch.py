@@ -131,12 +131,10 @@ class Dispatcher:
         self._with_tuples = with_tuples
         self._routes: dict[tuple[Kind, ...], Route] = {}
         self._binaries: dict[Specialization, Binary] = {}
-        self._loaded: dict[tuple[Specialization, int], Loaded] = {}
+        self.loaded: dict[tuple[Specialization, int], Loaded] = {}
         self._compiling = threading.RLock()
         # Makes launches over a grid by the route of the last arguments of new kinds. A route passes other arguments on.
-        self._hot: Callable[[Any, Any, Any], Callable[..., None]] = lambda x, y, z: functools.partial(
-            self._bind, x, y, z
-        )
+        self._hot: Callable[[Any, Any, Any], Callable[..., None]] = functools.partial(functools.partial, self._bind)
         # Launches by grid, for `at`, and for kernels, which save a call by looking here first.
         self.known_grids: dict[Any, Callable[..., None]] = {}
 
@@ -167,10 +165,6 @@ class Dispatcher:
     def offer(self, spec: Specialization, binary: Binary) -> None:
         """Keep a kernel that was compiled elsewhere."""
         self._binaries.setdefault(spec, binary)
-
-    def loaded(self) -> tuple[Loaded, ...]:
-        """The loaded versions of this kernel, each with its registers and memory."""
-        return tuple(self._loaded.values())
 
     def _bind(self, x: Any, y: Any, z: Any, /, *arguments: Any, **keywords: Any) -> None:
         names = [parameter.name for parameter in self.parameters]
@@ -293,15 +287,15 @@ class Dispatcher:
         return Specialization(arguments, current_device().target, tuple(options.items()))
 
     def _load(self, spec: Specialization, context: int) -> Loaded:
-        loaded = self._loaded.get((spec, context))
+        loaded = self.loaded.get((spec, context))
         if loaded is None:
             with self._compiling:  # Threads that need the same kernel wait for the one that compiles it.
-                loaded = self._loaded.get((spec, context))
+                loaded = self.loaded.get((spec, context))
                 if loaded is None:
                     binary = self._binaries.get(spec)
                     if binary is None:
                         binary = self._binaries[spec] = self._build(spec)
-                    loaded = self._loaded[spec, context] = load(binary)
+                    loaded = self.loaded[spec, context] = load(binary)
         return loaded
 
 

@@ -18,7 +18,7 @@ Threads do not share buffers: each launch takes one from a list and puts it back
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, count
 
 from ziggurat.backend.cuda.arrays import OWN, Reader
@@ -47,14 +47,14 @@ def bound(_z_x, _z_y, _z_w, /):
                     _z_slot = _z_free.pop()
                 except _z_IndexError:
                     _z_slot = _z_fresh()
-                _z_buffer, _z_pointers, _z_was{were} = _z_slot
+                _z_buffer, _z_pointers, _z_was, {were}= _z_slot
                 _z_now = ({whole})
                 if not ({unchanged}):
                     if not ({placed}):
                         _z_free.append(_z_slot)
-                        return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain})
-                    _z_pack(_z_buffer, 0{moving})
-                    _z_slot[2:] = [_z_now{floats}]
+                        return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values})
+                    _z_pack(_z_buffer, 0, {moving})
+                    _z_slot[2:] = [_z_now, {floats}]
                 _z_status = _z_driver(
                     _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared,
                     _z_streams[{stream}], _z_pointers, 0
@@ -64,20 +64,20 @@ def bound(_z_x, _z_y, _z_w, /):
                     return
         except (_z_struct_error, _z_AttributeError, _z_KeyError, _z_OverflowError, _z_TypeError, _z_ValueError):
             pass
-        return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain})
+        return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values})
     return launch
 
-def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
+def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
     _z_entry = _z_on = None
     try:
         if not _z_more{guard}:
             if _z_options:
                 _z_on = _z_options.pop("stream", None)
             {read}; _z_device = {device}
-            _z_key = ({exact},)
+            _z_key = ({exact})
             _z_entry = _z_find(_z_key)
             if _z_entry is None:
-                _z_entry = _z_known(_z_key, ({loose},), ({known}_z_device, _z_dict(_z_options)))
+                _z_entry = _z_known(_z_key, ({loose}), ({known}_z_device, _z_dict(_z_options)))
     except (_z_AttributeError, _z_TypeError):
         _z_entry = None
     if _z_entry is not None:
@@ -93,7 +93,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
                 except _z_IndexError:
                     _z_slot = _z_fresh()
                 _z_slot[2] = None
-                _z_pack(_z_slot[0], 0{moving})
+                _z_pack(_z_slot[0], 0, {moving})
                 _z_status = _z_driver(
                     _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared,
                     _z_streams[{stream} if _z_on is None else _z_address(_z_on)], _z_slot[1], 0
@@ -105,11 +105,11 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options{plain}):
             pass
     _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
 
-def keys(_z_options{plain}):
+def keys(_z_options, {values}):
     {read}; _z_device = {device}
-    return ({exact},), ({loose},), ({known}_z_device, _z_dict(_z_options))
+    return ({exact}), ({loose}), ({known}_z_device, _z_dict(_z_options))
 
-def moving(_z_tiles{plain}):
+def moving(_z_tiles, {values}):
     {read}
     return [{given}]
 """
@@ -253,29 +253,30 @@ class Writer:
         for number, arguments in enumerate(self.types.values()):
             guard += f" and _z_type{number} is " + " is ".join(f"_z_type({name})" for name in arguments)
         unchanged = ["_z_now == _z_was", *(f"{name} is _z_w{i}" for i, name in enumerate(self.identical))]
-        # The fields of a descriptor are not compared.
-        same = "False" if self.descriptors else " and ".join(unchanged)
-        own = (self.reader or OWN) is OWN
+        lists: dict[str, Iterable[str]] = {
+            "parameters": (f"{name}=_z_default{i}" for i, name in enumerate(names)),
+            "values": names,
+            "expected": (f"_z_e{i}" for i in range(len(self.known))),
+            "known": self.known,
+            "exact": self.exact,
+            "loose": self.loose,
+            "moving": self.moving,
+            "given": self.given,
+            "whole": self.whole,
+            "were": (f"_z_w{i}" for i in range(len(self.identical))),
+            "floats": self.identical,
+        }
         return _TEXT.format(
-            parameters="".join(f"{name}=_z_default{i}, " for i, name in enumerate(names)),
-            plain="".join(f", {name}" for name in names),
-            values="".join(f"{name}, " for name in names),
+            **{name: "".join(f"{part}, " for part in parts) for name, parts in lists.items()},
             apart=apart,
             named=f"{{{', '.join(f'{name!r}: {name}' for name in names)}}}",
-            expected="".join(f"_z_e{i}, " for i in range(len(self.known))),
             conditions="".join(f"{condition} and " for condition in self.conditions),
             guard=guard,
             read="; ".join(self.read) or "pass",
             device=self.devices[0] if self.devices else "None",
-            known="".join(f"{known}, " for known in self.known),
-            exact=", ".join(self.exact),
-            loose=", ".join(self.loose),
-            moving="".join(f", {expression}" for expression in self.moving),
-            given=", ".join(self.given),
-            whole="".join(f"{name}, " for name in self.whole),
-            were="".join(f", _z_w{i}" for i in range(len(self.identical))),
-            floats="".join(f", {name}" for name in self.identical),
-            unchanged=same,
+            unchanged="False"
+            if self.descriptors
+            else " and ".join(unchanged),  # Fields of descriptors are not compared.
             placed=" and ".join(placed) or "True",
-            stream="_z_own.address" if own else "_z_stream(_z_device)",
+            stream="_z_own.address" if self.reader in (None, OWN) else "_z_stream(_z_device)",
         )

@@ -30,15 +30,15 @@ Operands = tuple[Any, ...]
 Columns = list[Array]  # One array of shape (P, *rest, n) for each operand; the last axis is combined.
 Combine = Callable[[Columns, Columns], Columns]
 
-_ORDERLESS: dict[type[Op], np.ufunc] = {
+_ORDERLESS: dict[type, np.ufunc] = {
     arith.AddI: np.add, arith.MulI: np.multiply, arith.AndI: np.bitwise_and, arith.OrI: np.bitwise_or,
     arith.XOrI: np.bitwise_xor, arith.MaxSI: np.maximum, arith.MaxUI: np.maximum, arith.MinSI: np.minimum,
     arith.MinUI: np.minimum,
 }  # fmt: skip
-_EXTREMES: dict[type[Op], np.ufunc] = {
+_EXTREMES: dict[type, np.ufunc] = {
     arith.MaximumF: np.maximum, arith.MinimumF: np.minimum, arith.MaxNumF: np.fmax, arith.MinNumF: np.fmin,
 }  # fmt: skip
-_SUMS: dict[type[Op], np.ufunc] = {arith.AddF: np.add, arith.MulF: np.multiply}
+_SUMS: dict[type, np.ufunc] = {arith.AddF: np.add, arith.MulF: np.multiply}
 
 
 def single_op(machine: Machine, body: Body) -> Op | None:
@@ -80,9 +80,11 @@ def _combiner(machine: Machine, op: tt.Combining, *, with_marks: bool = False) -
             # Elements that are the same for all programs are combined for the first program only.
             running = frame if shape[0] == len(frame) else frame.part(np.zeros(1, np.int64))
             elements = frames[count] = running.elements(count)
-        arguments: list[Any] = [x.reshape(-1) for x in (*a, *b)]
-        if with_marks:
-            arguments = [*_with_marks(arguments[: len(a)]), *_with_marks(arguments[len(a) :])]
+        arguments: list[Any] = []
+        for columns in (a, b):
+            flat = [column.reshape(-1) for column in columns]
+            half = len(flat) // 2
+            arguments += map(marked, flat[:half], flat[half:]) if with_marks else flat
         left, values = machine.run_in(op.combine, arguments, elements)
         if left is None:
             raise InternalError("the body of a reduction returns from the function", str(op))
@@ -90,11 +92,6 @@ def _combiner(machine: Machine, op: tt.Combining, *, with_marks: bool = False) -
         return [np.broadcast_to(value, a[0].size).reshape(shape) for value in found]
 
     return combine
-
-
-def _with_marks(arrays: Columns) -> list[Any]:
-    half = len(arrays) // 2
-    return list(map(marked, arrays[:half], arrays[half:]))
 
 
 def _columns(op: tt.Combining, operands: Operands) -> Columns:
@@ -139,10 +136,10 @@ def _result(op: tt.Combining, columns: Columns) -> list[Array]:
 def _reduce(machine: Machine, op: tt.Reduce, operands: Operands) -> Any:
     columns = _columns(op, operands)
     single = single_op(machine, op.combine)
-    function = _ORDERLESS.get(type(single)) if single is not None else None
+    function = _ORDERLESS.get(type(single))
     if function is not None and columns[0].dtype != np.bool_:
         return function.reduce(columns[0], axis=-1, dtype=columns[0].dtype)
-    function = _EXTREMES.get(type(single)) if single is not None else None
+    function = _EXTREMES.get(type(single))
     if function is not None and columns[0].dtype.itemsize >= 4:
         result = function.reduce(columns[0], axis=-1)
         if (result != 0).all():  # The sign of a zero depends on the order, which is the tree's.
@@ -154,7 +151,7 @@ def _reduce(machine: Machine, op: tt.Reduce, operands: Operands) -> Any:
 def _scan(machine: Machine, op: tt.Scan, operands: Operands) -> Any:
     columns = _columns(op, operands)
     single = single_op(machine, op.combine)
-    function = (_ORDERLESS | _SUMS).get(type(single)) if single is not None else None
+    function = (_ORDERLESS | _SUMS).get(type(single))
     dtype = columns[0].dtype
     plain_number = dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize >= 4)
     if function is not None and plain_number:

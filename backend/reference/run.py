@@ -58,18 +58,20 @@ def run(
     failing one have done their work, those after it nothing.
     """
     functions_, kernel = _kernel(module, symbol)
-    sizes = _grid(grid, str(kernel.attributes["sym_name"]))
+    x, y, z = (*sizes_of(grid, str(kernel.attributes["sym_name"])), 1, 1)[:3]
+    if x * y * z > MAX_SIZE:
+        raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
     arrays, values = _arguments(kernel, arguments, names)
-    memory = Memory(arrays, sizes)
+    memory = Memory(arrays, (x, y, z))
 
     def machine(overflows: bool) -> Machine:
         sharing = Sharing(memory, strict)
         return Machine(functions_, memory, sharing, strict=strict, limit=loop_limit, overflows=overflows)
 
     if batch is None:
-        batch = BATCH_ELEMENTS // max(map(_largest_tensor, functions_.values()))
+        batch = BATCH_ELEMENTS // max(_numel(op.result.type) for f in functions_.values() for op in f.walk())
     with np.errstate(all="ignore"):
-        _run_all(machine, kernel, values, sizes[0] * sizes[1] * sizes[2], max(1, batch))
+        _run_all(machine, kernel, values, x * y * z, max(1, batch))
 
 
 def _run_all(new: Callable[[bool], Machine], kernel: Op, values: list[Any], total: int, batch: int) -> None:
@@ -137,13 +139,6 @@ def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
     return functions_, functions_[kernels[0]]
 
 
-def _grid(grid: tuple[int, ...], name: str) -> tuple[int, int, int]:
-    x, y, z = (*sizes_of(grid, name), 1, 1)[:3]
-    if x * y * z > MAX_SIZE:
-        raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
-    return x, y, z
-
-
 def _arguments(kernel: Op, given: Sequence[object], names: Sequence[str] | None) -> tuple[list[Argument], list[Any]]:
     """The arrays of a launch, and the value of each parameter."""
     parameters = kernel.bodies[0].parameters
@@ -207,10 +202,6 @@ def _number(given: object, type_: ScalarType, name: str) -> Array:
     if isinstance(given, int) and not low <= given <= high:
         raise LaunchError(f"{name} must fit in {type_}; got {shown(given)}")
     return array_of(given, type_)
-
-
-def _largest_tensor(function: Op) -> int:
-    return max((_numel(op.result.type) for op in function.walk()), default=1)
 
 
 def _numel(type_: Type) -> int:

@@ -97,8 +97,8 @@ def test_dispatcher_hot_and_cold():
         x, y, dx, dy, out = arrays(max(n, 1))
         kernel.at((-(-n // 128),))(dx, dy, out, n)
         assert np.array_equal(to_host(out)[:n], (x + y)[:n])
-    assert len(kernel.loaded()) == 1
-    loaded = kernel.loaded()[0]
+    assert len(kernel.loaded) == 1
+    (loaded,) = kernel.loaded.values()
     assert 4 <= loaded.registers <= 64 and loaded.local_bytes == 0 and loaded.max_threads >= 128
 
 
