@@ -1,8 +1,8 @@
 """Arrays on a GPU, of any library, without importing that library.
 
-An array is known by what it has: `data_ptr()` (torch), `__cuda_array_interface__` (CuPy, Numba, JAX …) or
-`__dlpack__`. A `Reader` says how a launch gets what it needs out of an array: as source text that is compiled into
-the launch, since a call there costs more than what it does.
+The library of an array is recognised by the array's attributes: `data_ptr()` (torch), `__cuda_array_interface__`
+(CuPy, Numba, JAX …) or `__dlpack__`. A `Reader` has the expressions by which a launch reads an array, as source text
+that is compiled into the launch: a call of a function would take longer than the expression.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def view(array: Any, name: str) -> View:
     if reader is _PROTOCOL:
         try:
             seen = _by_protocol(array)
-        except Exception as error:  # The protocols are other people's code, which may fail in any way.
+        except Exception as error:  # The protocols are code of other libraries, which may raise anything.
             reason = str(error).partition("\n")[0]
             raise LaunchError(f"'{name}' cannot be read as an array on a GPU: {reason}") from None
         if seen is None:
@@ -125,12 +125,12 @@ def place_of(element: ScalarType, device: int | None) -> str:
 
 
 def device_of(seen: View) -> int | None:
-    """The device of an array by its own word, or, on machines with several, by the driver's."""
+    """The device that an array names, or, on machines with several, the one that the driver knows for its address."""
     return seen.device if seen.device is not None or device_count() == 1 else pointer_device(seen.address)
 
 
 def protocol_address(array: Any) -> int:
-    """The address of an array that is known by a protocol. It waits for the array's stream if that is not ours. Raises
+    """The address of an array with a protocol. It waits for the array's stream if that is not ours. Raises
     `TypeError` for an array that `view` rejects."""
     try:
         seen = _by_protocol(array)
@@ -145,13 +145,13 @@ def protocol_address(array: Any) -> int:
 
 
 def protocol_element(array: Any) -> ScalarType | None:
-    """The element type of an array that is known by a protocol."""
+    """The element type of an array with a protocol."""
     seen = _by_protocol(array)
     return None if seen is None else seen.element
 
 
 def protocol_device(array: Any) -> int | None:
-    """The device of an array that is known by a protocol: as it says itself, or as the driver knows its memory."""
+    """The device that an array with a protocol names, or else the one that the driver knows for its address."""
     if hasattr(array, "__dlpack_device__"):
         return int(array.__dlpack_device__()[1])
     return pointer_device(int(array.__cuda_array_interface__["data"][0] or 0))
@@ -181,7 +181,7 @@ def _after(stream: int) -> None:
 
 def _torch_stream() -> Callable[[Any], int]:
     torch: Any = sys.modules["torch"]
-    # A build of torch may hide the quick way; the public one makes an object each time.
+    # Some builds of torch lack this function; the public one makes an object at each call.
     public: Callable[[Any], int] = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
     return getattr(torch._C, "_cuda_getCurrentRawStream", public)
 

@@ -1,7 +1,7 @@
 """Reading the address and element type out of a DLPack capsule.
 
-The structures are those of DLPack's header (dmlc/dlpack, versions 0 and 1); a capsule is taken and at once let go
-again, so the array must outlive what is done with its address, as every argument of a launch does.
+The structures are those of DLPack's header (dmlc/dlpack, versions 0 and 1). A capsule is released as soon as it is
+read, so the array must outlive every use of its address, as the arguments of a launch do.
 """
 
 from __future__ import annotations

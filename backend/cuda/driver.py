@@ -78,7 +78,7 @@ class Device:
 
     @property
     def target(self) -> str:
-        """The target to compile for: "sm_90a". From 9.0 on, with the instructions of this device alone ("a")."""
+        """The target to compile for: "sm_90a". From 9.0 on it is the one of this architecture alone ("a")."""
         return target_for(*self.capability)
 
     @property

@@ -71,8 +71,8 @@ def _temporary_directory() -> Path:
 
 
 def _reason_against(folder: Path) -> str | None:
-    """The reason not to trust a folder; None for a folder of this user that others cannot write. Raises `OSError` for
-    what is no folder."""
+    """The reason not to trust a folder; None for a folder of this user that others cannot write. Raises `OSError` if
+    it is not a folder."""
     state = folder.stat()
     if not stat.S_ISDIR(state.st_mode):
         raise NotADirectoryError(str(folder))

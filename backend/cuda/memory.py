@@ -24,8 +24,8 @@ class DeviceArray:
 
     `pointer` is its address, `element` the type of its elements, `dtype` the same as NumPy's, `device` the number of
     its GPU. Other libraries read it through `__cuda_array_interface__`. The memory is freed with the object; `base`
-    keeps memory of another object. `key` stands for everything that a kernel is compiled for: launches compare it
-    alone, so that none of these may be changed.
+    is the owner of memory that another object allocated. `key` stands for everything that a kernel is compiled for:
+    launches compare it alone, so none of these may change.
     """
 
     __slots__ = ("__weakref__", "base", "device", "dtype", "element", "key", "place", "pointer", "shape")
@@ -36,7 +36,7 @@ class DeviceArray:
         self.pointer = pointer
         self.shape = shape
         self.element = element
-        # Equal keys are one object, which is quickest to compare.
+        # Equal keys are one interned string: comparing them by identity is fastest.
         self.place = sys.intern(place_of(element, device))
         self.key = sys.intern(f"{self.place}{'' if pointer & 15 else ', aligned'}")
         self.dtype: np.dtype[Any] = element.dtype
@@ -184,10 +184,10 @@ def _copy(copy: Callable[..., Any], to: int, source: int, size: int, doing: str)
 
 
 def to_host(array: DeviceArray) -> np.ndarray[Any, Any]:
-    """A copy in NumPy of an array on a GPU, made when what was launched before on its stream is done.
+    """A copy in NumPy of an array on a GPU, made after the work that was launched before on its stream.
 
-    Raises `KernelRuntimeError` when that failed, and `LaunchError` for what is no array of `zg.empty` or
-    `zg.to_device`: other libraries copy their own.
+    Raises `KernelRuntimeError` if that work failed, and `LaunchError` for an array that neither `zg.empty` nor
+    `zg.to_device` made: other libraries copy their own.
     """
     if not isinstance(array, DeviceArray):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = f"{type(array).__module__}.{type(array).__name__}"
@@ -207,7 +207,7 @@ def _free(pointer: int, device: int) -> None:
     try:
         with on_device(device):
             cuda().cuMemFree(pointer)  # After a fault the context is gone, and its memory with it.
-    except Exception:  # A finalizer has nobody to raise to.
+    except Exception:  # A finalizer cannot raise.
         return
 
 

@@ -20,8 +20,8 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS
 
 # One field of the buffer by kind: struct's letter (of its native sizes: it writes an address quicker as "P" than as
-# "Q"), and padding to 8 bytes. The machine is little-endian, so an integer that is written with 8 bytes is read
-# rightly with fewer.
+# "Q"), and padding to 8 bytes. The machine is little-endian, so the first bytes of an integer of 8 bytes are the
+# integer in fewer.
 FIELDS: dict[str, str] = {
     **{scalar.name: "q" if scalar.is_int and scalar.signed else "Q" for scalar in SCALARS.values()},
     **{"i1": "?7x", "f16": "e6x", "f32": "f4x", "f64": "d", POINTER: "P", TENSOR_MAP: "128s"},

@@ -25,8 +25,8 @@ from ziggurat.backend.launch.grids import three
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu.fragments import Tile
 
-# When a table has more argument values than these, they are forgotten all at once. With a larger table a kernel whose
-# integers are always new spends its launches on getting memory.
+# A table with this many entries is emptied before the next one. With a larger table, launches whose integers are always
+# new would spend their time on allocating entries.
 _TABLE_LIMIT = 512
 # The builtins in the text, whose names parameters may have.
 _BUILTINS = (type, dict, tuple, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)

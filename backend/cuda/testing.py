@@ -114,7 +114,7 @@ def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush
 
     def wipe() -> None:
         if scratch is not None:
-            check(driver.cuMemsetD8Async(scratch.pointer, 0, scratch.nbytes, on), "writing the cache full")
+            check(driver.cuMemsetD8Async(scratch.pointer, 0, scratch.nbytes, on), "wiping the cache")
 
     run()
     each = _estimate(run, wipe, on)  # The cost of a round, not the reported time.
@@ -128,7 +128,7 @@ def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush
             timer.start()
             run()
             timer.mark()
-        check(driver.cuStreamSynchronize(on), "waiting for the calls that are timed")
+        check(driver.cuStreamSynchronize(on), "waiting for the timed calls")
         return [timer.elapsed() for timer in timers]
 
 
@@ -184,7 +184,7 @@ class _Timer(ExitStack):
 
     def stop(self) -> float:
         self.mark()
-        check(cuda().cuEventSynchronize(self.events[1]), "waiting for what is timed")
+        check(cuda().cuEventSynchronize(self.events[1]), "waiting for the timed call")
         return self.elapsed()
 
 

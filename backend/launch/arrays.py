@@ -79,7 +79,7 @@ CUDA_KINDS = (2, 13)
 
 
 def on_gpu(thing: Any) -> bool:
-    """Whether an array is in the memory of an NVIDIA GPU, by the word of its library."""
+    """Whether an array is in the memory of an NVIDIA GPU, according to its library."""
     if type(thing) in _HERE or isinstance(thing, (np.ndarray, np.generic)):
         return False
     try:

@@ -235,14 +235,14 @@ def check_disjoint(
 ) -> None:
     """Raise `LaunchError` where a kernel would load elements through one descriptor that it stores through another.
 
-    `pairs` are the parameters' numbers: the kernel stores through the first, and loads through the second ahead of the
-    stores before the load.
+    `pairs` are numbers of parameters. The kernel stores through the first, and its pipelined loads through the second
+    run before stores that precede them in the program.
     """
     for stored, loaded in pairs:
         if share_memory(arguments[stored], arguments[loaded]):
             raise LaunchError(
                 f"'{names[stored]}' and '{names[loaded]}' of '{kernel}' must not share memory: a loop stores through "
-                "one and loads through the other, and loads run ahead of stores",
+                "one and loads through the other, and pipelined loads run before earlier stores",
                 hint="pass one descriptor for both, or copy the array",
             )
 

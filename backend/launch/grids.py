@@ -40,7 +40,7 @@ def _size(size: Any) -> int:
 
 
 def gpu_sizes(grid: Any, name: str) -> tuple[int, int, int]:
-    """The three sizes of a grid on a GPU. Raises `LaunchError` for what is no grid, and for a grid too large."""
+    """The three sizes of a grid on a GPU. Raises `LaunchError` for anything else, and for a grid that is too large."""
     x, y, z = (*sizes_of(grid, name), 1, 1)[:3]
     if y > MAX_GPU_SIZES[1] or z > MAX_GPU_SIZES[2]:
         raise LaunchError(

@@ -192,18 +192,11 @@ class Machine(Interpreter):
         """For each block, the values declared there that other blocks use."""
         found = self._shared.get(body)
         if found is None:
-            found = {block: list[Value]() for block in body.blocks}
-            users: dict[Value, set[Block]] = {}
-            for block in body.blocks:
-                for op in block.ops:
-                    for inner in op.walk():
-                        for value in inner.all_operands():
-                            users.setdefault(value, set()).add(block)
-            for block in body.blocks:
-                for value in (*block.parameters, *(op.result for op in block.ops)):
-                    if users.get(value, set[Block]()) - {block}:
-                        found[block].append(value)
-            self._shared[body] = found
+            found = self._shared[body] = {}
+            for block, steps in self.plan(body).items():
+                dead = {value for step in steps for value in step.dead}  # They are used in this block only.
+                declared = (*block.parameters, *(step.result for step in steps if step.result is not None))
+                found[block] = [value for value in declared if value not in dead]
         return found
 
     def call(self, body: Body, arguments: Sequence[Any]) -> tuple[Any, ...]:

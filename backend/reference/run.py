@@ -1,4 +1,4 @@
-"""Run a kernel of the Triton model on NumPy arrays: the reference for what is right."""
+"""Run a kernel of the Triton model on NumPy arrays: the reference that compiled kernels are compared with."""
 
 from __future__ import annotations
 

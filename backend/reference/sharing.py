@@ -111,7 +111,9 @@ class Sharing:
         before: Array = written[units]
         verb, done = "reads", "written"
         if use != READ:
-            before = np.where(position[units] == positions, elsewhere[units], read[units])
+            before = read[units]
+            mine = position[units] == positions
+            before[mine] = elsewhere[units][mine]
             verb, done = "writes", "read at another position"
         if access.verb != "updates" and (unseen := before > since).any():
             lane = np.unravel_index(int(np.argmax(unseen)), unseen.shape)
