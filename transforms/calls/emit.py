@@ -24,9 +24,9 @@ from ziggurat.codemodel.types import (
     shape_of,
     shaped,
     void,
-    with_element,
 )
 from ziggurat.frontends.language.host import cast as cast_number
+from ziggurat.transforms import casts
 from ziggurat.transforms.calls.promotion import components
 
 if TYPE_CHECKING:
@@ -150,37 +150,9 @@ class Emitter:
 
     def cast(self, value: Value, target: ScalarType, rounding: arith.Rounding = arith.Rounding.NEAREST) -> Value:
         """The value with its elements converted; itself where they have the type already."""
-        source = element_of(value.type)
-        if source == target:
-            return value
-        assert isinstance(source, ScalarType)
-        type_ = with_element(value.type, target)
         if target == i1:
             return self.nonzero(value)
-        if source.is_float:
-            if target.is_float:
-                return self._float_cast(value, source, target, rounding)
-            if source.is_fp8:
-                value = self.add(arith.ExtF(value, with_element(value.type, f32)))
-            return self.add((arith.FPToSI if target.signed else arith.FPToUI)(value, type_))
-        if target.is_float:
-            # 8-bit floats are converted through f32, which holds all of their values.
-            wide = f32 if target.is_fp8 else target
-            made = self.add((arith.SIToFP if source.signed else arith.UIToFP)(value, with_element(value.type, wide)))
-            return self.cast(made, target, rounding)
-        if source.bits < target.bits:
-            return self.add((arith.ExtSI if source.signed else arith.ExtUI)(value, type_))
-        if source.bits > target.bits:
-            return self.add(arith.TruncI(value, type_))
-        return self.add(arith.Bitcast(value, type_))
-
-    def _float_cast(self, value: Value, source: ScalarType, target: ScalarType, rounding: arith.Rounding) -> Value:
-        type_ = with_element(value.type, target)
-        if source.bits < target.bits:
-            return self.add(arith.ExtF(value, type_))
-        if source.bits == target.bits:
-            value = self.add(arith.ExtF(value, with_element(value.type, f32)))
-        return self.add(arith.TruncF(value, type_, rounding=rounding))
+        return casts.cast(self.builder, value, target, rounding)
 
     def nonzero(self, value: Value) -> Value:
         """Whether each element is not zero; an i1 itself."""

@@ -13,8 +13,8 @@ from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.codemodel.ssa import ssa
 from ziggurat.codemodel.transform import DROP, Rewriter, compose, rebuilt, transform, with_attributes
 from ziggurat.codemodel.types import element_of, shape_of, shaped, with_element
+from ziggurat.transforms.casts import cast
 from ziggurat.transforms.kit.calls import replace_calls
-from ziggurat.transforms.kit.casts import cast
 from ziggurat.transforms.kit.dataflow import derived, origins, parameter_number
 from ziggurat.transforms.kit.difference import difference
 from ziggurat.transforms.kit.fuse import fuse, joined

@@ -23,7 +23,7 @@ from ziggurat.codemodel.types import (
     void,
     with_element,
 )
-from ziggurat.transforms.kit.casts import cast
+from ziggurat.transforms.casts import cast
 from ziggurat.transforms.simplify import inline
 
 

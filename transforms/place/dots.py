@@ -43,6 +43,7 @@ from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, fi
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, scalar_element, with_element
+from ziggurat.transforms.casts import cast
 from ziggurat.transforms.place.queries import WARP_GROUP, constant_of, converted, layout_of, stored, tensor_of
 from ziggurat.transforms.place.swizzle import row_major
 
@@ -144,9 +145,9 @@ def place_dots(module: Op) -> Op:
         a, b, c = operands
         start = None
         if mma.kind != "wgmma" or constant_of(op.c) != 0:
-            start = _cast(builder, converted(builder, c, mma.layout), mma.accumulator)
+            start = cast(builder, converted(builder, c, mma.layout), mma.accumulator)
         total = TensorType(tensor_of(c).shape, mma.accumulator, mma.layout)
-        a, b = _cast(builder, a, mma.element), _cast(builder, b, mma.element)
+        a, b = cast(builder, a, mma.element), cast(builder, b, mma.element)
         if mma.tf32x3:
             made = _tf32x3(builder, mma, a, b, start, total)
         else:
@@ -156,7 +157,7 @@ def place_dots(module: Op) -> Op:
                     for old, new in ((op.a, a), (op.b, b))
                 )
             made = _multiplied(builder, mma, _operand(builder, mma, a, 1), _operand(builder, mma, b, 0), start, total)
-        return converted(builder, _cast(builder, made, scalar_element(tensor_of(c))), layout_of(op.result.type))
+        return converted(builder, cast(builder, made, scalar_element(tensor_of(c))), layout_of(op.result.type))
 
     return _before_loops(transform(module, placed, pass_name="dots"))
 
@@ -277,18 +278,6 @@ def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The offsets of a buffer of operand a with neighbours along m, because neighbouring threads read its rows."""
     *batch, m, k = (axis_bases(shape, axis) for axis in range(len(shape)))
     return (*m, *k, *chain(*reversed(batch)))
-
-
-def _cast(builder: Builder, value: Value, element: ScalarType) -> Value:
-    """The tensor with elements of another type of the same kind."""
-    type_ = tensor_of(value)
-    before = scalar_element(type_)
-    if before == element:
-        return value
-    wanted = with_element(type_, element)
-    if not element.is_float:
-        return builder.add((arith.ExtSI if before.signed else arith.ExtUI)(value, wanted))
-    return builder.add((arith.ExtF if before.bits < element.bits else arith.TruncF)(value, wanted))
 
 
 def is_chained(module: Op) -> bool:

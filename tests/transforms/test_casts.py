@@ -9,7 +9,7 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.kit import cast
 
-NUMBERS = [zg.i8, zg.u8, zg.i32, zg.u32, zg.i64, zg.f16, zg.bf16, zg.f32, zg.f64]
+NUMBERS = [zg.f8e4m3, zg.f8e5m2, zg.i8, zg.u8, zg.i32, zg.u32, zg.i64, zg.f16, zg.bf16, zg.f32, zg.f64]
 
 
 @pytest.mark.parametrize("source", NUMBERS, ids=str)
@@ -34,6 +34,18 @@ def test_a_tensor_keeps_its_shape():
 
 def test_what_is_no_number():
     builder = Builder.root([zg.ptr(zg.f32), zg.i1])
-    for value in builder.parameters:
+    pointer, truth = builder.parameters
+    for value, element in ((pointer, zg.f32), (pointer, zg.i64), (cast(builder, truth, zg.i32), zg.i1)):
         with pytest.raises(zg.BuildError, match="cast takes numbers"):
-            cast(builder, value, zg.f32)
+            cast(builder, value, element)
+
+
+@pytest.mark.parametrize("element", [zg.i8, zg.u64, zg.f8e4m3, zg.f32], ids=str)
+def test_a_truth_value_is_zero_or_one(element):
+    builder = Builder.root([zg.ptr(element), zg.i1])
+    into, truth = builder.parameters
+    builder.add(tt.Store(into, cast(builder, truth, element)))
+    builder.add(tt.Return([]))
+    out = np.zeros(1, element.dtype)
+    zg.run(tt.Func("k", builder.finish()), 1, out, True)
+    assert float(out[0]) == 1.0

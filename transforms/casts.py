@@ -9,26 +9,34 @@ from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, element_of, f32, i1, with_element
 
 
-def cast(builder: Builder, value: Value, element: ScalarType) -> Value:
+def cast(
+    builder: Builder, value: Value, element: ScalarType, rounding: arith.Rounding = arith.Rounding.NEAREST
+) -> Value:
     """A number or a tensor of numbers, with elements of another type; itself where it has that type.
 
-    Floats are rounded to nearest, ties to even; a float becomes the integer toward zero. Raises `BuildError` for
-    pointers and for i1.
+    Floats are rounded as `rounding` says; a float becomes the integer toward zero. Raises `BuildError` for pointers and
+    for i1 as `element`.
     """
     source = element_of(value.type)
     if source == element:
         return value
-    if not isinstance(source, ScalarType) or i1 in (source, element):
+    if not isinstance(source, ScalarType) or element == i1:
         raise BuildError(f"cast takes numbers, not {value.type} to {element}")
     target = with_element(value.type, element)
     if source.is_float and element.is_float:
+        if source.bits < element.bits:
+            return builder.add(arith.ExtF(value, target))
         if source.bits == element.bits:  # f16 and bf16 meet in f32, which holds both.
-            return cast(builder, cast(builder, value, f32), element)
-        return builder.add((arith.ExtF if source.bits < element.bits else arith.TruncF)(value, target))
+            value = builder.add(arith.ExtF(value, with_element(value.type, f32)))
+        return builder.add(arith.TruncF(value, target, rounding=rounding))
     if source.is_float:
+        if source.is_fp8:  # 8-bit floats become integers, and integers 8-bit floats, by way of f32.
+            value = cast(builder, value, f32)
         return builder.add((arith.FPToSI if element.signed else arith.FPToUI)(value, target))
     if element.is_float:
-        return builder.add((arith.SIToFP if source.signed else arith.UIToFP)(value, target))
+        wide = with_element(value.type, f32 if element.is_fp8 else element)
+        made = builder.add((arith.SIToFP if source.signed else arith.UIToFP)(value, wide))
+        return cast(builder, made, element, rounding)
     if source.bits == element.bits:
         return builder.add(arith.Bitcast(value, target))
     if source.bits > element.bits:
