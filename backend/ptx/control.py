@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, unique_registers
 from ziggurat.backend.ptx.numbers import llvm_type
-from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.dialects import cf, core, scf, tt
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.types import TensorType, Type, scalar_element
 from ziggurat.transforms.simplify.effects import is_pure
 
@@ -139,7 +139,7 @@ def _count(emitter: Emitter, op: scf.For, kind: str, start: str, stop: str) -> s
     An index with a step beyond ±1 could wrap around before the comparison. ptxas overlaps the iterations only of loops
     that it sees to count, and a comparison that is safe against wrapping hides that.
     """
-    step = _constant(op.step)
+    step = constant_of(op.step)
     if step is None or -1 <= step <= 1:
         return None
     less = "slt" if scalar_element(op.start.type).signed else "ult"
@@ -156,7 +156,7 @@ def _continues(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str,
     """Whether the loop runs its body for this index: it counts up to `stop`, or down with a negative step."""
     signed = scalar_element(op.start.type).signed
     less, greater = ("slt", "sgt") if signed else ("ult", "ugt")
-    known = _constant(op.step)
+    known = constant_of(op.step)
     if known is not None:
         return emitter.emit(f"icmp {less if known > 0 else greater} {kind} {number}, {stop}")
     up = emitter.emit(f"icmp {less} {kind} {number}, {stop}")
@@ -170,7 +170,7 @@ def _continues(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str,
 def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
     """The next index. Where adding the step could wrap around, it is `stop` once less than a step is left."""
     following = emitter.emit(f"add {kind} {number}, {step}")
-    if _constant(op.step) in (1, -1):
+    if constant_of(op.step) in (1, -1):
         return following
     if scalar_element(op.start.type).signed:
         up = emitter.emit(f"sub {kind} {stop}, {number}")
@@ -183,10 +183,6 @@ def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str,
         left, by = emitter.emit(f"sub {kind} {stop}, {number}"), step
     more = emitter.emit(f"icmp ugt {kind} {left}, {by}")
     return emitter.emit(f"select i1 {more}, {kind} {following}, {kind} {stop}")
-
-
-def _constant(value: Value) -> int | None:
-    return value.op.value if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) else None
 
 
 @emits(scf.If)

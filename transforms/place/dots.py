@@ -42,7 +42,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, scalar_element, with_element
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, scalar_element
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.place.queries import WARP_GROUP, constant_of, converted, layout_of, stored, tensor_of
 from ziggurat.transforms.place.swizzle import row_major

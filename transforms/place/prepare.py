@@ -29,6 +29,7 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, TupleType, element_of, f32, f64, i32
+from ziggurat.transforms.place.queries import constant_of
 from ziggurat.transforms.simplify import dce, inline, lower_structured, simplify
 
 _FUSED: tuple[ScalarType, ...] = (f32, f64, i32)  # An f16 accumulator would be rounded once less.
@@ -62,19 +63,18 @@ def fuse_dots(op: Op) -> Op:
             return None
         for value, start in ((inner.rhs, operands[0]), (inner.lhs, operands[1])):
             dot = value.op if isinstance(value, OpResult) else None
-            if isinstance(dot, tt.Dot) and dot.parent is inner.parent and _is_zero(dot.c) and len(value.uses) == 1:
+            if (
+                isinstance(dot, tt.Dot)
+                and dot.parent is inner.parent
+                and constant_of(dot.c) == 0
+                and len(value.uses) == 1
+            ):
                 if inner.lhs is inner.rhs:
                     return None
                 return builder.copy(dot, (builder[dot.a], builder[dot.b], start))
         return None
 
     return transform(op, fuse, pass_name="prepare")
-
-
-def _is_zero(value: Value) -> bool:
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Splat | tt.Broadcast):
-        value = value.op.value
-    return isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) and value.op.value == 0
 
 
 def _inlinable(module: Op) -> Op:

@@ -96,10 +96,9 @@ def op_in(op: Op, block: Block) -> Op:
 
 def blocks_around(op: Op) -> Iterator[Block]:
     """The blocks that contain an op, from the innermost."""
-    owner: Op | None = op
-    while owner is not None and owner.parent is not None:
-        yield owner.parent
-        owner = owner.parent_op
+    for owner in op.path():
+        if owner.parent is not None:
+            yield owner.parent
 
 
 # Ops without tensor operands: they can be computed in any layout.
