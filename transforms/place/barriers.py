@@ -19,7 +19,8 @@ An asynchronous access counts from the wait for it on; `hazards` checks that the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import Any
 
 import attrs
 
@@ -59,6 +60,55 @@ class Access:
         return self.holder is None or self.holder != other.holder
 
 
+_ONE_THREAD = Layout((), (0,) * 5, ())
+
+
+def _access(
+    kind: str,
+    buffer: Value,
+    holder: Value | None = None,
+    until: type[Op] | Value | None = None,
+    proxy: bool = False,
+) -> Access:
+    """An access to a buffer, which may touch all bytes of its allocation."""
+    start, end = interval(allocation(buffer))
+    who: tuple[int, SharedType, Layout] | None = None
+    type_ = holder.type if holder is not None else None
+    if isinstance(type_, TensorType) and type_.layout is not None and not any(type_.layout.free[1:]):
+        shared = shared_of(buffer)
+        # The lanes of a warp move a matrix together, so that a place does not belong to one thread.
+        if matrix_view(type_.layout, shared.offsets, shared.element.bytes) is None:
+            who = (start, attrs.evolve(shared, count=1), type_.layout)
+    return Access(kind, start, end, who, until, proxy)
+
+
+def _by_one_thread(op: gpu.MbarrierInit | gpu.MbarrierInval) -> list[Access]:
+    return [attrs.evolve(_access(WRITE, op.buffer), holder=(-1, shared_of(op.buffer), _ONE_THREAD))]
+
+
+def _operands(op: Any, until: type[Op] | None = None) -> list[Access]:
+    read = [value for value in (op.a, op.b) if isinstance(value.type, SharedType)]
+    return [_access(READ, value, until=until, proxy=until is not None) for value in read]
+
+
+# The accesses of each op to shared memory.
+_ACCESSES: dict[type[Op], Callable[[Any], list[Access]]] = {
+    gpu.LocalLoad: lambda op: [_access(READ, op.buffer, op.result)],
+    gpu.LocalStore: lambda op: [_access(WRITE, op.buffer, op.value)],
+    gpu.LocalGather: lambda op: [_access(READ, op.buffer)],
+    gpu.LocalAtomicAdd: lambda op: [_access(COUNT, op.buffer)],
+    gpu.AsyncCopy: lambda op: [_access(WRITE, op.buffer, until=gpu.AsyncWait)],
+    gpu.Wgmma: lambda op: _operands(op, gpu.WgmmaWait),
+    gpu.Mma: _operands,
+    gpu.DotFma: _operands,
+    gpu.TmaLoad: lambda op: [_access(WRITE, op.buffer, until=allocation(op.barrier), proxy=True)],
+    gpu.TmaStore: lambda op: [_access(READ, op.buffer, until=gpu.TmaStoreWait, proxy=True)],
+    gpu.MbarrierInit: _by_one_thread,
+    gpu.MbarrierInval: _by_one_thread,
+    gpu.MbarrierWait: lambda op: [_access(READ, op.barrier)],
+}
+
+
 @attrs.frozen
 class _State:
     """Sets of accesses, as masks: those since the last barrier, those in flight, plain writes since the last fence."""
@@ -73,10 +123,6 @@ class _State:
 
 _BARRIERS = (gpu.Barrier, tt.Barrier)
 _WAITS = (gpu.AsyncWait, gpu.WgmmaWait, gpu.TmaStoreWait)
-_ACCESSES = (
-    gpu.LocalLoad, gpu.LocalStore, gpu.LocalGather, gpu.LocalAtomicAdd, gpu.AsyncCopy, gpu.Wgmma, gpu.Mma, gpu.DotFma,
-    gpu.TmaLoad, gpu.TmaStore, gpu.MbarrierInit, gpu.MbarrierInval, gpu.MbarrierWait,
-)  # fmt: skip
 
 
 class _Flow:
@@ -89,10 +135,11 @@ class _Flow:
         self.owners: list[Op] = []  # The op of each access.
         self.made: list[Sequence[int]] = []  # The numbers of the accesses of each node.
         for node in self.nodes:
-            found = list(accesses_of(node.op)) if node.op is not None else []
+            op = node.op
+            found = _ACCESSES[type(op)](op) if op is not None and type(op) in _ACCESSES else []
             self.made.append(range(len(self.accesses), len(self.accesses) + len(found)))
             self.accesses += found
-            self.owners += [node.op for _ in found if node.op is not None]
+            self.owners += [op for _ in found if op is not None]
         numbered = list(enumerate(self.accesses))
         self.conflicts = [sum(1 << at for at, other in numbered if access.conflicts(other)) for _, access in numbered]
         self.until: dict[type[Op] | Value | None, int] = {}  # The accesses that each wait ends.
@@ -159,61 +206,6 @@ def _bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
-
-
-# Accesses.
-
-_ONE_THREAD = Layout((), (0,) * 5, ())
-
-
-def _access(
-    kind: str,
-    buffer: Value,
-    holder: Value | None = None,
-    until: type[Op] | Value | None = None,
-    proxy: bool = False,
-) -> Access:
-    """An access to a buffer, which may touch all bytes of its allocation."""
-    start, end = interval(allocation(buffer))
-    who: tuple[int, SharedType, Layout] | None = None
-    type_ = holder.type if holder is not None else None
-    if isinstance(type_, TensorType) and type_.layout is not None and not any(type_.layout.free[1:]):
-        shared = shared_of(buffer)
-        # The lanes of a warp move a matrix together, so that a place does not belong to one thread.
-        if matrix_view(type_.layout, shared.offsets, shared.element.bytes) is None:
-            who = (start, attrs.evolve(shared, count=1), type_.layout)
-    return Access(kind, start, end, who, until, proxy)
-
-
-def accesses_of(op: Op) -> Iterator[Access]:
-    """The accesses of an op to shared memory, without those of ops inside of it."""
-    match op:
-        case gpu.LocalLoad():
-            yield _access(READ, op.buffer, op.result)
-        case gpu.LocalStore():
-            yield _access(WRITE, op.buffer, op.value)
-        case gpu.LocalGather():
-            yield _access(READ, op.buffer)
-        case gpu.LocalAtomicAdd():
-            yield _access(COUNT, op.buffer)
-        case gpu.AsyncCopy():
-            yield _access(WRITE, op.buffer, until=gpu.AsyncWait)
-        case gpu.Wgmma() | gpu.Mma() | gpu.DotFma():
-            is_wgmma = isinstance(op, gpu.Wgmma)
-            for operand in (op.a, op.b):
-                if isinstance(operand.type, SharedType):
-                    yield _access(READ, operand, until=gpu.WgmmaWait if is_wgmma else None, proxy=is_wgmma)
-        case gpu.TmaLoad():
-            yield _access(WRITE, op.buffer, until=allocation(op.barrier), proxy=True)
-        case gpu.TmaStore():
-            yield _access(READ, op.buffer, until=gpu.TmaStoreWait, proxy=True)
-        case gpu.MbarrierInit() | gpu.MbarrierInval():
-            # Always the same thread's.
-            yield attrs.evolve(_access(WRITE, op.buffer), holder=(-1, shared_of(op.buffer), _ONE_THREAD))
-        case gpu.MbarrierWait():
-            yield _access(READ, op.barrier)
-        case _:
-            pass
 
 
 # The passes.

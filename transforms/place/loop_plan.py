@@ -124,16 +124,16 @@ def planned(
     copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
         return Obstacle("no load in it goes only to a dot", loop)
-    traced = [(copy, found) for copy in copies if (found := _ahead(loop, _addresses(copy))) is not None]
+    traced = {copy: found for copy in copies if (found := _ahead(loop, copy.load.operands)) is not None}
     why = "its address depends on what the loop loads, or may not be computed ahead"
-    left = [Obstacle(why, copy.load) for copy in copies if all(copy is not other for other, _ in traced)]
+    left = [Obstacle(why, copy.load) for copy in copies if copy not in traced]
     if not traced:
         return left[0]
-    ahead = set[Value]().union(*(ops for _, (ops, _) in traced))
-    carried = sorted({number for _, (_, numbers) in traced for number in numbers})
-    stage_bytes = sum(copy.shared.bytes for copy, _ in traced)
+    ahead = set[Value]().union(*(ops for ops, _ in traced.values()))
+    carried = sorted({number for _, numbers in traced.values() for number in numbers})
+    stage_bytes = sum(copy.shared.bytes for copy in traced)
     in_order = tuple(op for op in loop.body.entry.ops if op.result in ahead)
-    kept = tuple(copy for copy, _ in traced)
+    kept = tuple(traced)
     most = limit // stage_bytes + 1
     stages, reuse, deferred = min(num_stages, most), 1, _deferred(loop, kept)
     if deferred is not None and not any(copy.by_tma for copy in kept):
@@ -229,13 +229,6 @@ def _is_only_stored(value: Value, stores: Container[Value]) -> bool:
         _is_only_stored(user.result, stores) if isinstance(user, tt.Trans) else user.result in stores
         for user in value.uses
     )
-
-
-def _addresses(copy: Copy) -> list[Value]:
-    """The operands of a load that make its addresses."""
-    if isinstance(copy.load, tt.DescriptorLoad):
-        return list(copy.load.offsets)
-    return [copy.load.ptr] if copy.load.mask is None else [copy.load.ptr, copy.load.mask]
 
 
 def _ahead(loop: scf.For, wanted: Sequence[Value]) -> tuple[set[Value], list[int]] | None:

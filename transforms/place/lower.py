@@ -27,15 +27,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, bits_of, blocked, moved, replicated
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import (
-    PtrType,
-    ScalarType,
-    TensorType,
-    TupleType,
-    Type,
-    i32,
-    with_element,
-)
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, TupleType, Type, i32, with_element
 from ziggurat.transforms.place.queries import converted, layout_of, placed, repacked, stored, tensor_of, unpacked
 from ziggurat.transforms.place.reduction_layouts import (
     Stage,

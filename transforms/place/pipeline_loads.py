@@ -34,7 +34,7 @@ both: so the ring has one slot more where the occupancy stays the same. `loop_pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -84,7 +84,7 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
         if plan is None:
             return None
         assert isinstance(op, scf.For)
-        return _PipelinedLoop(builder, op, operands, plan).write()
+        return _PipelinedLoop(builder, op, plan).write()
 
     return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
 
@@ -120,41 +120,34 @@ def _occupancy(module: gpu.Module, others: int, ring: int, registers: int) -> in
 
 def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
     """Whether a buffer may be needed while a loop runs: it is made in it, or in a block that contains the loop."""
-    return any(alloc.parent is block for block in blocks_around(loop)) or any(
-        block is loop.body.entry for block in blocks_around(alloc)
-    )
+    return alloc.parent in set(blocks_around(loop)) or loop.body.entry in blocks_around(alloc)
 
 
 # The new loop.
 
 
-def counting_loop(
+def carrying_loop(
     builder: Rewriter,
     loop: scf.For,
-    bounds: Sequence[Value],
-    initial: Sequence[Value],
-    numbers: Sequence[int] | None = None,
-    attributes: Mapping[str, Any] | None = None,
-) -> tuple[Rewriter, Callable[[Sequence[Value]], Value]]:
-    """A loop like `loop` that carries other values: the rewriter of its body, and a function that adds it.
+    numbers: Sequence[int],
+    further: Sequence[Value],
+    write: Callable[[Rewriter, Sequence[Value]], Iterable[Value]],
+    attributes: Mapping[str, Any],
+) -> Value:
+    """Add a loop like `loop` that carries its values of these numbers, and after them `further`; the packed result.
 
-    The first values that it carries stand for those of `loop` that have these numbers, by default for all of them. The
-    function takes the values to yield. `attributes` are those of `loop` by default.
+    `write` adds the body but for its end. It gets the body's parameters for `further`, and returns their next values.
     """
+    start, stop, step = (builder[value] for value in loop.controls)
+    initial = [*(builder[loop.initial[number]] for number in numbers), *further]
     types = [value.type for value in initial]
-    inner = builder.inside([bounds[0].type, *types], scf.packed(types))
-    index, *arguments = loop.body.parameters
-    inner[index] = inner.parameters[0]
-    for number, new in zip(range(len(arguments)) if numbers is None else numbers, inner.parameters[1:], strict=False):
-        inner[arguments[number]] = new
-    options: dict[str, Any] = dict(loop.attributes if attributes is None else attributes)
-
-    def add(yielded: Sequence[Value]) -> Value:
-        inner.add(scf.Yield(yielded), loop.body.entry.terminator.location)
-        start, stop, step = bounds
-        return builder.add(scf.For(start, stop, step, initial, inner.finish(), **options), loop.location)
-
-    return inner, add
+    inner = builder.inside([start.type, *types], scf.packed(types))
+    arguments, end = loop.body.parameters, loop.body.entry.terminator
+    for old, new in zip((0, *(number + 1 for number in numbers)), inner.parameters, strict=False):
+        inner[arguments[old]] = new
+    following = write(inner, inner.parameters[1 + len(numbers) :])
+    inner.add(scf.Yield([*(inner[end.operands[number]] for number in numbers), *following]), end.location)
+    return builder.add(scf.For(start, stop, step, initial, inner.finish(), **attributes), loop.location)
 
 
 class Counter:
@@ -191,12 +184,12 @@ class Counter:
 class _PipelinedLoop:
     """The writer of a pipelined loop, with its prologue and its end."""
 
-    def __init__(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...], plan: LoopPlan) -> None:
+    def __init__(self, builder: Rewriter, loop: scf.For, plan: LoopPlan) -> None:
         self.builder = builder
         self.loop = loop
         self.plan = plan
-        self.bounds = operands[:3]
-        self.initial = operands[3:]
+        self.start, self.stop = builder[loop.start], builder[loop.stop]
+        self.initial = [builder[value] for value in loop.initial]
         self.rings = new_rings(builder, plan)
         self.groups = plan.groups()
         made = mbarriers(builder, len(self.groups), plan.stages) if self.groups else []
@@ -208,8 +201,8 @@ class _PipelinedLoop:
         builder, plan = self.builder, self.plan
         ahead: Sequence[Value] = [self.initial[number] for number in plan.carried]
         for number in range(plan.distance):
-            ahead = self._begin(builder, self.bounds[0], number, ahead, constant(builder, number))
-        made = completed(builder, plan, self.bounds, self.initial, lambda inner: self._loop(inner, ahead))
+            ahead = self._begin(builder, self.start, number, ahead, constant(builder, number))
+        made = completed(builder, self.loop, plan, self.initial, lambda inner: self._loop(inner, ahead))
         if self.copied:
             # The copies of the last iterations, which copied nothing, still hold the buffers.
             builder.add(gpu.AsyncWait(0))
@@ -219,12 +212,13 @@ class _PipelinedLoop:
 
     def _loop(self, builder: Rewriter, ahead: Sequence[Value]) -> Value:
         """The loop, which carries the counters and the values `ahead` as well."""
-        plan, loop, deferred, count = self.plan, self.loop, self.plan.deferred, len(self.initial)
-        counters = [constant(builder, 0)] * (2 if self.groups else 1)
-        inner, add = counting_loop(builder, loop, self.bounds, [*self.initial, *counters, *ahead])
-        index, *carried = inner.parameters
-        slot, phase = carried[count], carried[count + 1] if self.groups else None
-        ahead = carried[count + len(counters) :]
+        further = [*[constant(builder, 0)] * (2 if self.groups else 1), *ahead]
+        return carrying_loop(builder, self.loop, range(len(self.initial)), further, self._body, self.loop.attributes)
+
+    def _body(self, inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
+        plan, loop, deferred = self.plan, self.loop, self.plan.deferred
+        index, slot = inner[loop.body.parameters[0]], carried[0]
+        phase, ahead = (carried[1], carried[2:]) if self.groups else (None, carried[1:])
         if self.copied:
             inner.add(gpu.AsyncWait(plan.distance - 1))
             if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops):
@@ -239,8 +233,7 @@ class _PipelinedLoop:
         for op in rewritten(inner, loop, plan, self.rings, self.full, slot, phase):
             if not at_once and deferred is not None and op is deferred.covered:
                 ahead = self._begin(inner, index, plan.distance, ahead, before)
-        yielded = [inner[value] for value in loop.body.entry.terminator.operands]
-        return add([*yielded, *counter.after(phase), *ahead])
+        return [*counter.after(phase), *ahead]
 
     def _begin(
         self, builder: Rewriter, index: Value, distance: int, ahead: Sequence[Value], slot: Value
@@ -285,7 +278,7 @@ class _PipelinedLoop:
         assert isinstance(index.type, ScalarType)
         low, high = index.type.limits
         up = shift > 0 or self.plan.step > 0
-        bound = self.bounds[1]
+        bound = self.stop
         if shift:
             furthest = constant(builder, (low if up else high) + shift, index.type)
             bound = builder.add(arith.MaxSI(bound, furthest) if up else arith.MinSI(bound, furthest))
@@ -351,13 +344,13 @@ def rewritten(
 
 def completed(
     builder: Rewriter,
+    loop: scf.For,
     plan: LoopPlan,
-    bounds: Sequence[Value],
     initial: Sequence[Value],
     write: Callable[[Rewriter], Value],
     end: Callable[[Rewriter, Sequence[Value]], None] | None = None,
 ) -> Value:
-    """The packed values after a loop that `write` adds, with a wait for the deferred wgmma, after which `end` writes.
+    """The packed values after the new `loop`, which `write` adds, and a wait for the deferred wgmma. Then `end` writes.
 
     If a wgmma is deferred, these are the counterparts of `initial`, and the loop stands in a branch that runs if the
     loop has an iteration. This keeps the in-flight accumulator out of a phi with the initial one: LLVM would copy it,
@@ -365,8 +358,8 @@ def completed(
     """
     if plan.deferred is None:
         return write(builder)
-    start, stop, _ = bounds
-    runs = builder.add(arith.CmpI(start, stop, arith.IntPredicate.SLT if plan.step > 0 else arith.IntPredicate.SGT))
+    before = arith.IntPredicate.SLT if plan.step > 0 else arith.IntPredicate.SGT
+    runs = builder.add(arith.CmpI(builder[loop.start], builder[loop.stop], before))
     yields = scf.packed([value.type for value in initial])
     then = builder.inside([], yields)
     made = write(then)

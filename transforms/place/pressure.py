@@ -67,10 +67,9 @@ def registers_of_thread(num_warps: int) -> int:
 
 def check_registers(module: gpu.Module) -> None:
     """Raise `ResourceError` if a loop carries more than the threads' registers hold."""
-    _check_wgmma(module)
-    found, most = pressure(module), registers_of_thread(module.num_warps)
+    found, carried, most = _carried(module)
     if found.registers > most:
-        raise ResourceError(_carried(found, module, most), found.location, hint=_hint(most))
+        raise ResourceError(carried, found.location, hint=_hint(most))
 
 
 def warn_of_registers(module: gpu.Module) -> None:
@@ -79,12 +78,10 @@ def warn_of_registers(module: gpu.Module) -> None:
     Warn as well if a thread has so many elements of a tensor that compiling takes long: each has its own code. Raises
     `ResourceError` if compiling would take minutes, and if an instruction cannot have its registers.
     """
-    _check_wgmma(module)
-    found, most = pressure(module), registers_of_thread(module.num_warps)
+    found, carried, most = _carried(module)
+    if found.largest > MAX_VALUE_REGISTERS:
+        raise ResourceError(f"{carried}: {found.value} takes {found.largest}", found.location, hint=_hint(most))
     if found.registers > most:
-        carried = _carried(found, module, most)
-        if found.largest > MAX_VALUE_REGISTERS:
-            raise ResourceError(f"{carried}: {found.value} takes {found.largest}", found.location, hint=_hint(most))
         message = f"{carried}: the rest is spilled to memory, which is slow; {_hint(most)} would do better"
         warn(message, found.location)
         return
@@ -102,20 +99,23 @@ def warn_of_registers(module: gpu.Module) -> None:
     warn(f"{message}, and compiling takes long; {hint} would do better", tensors[type_])
 
 
-def _check_wgmma(module: gpu.Module) -> None:
-    """Raise `ResourceError` if one wgmma needs more registers than a thread has: ptxas could not spill them."""
-    most = registers_of_thread(module.num_warps)
+def _carried(module: gpu.Module) -> tuple[Pressure, str, int]:
+    """The values that a loop carries, in words as well, and the registers that a thread has.
+
+    Raises `ResourceError` if one wgmma needs more registers than that: ptxas could not spill them.
+    """
+    found, most = pressure(module), registers_of_thread(module.num_warps)
+    threads = f"in each of {32 * module.num_warps} threads, which have {most}"
     for op in module.walk():
         if not isinstance(op, gpu.Wgmma):
             continue
         count = _registers(op.result.type, lambda element: True)  # Accumulators of integers, too.
         if min(count, WGMMA_REGISTERS) + BESIDE_WGMMA > most:
-            raise ResourceError(
-                f"the accumulator of a dot takes {count} registers in each of {32 * module.num_warps} threads, which"
-                f" have {most}; its addresses and operands need some, too",
-                op.location,
-                hint="use smaller blocks",
+            message = (
+                f"the accumulator of a dot takes {count} registers {threads}; its addresses and operands need some, too"
             )
+            raise ResourceError(message, op.location, hint="use smaller blocks")
+    return found, f"a loop carries {found.registers} registers {threads}", most
 
 
 def _shape(type_: TensorType) -> str:
@@ -125,10 +125,6 @@ def _shape(type_: TensorType) -> str:
 def _elements(type_: TensorType) -> int:
     """The number of elements of a tensor that a thread has."""
     return 1 if type_.layout is None else 1 << sum(1 for basis in type_.layout.registers if basis)
-
-
-def _carried(found: Pressure, module: gpu.Module, most: int) -> str:
-    return f"a loop carries {found.registers} registers in each of {32 * module.num_warps} threads, which have {most}"
 
 
 def _hint(most: int) -> str:

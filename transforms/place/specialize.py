@@ -23,7 +23,7 @@ loops are pipelined like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -35,22 +35,22 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
-from ziggurat.codemodel.transform import Outcome, Rewriter, Transformer, rebuilt, transform
-from ziggurat.codemodel.types import TensorType, i1, i64, void
+from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
+from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
 from ziggurat.transforms.place.allocate import intervals_of, place
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.pipeline_loads import (
     Counter,
+    carrying_loop,
     completed,
-    counting_loop,
     fetch,
     new_rings,
     rewritten,
     warn_of_loads,
 )
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
-from ziggurat.transforms.place.queries import WARP_GROUP, constant
+from ziggurat.transforms.place.queries import WARP_GROUP, constant, repacked, tensor_of
 from ziggurat.transforms.place.tma import mbarrier_buffer
 
 PRODUCER_REGISTERS = 24  # A thread.
@@ -94,8 +94,9 @@ def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], 
     if len(func.body.blocks) != 1:
         return Obstacle("the kernel returns early", loops[0])
     # Tensors that are stored, or converted, pass through shared memory while blocks are being fetched.
-    passing = [op.value for op in module.walk() if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout)]
-    limit = TARGETS[module.target].max_shared - _LOWERING_BYTES - max((_bytes(value) for value in passing), default=0)
+    passing = [tensor_of(op.value) for op in module.walk() if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout)]
+    sizes = (t.numel * (t.element.bytes if isinstance(t.element, ScalarType) else 8) for t in passing)
+    limit = TARGETS[module.target].max_shared - _LOWERING_BYTES - max(sizes, default=0)
     found: Plans = {}
     for loop in loops:
         stages = loop.num_stages if loop.num_stages is not None else num_stages
@@ -115,11 +116,6 @@ def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], 
         if sum(plan.stages * copy.shared.bytes for plan in channels.values() for copy in plan.copies) <= limit:
             return _slice(fewer)
     return Obstacle("there is no shared memory for the channels of all loops", loops[0])
-
-
-def _bytes(value: Value) -> int:
-    numel, element = getattr(value.type, "numel", 0), getattr(value.type, "element", i64)
-    return numel * getattr(element, "bytes", 8)
 
 
 def _is_for_wgmma(copy: Copy, loop: scf.For) -> bool:
@@ -212,15 +208,14 @@ class _Roles:
         """The new body of the function."""
         outer = self.outer
         outer.add(gpu.Barrier())
-        roles = [self._role(Rewriter.rewrite_ops, outer.transformers), self._role(self._produce, ())]
+        roles = [self._role(Rewriter.rewrite_ops), self._role(self._produce)]
         warps, registers = (self.num_warps, WARP_GROUP), _registers(self.num_warps)
         outer.add(gpu.WarpSpecialize(roles, warps=warps, registers=registers), self.func.location)
         outer.add(tt.Return([]), self.func.location)
         return outer.finish()
 
-    def _role(self, write: Callable[[Rewriter, Sequence[Op]], None], transformers: Sequence[Transformer]) -> Body:
+    def _role(self, write: Callable[[Rewriter, Sequence[Op]], None]) -> Body:
         inner = self.outer.inside([], void)
-        inner.transformers = tuple(transformers)
         inner.location = self.func.location
         zero = constant(inner, 0)
         self.counters = dict.fromkeys(self.channels, (zero, zero))
@@ -237,14 +232,15 @@ class _Roles:
         attributes: Mapping[str, Any],
     ) -> Value:
         """A loop around others, which carries the counters after the values of these numbers."""
-        bounds = [builder[value] for value in loop.controls]
-        initial = [*(builder[loop.initial[number]] for number in numbers), *chain(*self.counters.values())]
-        inner, add = counting_loop(builder, loop, bounds, initial, numbers, attributes)
-        self._count(inner.parameters[len(numbers) + 1 :])
-        *ops, end = loop.body.entry.ops
-        write(inner, ops)
-        made = add([*(inner[end.operands[number]] for number in numbers), *chain(*self.counters.values())])
-        self._count([builder.add(core.TupleLoad(made, at)) for at in range(len(numbers), len(initial))])
+
+        def inside(inner: Rewriter, counters: Sequence[Value]) -> Iterable[Value]:
+            self._count(counters)
+            write(inner, loop.body.entry.ops[:-1])
+            return chain(*self.counters.values())
+
+        made = carrying_loop(builder, loop, numbers, [*chain(*self.counters.values())], inside, attributes)
+        last = len(numbers) + 2 * len(self.channels)
+        self._count([builder.add(core.TupleLoad(made, at)) for at in range(len(numbers), last)])
         return made
 
     def _count(self, values: Sequence[Value]) -> None:
@@ -256,20 +252,19 @@ class _Roles:
     def _consumed(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, scf.For):
             return None
-        count = len(op.initial)
         if op.result in self.plans:
-            values = self._consuming(builder, op, operands)[:count]
-            return values[0] if count == 1 else builder.add(core.MakeTuple(values))
+            return self._consuming(builder, op)
         if op.result not in self.sliced.around:
             return None
+        count = len(op.initial)
         made = self._around(builder, op, range(count), Rewriter.rewrite_ops, op.attributes)
         return builder.add(core.TupleLoad(made, 0)) if count == 1 else made
 
-    def _consuming(self, builder: Rewriter, loop: scf.For, operands: tuple[Value, ...]) -> list[Value]:
-        """A specialised loop, without the fetches of the producer; the values that it carries, and the counters."""
-        plan, bounds = self.plans[loop.result], operands[:3]
-        key, deferred, count = _shape_of(plan), plan.deferred, len(loop.initial)
-        channel, initial = self.channels[key], [*operands[3:], *self.counters[key]]
+    def _consuming(self, builder: Rewriter, loop: scf.For) -> Value:
+        """A specialised loop, without the fetches of the producer; the value that stands for its result."""
+        plan, count = self.plans[loop.result], len(loop.initial)
+        key, deferred = _shape_of(plan), plan.deferred
+        channel, counters = self.channels[key], self.counters[key]
         full = dict(zip(plan.groups(), channel.full, strict=True))
         released = _releases(loop, plan)
 
@@ -278,25 +273,29 @@ class _Roles:
                 view = builder.add(gpu.LocalView(channel.empty[group], slot))
                 builder.add(gpu.MbarrierArrive(view, condition))
 
-        def write(builder: Rewriter) -> Value:
-            inner, add = counting_loop(builder, loop, bounds, initial)
-            slot, phase = inner.parameters[-2:]
+        def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
+            slot, phase = carried
             counter, always = Counter(inner, slot, plan.stages), constant(inner, True, i1)
             for op in rewritten(inner, loop, plan, channel.rings_of(plan), full, slot, phase):
                 if deferred is not None and op is deferred.covered:
-                    later = inner.add(arith.CmpI(inner.parameters[0], inner[loop.start], arith.IntPredicate.NE))
+                    index = inner[loop.body.parameters[0]]
+                    later = inner.add(arith.CmpI(index, inner[loop.start], arith.IntPredicate.NE))
                     release(inner, released.get(None, ()), counter.before(), later)
                 release(inner, released.get(op.result, ()), slot, always)
-            return add([*(inner[value] for value in loop.body.entry.terminator.operands), *counter.after(phase)])
+            return counter.after(phase)
+
+        def write(builder: Rewriter) -> Value:
+            return carrying_loop(builder, loop, range(count), counters, body, loop.attributes)
 
         def end(builder: Rewriter, values: Sequence[Value]) -> None:
             last = Counter(builder, values[count], plan.stages).before()
             release(builder, released.get(None, ()), last, constant(builder, True, i1))
 
-        made = completed(builder, plan, bounds, initial, write, end)
-        values: list[Value] = [builder.add(core.TupleLoad(made, at)) for at in range(len(initial))]
-        self.counters[key] = values[count], values[count + 1]
-        return values
+        initial = [*(builder[value] for value in loop.initial), *counters]
+        made = completed(builder, loop, plan, initial, write, end)
+        *values, slot, phase = [builder.add(core.TupleLoad(made, at)) for at in range(len(initial))]
+        self.counters[key] = slot, phase
+        return repacked(builder, values)
 
     # The producer.
 
@@ -314,26 +313,25 @@ class _Roles:
     def _fetching_loop(self, builder: Rewriter, loop: scf.For) -> None:
         """A specialised loop, of which only the fetches are left."""
         plan = self.plans[loop.result]
-        key = _shape_of(plan)
+        key, last = _shape_of(plan), len(plan.carried)
         channel = self.channels[key]
-        bounds = [builder[value] for value in loop.controls]
-        initial = [*(builder[loop.initial[number]] for number in plan.carried), *self.counters[key]]
-        inner, add = counting_loop(builder, loop, bounds, initial, plan.carried, {})
-        slot, phase = inner.parameters[-2:]
-        for op in plan.ahead:
-            inner[op.result] = inner.add(rebuilt(op, [inner[value] for value in op.operands], ()), op.location)
-        counter, always = Counter(inner, slot, plan.stages), constant(inner, True, i1)
-        other = inner.add(arith.XOrI(phase, counter.one))
-        of_buffers = channel.rings_of(plan)
-        for copies, full, empty in zip(plan.groups().values(), channel.full, channel.empty, strict=True):
-            # Before a slot is filled for the first time, its mbarrier is in its first phase: the one before counts as
-            # over.
-            inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(empty, slot)), other))
-            fetch(inner, copies, of_buffers, inner.add(gpu.LocalView(full, slot)), slot, always, inner.__getitem__)
-        end = loop.body.entry.terminator.operands
-        made = add([*(inner[end[number]] for number in plan.carried), *counter.after(phase)])
-        last = len(initial)
-        slot, phase = (builder.add(core.TupleLoad(made, at)) for at in (last - 2, last - 1))
+
+        def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
+            slot, phase = carried
+            for op in plan.ahead:
+                inner[op.result] = inner.add(rebuilt(op, [inner[value] for value in op.operands], ()), op.location)
+            counter, always = Counter(inner, slot, plan.stages), constant(inner, True, i1)
+            other = inner.add(arith.XOrI(phase, counter.one))
+            rings = channel.rings_of(plan)
+            for copies, full, empty in zip(plan.groups().values(), channel.full, channel.empty, strict=True):
+                # Before a slot is filled for the first time, its mbarrier is in its first phase: the one before counts
+                # as over.
+                inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(empty, slot)), other))
+                fetch(inner, copies, rings, inner.add(gpu.LocalView(full, slot)), slot, always, inner.__getitem__)
+            return counter.after(phase)
+
+        made = carrying_loop(builder, loop, plan.carried, self.counters[key], body, {})
+        slot, phase = (builder.add(core.TupleLoad(made, at)) for at in (last, last + 1))
         self.counters[key] = slot, phase
 
 
