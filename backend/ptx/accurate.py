@@ -353,21 +353,15 @@ def _erf_f64() -> Routine:
     r = _function("erf", F64)
     size = abs(r.argument())
 
-    def small() -> list[Number]:
-        return [r.fma(size, r.poly(size * size, F64.ERF), size)]
-
-    def middle() -> list[Number]:
-        return [r.poly(size - 1.5, F64.ERFC_MIDDLE)]
-
     def far() -> list[Number]:
         bounded = size.test("ogt", 5.95).select(5.95, size)
         return [r.poly(bounded - 4.0, F64.ERFC_FAR)]
 
     def large() -> list[Number]:
-        (exponent,) = r.branch(size.test("olt", 2.2), middle, far)
+        (exponent,) = r.branch(size.test("olt", 2.2), lambda: [r.poly(size - 1.5, F64.ERFC_MIDDLE)], far)
         return [1.0 - _exponential(r, exponent, F64)]
 
-    (made,) = r.branch(size.test("olt", 0.84), small, large)
+    (made,) = r.branch(size.test("olt", 0.84), lambda: [r.fma(size, r.poly(size * size, F64.ERF), size)], large)
     return r.done(made.signed_as(r.argument()), inline=False)
 
 
@@ -424,10 +418,7 @@ def _remainder(of: Format) -> Routine:
         number = kept.to("uitofp", of.KIND)
         return [r.scaled(number, f - (of.BIAS + digits))]
 
-    def undivided() -> list[Number]:
-        return [defined.select(abs(sign), _NAN)]
-
-    (made,) = r.branch(divides, divided, undivided)
+    (made,) = r.branch(divides, divided, lambda: [defined.select(abs(sign), _NAN)])
     return r.done(made.signed_as(sign), inline=False)
 
 

@@ -7,6 +7,7 @@ move together throughout are packed before the exchange and unpacked after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, layout_of
 from ziggurat.backend.ptx.numbers import llvm_type
@@ -18,6 +19,8 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import LANE_BITS, combine
 from ziggurat.codemodel.types import ScalarType, TensorType
 from ziggurat.transforms.place.shuffles import Exchange, Factor, exchange
+
+Give = Callable[[int], str]  # The value of each register.
 
 
 @emits(gpu.ConvertLayout)
@@ -66,19 +69,17 @@ def _exchanged(emitter: Emitter, found: Exchange, values: Sequence[str], type_: 
     return result
 
 
-def _rounds(
-    emitter: Emitter, found: Exchange, given: Callable[[int], str], bits: Sequence[int], kind: str
-) -> dict[int, str]:
+def _rounds(emitter: Emitter, found: Exchange, given: Give, bits: Sequence[int], kind: str) -> dict[int, str]:
     """The results by the number of the round, for the rounds whose numbers have only these bits set."""
-    sent = _Renumbered(emitter, given, found.turned, kind)
+    sent = _renumbered(emitter, given, found.turned, kind)
     arrived: dict[int, str] = {}
     for far, numbers in found.groups(bits).items():
-        values = [sent.get(combine(found.sent, number)) for number in numbers]
+        values = [sent(combine(found.sent, number)) for number in numbers]
         if far or not found.own:
             values = shuffled(emitter, values, kind, _move(emitter, found, far))
         arrived.update(zip(numbers, values, strict=True))
-    placed = _Renumbered(emitter, arrived.__getitem__, found.placed, kind)
-    return {number: placed.get(number) for number in arrived}
+    placed = _renumbered(emitter, arrived.__getitem__, found.placed, kind)
+    return {number: placed(number) for number in arrived}
 
 
 def _move(emitter: Emitter, found: Exchange, far: int) -> Callable[[str], str]:
@@ -91,31 +92,18 @@ def _move(emitter: Emitter, found: Exchange, far: int) -> Callable[[str], str]:
     return lambda word: shuffle(emitter, "idx", word, lane)
 
 
-class _Renumbered:
-    """Registers renumbered by an xor with a number that depends on the thread."""
+def _renumbered(
+    emitter: Emitter, given: Callable[[int], str], factors: Sequence[Factor], kind: str
+) -> Callable[[int], str]:
+    """The values of registers that are renumbered by an xor with a number that depends on the thread."""
+    for offset, mask in factors:
+        given = cache(partial(_swapped, emitter, given, offset, mask, kind))
+    return given
 
-    def __init__(self, emitter: Emitter, given: Callable[[int], str], factors: Sequence[Factor], kind: str) -> None:
-        self.emitter = emitter
-        self.given = given
-        self.factors = factors
-        self.kind = kind
-        self._made: dict[tuple[int, int], str] = {}
 
-    def get(self, register: int) -> str:
-        """The value that gets this register number."""
-        return self._get(len(self.factors), register)
-
-    def _get(self, step: int, register: int) -> str:
-        if step == 0:
-            return self.given(register)
-        found = self._made.get((step, register))
-        if found is None:
-            offset, mask = self.factors[step - 1]
-            here, there = (self._get(step - 1, number) for number in (register, register ^ offset))
-            test = _is_odd(self.emitter, mask)
-            found = self.emitter.emit(f"select i1 {test}, {self.kind} {there}, {self.kind} {here}")
-            self._made[step, register] = found
-        return found
+def _swapped(emitter: Emitter, given: Give, offset: int, mask: int, kind: str, register: int) -> str:
+    here, there = given(register), given(register ^ offset)
+    return emitter.emit(f"select i1 {_is_odd(emitter, mask)}, {kind} {there}, {kind} {here}")
 
 
 def _is_odd(emitter: Emitter, mask: int) -> str:

@@ -106,13 +106,14 @@ class Emitter:
         self._into.append(f"{label}:")
         self.label = label
 
-    def define(self, name: str, make: Callable[[], Routine]) -> None:
-        """Put a routine into the module, once."""
+    def routine(self, result: str, name: str, make: Callable[[], Routine], *arguments: Argument) -> str:
+        """Call a routine of the module, which defines it once."""
         if name not in self.definitions:
             routine = make()
             self.declarations.update(routine.declared)
             self.variables.update(routine.variables)
             self.definitions[name] = routine.text
+        return self.emit(f"call {result} @{name}({', '.join(map(' '.join, arguments))})")
 
     def slot(self, size: int) -> str:
         """The name of shared memory of at least `size` bytes, in which threads pass values within one op.
@@ -126,7 +127,7 @@ class Emitter:
     def call(self, result: str, function: str, *arguments: Argument) -> str:
         """Call an external function, declaring it."""
         self.declarations[f"declare {result} @{function}({', '.join(kind for kind, _ in arguments)})"] = None
-        text = f"call {result} @{function}({', '.join(f'{kind} {value}' for kind, value in arguments)})"
+        text = f"call {result} @{function}({', '.join(map(' '.join, arguments))})"
         if result == "void":
             self.line(text)
             return ""
@@ -162,7 +163,7 @@ class Emitter:
                 # its attributes say, and merges two reads of one address across barriers and writes.
                 constraints.append("~{memory}")
         side = " sideeffect" if effect in (EFFECT, EFFECT_OF_THREAD) else ""
-        given = ", ".join(f"{kind} {value}" for kind, value in arguments)
+        given = ", ".join(map(" ".join, arguments))
         result = self._struct(results)
         line = f'call {result} asm{side} "{text}", "{",".join(constraints)}"({given}) {effect}'.rstrip()
         if not results:

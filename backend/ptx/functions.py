@@ -18,42 +18,24 @@ from ziggurat.codemodel.types import f64, scalar_element
 
 _LOG2_E = "0x3FF7154760000000"
 _LN_2 = "0x3FE62E4300000000"
-
-
-def _approximate(emitter: Emitter, instruction: str, value: str) -> str:
-    return emitter.asm(("float",), f"{instruction} $0, $1;", ("float", value))[0]
-
-
-def _fast(emitter: Emitter, name: str, value: str) -> str | None:
-    """The result of the machine's instruction for f32; None where it has none."""
-    match name:
-        case "exp":
-            scaled = emitter.emit(f"fmul float {value}, {_LOG2_E}")
-            return _approximate(emitter, "ex2.approx.ftz.f32", scaled)
-        case "exp2":
-            return _approximate(emitter, "ex2.approx.ftz.f32", value)
-        case "log":
-            return emitter.emit(f"fmul float {_approximate(emitter, 'lg2.approx.f32', value)}, {_LN_2}")
-        case "log2":
-            return _approximate(emitter, "lg2.approx.f32", value)
-        case "sqrt" | "rsqrt":
-            return _approximate(emitter, f"{name}.approx.f32", value)
-        case _:
-            return None
+# The machine's instructions for f32; e^x is 2^(x · log2 e), and log x is log2 x · ln 2.
+_FAST = {
+    "exp": "ex2.approx.ftz.f32", "exp2": "ex2.approx.ftz.f32", "log": "lg2.approx.f32", "log2": "lg2.approx.f32",
+    "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32",
+}  # fmt: skip
 
 
 def function(emitter: Emitter, name: str, value: str, kind: str) -> str:
     """A function of an f32 or f64, `kind` its LLVM type."""
-    if kind == "float" and not emitter.options.exact_math:
-        found = _fast(emitter, name, value)
-        if found is not None:
-            return found
+    if kind == "float" and name in _FAST and not emitter.options.exact_math:
+        if name == "exp":
+            value = emitter.emit(f"fmul float {value}, {_LOG2_E}")
+        (found,) = emitter.asm(("float",), f"{_FAST[name]} $0, $1;", ("float", value))
+        return emitter.emit(f"fmul float {found}, {_LN_2}") if name == "log" else found
     if name in ("sqrt", "rsqrt"):
         root = emitter.call(kind, f"llvm.sqrt.{suffix(kind)}", (kind, value))
         return root if name == "sqrt" else emitter.emit(f"fdiv {kind} 0x3FF0000000000000, {root}")
-    symbol = f"zg.{name}.{suffix(kind)}"
-    emitter.define(symbol, ROUTINES[kind][name])
-    return emitter.emit(f"call {kind} @{symbol}({kind} {value})")
+    return emitter.routine(kind, f"zg.{name}.{suffix(kind)}", ROUTINES[kind][name], (kind, value))
 
 
 @emits(
@@ -69,9 +51,7 @@ def _remf(emitter: Emitter, op: arith.RemF) -> Emitted:
     """Call C's fmod. In f32 the remainder of two small floats is exact."""
 
     def apply(kind: str, a: str, b: str) -> str:
-        symbol = f"zg.fmod.{suffix(kind)}"
-        emitter.define(symbol, ROUTINES[kind]["fmod"])
-        return emitter.emit(f"call {kind} @{symbol}({kind} {a}, {kind} {b})")
+        return emitter.routine(kind, f"zg.fmod.{suffix(kind)}", ROUTINES[kind]["fmod"], (kind, a), (kind, b))
 
     return computed(emitter, op, apply)
 

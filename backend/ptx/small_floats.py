@@ -16,8 +16,7 @@ ZERO = "0x0000000000000000"
 
 def widen_e4m3(emitter: Emitter, value: str) -> str:
     """An f8e4m3 as f16."""
-    emitter.define("zg.f8e4m3.to.f16", _widen_e4m3)
-    return emitter.emit(f"call half @zg.f8e4m3.to.f16(i8 {value})")
+    return emitter.routine("half", "zg.f8e4m3.to.f16", _widen_e4m3, ("i8", value))
 
 
 def _widen_e4m3() -> Routine:
@@ -34,8 +33,7 @@ def _widen_e4m3() -> Routine:
 def narrow(emitter: Emitter, value: str, target: ScalarType, rounding: Rounding) -> str:
     """An f32 as an 8-bit float, saturating."""
     name = f"zg.f32.to.{target.name}.{rounding.value}"
-    emitter.define(name, lambda: _narrow(name, target, rounding))
-    return emitter.emit(f"call i8 @{name}(float {value})")
+    return emitter.routine("i8", name, lambda: _narrow(name, target, rounding), ("float", value))
 
 
 def _narrow(name: str, target: ScalarType, rounding: Rounding) -> Routine:
@@ -69,8 +67,7 @@ def _narrow(name: str, target: ScalarType, rounding: Rounding) -> Routine:
 
 def to_odd(emitter: Emitter, value: str) -> str:
     """An f64 as f32 such that rounding the result to fewer digits gives what rounding the f64 would."""
-    emitter.define("zg.f64.to.odd", _to_odd)
-    return emitter.emit(f"call float @zg.f64.to.odd(double {value})")
+    return emitter.routine("float", "zg.f64.to.odd", _to_odd, ("double", value))
 
 
 def _to_odd() -> Routine:

@@ -7,7 +7,7 @@ layout. They are data, so that a test can interpret them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from itertools import product
 
 import attrs
 
@@ -24,7 +24,7 @@ from ziggurat.codemodel.gpu.fragments import (
     unit_for,
     warps_of,
 )
-from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.layout import Layout, bits_of
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
 
 WARP_GROUP = 4
@@ -42,11 +42,6 @@ def registers_of(layout: Layout) -> dict[int, int]:
     for register in range(layout.num_registers):
         found.setdefault(layout.element(register), register)
     return found
-
-
-def _matrix(type_: TensorType) -> tuple[tuple[int, int], Layout]:
-    assert type_.rank == 2 and type_.layout is not None
-    return (type_.shape[0], type_.shape[1]), type_.layout
 
 
 def places_c(unit: Unit, columns: int) -> list[tuple[int, int]]:
@@ -159,58 +154,29 @@ def wgmma_columns(columns: int) -> int:
 
 def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType) -> Group | None:
     """The wgmmas for a · b + c; None where the layouts or the buffers are not theirs."""
-    unit = unit_of(b.element)
-    (m, n), layout_c = _matrix(c)
-    k = b.shape[0]
-    warps = _groups(layout_c, unit, (m, n))
-    panels_b = panels_of(b, 0)
-    if warps is None or panels_b is None or k < unit.k:
+    unit, layout_a, layout_c = unit_of(b.element), a.layout if isinstance(a, TensorType) else None, c.layout
+    (m, n), k = c.shape, b.shape[0]
+    warps = None if layout_c is None else warps_of(layout_c, unit, (m, n))
+    panels_a, panels_b = panels_of(a, 1) if isinstance(a, SharedType) else None, panels_of(b, 0)
+    # The 4 warps of a group are stacked along rows.
+    if layout_c is None or warps is None or warps.rows < WARP_GROUP or unit.m != 16:
         return None
-    panels_a: Panels | None = None
-    in_a: dict[int, int] = {}
-    if isinstance(a, SharedType):
-        panels_a = panels_of(a, 1)
-        if panels_a is None:
-            return None
-    else:
-        if a.layout != operand_a(unit, (m, k), warps):
-            return None
-        in_a = registers_of(_matrix(a)[1])
-    in_c = registers_of(layout_c)
-    columns = wgmma_columns(n // warps.columns)
-    steps: list[Async] = []
-    for m0 in range(0, m, unit.m * warps.rows):
-        for n0 in range(0, n // warps.columns, columns):
-            for k0 in range(0, k, unit.k):
-                if isinstance(a, SharedType):
-                    of_a: tuple[int, ...] | int = byte_of(a, m0, k0)
-                else:
-                    of_a = tuple(in_a[(m0 + row) * k + k0 + depth] for row, depth in places_a(unit))
-                of_c = tuple(in_c[(m0 + row) * n + n0 + column] for row, column in places_c(unit, columns))
-                steps.append(Async(of_c, of_a, byte_of(b, k0, n0), k0 == 0))
-    a_bases = [byte_of(a, row, 0) if isinstance(a, SharedType) else 0 for row in _rows(unit, warps)]
+    if panels_b is None or k < unit.k or (panels_a is None and layout_a != operand_a(unit, (m, k), warps)):
+        return None
+    in_a, in_c = {} if layout_a is None else registers_of(layout_a), registers_of(layout_c)
     own = n // warps.columns
-    b_bases = [byte_of(b, 0, own << bit) for bit in range(warps.columns.bit_length() - 1)]
-    return Group(
-        columns,
-        unit.k,
-        tuple(steps),
-        panels_a,
-        panels_b,
-        (*a_bases, *([0] * len(b_bases))),
-        (*([0] * len(a_bases)), *b_bases),
-    )
-
-
-def _groups(layout: Layout, unit: Unit, shape: tuple[int, int]) -> Warps | None:
-    """The arrangement of warps in a tile; None unless the 4 warps of a group are stacked along rows."""
-    warps = warps_of(layout, unit, shape)
-    return warps if warps is not None and warps.rows >= WARP_GROUP and unit.m == 16 else None
-
-
-def _rows(unit: Unit, warps: Warps) -> Iterator[int]:
-    """The first rows of the warp groups whose numbers are powers of two along the rows."""
-    rows = WARP_GROUP
-    while rows < warps.rows:
-        yield unit.m * rows
-        rows *= 2
+    columns = wgmma_columns(own)
+    steps: list[Async] = []
+    for m0, n0, k0 in product(range(0, m, unit.m * warps.rows), range(0, own, columns), range(0, k, unit.k)):
+        if isinstance(a, SharedType):
+            of_a: tuple[int, ...] | int = byte_of(a, m0, k0)
+        else:
+            of_a = tuple(in_a[(m0 + row) * k + k0 + depth] for row, depth in places_a(unit))
+        of_c = tuple(in_c[(m0 + row) * n + n0 + column] for row, column in places_c(unit, columns))
+        steps.append(Async(of_c, of_a, byte_of(b, k0, n0), k0 == 0))
+    # The first rows of the warp groups whose numbers are powers of two along the rows.
+    rows = [unit.m * WARP_GROUP << bit for bit in range(bits_of(warps.rows // WARP_GROUP))]
+    a_bases = tuple(byte_of(a, row, 0) if isinstance(a, SharedType) else 0 for row in rows)
+    b_bases = tuple(byte_of(b, 0, own << bit) for bit in range(bits_of(warps.columns)))
+    a_bases, b_bases = (*a_bases, *([0] * len(b_bases))), (*([0] * len(a_bases)), *b_bases)
+    return Group(columns, unit.k, tuple(steps), panels_a, panels_b, a_bases, b_bases)
