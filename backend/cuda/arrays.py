@@ -7,6 +7,7 @@ that is compiled into the launch: a call of a function would take longer than th
 
 from __future__ import annotations
 
+import ctypes
 import math
 import sys
 from collections.abc import Callable
@@ -16,11 +17,19 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.cuda import dlpack
-from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_context, device_count, own_stream, pointer_device
-from ziggurat.backend.launch.arrays import ELEMENTS, on_gpu
+from ziggurat.backend.cuda.driver import (
+    STREAMS,
+    check,
+    cuda,
+    current_context,
+    device_count,
+    on_device,
+    own_stream,
+    pointer_device,
+)
+from ziggurat.backend.launch.arrays import CUDA_KINDS, ELEMENTS, on_gpu
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.types import BY_NUMPY_NAME, ScalarType, find_scalar
+from ziggurat.codemodel.types import BY_NUMPY_NAME, SCALARS, ScalarType, find_scalar
 
 
 @attrs.frozen
@@ -111,7 +120,7 @@ def layout(array: Any, width: int) -> tuple[tuple[int, ...], tuple[int, ...]] | 
         shape, in_bytes = interface["shape"], interface.get("strides")
         strides = None if in_bytes is None else tuple(stride // width for stride in in_bytes)
     elif hasattr(array, "__dlpack__"):
-        shape, strides = dlpack.layout(array)
+        shape, strides = dlpack_layout(array)
     else:
         return None
     if strides is None:
@@ -166,7 +175,7 @@ def _unknown(name: str, dtype: Any) -> LaunchError:
 def _by_protocol(array: Any) -> View | None:
     interface: dict[str, Any] | None = getattr(array, "__cuda_array_interface__", None)
     if interface is None:
-        return dlpack.view(array)
+        return dlpack_view(array)
     element = find_scalar(array.dtype) if hasattr(array, "dtype") else None
     if element is None:
         element = ELEMENTS.get(np.dtype(interface["typestr"]))
@@ -204,3 +213,81 @@ OWN = Reader("own", "{0}.pointer", "{0}.key", "{0}.device", key=attrgetter("plac
 _PROTOCOL = Reader(
     "protocol", "_z_protocol_address({0})", "_z_protocol_element({0}).name", "_z_protocol_device({0})", asks=True
 )
+
+
+# DLPack: the structures are those of its header (dmlc/dlpack, versions 0 and 1). A capsule is released as soon as it is
+# read, so the array must outlive every use of its address, as the arguments of a launch do.
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_kind", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+# DLDataTypeCode with the number of bits.
+_CODES: dict[tuple[int, int], ScalarType] = {(scalar.dlpack, 8 * scalar.bytes): scalar for scalar in SCALARS.values()}
+
+
+def dlpack_view(array: Any) -> View | None:
+    """The address, element type and device of an array with the DLPack protocol; None for an element type that kernels
+    lack."""
+    capsule = _capsule(array)  # The structure is there as long as this is.
+    tensor = _tensor(capsule)
+    element = _CODES.get((tensor.code, tensor.bits))
+    if element is None or tensor.lanes != 1 or tensor.device_kind not in CUDA_KINDS:
+        return None
+    return View((tensor.data or 0) + tensor.offset, element, tensor.device)
+
+
+def dlpack_layout(array: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """The shape of an array with the DLPack protocol and its strides in elements, None for rows without gaps."""
+    capsule = _capsule(array)
+    tensor = _tensor(capsule)
+    numbers = ctypes.c_int64 * tensor.rank
+    shape = tuple(numbers.from_address(tensor.shape)) if tensor.rank else ()
+    return shape, tuple(numbers.from_address(tensor.strides)) if tensor.rank and tensor.strides else None
+
+
+def _capsule(array: Any) -> Any:
+    """The capsule of an array. Its device is made current if its library, torch, exports only arrays of the current
+    one."""
+    try:
+        return array.__dlpack__()
+    except Exception as error:
+        first = error
+    try:
+        with on_device(int(array.__dlpack_device__()[1])):
+            return array.__dlpack__()
+    except Exception:
+        raise first from None
+
+
+def _tensor(capsule: Any) -> _Tensor:
+    api = ctypes.pythonapi
+    api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    if api.PyCapsule_IsValid(capsule, b"dltensor"):
+        return _Tensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor"))
+    return _Versioned.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor_versioned")).tensor

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import attrs
 
-from ziggurat.backend.cuda.folder import Folder, default_directory, read_regular, write_whole
+from ziggurat.backend.cuda.cache import Folder, default_directory, read_regular, write_whole
 from ziggurat.codemodel.errors import LaunchError
 
 _SUFFIX: Final = ".choice.json"

@@ -8,7 +8,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
@@ -52,18 +51,6 @@ def descriptor_type(block: Sequence[int], element: ScalarType, padding: str = "z
     return DescriptorType(sizes, element, padding)
 
 
-@attrs.frozen(eq=False)
-class _Seen:
-    """The facts of an array: `strides` in elements; `host` is the NumPy array of one in memory."""
-
-    element: ScalarType
-    address: int
-    device: int | None
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    host: np.ndarray[Any, Any] | None
-
-
 class _Maps(dict[Tile, bytes]):
     """The encoded descriptors by box and swizzle, each made at its first use."""
 
@@ -102,15 +89,13 @@ class TensorDescriptor:
         strides: Sequence[int] | None = None,
         padding: str = "zero",
     ) -> None:
-        seen = _seen(array)
         self.array = array
-        self.element = seen.element
-        self.address = seen.address
-        self.device = seen.device
-        self.host = seen.host
-        self.is_cuda = seen.host is None  # torch's name for it: launches read it from all their arguments
-        self.shape = seen.shape if shape is None else _integers("shape", shape)
-        self.strides = _usable_strides(self.shape, seen) if strides is None else _integers("strides", strides)
+        self.element, self.address, self.device, own_shape, own_strides, self.host = _facts(array)
+        self.is_cuda = self.host is None  # torch's name for it: launches read it from all their arguments
+        self.shape = own_shape if shape is None else _integers("shape", shape)
+        self.strides = (
+            _usable_strides(self.shape, own_strides, self.element) if strides is None else _integers("strides", strides)
+        )
         self.type = descriptor_type(block, self.element, padding)
         self.block = self.type.block
         self.padding = padding
@@ -153,7 +138,11 @@ def field_of(part: str, rank: int) -> int:
     return 2 + int(part[-1]) + (rank if part.startswith("stride") else 0)
 
 
-def _seen(array: Any) -> _Seen:
+def _facts(
+    array: Any,
+) -> tuple[ScalarType, int, int | None, tuple[int, ...], tuple[int, ...], np.ndarray[Any, Any] | None]:
+    """The element type, address, device, shape and strides in elements of an array, and the NumPy array of one in
+    memory."""
     from ziggurat.backend.cuda.arrays import layout, reader_of, view
 
     reader = reader_of(array)
@@ -168,12 +157,12 @@ def _seen(array: Any) -> _Seen:
         if any(stride % element.bytes for stride in host.strides):
             raise LaunchError(f"the strides of a described array must be whole elements; got {host.strides} bytes")
         strides = tuple(stride // element.bytes for stride in host.strides)
-        return _Seen(element, address(host), None, host.shape, strides, host)
+        return element, address(host), None, host.shape, strides, host
     seen = view(array, "array")
     told = layout(array, seen.element.bytes)
     if told is None:
         raise LaunchError("the array of a descriptor must tell its shape", hint="give it __cuda_array_interface__")
-    return _Seen(seen.element, seen.address, seen.device, *told, None)
+    return seen.element, seen.address, seen.device, *told, None
 
 
 def _integers(name: str, given: Any) -> tuple[int, ...]:
@@ -188,14 +177,14 @@ def _integers(name: str, given: Any) -> tuple[int, ...]:
     return numbers
 
 
-def _usable_strides(shape: tuple[int, ...], seen: _Seen) -> tuple[int, ...]:
+def _usable_strides(shape: tuple[int, ...], given: tuple[int, ...], element: ScalarType) -> tuple[int, ...]:
     """The array's strides; a stride that TMA cannot use is replaced where the size is 1, as no step is taken there."""
-    if len(shape) != len(seen.strides):
-        return seen.strides
+    if len(shape) != len(given):
+        return given
     strides: list[int] = []
-    unit = _UNIT // seen.element.bytes
+    unit = _UNIT // element.bytes
     extent = 1
-    for axis, (size, stride) in reversed(list(enumerate(zip(shape, seen.strides, strict=True)))):
+    for axis, (size, stride) in reversed(list(enumerate(zip(shape, given, strict=True)))):
         if size == 1 and axis == len(shape) - 1:
             stride = 1
         elif size == 1 and (stride < 0 or stride % unit):

@@ -58,7 +58,6 @@ class Machine(Interpreter):
         self,
         functions: Mapping[str, Op],
         memory: Memory,
-        sharing: Sharing,
         *,
         strict: bool,
         limit: int,
@@ -67,7 +66,7 @@ class Machine(Interpreter):
         super().__init__(_WithMarks("meaning with marks") if strict or overflows else triton)
         self.functions = functions
         self.memory = memory
-        self.sharing = sharing
+        self.sharing = Sharing(memory, strict)
         self.strict = strict
         self.limit = limit
         self.overflows = overflows

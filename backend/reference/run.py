@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from ziggurat.backend.reference import access, control, host, reductions, tensor
 from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import Argument, Memory
-from ziggurat.backend.reference.sharing import Conflict, Sharing
+from ziggurat.backend.reference.sharing import Conflict
 from ziggurat.backend.reference.values import POINTER, Array, descriptor, is_array
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
@@ -64,23 +65,20 @@ def run(
     arrays, values = _arguments(kernel, arguments, names)
     memory = Memory(arrays, (x, y, z))
 
-    def machine(overflows: bool) -> Machine:
-        sharing = Sharing(memory, strict)
-        return Machine(functions_, memory, sharing, strict=strict, limit=loop_limit, overflows=overflows)
-
+    machine = functools.partial(Machine, functions_, memory, strict=strict, limit=loop_limit)
     if batch is None:
         batch = BATCH_ELEMENTS // max(_numel(op.result.type) for f in functions_.values() for op in f.walk())
     with np.errstate(all="ignore"):
         _run_all(machine, kernel, values, x * y * z, max(1, batch))
 
 
-def _run_all(new: Callable[[bool], Machine], kernel: Op, values: list[Any], total: int, batch: int) -> None:
+def _run_all(new: Callable[..., Machine], kernel: Op, values: list[Any], total: int, batch: int) -> None:
     """Run the programs in batches; from the first batch whose programs depend on each other, one by one.
 
     A program that fails is run once more, in its order and with a machine that looks for overflows: so the first
     failing program is named, and those before it have done their work.
     """
-    machine = new(False)
+    machine = new()
     start = 0
     while start < total:
         stop = min(start + batch, total)
@@ -97,7 +95,7 @@ def _run_all(new: Callable[[bool], Machine], kernel: Op, values: list[Any], tota
                 _flush(machine)
                 raise
             memory.take_back()
-            machine, batch = new(True), 1
+            machine, batch = new(overflows=True), 1
         else:
             _flush(machine)
             start = stop

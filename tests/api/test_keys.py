@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda import dlpack
+from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.tuning.keys import ChoiceKey, refused, types_of
 
@@ -33,7 +33,7 @@ def interface(typestr="<f4"):
 
 def capsule(bits=32, device=0, kind=2):
     """An array that has DLPack alone."""
-    held = dlpack._Tensor(0x1000, kind, device, 1, 2, bits, 1, None, None, 0)
+    held = arrays._Tensor(0x1000, kind, device, 1, 2, bits, 1, None, None, 0)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     made = new(ctypes.addressof(held), b"dltensor", None)

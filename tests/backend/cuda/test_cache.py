@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda import folder
+from ziggurat.backend.cuda import cache as folder
 from ziggurat.backend.cuda.binary import Binary, Parameter
-from ziggurat.backend.cuda.cache import Cache
+from ziggurat.backend.cuda.cache import Cache, default_directory
 from ziggurat.backend.cuda.cache import _head as cache_head
-from ziggurat.backend.cuda.folder import default_directory
 
 
 def binary(number: int, size: int = 100) -> Binary:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ziggurat.backend.cuda import arrays, dlpack
+from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.arrays import View, reader_of
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS, bf16, f8e4m3, f8e5m2, f16, f32, i1
@@ -13,10 +13,10 @@ from ziggurat.codemodel.types import SCALARS, bf16, f8e4m3, f8e5m2, f16, f32, i1
 
 def dlpack_array(code, bits, *, kind=2, versioned=False, lanes=1, data=0x3000, offset=0x10):
     """An array on device 1."""
-    tensor = dlpack._Tensor(data, kind, 1, 1, code, bits, lanes, None, None, offset)
+    tensor = arrays._Tensor(data, kind, 1, 1, code, bits, lanes, None, None, offset)
     held, name = tensor, b"dltensor"
     if versioned:
-        held, name = dlpack._Versioned(1, 0, None, None, 0, tensor), b"dltensor_versioned"
+        held, name = arrays._Versioned(1, 0, None, None, 0, tensor), b"dltensor_versioned"
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     capsule = new(ctypes.addressof(held), name, None)
@@ -38,7 +38,7 @@ def dlpack_array(code, bits, *, kind=2, versioned=False, lanes=1, data=0x3000, o
 def test_element_types(code, bits, element, versioned):
     """The address is that of the first element: the memory's, and the offset. Both forms of the structure are read."""
     array = dlpack_array(code, bits, versioned=versioned)
-    assert dlpack.view(array) == View(0x3010, element, 1)
+    assert arrays.dlpack_view(array) == View(0x3010, element, 1)
     assert arrays.view(array, "x") == View(0x3010, element, 1)
 
 
@@ -46,7 +46,7 @@ def test_element_types(code, bits, element, versioned):
 def test_only_the_memory_of_gpus_is_seen(kind, seen):
     """CUDA's memory, and what it manages; not the host's, nor another maker's."""
     array = dlpack_array(2, 16, kind=kind)
-    assert dlpack.view(array) == (View(0x3010, f16, 1) if seen else None)
+    assert arrays.dlpack_view(array) == (View(0x3010, f16, 1) if seen else None)
     assert (reader_of(array) is not None) == seen
 
 
@@ -54,22 +54,22 @@ def test_only_the_memory_of_gpus_is_seen(kind, seen):
 def test_elements_that_kernels_lack(code, bits, lanes):
     """Complex numbers, floats and integers of other widths, the other floats of 8 bits, and vectors."""
     array = dlpack_array(code, bits, lanes=lanes)
-    assert dlpack.view(array) is None
+    assert arrays.dlpack_view(array) is None
     with pytest.raises(LaunchError, match=r"'x' is an array of .*, which kernels do not have"):
         arrays.view(array, "x")
 
 
 def test_an_array_without_elements_has_no_address():
     array = dlpack_array(2, 32, data=None, offset=0)
-    assert dlpack.view(array) == View(0, f32, 1)
+    assert arrays.dlpack_view(array) == View(0, f32, 1)
 
 
 def test_an_array_is_asked_anew_each_time():
     """Nothing is kept of the capsule."""
     array, other = dlpack_array(2, 32), dlpack_array(2, 32, data=0x5000)
-    assert dlpack.view(array) == View(0x3010, f32, 1)
+    assert arrays.dlpack_view(array) == View(0x3010, f32, 1)
     array.__dlpack__ = other.__dlpack__
-    assert dlpack.view(array) == View(0x5010, f32, 1)
+    assert arrays.dlpack_view(array) == View(0x5010, f32, 1)
 
 
 def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
@@ -84,8 +84,8 @@ def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
         return whole(**options)
 
     array.__dlpack__ = given
-    assert dlpack.view(array) == View(0x3010, f32, 1)
+    assert arrays.dlpack_view(array) == View(0x3010, f32, 1)
     assert len(asked) == 2 and asked[1] == 101 and fake.context != 101
     array.__dlpack_device__ = lambda: (2, 0)
     with pytest.raises(BufferError, match="another device"):
-        dlpack.view(array)
+        arrays.dlpack_view(array)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from ziggurat.backend.cuda import dlpack
+from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.binary import Binary, Parameter
 from ziggurat.backend.cuda.driver import using_stream
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
@@ -521,7 +521,7 @@ def test_errors_of_launches_show_where_the_kernel_stands(fake, failed):
 
 def by_dlpack(pointer, device, code=2, bits=32, failure=None):
     """An array that is known by DLPack alone."""
-    tensor = dlpack._Tensor(pointer, 2, device, 1, code, bits, 1, None, None, 0)
+    tensor = arrays._Tensor(pointer, 2, device, 1, code, bits, 1, None, None, 0)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 

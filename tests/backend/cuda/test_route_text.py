@@ -10,7 +10,7 @@ import pytest
 from ziggurat.backend.cuda.arrays import Reader
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.packing import fitted
-from ziggurat.backend.cuda.route_text import Writer
+from ziggurat.backend.cuda.routes import Writer
 from ziggurat.backend.cuda.specialize import KernelParameter, Kind, constant_class, integer_class, kind_of
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.types import f32

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ziggurat.backend.cuda import dlpack
+from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.driver import using_stream
 from ziggurat.backend.cuda.memory import Region, Saved, empty
 from ziggurat.codemodel.errors import LaunchError
@@ -55,7 +55,7 @@ def dlpack_array(shape, strides):
         for n in (shape, None if strides is None else [stride // 4 for stride in strides])
     ]
     places = [None if n is None else ctypes.addressof(n) for n in numbers]
-    held = dlpack._Tensor(0x5000, 2, 0, len(shape), 2, 32, 1, *places, 0)
+    held = arrays._Tensor(0x5000, 2, 0, len(shape), 2, 32, 1, *places, 0)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     capsule = new(ctypes.addressof(held), b"dltensor", None)
