@@ -162,33 +162,30 @@ def _broadcast(op: tt.Broadcast, info: AxisInfo) -> AxisInfo:
     return known(op.type, info.contiguity, info.divisibility, same, info.constant, info.nonnegative)
 
 
-@_rule(tt.ExpandDims)
-def _expand_dims(op: tt.ExpandDims, info: AxisInfo) -> AxisInfo:
-    lists = ((info.contiguity, 1), (info.divisibility, info.everywhere), (info.constancy, 1))
-    runs, divided, same = ([*numbers[: op.axis], new, *numbers[op.axis :]] for numbers, new in lists)
+def _moved(op: Op, info: AxisInfo, olds: Sequence[int | None]) -> AxisInfo:
+    """The facts when each axis is an axis of the operand, or, for None, has nothing to do with one."""
+    sizes = shape_of(op.result.type)
+    runs = [1 if old is None else min(info.contiguity[old], size) for old, size in zip(olds, sizes, strict=True)]
+    axes = list(zip(olds, runs, strict=True))
+    divided = [info.everywhere if old is None else info.divides(old, run) for old, run in axes]
+    same = [1 if old is None else info.constancy[old] for old in olds]
     return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
 
 
 @_rule(tt.Trans)
 def _trans(op: tt.Trans, info: AxisInfo) -> AxisInfo:
-    lists = (info.contiguity, info.divisibility, info.constancy)
-    runs, divided, same = ([numbers[axis] for axis in op.order] for numbers in lists)
-    return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
+    return _moved(op, info, op.order)
 
 
-@_rule(tt.Reshape)
-def _reshape(op: tt.Reshape, info: AxisInfo) -> AxisInfo:
+@_rule(tt.Reshape, tt.ExpandDims)
+def _reshape(op: tt.Reshape | tt.ExpandDims, info: AxisInfo) -> AxisInfo:
     """An axis keeps its facts, up to its new size, if as many elements as before come after it."""
-    if op.allow_reorder:
-        return known(op.type, divisibility=[info.everywhere] * len(shape_of(op.type)), nonnegative=info.nonnegative)
-    source, target = shape_of(op.value.type), shape_of(op.type)
+    source, target = shape_of(op.value.type), shape_of(op.result.type)
+    if isinstance(op, tt.Reshape) and op.allow_reorder:
+        return known(op.type, divisibility=[info.everywhere] * len(target), nonnegative=info.nonnegative)
     inner = {math.prod(source[axis + 1 :]): axis for axis in range(len(source)) if source[axis] > 1}
-    olds = [inner.get(math.prod(target[axis + 1 :])) if size > 1 else None for axis, size in enumerate(target)]
-    runs = [1 if old is None else min(info.contiguity[old], size) for old, size in zip(olds, target, strict=True)]
-    facts = list(zip(olds, runs, strict=True))
-    divided = [info.everywhere if old is None else info.divides(old, run) for old, run in facts]
-    same = [1 if old is None else info.constancy[old] for old in olds]
-    return known(op.type, runs, divided, same, info.constant, info.nonnegative)
+    sizes = enumerate(target)
+    return _moved(op, info, [inner.get(math.prod(target[axis + 1 :])) if size > 1 else None for axis, size in sizes])
 
 
 # Arithmetic.
@@ -340,10 +337,10 @@ def _address(op: Op, info: AxisInfo) -> AxisInfo:
 
 @_rule(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
 def _hint(op: tt.MultipleOf | tt.MaxContiguous | tt.MaxConstancy, info: AxisInfo) -> AxisInfo:
-
-    def raised(kind: type[Op], numbers: Sequence[int]) -> list[int]:
-        return [max(n, power(v)) if isinstance(op, kind) else n for n, v in zip(numbers, op.values, strict=True)]
-
-    runs, divided = raised(tt.MaxContiguous, info.contiguity), raised(tt.MultipleOf, info.divisibility)
-    same = raised(tt.MaxConstancy, info.constancy)
+    runs, divided, same = (
+        [max(n, power(v)) if isinstance(op, kind) else n for n, v in zip(numbers, op.values, strict=True)]
+        for kind, numbers in (
+            (tt.MaxContiguous, info.contiguity), (tt.MultipleOf, info.divisibility), (tt.MaxConstancy, info.constancy)
+        )
+    )  # fmt: skip
     return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
