@@ -12,7 +12,7 @@ from itertools import groupby
 
 import attrs
 
-from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, filled
+from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled
 
 
 @attrs.frozen
@@ -29,34 +29,25 @@ class Stage:
     layout: Layout | None = None
 
 
-@attrs.frozen
-class _Axis:
-    """The bits of element numbers that belong to an axis: `count` of them from bit `offset`."""
-
-    offset: int
-    count: int
-
-    @staticmethod
-    def of(shape: Sequence[int], axis: int) -> _Axis:
-        return _Axis(bits_of(math.prod(shape[axis + 1 :])), bits_of(shape[axis]))
-
-    @property
-    def mask(self) -> int:
-        return ((1 << self.count) - 1) << self.offset
-
-    def is_apart(self, layout: Layout) -> bool:
-        """Whether each basis is a single bit of the axis, or has no bit of it."""
-        return all(basis & (basis - 1) == 0 for basis in layout.bases if basis & self.mask)
-
-    def held(self, bases: Sequence[int]) -> list[int]:
-        """The bases that are on the axis."""
-        return [basis for basis in bases if basis & self.mask]
+def _mask(shape: Sequence[int], axis: int) -> int:
+    """The bits of element numbers that belong to an axis."""
+    return sum(axis_bases(shape, axis))
 
 
-def _compact(axis: _Axis, bits: int, num_warps: int) -> Layout:
+def _held(bases: Sequence[int], mask: int) -> list[int]:
+    """The bases with bits of an axis."""
+    return [basis for basis in bases if basis & mask]
+
+
+def _is_apart(layout: Layout, mask: int) -> bool:
+    """Whether each basis is a single bit of an axis, or has no bit of it."""
+    return all(basis & (basis - 1) == 0 for basis in _held(layout.bases, mask))
+
+
+def compact_layout(shape: Sequence[int], axis: int, num_warps: int) -> Layout:
     """A layout with the axis in the lanes, and its lowest bits in registers; the other axes fill the rest."""
-    along = [1 << (axis.offset + bit) for bit in range(axis.count)]
-    rest = [1 << bit for bit in range(bits) if not axis.mask >> bit & 1]
+    along = axis_bases(shape, axis)
+    rest = [1 << bit for bit in range(bits_of(math.prod(shape))) if 1 << bit not in along]
     # Low bits of the axis are in registers, so that a scan runs over neighbours first.
     serial = max(0, len(along) - LANE_BITS)
     return filled(along[:serial], [*along[serial:], *rest], num_warps)
@@ -67,18 +58,17 @@ def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple
 
     Each stage combines elements in the registers and lanes of one warp.
     """
-    of_axis = _Axis.of(shape, axis)
-    if not of_axis.is_apart(layout):
-        layout = _compact(of_axis, bits_of(math.prod(shape)), layout.num_warps)
-    in_warps = of_axis.held(layout.warps)
+    mask, stride = _mask(shape, axis), math.prod(shape[axis + 1 :])
+    if not _is_apart(layout, mask):
+        layout = compact_layout(shape, axis, layout.num_warps)
+    in_warps = _held(layout.warps, mask)
     if not in_warps:
         return layout, (Stage((), shape, axis),)
     before, after = shape[:axis], shape[axis + 1 :]
-    outer = sum(basis >> of_axis.offset for basis in in_warps)  # The bits of the index that warps hold.
-    runs = _runs(outer, of_axis.count)
+    runs = _runs(sum(in_warps) // stride, bits_of(shape[axis]))  # Of bits that warps hold, and others.
     count = 1 << len(in_warps)
     small = (*before, count, *after)
-    gathered = _everywhere(layout.dropped(shape, axis), of_axis.offset, len(in_warps))
+    gathered = _everywhere(layout.dropped(shape, axis), bits_of(stride), len(in_warps))
     last = Stage((), small, axis, gathered)
     if count == shape[axis]:
         return layout, (last,)
@@ -122,28 +112,26 @@ def _everywhere(rest: Layout, offset: int, count: int) -> Layout:
 
 def scans_within_warps(layout: Layout, shape: Sequence[int], axis: int) -> bool:
     """Whether a scan can run in a layout: from the lowest bit, the axis is in registers, then lanes, then registers."""
-    of_axis = _Axis.of(shape, axis)
-    if not of_axis.is_apart(layout) or of_axis.held(layout.warps):
+    mask = _mask(shape, axis)
+    if not _is_apart(layout, mask) or _held(layout.warps, mask):
         return False
-    lanes = of_axis.held(layout.lanes)
-    if lanes != sorted(lanes):
-        return False
+    lanes = _held(layout.lanes, mask)
     # No register bit is between two lane bits.
-    return all(not lanes or basis < lanes[0] or basis > lanes[-1] for basis in of_axis.held(layout.registers))
+    between = (basis for basis in _held(layout.registers, mask) if lanes and lanes[0] < basis < lanes[-1])
+    return lanes == sorted(lanes) and not any(between)
 
 
-def _in_order(layout: Layout, axis: _Axis) -> Layout:
+def _in_order(layout: Layout, mask: int) -> Layout:
     """The layout with the same elements in each warp, and the lowest bits of the axis in registers, then in lanes."""
-    registers, lanes = list(layout.registers), list(layout.lanes)
-    held = sorted(axis.held((*registers, *lanes)))
-    of_registers = len(axis.held(registers))
-    rest = iter(held)
+    along = sorted(_held((*layout.registers, *layout.lanes), mask))
+    count = len(_held(layout.registers, mask))
+    rest = iter(along[count:])
+    lanes = tuple(next(rest) if basis & mask else basis for basis in layout.lanes)
     # Registers with the lowest bits come first, as in vectors.
-    others = [basis for basis in registers if not basis & axis.mask]
-    along = [next(rest) for _ in range(of_registers)]
-    lanes = [next(rest) if basis & axis.mask else basis for basis in lanes]
-    registers = [*along, *others] if registers and registers[0] & axis.mask else [*others, *along]
-    return Layout(tuple(registers), tuple(lanes), layout.warps)
+    others = [basis for basis in layout.registers if not basis & mask]
+    first = layout.registers and layout.registers[0] & mask
+    registers = [*along[:count], *others] if first else [*others, *along[:count]]
+    return Layout(tuple(registers), lanes, layout.warps)
 
 
 def run_of_warps(layout: Layout, shape: Sequence[int], axis: int) -> int:
@@ -151,33 +139,25 @@ def run_of_warps(layout: Layout, shape: Sequence[int], axis: int) -> int:
 
     1 if neighbours are in different warps, or if each warp holds the whole axis.
     """
-    of_axis = _Axis.of(shape, axis)
-    in_warps = of_axis.held(layout.warps)
-    return min(in_warps) >> of_axis.offset if in_warps and of_axis.is_apart(layout) else 1
-
-
-def short_scan_layout(layout: Layout, shape: Sequence[int], axis: int) -> Layout:
-    """A layout in which the lanes of a warp scan an axis, for a tensor that moves to other threads anyway."""
-    return _compact(_Axis.of(shape, axis), bits_of(math.prod(shape)), layout.num_warps)
+    mask = _mask(shape, axis)
+    in_warps = _held(layout.warps, mask)
+    return min(in_warps) // math.prod(shape[axis + 1 :]) if in_warps and _is_apart(layout, mask) else 1
 
 
 def scan_layout(layout: Layout, shape: tuple[int, ...], axis: int) -> Layout:
     """A layout, close to the given one, in which a scan along the axis can run."""
     if scans_within_warps(layout, shape, axis):
         return layout
-    of_axis = _Axis.of(shape, axis)
-    if of_axis.is_apart(layout):
-        # Bits of the axis go from warps to registers, and bits of other axes from registers to warps in exchange.
-        registers, warps = list(layout.registers), list(layout.warps)
-        for at, basis in enumerate(warps):
-            if basis & of_axis.mask:
-                other = next((r for r in reversed(registers) if r and not r & of_axis.mask), 0)
-                if other:
-                    registers.remove(other)
-                registers.append(basis)
-                warps[at] = other
-        near = Layout(tuple(registers), layout.lanes, tuple(warps))
-        if scans_within_warps(near, shape, axis):
-            return near
-        return _in_order(near, of_axis)
-    return _compact(of_axis, bits_of(math.prod(shape)), layout.num_warps)
+    mask = _mask(shape, axis)
+    if not _is_apart(layout, mask):
+        return compact_layout(shape, axis, layout.num_warps)
+    # Bits of the axis go from warps to registers, and bits of other axes from registers to warps in exchange.
+    registers, warps = list(layout.registers), list(layout.warps)
+    for at, basis in enumerate(warps):
+        if basis & mask:
+            warps[at] = next((r for r in reversed(registers) if r and not r & mask), 0)
+            if warps[at]:
+                registers.remove(warps[at])
+            registers.append(basis)
+    near = Layout(tuple(registers), layout.lanes, tuple(warps))
+    return near if scans_within_warps(near, shape, axis) else _in_order(near, mask)

@@ -19,6 +19,7 @@ bytes as a vector.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
@@ -238,15 +239,14 @@ def _least_cost(layout: Layout, size: int) -> float:
 @lru_cache(maxsize=1024)
 def matrix_view(layout: Layout, offsets: tuple[int, ...], size: int) -> View | None:
     """The view in which a tensor moves as matrices; None if vectors are cheaper."""
-    best, cheapest = None, vector_cost(layout, offsets, size)
     wanted = tuple(range(bits_of(VECTOR // size)))
-    for view in views(layout, size):
-        if vector_bits(view.layout, offsets, size)[: len(wanted)] != wanted:
-            continue
-        cost = _matrix_cost(view, offsets, size)
-        if cost < cheapest:
-            best, cheapest = view, cost
-    return best
+    costs = {
+        view: _matrix_cost(view, offsets, size)
+        for view in views(layout, size)
+        if vector_bits(view.layout, offsets, size)[: len(wanted)] == wanted
+    }
+    best = min(costs, key=costs.__getitem__, default=None)
+    return best if best is not None and costs[best] < vector_cost(layout, offsets, size) else None
 
 
 def stores_matrices(layout: Layout) -> bool:
@@ -260,21 +260,19 @@ def conversion_buffer(source: Layout, target: Layout, numel: int, size: int, stm
 
     `stmatrix` says whether the target has that instruction; all targets have `ldmatrix`.
     """
-    sides = [[source], [target]]
-    if stmatrix and stores_matrices(source):
-        sides[0] += [view.layout for view in views(source, size)]
-    sides[1] += [view.layout for view in views(target, size)]
-    best: tuple[int, ...] | None = None
-    cheapest, least = 0.0, _least_cost(source, size) + _least_cost(target, size)
-    for first, second in product(*sides):
+    # A source, or a target, with whether it may move by matrices.
+    sides = ((source, stmatrix and stores_matrices(source)), (target, True))
+    best: tuple[int, ...] = ()
+    cheapest, least = math.inf, _least_cost(source, size) + _least_cost(target, size)
+    choices = ([side, *(view.layout for view in views(side, size) if matrices)] for side, matrices in sides)
+    for first, second in product(*choices):
         offsets = buffer_bases(first, second, numel, size)
         cost = 0.0
-        for layout, matrices in ((source, stmatrix and stores_matrices(source)), (target, True)):
+        for layout, matrices in sides:
             view = matrix_view(layout, offsets, size) if matrices else None
             cost += vector_cost(layout, offsets, size) if view is None else _matrix_cost(view, offsets, size)
-        if best is None or cost < cheapest:
+        if cost < cheapest:
             best, cheapest = offsets, cost
         if cheapest <= least:
             break
-    assert best is not None
     return best
