@@ -5,10 +5,10 @@ from __future__ import annotations
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
+from ziggurat.codemodel.numbers import Number
 from ziggurat.codemodel.op import Op, OpResult, Value, constant_of
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, constant_key, element_of, i1
-from ziggurat.transforms.simplify.evaluate import Number
 
 Operands = tuple[Value, ...]
 

@@ -16,7 +16,7 @@ from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.numbers import rounded_number as rounded
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i8, i32, i64, u8, u32
-from ziggurat.transforms.simplify.evaluate import evaluate
+from ziggurat.transforms.simplify.fold import evaluate
 
 NUMPY: dict[ScalarType, Any] = {
     f16: np.float16, bf16: ml_dtypes.bfloat16, f32: np.float32, f64: np.float64, i8: np.int8, i32: np.int32,
