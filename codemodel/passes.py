@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -42,3 +43,8 @@ def run_passes(
         if snapshots is not None:
             snapshots.append(Snapshot(name, model))
     return model
+
+
+def compose(*passes: Pass) -> Pass:
+    """The pass that runs these passes one after the other."""
+    return functools.partial(run_passes, passes=passes)

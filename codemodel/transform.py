@@ -333,17 +333,6 @@ def _drop_uncalled(op: Op, inlined: set[str]) -> None:
         fill(entry, "_ops", tuple(other for other in entry.ops if not any(other is function for function in gone)))
 
 
-def compose(*passes: Callable[[Op], Op]) -> Callable[[Op], Op]:
-    """The pass that runs these passes one after the other."""
-
-    def composed(op: Op) -> Op:
-        for step in passes:
-            op = step(op)
-        return op
-
-    return composed
-
-
 def with_attributes(op: Op, changes: Mapping[str, object]) -> Op:
     """A copy of a root op with some attributes changed. Raises `BuildError` for one that the op does not have."""
     for name in changes:

@@ -14,9 +14,10 @@ from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.errors import BuildError, KernelTypeError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Successor, Value
+from ziggurat.codemodel.passes import compose
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
-from ziggurat.codemodel.transform import DROP, Rewriter, compose, rebuilt, transform, with_attributes
+from ziggurat.codemodel.transform import DROP, Rewriter, rebuilt, transform, with_attributes
 from ziggurat.codemodel.types import PtrType, TensorType, TupleType, bf16, f32, f64, i1, i32, i64, u32
 from ziggurat.codemodel.verify import verify
 

@@ -9,9 +9,9 @@
 Each function takes a model and returns another; docs/writing-a-transform.md has an example of each.
 """
 
-from ziggurat.codemodel.passes import Snapshot, run_passes
+from ziggurat.codemodel.passes import Snapshot, compose, run_passes
 from ziggurat.codemodel.ssa import ssa
-from ziggurat.codemodel.transform import DROP, Rewriter, compose, rebuilt, transform, with_attributes
+from ziggurat.codemodel.transform import DROP, Rewriter, rebuilt, transform, with_attributes
 from ziggurat.codemodel.types import element_of, shape_of, shaped, with_element
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.kit.calls import replace_calls
