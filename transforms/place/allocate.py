@@ -19,7 +19,7 @@ from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Block, Op, Value
-from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.transforms.place.flow import allocation
 from ziggurat.transforms.place.queries import shared_of
 from ziggurat.transforms.place.shared_memory_error import shared_memory_error
@@ -66,9 +66,12 @@ def allocate(module: Op) -> Op:
     def with_offset(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, gpu.LocalAlloc):
             return builder.add(gpu.LocalAlloc(op.type, offset=offsets[op.result], alignment=op.alignment), op.location)
+        if isinstance(op, gpu.Module):
+            body = builder.rewrite_body(op.body, isolated=True)
+            return builder.add(gpu.Module(op.target, op.num_warps, body, shared=total), op.location)
         return None
 
-    return with_attributes(transform(module, with_offset), {"shared": total})
+    return transform(module, with_offset)
 
 
 def place(intervals: Sequence[Interval]) -> int:

@@ -187,8 +187,8 @@ def _map_parameters(inner: Rewriter, old: Sequence[BlockParameter]) -> None:
 
 
 def _structured(builder: Rewriter, op: Structured, operands: tuple[Value, ...]) -> Outcome:
-    """A loop or a branch that takes and yields descriptors in parts. Of several results, a Tuple is put together
-    again, which uses then look through."""
+    """A loop or a branch that takes and yields descriptors in parts. Several results become a Tuple again, whose
+    components later uses take directly."""
     parts = _expanded(op.value_types)
     bodies: list[Body] = []
     for body in op.bodies:

@@ -51,7 +51,7 @@ from ziggurat.codemodel.types import ScalarType, i1, with_element
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
-from ziggurat.transforms.place.queries import blocks_around, constant, shared_of, tensor_of
+from ziggurat.transforms.place.queries import constant, shared_of, tensor_of
 from ziggurat.transforms.place.tma import forget_mbarriers, mbarriers
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
@@ -62,8 +62,8 @@ _OTHER_REGISTERS = 64  # Registers a thread, beside those of the accumulator.
 def pipeline_loads(module: Op, num_stages: int) -> Op:
     """The GPU model whose loops with dots copy their operands ahead, in up to `num_stages` stages; 1 changes nothing.
 
-    The `num_stages` of a loop counts for it. There are fewer stages where shared memory does not do; it is warned of
-    where the number was asked for.
+    A loop's own `num_stages` takes precedence. There are fewer stages if shared memory does not suffice for more; a
+    warning says so if the kernel asked for the number.
     """
     assert isinstance(module, gpu.Module)
     allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
@@ -91,7 +91,7 @@ def pipeline_loads(module: Op, num_stages: int) -> Op:
 
 def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int) -> None:
     """Warn of a loop with fewer stages than were asked for."""
-    if any(isinstance(block.parent.parent, gpu.WarpSpecialize) for block in blocks_around(loop)):
+    if any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path()):
         return
     if isinstance(plan, LoopPlan) and loop.num_stages is not None:
         warn_of_loads(plan)
@@ -120,7 +120,7 @@ def _occupancy(module: gpu.Module, others: int, ring: int, registers: int) -> in
 
 def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
     """Whether a buffer may be needed while a loop runs: it is made in it, or in a block that contains the loop."""
-    return alloc.parent in set(blocks_around(loop)) or loop.body.entry in blocks_around(alloc)
+    return any(op.parent is alloc.parent for op in loop.path()) or any(op is loop for op in alloc.path())
 
 
 # The new loop.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
@@ -69,7 +69,7 @@ def unpacked(builder: Builder, value: Value, count: int) -> list[Value]:
 
 
 def repacked(builder: Builder, values: Sequence[Value]) -> Value:
-    """Values as one: itself, or a Tuple."""
+    """Several values as one: a single value itself, more as a Tuple."""
     return values[0] if len(values) == 1 else builder.add(core.MakeTuple(values))
 
 
@@ -87,18 +87,7 @@ def constant_of(value: Value) -> object:
 
 def op_in(op: Op, block: Block) -> Op:
     """The op of a block that contains an op, or is it."""
-    while op.parent is not block:
-        owner = op.parent_op
-        assert owner is not None
-        op = owner
-    return op
-
-
-def blocks_around(op: Op) -> Iterator[Block]:
-    """The blocks that contain an op, from the innermost."""
-    for owner in op.path():
-        if owner.parent is not None:
-            yield owner.parent
+    return next(inner for inner in op.path() if inner.parent is block)
 
 
 # Ops without tensor operands: they can be computed in any layout.

@@ -36,7 +36,7 @@ from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.components import Component, component_of
 from ziggurat.transforms.place.dots import block_axis, is_chained, mma_of
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
-from ziggurat.transforms.place.queries import blocks_around, constant, descriptor_of, shared_of
+from ziggurat.transforms.place.queries import constant, descriptor_of, shared_of
 
 _UNIT = 16  # Bytes that TMA writes at once.
 
@@ -114,11 +114,10 @@ def aliasing(module: core.Module, by_tma: Set[Value]) -> tuple[int, ...]:
 
 def _loops(op: Op) -> set[Value]:
     """The loops around an op; a function with jumps counts as one."""
-    owners = [block.parent.parent for block in blocks_around(op)]
     return {
         owner.result
-        for owner in owners
-        if isinstance(owner, Loop) or (owner is not None and any(len(body.blocks) > 1 for body in owner.bodies))
+        for owner in op.path()
+        if isinstance(owner, Loop) or any(len(body.blocks) > 1 for body in owner.bodies)
     }
 
 
