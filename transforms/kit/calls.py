@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from ziggurat.codemodel.builder import Builder
@@ -11,8 +12,17 @@ from ziggurat.codemodel.op import Op, Value, require_model
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.transforms.simplify import dce
 
+_CONSTANT = re.compile(r"-?\d|\(|(True|False|None)_")
 _CALLS = (tt.Call, core.FuncCall, py.Invoke)
 Replacement = Callable[[Builder, tuple[Value, ...]], Value]
+
+
+def _is_instance(function: Op, symbol: str, name: str) -> bool:
+    """Whether the symbol of a function is this name, followed by types and values of constexpr parameters."""
+    body = function.bodies[0]
+    first = [*(parameter.type for parameter in body.parameters), body.yield_type][0]
+    rest = symbol.removeprefix(f"{name}_")
+    return rest != symbol and (rest.startswith(str(first)) or bool(_CONSTANT.match(rest)))
 
 
 def replace_calls(model: Op, callee: str | Callable[[str], bool], replacement: Replacement) -> Op:
@@ -32,7 +42,9 @@ def replace_calls(model: Op, callee: str | Callable[[str], bool], replacement: R
     if callable(callee):
         chosen = list(filter(callee, called))
     else:
-        chosen = [callee] if callee in called else [name for name in called if name.startswith(f"{callee}_")]
+        functions = model.functions() if isinstance(model, core.Module) else {}
+        instances = [name for name in called if name in functions and _is_instance(functions[name], name, callee)]
+        chosen = [callee] if callee in called else instances
         if len(chosen) != 1:
             problem = "several functions of that name" if chosen else "no such function"
             names = ", ".join(chosen or called) or "none"

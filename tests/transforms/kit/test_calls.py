@@ -64,6 +64,34 @@ def apply_two(out, x):
     zg.store(zg.add(out, at), zg.add(value, activation(zg.sum(value, 0))))
 
 
+@zg.function
+def scaled(x, by: zg.constexpr):
+    return zg.mul(x, by)
+
+
+@zg.function
+def scaled_twice(x):
+    return zg.mul(zg.mul(x, 2.0), 2.0)
+
+
+@zg.kernel
+def apply_scaled(out, x):
+    zg.store(out, zg.add(scaled(zg.load(x), 3.0), scaled_twice(zg.load(x))))
+
+
+def test_a_name_that_begins_another_one():
+    model = apply_scaled.triton(zg.ptr(zg.f32), zg.ptr(zg.f32))
+    changed = kit.replace_calls(model, "scaled", lambda b, arguments: arguments[0])
+    x, out = np.ones(1, np.float32), np.zeros(1, np.float32)
+    zg.run(changed, 1, out, x)
+    assert out[0] == 5.0
+    with pytest.raises(zg.BuildError, match="calls no such function as 'scaled_tw'"):
+        kit.replace_calls(model, "scaled_tw", lambda b, arguments: arguments[0])
+    python = kit.replace_calls(apply_scaled.model, "zg.load", lambda b, arguments: arguments[0])
+    with pytest.raises(zg.BuildError, match="no such function"):
+        kit.replace_calls(python, "zg.l", lambda b, arguments: arguments[0])
+
+
 def test_a_name_of_several_functions_is_refused():
     model = apply_two.triton(zg.ptr(zg.f32), zg.ptr(zg.f32))
     with pytest.raises(zg.BuildError, match="calls several functions of that name as 'activation'") as caught:
