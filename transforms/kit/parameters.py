@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.op import Op, Value, require_model
 from ziggurat.codemodel.traits import SymbolTable
-from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType
 from ziggurat.transforms.simplify.demand import reachable_roots
 
@@ -54,15 +56,7 @@ def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
     if len(kinds) != 1 or not isinstance(type_, ScalarType):
         listed = ", ".join(f"{value} : {kind}" for value, kind in sorted(kinds)) or "none"
         raise BuildError(f"the chosen constants must be one number of a scalar type; got {listed}", kernel.location)
-    results = {op.result for op in constants}
-    made: list[Value] = []
-
-    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op is kernel:
-            return _with_parameters(builder, kernel, {}, (type_,), made)
-        return made[0] if op.result in results else None
-
-    return transform(model, transformer, pass_name="unspecialize")
+    return _with_kernel(model, kernel, {}, constants)
 
 
 def without_parameter(model: Op, number: int) -> Op:
@@ -73,37 +67,37 @@ def without_parameter(model: Op, number: int) -> Op:
     return _with_kernel(model, kernel, {number: None})
 
 
-def _with_kernel(model: Op, kernel: tt.Func, values: Mapping[int, int | float | bool | None]) -> Op:
-    """The model whose kernel lacks the parameters numbered in `values`."""
-
-    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        return _with_parameters(builder, kernel, values) if op is kernel else None
-
-    return transform(model, transformer, pass_name="specialize")
-
-
-def _with_parameters(
-    builder: Rewriter,
+def _with_kernel(
+    model: Op,
     kernel: tt.Func,
     values: Mapping[int, int | float | bool | None],
-    added: tuple[ScalarType, ...] = (),
-    made: list[Value] | None = None,
-) -> Value:
-    """The kernel without the parameters numbered in `values`, which are constants or unused, and with further ones."""
+    constants: Sequence[arith.ConstantOp] = (),
+) -> Op:
+    """The model whose kernel lacks the parameters numbered in `values`, which are constants or unused.
+
+    With `constants`, which are equal, the kernel takes a further parameter in their place.
+    """
     old = kernel.body.parameters
     kept = [index for index in range(len(old)) if index not in values]
-    inner = builder.inside([*(old[index].type for index in kept), *added], kernel.body.yield_type, isolated=True)
-    for index, parameter in zip(kept, inner.parameters, strict=False):
-        inner[old[index]] = parameter
-    if made is not None:
-        made.extend(inner.parameters[len(kept) :])
-    inner.location = kernel.location
-    for index, value in values.items():
-        if value is not None:
-            inner[old[index]] = inner.add(arith.ConstantOp(value, old[index].type))
-    inner.rewrite_blocks(kernel.body)
-    divisibility = kernel.divisibility
-    if divisibility:
-        divisibility = (*(divisibility[index] for index in kept), *(1 for _ in added))
-    body = inner.finish()
-    return builder.add(tt.Func(kernel.sym_name, body, divisibility=divisibility, noinline=kernel.noinline))
+    added = [constant.type for constant in constants[:1]]
+    replaced = {constant.result for constant in constants}
+
+    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op is not kernel:
+            return DROP if op.result in replaced else None
+        inner = builder.inside([*(old[index].type for index in kept), *added], kernel.body.yield_type, isolated=True)
+        for index, parameter in zip(kept, inner.parameters, strict=False):
+            inner[old[index]] = parameter
+        for constant in replaced:
+            inner[constant] = inner.parameters[-1]
+        inner.location = kernel.location
+        for index, value in values.items():
+            if value is not None:
+                inner[old[index]] = inner.add(arith.ConstantOp(value, old[index].type))
+        inner.rewrite_blocks(kernel.body)
+        divisibility = kernel.divisibility
+        if divisibility:
+            divisibility = (*(divisibility[index] for index in kept), *(1 for _ in added))
+        return builder.add(attrs.evolve(kernel, body=inner.finish(), divisibility=divisibility))
+
+    return transform(model, transformer, pass_name="specialize")
