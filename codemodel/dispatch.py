@@ -8,8 +8,8 @@
 
     emitters[op](emitter, op)
 
-A function may be registered for a template or a trait as well: then it serves the ops that derive from it and have no
-entry of their own.
+A function may be registered for a base class of ops or a trait as well: then it serves the ops that derive from it and
+have no entry of their own.
 """
 
 from __future__ import annotations
