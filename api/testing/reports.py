@@ -223,9 +223,8 @@ class Report:
         given = benchmark.arguments(x, line)
         result: Any = self.function(**given)
         try:
-            if not isinstance(result, (tuple, list)):
-                return (float(result),) * 3
-            middle, low, high = map(float, cast("Sequence[Any]", result))
+            triple = cast("Sequence[Any]", result) if isinstance(result, (tuple, list)) else (result,) * 3
+            middle, low, high = map(float, triple)
             return middle, low, high
         except (TypeError, ValueError):
             where = ", ".join(f"{name}={value!r}" for name, value in given.items())
