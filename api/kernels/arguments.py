@@ -197,13 +197,6 @@ def _without_lists(given: Any) -> Any:
     return given
 
 
-def _reject_variadic(function: Function) -> None:
-    """Raise the error of a function with * or ** among its parameters, which its model has no place for."""
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    if any(parameter.kind in kinds for parameter in function.signature.parameters.values()):
-        _ = function.model  # Its error shows the parameter in the source.
-
-
 def constexpr_names(function: Function) -> set[str]:
     """The names of the parameters that are known at compile time."""
     parameters = function.model.bodies[0].parameters
@@ -217,7 +210,7 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
     Raises `LaunchError` for arguments that do not fit the parameters.
     """
     parameters = function.signature.parameters
-    _reject_variadic(function)
+    constexprs = constexpr_names(function)  # The model's error comes first, such as that of * among the parameters.
     if len(arguments) > len(parameters):
         takes = f"{len(parameters)} argument{'s' if len(parameters) != 1 else ''}"
         raise LaunchError(f"'{function.name}' takes {takes}; got {len(arguments)}", hint=function.written)
@@ -230,8 +223,7 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
             raise LaunchError(f"'{function.name}' got '{name}' twice")
         given[name] = value
     bound: dict[str, Any] = {name: given.get(name, p.default) for name, p in parameters.items()}
-    shared = [name for name in SHARED_OPTIONS if name in parameters]
-    for name in sorted(constexpr_names(function).intersection(shared)) if shared else ():
+    for name in sorted(constexprs.intersection(SHARED_OPTIONS)):
         # The parameter is the option: it has its default, and is checked as that.
         value = bound[name]
         none = value is None or value is inspect.Parameter.empty
@@ -247,7 +239,7 @@ def check_options(function: Function, given: Mapping[str, Any], known: Sequence[
     that the option cannot have."""
     for name, value in given.items():
         if name not in known:
-            _reject_variadic(function)
+            _ = function.model  # Its error comes first, such as that of ** among the parameters.
             raise LaunchError(
                 f"'{function.name}' has no parameter '{name}', nor is there such an option",
                 hint=suggest(name, [*function.signature.parameters, *known])

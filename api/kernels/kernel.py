@@ -259,12 +259,9 @@ def kernel(fn: Callable[..., Any] | None = None, /, *, do_not_specialize: Iterab
 
     `do_not_specialize` names parameters whose values (divisible by 16 or not) do not lead to kernels of their own.
     """
-    if fn is None:
-        return functools.partial(_made, do_not_specialize=do_not_specialize)
-    return _made(fn, do_not_specialize)
 
+    def made(fn: Callable[..., Any]) -> Kernel:
+        # A decorator below this one may choose the class: see `autotune`.
+        return getattr(fn, "ziggurat_wrap", Kernel)(fn, do_not_specialize)
 
-def _made(fn: Callable[..., Any], do_not_specialize: Iterable[str]) -> Kernel:
-    # A decorator below this one may choose the class: see `autotune`.
-    wrap: Callable[[Callable[..., Any], Iterable[str]], Kernel] = getattr(fn, "ziggurat_wrap", Kernel)
-    return wrap(fn, do_not_specialize)
+    return made if fn is None else made(fn)

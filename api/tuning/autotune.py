@@ -224,13 +224,12 @@ class TunedKernel(ComputedKernel):
 
 
 def _check(kernel: TunedKernel, tuning: autotune) -> None:
-    names = set(kernel.signature.parameters)
     if not tuning.configs:
         raise LaunchError(f"zg.autotune of '{kernel.name}' has no configurations", hint="configs=[zg.Config({…}), …]")
     for config in tuning.configs:
         if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LaunchError(f"a configuration of '{kernel.name}' must be a zg.Config; got {config!r}")
-        _known(kernel, names, config.values, "a configuration")
+        _known(kernel, config.values, "a configuration")
         if set(config.values) != set(tuning.configs[0].values):
             raise LaunchError(
                 f"the configurations of '{kernel.name}' give values to different parameters: "
@@ -248,9 +247,8 @@ def _check(kernel: TunedKernel, tuning: autotune) -> None:
                 f"'{name}' of '{kernel.name}' is computed by zg.heuristics; the key must name arguments of launches",
                 hint="name the arguments in the key that it is computed from",
             )
-    _known(kernel, names, tuning.key, "key")
-    _known(kernel, names, tuning.reset_to_zero, "reset_to_zero")
-    _known(kernel, names, tuning.restore_value, "restore_value")
+    for setting in ("key", "reset_to_zero", "restore_value"):
+        _known(kernel, getattr(tuning, setting), setting)
     unknown = set(tuning.prune_configs_by) - {"early_config_prune", "perf_model", "top_k"}
     if unknown:
         raise LaunchError(
@@ -259,7 +257,7 @@ def _check(kernel: TunedKernel, tuning: autotune) -> None:
         )
 
 
-def _known(kernel: Kernel, names: set[str], used: Iterable[str], where: str) -> None:
+def _known(kernel: Kernel, used: Iterable[str], where: str) -> None:
     for name in used:
-        if name not in names:
+        if name not in kernel.signature.parameters:
             raise LaunchError(f"'{kernel.name}' has no parameter '{name}' (in {where})", hint=kernel.written)

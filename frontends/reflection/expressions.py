@@ -26,37 +26,17 @@ from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
 
 _BINARY: dict[type[ast.operator], type[py.Binary]] = {
-    ast.Add: py.Add,
-    ast.Sub: py.Sub,
-    ast.Mult: py.Mul,
-    ast.Div: py.Div,
-    ast.FloorDiv: py.FloorDiv,
-    ast.Mod: py.Mod,
-    ast.Pow: py.Pow,
-    ast.BitAnd: py.And,
-    ast.BitOr: py.Or,
-    ast.BitXor: py.Xor,
-    ast.LShift: py.Shl,
+    ast.Add: py.Add, ast.Sub: py.Sub, ast.Mult: py.Mul, ast.Div: py.Div, ast.FloorDiv: py.FloorDiv, ast.Mod: py.Mod,
+    ast.Pow: py.Pow, ast.BitAnd: py.And, ast.BitOr: py.Or, ast.BitXor: py.Xor, ast.LShift: py.Shl,
     ast.RShift: py.Shr,
-}
+}  # fmt: skip
 _COMPARE: dict[type[ast.cmpop], type[py.Binary]] = {
-    ast.Eq: py.Eq,
-    ast.NotEq: py.Ne,
-    ast.Lt: py.Lt,
-    ast.LtE: py.Le,
-    ast.Gt: py.Gt,
-    ast.GtE: py.Ge,
-    ast.Is: py.Is,
-    ast.IsNot: py.IsNot,
-    ast.In: py.In,
-    ast.NotIn: py.NotIn,
-}
+    ast.Eq: py.Eq, ast.NotEq: py.Ne, ast.Lt: py.Lt, ast.LtE: py.Le, ast.Gt: py.Gt, ast.GtE: py.Ge, ast.Is: py.Is,
+    ast.IsNot: py.IsNot, ast.In: py.In, ast.NotIn: py.NotIn,
+}  # fmt: skip
 _UNARY: dict[type[ast.unaryop], type[py.Unary]] = {
-    ast.USub: py.Neg,
-    ast.UAdd: py.Pos,
-    ast.Invert: py.Invert,
-    ast.Not: py.Not,
-}
+    ast.USub: py.Neg, ast.UAdd: py.Pos, ast.Invert: py.Invert, ast.Not: py.Not,
+}  # fmt: skip
 # The classes that `isinstance` knows. The model holds a class as the name of its builtin.
 _CLASSES = (bool, int, float, str, tuple)
 _RANGES = ("range", "static_range")
