@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
+
 from ziggurat.boundary import public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import BuildError
@@ -29,22 +31,19 @@ def trace(fn: Callable[..., Any], *arguments: Any) -> core.Module:
     return _triton(trace_function(fn, _plain(arguments)), arguments)
 
 
+@attrs.define
 class KernelBuilder:
     """A kernel under construction; see `build`. It has `arguments`, and when done `python` and `triton`, its models."""
 
-    def __init__(self, name: str, arguments: Sequence[Any], given: tuple[Any, ...]) -> None:
-        self.name = name
-        self.arguments = given
-        self._types = tuple(arguments)
-        self._made: Function | None = None
-
-    def _finish(self, made: Function) -> None:
-        self._made = made
+    name: str
+    arguments: tuple[Any, ...]
+    _types: tuple[Any, ...]
+    made: Function | None = None
 
     def _function(self) -> Function:
-        if self._made is None:
+        if self.made is None:
             raise BuildError(f"the kernel '{self.name}' is not finished", hint="read its models after the 'with' block")
-        return self._made
+        return self.made
 
     @property
     def python(self) -> core.Func:
@@ -74,14 +73,14 @@ def build(name: str, *arguments: Any) -> Generator[KernelBuilder]:
     from ziggurat.frontends.tracing import begin, finished, recording
 
     started, given = begin(_plain(arguments))
-    kernel = KernelBuilder(name, arguments, given)
+    kernel = KernelBuilder(name, given, arguments)
     with recording(started):
         yield kernel
 
     def built() -> None:
         """A stand-in for the source, which a built kernel lacks."""
 
-    kernel._finish(finished(started, built, name))  # pyright: ignore[reportPrivateUsage]
+    kernel.made = finished(started, built, name)
 
 
 def _plain(arguments: Sequence[Any]) -> list[Any]:

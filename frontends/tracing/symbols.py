@@ -37,21 +37,6 @@ class Symbol:
         """The type in the Python model: `object` until attribution."""
         return self.value.type
 
-    @property
-    def shape(self) -> Symbol:
-        """The shape, a constant of the kernel."""
-        return self.trace.record(py.Attribute(self.value, "shape"))
-
-    @property
-    def dtype(self) -> Symbol:
-        """The element type, a constant of the kernel."""
-        return self.trace.record(py.Attribute(self.value, "dtype"))
-
-    @property
-    def element_ty(self) -> Symbol:
-        """The pointed-to type of the dtype of a pointer, a constant of the kernel."""
-        return self.trace.record(py.Attribute(self.value, "element_ty"))
-
     def load(self, offsets: Any) -> Symbol:
         """The block of a tensor descriptor at these offsets."""
         return self.trace.record(py.Invoke([self.value, self.trace.value(offsets)], ".load"))
@@ -61,6 +46,8 @@ class Symbol:
         return self.trace.record(py.Invoke([self.value, self.trace.value(offsets), self.trace.value(value)], ".store"))
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("shape", "dtype", "element_ty"):  # These are constants of the kernel.
+            return self.trace.record(py.Attribute(self.value, name))
         if name.startswith("__"):
             raise AttributeError(name)
         try:
@@ -159,11 +146,9 @@ class ConstantFloat(float):
 
 def constant_argument(value: Any, parameter: Value) -> Any:
     """The argument of a traced function for a constant: the value itself, a number with its parameter."""
-    if type(value) is int:
-        made: Any = ConstantInt(value)
-    elif type(value) is float:
-        made = ConstantFloat(value)
-    else:
+    kind: Any = {int: ConstantInt, float: ConstantFloat}.get(type(value))
+    if kind is None:
         return value
+    made = kind(value)
     made.parameter = parameter
     return made
