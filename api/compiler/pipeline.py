@@ -30,7 +30,7 @@ TIDY: tuple[Callable[[Op], Op], ...] = (remove_unused,)
 def triton_model(kernel: Function | Op, types: Sequence[Type], divisibility: Sequence[int] = ()) -> core.Module:
     """The Triton code model of a kernel's Python model at these argument types. Raises the errors of the kernel."""
     name = kernel.name if isinstance(kernel, Function) else str(kernel.attributes["sym_name"])
-    with no_faults("compiling", lambda: kernel.model if isinstance(kernel, Function) else kernel, name):
+    with compiling, no_faults("compiling", lambda: kernel.model if isinstance(kernel, Function) else kernel, name):
         model: Op = mirror(attribute(kernel, types), divisibility)
         for step in TIDY:
             model = step(model)
