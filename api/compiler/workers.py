@@ -14,10 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
 import attrs
@@ -83,29 +81,24 @@ def compile_all(
     if not jobs:
         return []
     count = min(processes or os.cpu_count() or 1, -(-len(jobs) // _JOBS_A_PROCESS) if processes is None else len(jobs))
-    with _workers(count) as workers:
-        idle: SimpleQueue[Worker] = SimpleQueue()
-        for worker in workers:
-            idle.put(worker)
 
-        def work(job: Job) -> Binary | ZigguratError:
-            worker = idle.get()
-            try:
-                return worker.result(job)
-            except ZigguratError as error:
-                return error
-            finally:
-                idle.put(worker)
-                done()
+    def work(job: Job) -> Binary | ZigguratError:
+        try:
+            return _in_child(job)
+        except ZigguratError as error:
+            return error
+        finally:
+            done()
 
-        with ThreadPoolExecutor(count) as pool:
-            return list(pool.map(work, jobs))
+    with ThreadPoolExecutor(count) as pool:
+        results = list(pool.map(work, jobs))
+    close_idle(kept=1)
+    return results
 
 
 def assemble_apart(model: gpu.Module, options: CompileOptions, name: str) -> Assembly:
     """The texts of a GPU model, made in a child process."""
-    with _workers(1) as (worker,):
-        return worker.result(Job(model, options, name))
+    return _in_child(Job(model, options, name))
 
 
 def _send(stream: IO[bytes], message: Any) -> None:
@@ -114,18 +107,19 @@ def _send(stream: IO[bytes], message: Any) -> None:
     stream.flush()
 
 
-@contextmanager
-def _workers(count: int) -> Generator[list[Worker]]:
-    """Workers that only the caller uses. One of them is kept for the next caller."""
-    workers = [_idle.pop()] if _idle else []
-    workers += [Worker() for _ in range(count - len(workers))]
+def _in_child(job: Job) -> Any:
+    """The result of a job by a worker that no other thread uses, which is kept for the next job."""
     try:
-        yield workers
+        worker = _idle.pop()
+    except IndexError:
+        worker = Worker()
+    try:
+        return worker.result(job)
+    except KeyboardInterrupt:
+        worker.close()  # The next job would get its answer.
+        raise
     finally:
-        kept = [] if _idle else workers[:1]
-        _idle.extend(kept)
-        for worker in workers[len(kept) :]:
-            worker.close()
+        _idle.append(worker)
 
 
 class Worker:
@@ -194,9 +188,9 @@ _idle: list[Worker] = []
 
 
 @atexit.register
-def close_idle() -> None:
-    """End the processes that wait for work."""
-    while _idle:
+def close_idle(kept: int = 0) -> None:
+    """End the processes that wait for work, but for so many."""
+    while len(_idle) > kept:
         _idle.pop().close()
 
 
