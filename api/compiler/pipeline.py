@@ -112,13 +112,14 @@ def compile_model(
     name: str = "",
 ) -> Compiled:
     """Compile a Triton or GPU model that is known to be valid; see `compile`. `name` is the kernel's, for messages."""
-    from ziggurat.backend.ptx.assemble import assemble
-    from ziggurat.backend.ptx.roles import warps_of
-    from ziggurat.transforms.place.passes import place
-    from ziggurat.transforms.place.pressure import warn_of_registers
-
     stages: dict[str, Any] = {} if python is None else {"python": python}
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
+        # These imports are under the lock, too: see `compiling`.
+        from ziggurat.backend.ptx.assemble import assemble
+        from ziggurat.backend.ptx.roles import warps_of
+        from ziggurat.transforms.place.passes import place
+        from ziggurat.transforms.place.pressure import warn_of_registers
+
         if isinstance(model, gpu.Module):
             placed = model
         else:
