@@ -10,7 +10,7 @@ from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.types import ConstantType, Type, VarType, void
-from ziggurat.transforms.calls.promotion import RangeType, Unusable
+from ziggurat.transforms.calls.lattice import RangeType, Unusable
 
 
 class Scope:

@@ -21,7 +21,8 @@ from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
 from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.constants import FunctionName, describe, function_name, held
-from ziggurat.transforms.calls.promotion import ERROR, NONE, ErrorType, components, constant, join
+from ziggurat.transforms.calls.lattice import ERROR, ErrorType, components, join
+from ziggurat.transforms.calls.promotion import NONE, constant
 
 
 def combine(walk: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:

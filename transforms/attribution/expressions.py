@@ -11,16 +11,8 @@ from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
 from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, describe, is_function, show
-from ziggurat.transforms.calls.promotion import (
-    ERROR,
-    NONE,
-    UNASSIGNED,
-    ErrorType,
-    Unusable,
-    components,
-    constant,
-    is_number,
-)
+from ziggurat.transforms.calls.lattice import ERROR, UNASSIGNED, ErrorType, Unusable, components
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number
 
 # The calls that combine conditions element by element, by Python's operator.
 _LOGICAL = {"and": "and_(a, b)", "or": "or_(a, b)", "not": "invert(x)"}

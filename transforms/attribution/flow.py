@@ -16,20 +16,8 @@ from ziggurat.transforms.attribution.expressions import truth
 from ziggurat.transforms.attribution.walk import FunctionAttributor, State, handles
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, describe, is_function
-from ziggurat.transforms.calls.promotion import (
-    ERROR,
-    NONE,
-    UNASSIGNED,
-    ErrorType,
-    RangeType,
-    Unusable,
-    components,
-    constant,
-    is_number,
-    join,
-    promote,
-    scalar_type,
-)
+from ziggurat.transforms.calls.lattice import ERROR, UNASSIGNED, ErrorType, RangeType, Unusable, components, join
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, promote, scalar_type
 
 _MAX_VISITS = 12
 _MAX_UNROLL = 4096

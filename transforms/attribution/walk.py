@@ -13,7 +13,8 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls.constants import describe
-from ziggurat.transforms.calls.promotion import ERROR, NONE, Unusable, join
+from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
+from ziggurat.transforms.calls.promotion import NONE
 
 if TYPE_CHECKING:
     from ziggurat.transforms.attribution.attribute import Attributor

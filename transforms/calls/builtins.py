@@ -27,8 +27,9 @@ from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.transforms.calls import arithmetic
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
+from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.programs import range_of
-from ziggurat.transforms.calls.promotion import NONE, components, constant, is_number, is_pointer, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
 # The classes that `isinstance` knows, by their names in the Python code model.

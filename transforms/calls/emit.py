@@ -27,7 +27,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.host import cast as cast_number
 from ziggurat.transforms import casts
-from ziggurat.transforms.calls.promotion import components
+from ziggurat.transforms.calls.lattice import components
 
 if TYPE_CHECKING:
     from ziggurat.transforms.mirror.walk import FunctionMirror

@@ -33,7 +33,8 @@ from ziggurat.codemodel.types import (
 from ziggurat.transforms.calls.checks import choice, shape, tensor
 from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Emitter, Operand, split_operand
-from ziggurat.transforms.calls.promotion import NONE, components, is_number, require_fits, scalar_type
+from ziggurat.transforms.calls.lattice import components
+from ziggurat.transforms.calls.promotion import NONE, is_number, require_fits, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}

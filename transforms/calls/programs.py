@@ -14,16 +14,8 @@ from ziggurat.transforms.calls.assembly import MAX_PACK, check_assembly
 from ziggurat.transforms.calls.checks import condition, is_power_of_two
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, as_given, packed_type, split_operand
-from ziggurat.transforms.calls.promotion import (
-    NONE,
-    RangeType,
-    common_shape,
-    components,
-    constant,
-    is_number,
-    is_pointer,
-    scalar_type,
-)
+from ziggurat.transforms.calls.lattice import RangeType, components
+from ziggurat.transforms.calls.promotion import NONE, common_shape, constant, is_number, is_pointer, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
 

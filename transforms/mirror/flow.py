@@ -17,7 +17,8 @@ from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.flow import index_type
 from ziggurat.transforms.attribution.operators import COMPARISONS
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild
-from ziggurat.transforms.calls.promotion import NONE, ErrorType, RangeType, Unusable
+from ziggurat.transforms.calls.lattice import ErrorType, RangeType, Unusable
+from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.walk import FunctionMirror, handles
 
 # The ops that follow an `if` in which a path leaves early, with that `if`, whose joins they come after.

@@ -10,7 +10,8 @@ from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, Kernel
 from ziggurat.codemodel.types import PtrType, TensorType, f32, i1, i32, i64, u32, u64
 from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.attribution.flow import index_type, stored_variables
-from ziggurat.transforms.calls.promotion import NONE, RangeType, Unusable
+from ziggurat.transforms.calls.lattice import RangeType, Unusable
+from ziggurat.transforms.calls.promotion import NONE
 
 P = PtrType(f32)
 

@@ -9,7 +9,8 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import i32
 from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.attribution.walk import FunctionAttributor
-from ziggurat.transforms.calls.promotion import ERROR, NONE
+from ziggurat.transforms.calls.lattice import ERROR
+from ziggurat.transforms.calls.promotion import NONE
 
 MODEL = zg.parse(
     'func @"f" (%0 : object)object -> { %1 : object = add %0 %0; %2 : Var<object> = var %1 @"v"; return %1; };'

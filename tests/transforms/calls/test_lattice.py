@@ -19,16 +19,8 @@ from ziggurat.codemodel.types import (
     u8,
     u32,
 )
-from ziggurat.transforms.calls.promotion import (
-    ERROR,
-    PARTLY_ASSIGNED,
-    UNASSIGNED,
-    RangeType,
-    Unusable,
-    components,
-    constant,
-    join,
-)
+from ziggurat.transforms.calls.lattice import ERROR, PARTLY_ASSIGNED, UNASSIGNED, RangeType, Unusable, components, join
+from ziggurat.transforms.calls.promotion import constant
 
 
 @pytest.mark.parametrize(

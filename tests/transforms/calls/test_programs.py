@@ -20,7 +20,8 @@ from ziggurat.codemodel.types import (
     u8,
 )  # fmt: skip
 from ziggurat.transforms.calls.builtins import property_of
-from ziggurat.transforms.calls.promotion import NONE, RangeType, constant
+from ziggurat.transforms.calls.lattice import RangeType
+from ziggurat.transforms.calls.promotion import NONE, constant
 
 R = Types()
 T = TensorType((4, 16), i32)

@@ -28,16 +28,8 @@ from ziggurat.codemodel.types import (
     u32,
     u64,
 )
-from ziggurat.transforms.calls.promotion import (
-    ERROR,
-    PARTLY_ASSIGNED,
-    UNASSIGNED,
-    Unusable,
-    constant,
-    join,
-    promote,
-    promote_types,
-)
+from ziggurat.transforms.calls.lattice import ERROR, PARTLY_ASSIGNED, UNASSIGNED, Unusable, join
+from ziggurat.transforms.calls.promotion import constant, promote, promote_types
 
 DTYPES = [type_ for type_ in SCALARS.values() if isinstance(type_, ScalarType)]
 KINDS = ["bool", "int", "float"]
