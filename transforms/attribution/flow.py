@@ -17,7 +17,7 @@ from ziggurat.transforms.attribution.walk import FunctionAttributor, State, hand
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, describe, is_function
 from ziggurat.transforms.calls.lattice import ERROR, UNASSIGNED, ErrorType, RangeType, Unusable, components, join
-from ziggurat.transforms.calls.promotion import NONE, constant, is_number, promote, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, promote
 
 _MAX_VISITS = 12
 _MAX_UNROLL = 4096
@@ -298,14 +298,7 @@ def index_type(range_: RangeType) -> Type:
     if len(numbers) == len(bounds):
         low, high = min(numbers), max(numbers)
         return next((t for t in (i32, u32, i64, u64) if t.limits[0] <= low and high <= t.limits[1]), i64)
-    result: Type | None = None
-    for bound in bounds:
-        if not isinstance(bound, ConstantType):
-            result = scalar_type(bound) if result is None else promote(result, bound)
-    assert result is not None
-    for bound in bounds:
-        result = promote(result, bound)
-    return result
+    return promote(*bounds)
 
 
 def stored_variables(op: Op) -> list[Value]:

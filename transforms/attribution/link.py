@@ -17,58 +17,51 @@ def link(function: Function) -> core.Module:
     Raises what is wrong with the source of any of these, `KernelSyntaxError` for recursion and for two functions of
     one name, and `KernelErrors` where there is more than one error.
     """
-    collected = _Collected()
-    collected.add(function, None)
-    if collected.errors:
-        raise collected.errors[0] if len(collected.errors) == 1 else KernelErrors(collected.errors)
-    builder = Builder.root()
-    for _, model in collected.found.values():
-        builder.add(transform(model))
-    builder.add(core.Unreachable())
-    return core.Module(builder.finish())
+    found: dict[str, tuple[Function, Op]] = {}
+    errors: list[ZigguratError] = []
+    path: list[Function] = []
+    done: set[Function] = set()
 
-
-class _Collected:
-    """The functions met so far: `found` by symbol; `path` led to the present one; `done` are not looked at again."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, tuple[Function, Op]] = {}
-        self.errors: list[ZigguratError] = []
-        self.path: list[Function] = []
-        self.done: set[Function] = set()
-
-    def add(self, function: Function, place: Location | None) -> None:
-        """A function that is referred to at `place`, after what it refers to itself."""
-        if function in self.path:
-            chain = " → ".join(f.name for f in [*self.path[self.path.index(function) :], function])
-            self.errors.append(KernelSyntaxError(f"recursion: {chain}", place, "write a loop instead"))
+    def add(function: Function, place: Location | None) -> None:
+        """A function that is referred to at `place`, after the functions that it refers to itself."""
+        if function in path:
+            chain = " → ".join(f.name for f in [*path[path.index(function) :], function])
+            errors.append(KernelSyntaxError(f"recursion: {chain}", place, "write a loop instead"))
             return
-        if function in self.done:
+        if function in done:
             return
-        self.done.add(function)
+        done.add(function)
         try:
             model = function.model
         except ZigguratError as error:
             for one in error.errors if isinstance(error, KernelErrors) else (error,):
                 one.location = place if one.location is None else one.location.called_from(place)
-                self.errors.append(one)
+                errors.append(one)
             return
         places: dict[str, Location | None] = {}
         for op in model.walk():
             if isinstance(op, core.FuncCall | core.FuncRef):
                 places.setdefault(op.callee, op.location)
-        self.path.append(function)
+        path.append(function)
         for symbol, callee in function.callees.items():
             at = places.get(symbol)
-            self.add(callee, at if at is None or place is None else at.called_from(place))
-        self.path.pop()
+            add(callee, at if at is None or place is None else at.called_from(place))
+        path.pop()
         symbol = model.attributes["sym_name"]
-        other, _ = self.found.setdefault(symbol, (function, model))
-        if other is not function:
-            self.errors.append(
+        if found.setdefault(symbol, (function, model))[0] is not function:
+            errors.append(
                 KernelSyntaxError(
                     f"two functions that are reached have the same name, '{symbol}'",
                     place,
                     "rename one of them: in a module functions are told apart by their names",
                 )
             )
+
+    add(function, None)
+    if errors:
+        raise errors[0] if len(errors) == 1 else KernelErrors(errors)
+    builder = Builder.root()
+    for _, model in found.values():
+        builder.add(transform(model))
+    builder.add(core.Unreachable())
+    return core.Module(builder.finish())

@@ -178,8 +178,7 @@ class Emitter:
 
     def call(self, symbol: str, arguments: list[Value], result: Type) -> Built:
         """Call a function of the module; `result` is its attributed type."""
-        made = self.add(tt.Call(arguments, symbol, packed_type(result)))
-        return self.unpack(made, result)
+        return self.unpack(self.add(tt.Call(arguments, symbol, packed_type(result))), result)
 
     def parts(self, value: Value, count: int) -> list[Value]:
         """The components of a value that packs so many."""
@@ -189,12 +188,7 @@ class Emitter:
 
     def unpack(self, value: Value, type_: Type) -> Built:
         """The components of a value of the packed form of `type_`, as the mirror keeps them."""
-        if isinstance(type_, TupleType):
-            flat = flatten_types(type_)
-            if len(flat) == 1:
-                return rebuild(type_, [value])
-            return rebuild(type_, [self.add(core.TupleLoad(value, index)) for index in range(len(flat))])
-        return value if not isinstance(type_, ConstantType) else None
+        return rebuild(type_, self.parts(value, len(flatten_types(type_))))
 
     def repack(self, operand: Operand, type_: Type) -> list[Value]:
         """The run-time values that make up the operand when it is brought to `type_`, flattened."""

@@ -6,6 +6,7 @@ differences.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -67,39 +68,29 @@ def is_number(type_: Type) -> bool:
     return isinstance(element_of(type_), ScalarType)
 
 
-def decayed(type_: Type) -> Type:
-    """The run-time type of a value: a constant's own type, any other type itself."""
-    return type_.type if isinstance(type_, ConstantType) else type_
-
-
 def scalar_type(type_: Type) -> ScalarType:
     """The element type of a number or a tensor of numbers."""
-    element = element_of(decayed(type_))
+    element = element_of(type_.type if isinstance(type_, ConstantType) else type_)
     if not isinstance(element, ScalarType):
         raise KernelTypeError(f"expected numbers; got {describe(type_)}")
     return element
 
 
-def promote(a: Type, b: Type) -> ScalarType:
-    """The common element type of two numbers, of which at most one is a literal (a `ConstantType`).
+def promote(*types: Type) -> ScalarType:
+    """The common element type of numbers: of those with a dtype first, and then of the literals (`ConstantType`).
 
-    Raises `KernelValueError` when a literal does not fit in the integer type of the other operand.
+    Raises `KernelValueError` when a literal does not fit in the integer type of the others.
     """
-    if isinstance(b, ConstantType):
-        if isinstance(a, ConstantType):
-            return promote_types(scalar_type(a), scalar_type(b))
-        return _with_literal(scalar_type(a), b)
-    if isinstance(a, ConstantType):
-        return _with_literal(scalar_type(b), a)
-    return promote_types(scalar_type(a), scalar_type(b))
-
-
-def _with_literal(typed: ScalarType, literal: ConstantType) -> ScalarType:
-    kind = scalar_type(literal)
-    if kind.rank > typed.rank:
-        return kind
-    require_fits(literal.value, typed)
-    return typed
+    literals = [type_ for type_ in types if isinstance(type_, ConstantType)]
+    typed = [type_ for type_ in types if not isinstance(type_, ConstantType)]
+    element = functools.reduce(promote_types, map(scalar_type, typed or literals))
+    for literal in literals if typed else ():
+        kind = scalar_type(literal)
+        if kind.rank > element.rank:
+            element = kind
+        else:
+            require_fits(literal.value, element)
+    return element
 
 
 def require_fits(value: Any, target: ScalarType) -> None:
@@ -161,15 +152,8 @@ def common_shape(what: str, *types: Type) -> tuple[int, ...]:
 
 
 def promoted(what: str, *types: Type) -> Type:
-    """The type of all operands after promotion, those with a dtype first and then the literals, and broadcasting."""
-    typed = [type_ for type_ in types if not isinstance(type_, ConstantType)]
-    element = scalar_type((typed or types)[0])
-    for type_ in (typed or types)[1:]:
-        element = promote_types(element, scalar_type(type_))
-    for type_ in types if typed else ():
-        if isinstance(type_, ConstantType):
-            element = promote(element, type_)
-    return shaped(common_shape(what, *types), element)
+    """The type of all operands after promotion and broadcasting."""
+    return shaped(common_shape(what, *types), promote(*types))
 
 
 def is_pointer(type_: Type) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 from ziggurat.codemodel.dialects import arith, tt
@@ -136,11 +137,6 @@ def _reshaped(call: Typing, x: Type, sizes: Any) -> Type:
     return shaped(target, source.element)
 
 
-def _raveled(call: Typing, x: Type) -> Type:
-    source = tensor(call, x)
-    return TensorType((source.numel,), source.element)
-
-
 def _reshape(emit: Emitter, result: Type, x: Operand, *_: Any) -> Value:
     return emit.reshape(x.value, result)
 
@@ -239,7 +235,7 @@ def _gather(emit: Emitter, result: Type, source: Operand, index: Operand, along:
 
 
 def _halves(call: Typing, x: Type) -> Type:
-    return call.asked(lambda values: tt.Split(*values), tensor(call, x))
+    return call.asked(lambda halves: tt.Split(*halves), tensor(call, x))
 
 
 # Linear algebra.
@@ -285,9 +281,11 @@ RULES = {
     "full": Rule(_full, _fill),
     "expand": Rule(_expanded, _expand),
     "broadcast": Rule(_broadcasted, _spread),
-    **{name: Rule(type_of, _reshape) for name, type_of in (("reshape", _reshaped), ("ravel", _raveled))},
+    "reshape": Rule(_reshaped, _reshape),
+    "ravel": Rule(partial(_reshaped, sizes=-1), _reshape),
     **dict.fromkeys(("trans", "permute"), Rule(_permuted, _permute)),
-    **{name: Rule(type_of, _join) for name, type_of in (("join", _joined), ("interleave", _interleaved))},
+    "join": Rule(_joined, _join),
+    "interleave": Rule(_interleaved, _join),
     "flip": Rule(_flipped, _flip),
     "split": Rule(_halves, as_given(tt.Split)),
     "cat": Rule(_concatenated, _cat),

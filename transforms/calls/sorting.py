@@ -7,7 +7,7 @@ are sorted by integer keys of the same order, with every NaN last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ziggurat.codemodel.builder import Builder
@@ -32,7 +32,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.transforms.calls.checks import axis, is_power_of_two, number_tensor
 from ziggurat.transforms.calls.constants import describe, show
-from ziggurat.transforms.calls.emit import Built, Emitter, Operand
+from ziggurat.transforms.calls.emit import Builds, Built, Emitter, Operand
 from ziggurat.transforms.calls.promotion import scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
@@ -206,52 +206,37 @@ def _counts(call: Typing, x: Type, bins: Any, mask: Type | None) -> Type:
     return call.asked(lambda values: tt.Histogram(values[0], bins=bins), tensor)
 
 
-def _in_function(
-    emit: Emitter,
-    name: str,
-    x: Operand,
-    result: Type,
-    options: list[Any],
-    part: Callable[[Emitter, Value], list[Value]],
-) -> Built:
-    """Call the function of the model that `part` builds for a tensor."""
-    source = x.value.type
-    symbol = "_".join(map(str, [name, source, *options, result]))
-    symbol = emit.functions.module.helper(
-        symbol, name, [source], result, lambda builder, parameters: part(Emitter(builder), parameters[0])
-    )
-    return emit.call(symbol, [x.value], result)
+def _in_function(name: str, part: Callable[..., list[Value]]) -> Builds:
+    """Build a call of a function of the model. `part` builds its body, from keys and the options of the call."""
+
+    def build(emit: Emitter, result: Type, x: Operand, *options: Any) -> Built:
+        count, (_, descending, *with_index) = (options[:1], options[1:]) if name == "topk" else ((), options)
+        source = x.value.type
+
+        def body(builder: Builder, parameters: Sequence[Value]) -> list[Value]:
+            inner = Emitter(builder)
+            return part(inner, parameters[0], to_keys(inner, parameters[0]), descending, *count, *with_index)
+
+        symbol = "_".join(map(str, [name, source, *count, "descending" if descending else "ascending", result]))
+        symbol = emit.functions.module.helper(symbol, name, [source], result, body)
+        return emit.call(symbol, [x.value], result)
+
+    return build
 
 
-def _direction(descending: bool) -> str:
-    return "descending" if descending else "ascending"
+def _sort(emit: Emitter, values: Value, keys: Value, descending: bool) -> list[Value]:
+    return [to_values(emit, sorted_keys(emit, keys, descending), scalar_type(values.type))]
 
 
-def _sort(emit: Emitter, result: Type, x: Operand, dim: Any, descending: bool) -> Built:
-    def part(emit: Emitter, value: Value) -> list[Value]:
-        return [to_values(emit, sorted_keys(emit, to_keys(emit, value), descending), scalar_type(result))]
-
-    return _in_function(emit, "sort", x, result, [_direction(descending)], part)
+def _argsort(emit: Emitter, values: Value, keys: Value, descending: bool) -> list[Value]:
+    return [order_of(emit, keys, descending)]
 
 
-def _argsort(emit: Emitter, result: Type, x: Operand, dim: Any, descending: bool) -> Built:
-    def part(emit: Emitter, value: Value) -> list[Value]:
-        return [order_of(emit, to_keys(emit, value), descending)]
-
-    return _in_function(emit, "argsort", x, result, [_direction(descending)], part)
-
-
-def _topk(
-    emit: Emitter, result: Type, x: Operand, k: int, dim: Any, descending: bool = True, with_index: bool = False
-) -> Built:
-    def part(emit: Emitter, value: Value) -> list[Value]:
-        keys = to_keys(emit, value)
-        if with_index:
-            chosen = take_first(emit, order_of(emit, keys, descending), k)
-            return [emit.add(tt.Gather(value, chosen, len(shape_of(value.type)) - 1)), chosen]
-        return [to_values(emit, take_first(emit, sorted_keys(emit, keys, descending), k), scalar_type(x.type))]
-
-    return _in_function(emit, "topk", x, result, [k, _direction(descending)], part)
+def _topk(emit: Emitter, values: Value, keys: Value, descending: bool, count: int, with_index: bool) -> list[Value]:
+    if with_index:
+        chosen = take_first(emit, order_of(emit, keys, descending), count)
+        return [emit.add(tt.Gather(values, chosen, len(shape_of(values.type)) - 1)), chosen]
+    return [to_values(emit, take_first(emit, sorted_keys(emit, keys, descending), count), scalar_type(values.type))]
 
 
 def _histogram(emit: Emitter, result: Type, x: Operand, bins: int, mask: Operand | None) -> Value:
@@ -259,8 +244,8 @@ def _histogram(emit: Emitter, result: Type, x: Operand, bins: int, mask: Operand
 
 
 RULES = {
-    "sort": Rule(_sorted, _sort),
-    "argsort": Rule(_order, _argsort),
-    "topk": Rule(_first, _topk),
+    "sort": Rule(_sorted, _in_function("sort", _sort)),
+    "argsort": Rule(_order, _in_function("argsort", _argsort)),
+    "topk": Rule(_first, _in_function("topk", _topk)),
     "histogram": Rule(_counts, _histogram),
 }
