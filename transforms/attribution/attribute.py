@@ -13,7 +13,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ConstantType, Type
+from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
 
 # Each of these modules registers its handlers.
@@ -22,7 +22,7 @@ from ziggurat.transforms.attribution import expressions as expressions
 from ziggurat.transforms.attribution import flow as flow
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.walk import FunctionAttributor
-from ziggurat.transforms.calls.constants import FunctionName, describe, functions_in, symbol_part
+from ziggurat.transforms.calls.constants import FunctionName, describe, symbol_part
 from ziggurat.transforms.calls.promotion import NONE
 
 
@@ -41,42 +41,28 @@ class Attributor:
         self.unrolling: int | None = None
         self._stack: list[Op] = []
         self._symbols: dict[str, tuple[int, tuple[Type, ...]]] = {}
-        # By the identity of a model: the functions it calls. Holding the model keeps the identity valid.
-        self._linked: dict[int, tuple[Op, Mapping[str, Function]]] = {}
-        # The functions met so far, by symbol; where several have one, the one met last.
-        self._names: dict[str, FunctionName] = {}
         # Functions whose source is in error.
         self._broken: set[Function] = set()
 
-    def load(self, function: Function) -> Op:
-        """The Python model of a function, its callees noted."""
-        model = function.model
-        self._linked[id(model)] = (model, function.callees)
-        return model
-
-    def resolve(self, caller: Op, symbol: str) -> FunctionName | None:
+    def resolve(self, caller: FunctionName, symbol: str) -> FunctionName | None:
         """The function that a call by symbol in `caller` means. None of one whose errors are reported already."""
-        linked = self._linked.get(id(caller))
-        if linked is not None and symbol in linked[1]:
-            function = linked[1][symbol]
-            if function not in self._broken:
-                try:
-                    model = self.load(function)
-                    known = self._names.get(symbol)
-                    if known is None or known.model is not model:
-                        known = self._names[symbol] = FunctionName(symbol, model, function)
-                    return known
-                except ZigguratError:
-                    self._broken.add(function)
-                    raise
+        function = None if caller.function is None else caller.function.callees.get(symbol)
+        if function is None:
+            if symbol in self.functions:
+                return FunctionName(symbol, self.functions[symbol])
+            raise KernelNameError(f"there is no function '{symbol}' in the module")
+        if function in self._broken:
             return None
-        if symbol in self.functions:
-            return FunctionName(symbol, self.functions[symbol])
-        raise KernelNameError(f"there is no function '{symbol}' in the module")
+        try:
+            return FunctionName(symbol, function.model, function)
+        except ZigguratError:
+            self._broken.add(function)
+            raise
 
-    def function(self, name: str, func: Op, types: tuple[Type, ...], caller: Location | None) -> Attribution:
-        """The attribution of a function at these argument types. `name` begins its symbol in the Triton model."""
-        key = (id(func), types)
+    def function(self, function: FunctionName, types: tuple[Type, ...], caller: Location | None) -> Attribution:
+        """The attribution of a function at these argument types. Its name begins the symbol in the Triton model."""
+        func = function.model
+        key = (id(func), types)  # The attribution holds the model, which keeps the identity valid.
         known = self.instances.get(key)
         if known is not None:
             # A loop that is visited again drops the errors of the visit before; the errors of its callees would not be
@@ -85,19 +71,18 @@ class Attributor:
             return known
         if any(entry is func for entry in self._stack):
             first = next(index for index, entry in enumerate(self._stack) if entry is func)
-            chain = " → ".join([*(str(entry.attributes["sym_name"]) for entry in self._stack[first:]), name])
+            chain = " → ".join([*(str(entry.attributes["sym_name"]) for entry in self._stack[first:]), function.symbol])
             raise KernelSyntaxError(
                 f"recursion: {chain}", hint="a function of the language cannot reach itself; write a loop instead"
             )
         self._stack.append(func)
         errors_before = len(self.errors)
         try:
-            made = FunctionAttributor(self, func, types, caller).run()
+            made = FunctionAttributor(self, function, types, caller).run()
         finally:
             self._stack.pop()
         made.errors = tuple(self.errors[errors_before:])
-        self._linked.setdefault(id(func), (func, {}))
-        made.symbol = self._name(name, key, made)
+        made.symbol = self._name(function.symbol, key, made)
         made.symbols = self._symbols.keys()
         self.instances[key] = made
         return made
@@ -122,14 +107,14 @@ def attribute(kernel: Function | Op, types: Sequence[Type], functions: Mapping[s
     `KernelErrors` with all of them.
     """
     attributor = Attributor(functions)
-    model = attributor.load(kernel) if isinstance(kernel, Function) else kernel
-    name = kernel.name if isinstance(kernel, Function) else str(model.attributes["sym_name"])
-    for type_ in types:
-        for function in functions_in(type_.value) if isinstance(type_, ConstantType) else ():
-            attributor.load(function)
+    if isinstance(kernel, Function):
+        function = FunctionName(kernel.name, kernel.model, kernel)
+    else:
+        function = FunctionName(str(kernel.attributes["sym_name"]), kernel)
+    name, model = function.symbol, function.model
     found: Attribution | None = None
     try:
-        found = attributor.function(name, model, tuple(types), None)
+        found = attributor.function(function, tuple(types), None)
     except ZigguratError as error:
         attributor.errors.append(error)
     if found is not None and not attributor.errors and found.result != NONE:

@@ -13,7 +13,7 @@ from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, Tupl
 from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default
-from ziggurat.frontends.language.signature import Parameter
+from ziggurat.frontends.language.signature import Parameter, Signature
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution.attribution import Attribution
@@ -39,10 +39,10 @@ def combine(walk: FunctionAttributor, function: FunctionName | str, types: Seque
             raise KernelTypeError(
                 f"{what} combines with '{symbol}', which has a zg.constexpr parameter: elements are run-time values"
             )
-        instance = walk.program.function(symbol, model, (*types, *types), walk.place())
+        instance = walk.program.function(function, (*types, *types), walk.place())
     else:
-        symbol, model = COMBINE[function].name, walk.program.load(COMBINE[function])
-        instance = library_function(walk, what, symbol, model, (*types, *types))
+        symbol = COMBINE[function].name
+        instance = library_function(walk, what, COMBINE[function], (*types, *types))
     wanted: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
     if join(instance.result, wanted) not in (wanted, ERROR):
         gives = "nothing" if instance.result == NONE else describe(instance.result)
@@ -59,7 +59,7 @@ def function_ref(walk: FunctionAttributor, op: core.FuncRef) -> Type:
 def resolve(walk: FunctionAttributor, symbol: str) -> FunctionName | None:
     """A function that is used here; errors in its source are reported as called from here."""
     try:
-        return walk.program.resolve(walk.func, symbol)
+        return walk.program.resolve(walk.function, symbol)
     except ZigguratError as error:
         for one in error.errors if isinstance(error, KernelErrors) else (error,):
             if one.location is not None:
@@ -104,31 +104,12 @@ def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
     arguments: list[Any] = []
     for parameter in signature.parameters:
         given = bound[parameter.name]
-        if parameter.variadic:
-            types = [walk.scope.type_of(value) for value in given]
-            if parameter.constexpr:
-                bound[parameter.name] = tuple(known(walk, name, parameter, type_) for type_ in types)
-                arguments.append(bound[parameter.name])
-            else:
-                arguments.append(types)
-        elif isinstance(given, Value):
-            type_ = walk.scope.type_of(given)
-            if parameter.constexpr:
-                bound[parameter.name] = known(walk, name, parameter, type_)
-                arguments.append(bound[parameter.name])
-            elif type_ == NONE:
-                if not parameter.optional:
-                    raise KernelTypeError(
-                        f"zg.{name}: '{parameter.name}' must be a value; got None", hint=f"zg.{signature}"
-                    )
-                arguments.append(None)
-                bound[parameter.name] = None
-            else:
-                arguments.append(type_)
-        elif parameter.constexpr or given is None:
-            arguments.append(given)
+        if not parameter.variadic:
+            bound[parameter.name], argument = argument_of(walk, signature, parameter, given)
         else:
-            arguments.append(constant(given))
+            argument = [argument_of(walk, signature, parameter, value)[1] for value in given]
+            bound[parameter.name] = tuple(argument) if parameter.constexpr else given
+        arguments.append(argument)
     walk.scope.arguments[op.result] = bound
     if any(isinstance(argument, ErrorType) for argument in arguments):
         return ERROR
@@ -137,34 +118,43 @@ def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
     return result if result is not None else library_call(walk, op, rule, arguments)
 
 
-def known(walk: FunctionAttributor, call: str, parameter: Parameter, type_: Type) -> Any:
-    """The value of an argument that must be a constant."""
-    if isinstance(type_, ConstantType):
-        return held(call, parameter, type_.value)
-    raise KernelTypeError(
-        f"zg.{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
-        hint="pass a literal, or make it a zg.constexpr parameter",
-    )
+def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Parameter, given: Any) -> tuple[Any, Any]:
+    """An argument as the mirror gets it, a value or a constant, and as the type rule does, a type or a constant."""
+    if not isinstance(given, Value):
+        return given, given if parameter.constexpr or given is None else constant(given)
+    type_ = walk.scope.type_of(given)
+    call = f"zg.{signature.name}"
+    if parameter.constexpr:
+        if not isinstance(type_, ConstantType):
+            raise KernelTypeError(
+                f"{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
+                hint="pass a literal, or make it a zg.constexpr parameter",
+            )
+        value = held(signature.name, parameter, type_.value)
+        return value, value
+    if type_ != NONE or parameter.variadic:
+        return given, type_
+    if not parameter.optional:
+        raise KernelTypeError(f"{call}: '{parameter.name}' must be a value; got None", hint=f"zg.{signature}")
+    return None, None
 
 
 def library_call(walk: FunctionAttributor, op: py.Invoke, rule: Rule, arguments: list[Any]) -> Type:
     """A call that is itself written in the language."""
     assert rule.body is not None
-    func = walk.program.load(rule.body)
     types = tuple(
         argument if isinstance(argument, Type) and parameter.type != constexpr_type else constant(argument)
-        for parameter, argument in zip(func.bodies[0].parameters, arguments, strict=True)
+        for parameter, argument in zip(rule.body.model.bodies[0].parameters, arguments, strict=True)
     )
-    name = rule.body.name
-    instance = library_function(walk, f"zg.{name}", name, func, types)
+    instance = library_function(walk, f"zg.{rule.body.name}", rule.body, types)
     walk.scope.callees[op.result] = instance
     return instance.result
 
 
-def library_function(walk: FunctionAttributor, what: str, name: str, func: Op, types: tuple[Type, ...]) -> Attribution:
+def library_function(walk: FunctionAttributor, what: str, function: Function, types: tuple[Type, ...]) -> Attribution:
     """The attribution of a function of the library. An error in it is one of the call `what`, not of our source."""
     known_errors = len(walk.program.errors)
-    instance = walk.program.function(name, func, types, walk.place())
+    instance = walk.program.function(FunctionName(function.name, function.model, function), types, walk.place())
     if instance.errors:
         del walk.program.errors[known_errors:]
         first = instance.errors[0]
@@ -182,13 +172,12 @@ def function_call(walk: FunctionAttributor, op: core.FuncCall) -> Type:
 
 def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
     """A call of a function, with the types of its arguments in the order of the parameters."""
-    symbol, func = function.symbol, function.model
-    for parameter, type_ in zip(func.bodies[0].parameters, types, strict=True):
+    for parameter, type_ in zip(function.model.bodies[0].parameters, types, strict=True):
         if parameter.type == constexpr_type and not isinstance(type_, ConstantType):
             raise KernelTypeError(
-                f"'{symbol}': a zg.constexpr parameter takes a value known at compile time; got {type_}"
+                f"'{function.symbol}': a zg.constexpr parameter takes a value known at compile time; got {type_}"
             )
-    instance = walk.program.function(symbol, func, types, walk.place())
+    instance = walk.program.function(function, types, walk.place())
     walk.scope.callees[op.result] = instance
     return instance.result
 
@@ -210,7 +199,7 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
     positional = op.arguments[:count]
     keywords = list(zip(op.keywords, op.arguments[count:], strict=True))
     bound = bind(walk, function, positional, keywords)
-    given = {name: default(walk, value.value) if isinstance(value, Default) else value for name, value in bound.items()}
+    given = {name: default(value.value) if isinstance(value, Default) else value for name, value in bound.items()}
     walk.scope.arguments[op.result] = given
     types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
     return call_function(walk, op, function, types)
@@ -237,11 +226,10 @@ def bind(
     return {name: found[name] for name in names}
 
 
-def default(walk: FunctionAttributor, value: Any) -> ConstantType:
+def default(value: Any) -> ConstantType:
     """The default value of a parameter as a constant."""
     if isinstance(value, Function):
-        walk.program.load(value)
         return ConstantType(function_name(value), pyobject)
     if isinstance(value, tuple):
-        return constant(tuple(default(walk, item).value for item in value))  # pyright: ignore[reportUnknownVariableType]
+        return constant(tuple(default(item).value for item in value))  # pyright: ignore[reportUnknownVariableType]
     return constant(as_constant(value)[1])

@@ -12,7 +12,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.transforms.attribution.attribution import Attribution
-from ziggurat.transforms.calls.constants import describe
+from ziggurat.transforms.calls.constants import FunctionName, describe
 from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
 from ziggurat.transforms.calls.promotion import NONE
 
@@ -30,9 +30,12 @@ handles = HANDLERS.of
 class FunctionAttributor:
     """The attribution of one function at one list of argument types: the context that its handlers work in."""
 
-    def __init__(self, program: Attributor, func: Op, types: tuple[Type, ...], caller: Location | None) -> None:
+    def __init__(
+        self, program: Attributor, function: FunctionName, types: tuple[Type, ...], caller: Location | None
+    ) -> None:
         self.program = program
-        self.func = func
+        self.function = function
+        self.func = func = function.model
         self.caller = caller
         self.found = Attribution(func, types)
         self.scope = self.found.scope

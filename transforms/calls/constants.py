@@ -41,13 +41,6 @@ def function_name(function: Function) -> FunctionName:
     return FunctionName(function.fn.__qualname__, function.model, function)
 
 
-def functions_in(value: Any) -> list[Function]:
-    """The functions that a constant is, or that are items of it."""
-    if isinstance(value, tuple):
-        return [function for item in value for function in functions_in(item)]  # pyright: ignore[reportUnknownVariableType]
-    return [value.function] if isinstance(value, FunctionName) and value.function is not None else []
-
-
 def symbol_part(type_: Type) -> str:
     """A type as a part of a function's name: a constant by its bare value."""
     if isinstance(type_, ConstantType):

@@ -7,7 +7,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, KernelTypeError
 from ziggurat.codemodel.types import f32, i32, i64
-from ziggurat.transforms.attribution import attribute, constant
+from ziggurat.transforms.attribution import attribute, constant, function_name
 from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.attribution.walk import HANDLERS
 
@@ -39,8 +39,7 @@ def test_a_function_is_attributed_once_for_a_list_of_types():
 
 def test_callees_are_finished_before_their_callers():
     attributor = Attributor()
-    model = attributor.load(calls_thrice)
-    attributor.function("calls_thrice", model, (zg.ptr(i32), zg.ptr(i64), i32, i64), None)
+    attributor.function(function_name(calls_thrice), (zg.ptr(i32), zg.ptr(i64), i32, i64), None)
     names = [found.symbol.split("_")[0] for found in attributor.instances.values()]
     assert names == ["twice", "twice", "calls"]
 
@@ -56,7 +55,7 @@ def test_functions_of_one_name_have_symbols_of_their_own():
         return same
 
     first, second = made(), made()
-    symbols = [attributor.function("same", attributor.load(f), (i32,), None).symbol for f in (first, second, first)]
+    symbols = [attributor.function(function_name(f), (i32,), None).symbol for f in (first, second, first)]
     assert symbols == ["same_i32_i32", "same_i32_i32_1", "same_i32_i32"]
 
 
@@ -118,9 +117,9 @@ def test_all_errors_are_raised_together_in_the_order_of_the_source():
 
 def test_a_constant_is_another_type_than_its_value():
     attributor = Attributor()
-    model = attributor.load(twice)
-    run_time = attributor.function("twice", model, (i32,), None)
-    known = attributor.function("twice", model, (constant(21),), None)
+    function = function_name(twice)
+    run_time = attributor.function(function, (i32,), None)
+    known = attributor.function(function, (constant(21),), None)
     assert run_time.result == i32 and known.result == constant(42)
     assert known.symbol == "twice_21_42"
 

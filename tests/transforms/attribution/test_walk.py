@@ -9,6 +9,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import i32
 from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.attribution.walk import FunctionAttributor
+from ziggurat.transforms.calls.constants import FunctionName
 from ziggurat.transforms.calls.lattice import ERROR
 from ziggurat.transforms.calls.promotion import NONE
 
@@ -20,7 +21,7 @@ CALL = Location("g.py", 9, 1)
 
 
 def walk(caller=None) -> FunctionAttributor:
-    return FunctionAttributor(Attributor(), MODEL, (i32,), caller)
+    return FunctionAttributor(Attributor(), FunctionName("f", MODEL), (i32,), caller)
 
 
 def test_it_gives_types_and_the_result():
@@ -32,7 +33,7 @@ def test_it_gives_types_and_the_result():
 
 def test_a_function_without_return_gives_nothing():
     model = zg.parse('func @"f" (%0 : object)object -> { return; };')
-    assert FunctionAttributor(Attributor(), model, (i32,), None).run().result == NONE
+    assert FunctionAttributor(Attributor(), FunctionName("f", model), (i32,), None).run().result == NONE
 
 
 def test_an_error_is_noted_once_at_the_op_and_its_callers():
@@ -80,7 +81,7 @@ def test_an_op_that_would_have_stored_leaves_its_variables_in_error():
             return;
         };"""
     )
-    at = FunctionAttributor(Attributor(), model, (i32,), None)
+    at = FunctionAttributor(Attributor(), FunctionName("f", model), (i32,), None)
     at.scope.types[model.bodies[0].parameters[0]] = i32
     var, branch, _ = model.bodies[0].entry.ops
     at.ops([var])

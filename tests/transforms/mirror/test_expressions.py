@@ -9,6 +9,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.types import PtrType, TupleType, f32, i1, i32, i64
 from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.attribution.attribute import Attributor
+from ziggurat.transforms.calls.constants import FunctionName
 from ziggurat.transforms.calls.emit import flatten_types, packed_type
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.mirror.mirror import ModuleMirror, build
@@ -20,7 +21,7 @@ def ops_of(ops: str, *types, functions=None):
     parameters = ", ".join(f"%{index} : object" for index in range(len(types)))
     model = zg.parse(f'func @"f" ({parameters})object -> {{ {ops} }};')
     attributor = Attributor(functions)
-    found = attributor.function("f", model, types, None)
+    found = attributor.function(FunctionName("f", model), types, None)
     assert not attributor.errors
     builder = Builder.root(flatten_types(TupleType(types)), packed_type(found.result))
     build(FunctionMirror(ModuleMirror(frozenset()), found, builder))
