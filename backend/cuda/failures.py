@@ -4,35 +4,43 @@ from __future__ import annotations
 
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, ZigguratError
 
-# After these, every call in the context fails until the process, or at least the context, ends.
-_FAULTS = {
-    "CUDA_ERROR_ILLEGAL_ADDRESS": (MemoryAccessError, "accessed memory outside of its arrays"),
+# The class, summary and advice for each fault. After a fault, every call in the context fails until the process, or at
+# least the context, ends.
+_INSTEAD = "kernel[grid](…) on copies of the arrays in NumPy"
+_FAULTS: dict[str, tuple[type[ZigguratError], str, str | None]] = {
+    "CUDA_ERROR_ILLEGAL_ADDRESS": (
+        MemoryAccessError,
+        "accessed memory outside of its arrays",
+        f"look for a missing mask, or an i32 offset that overflows; {_INSTEAD} names the place",
+    ),
     "CUDA_ERROR_MISALIGNED_ADDRESS": (
         MemoryAccessError,
         "accessed memory at a misaligned address",
+        "look for a false zg.multiple_of or zg.max_contiguous, or a view that starts in the middle",
     ),
-    "CUDA_ERROR_INVALID_ADDRESS_SPACE": (MemoryAccessError, "accessed memory of the wrong address space"),
-    "CUDA_ERROR_ASSERT": (KernelRuntimeError, "stopped at a device assertion"),
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE": (MemoryAccessError, "accessed memory of the wrong address space", None),
+    "CUDA_ERROR_ASSERT": (
+        KernelRuntimeError,
+        "stopped at a device assertion",
+        "the assertion's place and message are on standard output",
+    ),
     "CUDA_ERROR_ILLEGAL_INSTRUCTION": (
         KernelRuntimeError,
         "executed an instruction that the device lacks or traps on",
+        "look at the kernel's zg.inline_asm_elementwise; if it has none, please report this",
     ),
-    "CUDA_ERROR_HARDWARE_STACK_ERROR": (KernelRuntimeError, "ran over its stack"),
-    "CUDA_ERROR_INVALID_PC": (KernelRuntimeError, "jumped to an address without code"),
-    "CUDA_ERROR_LAUNCH_FAILED": (KernelRuntimeError, "failed while it ran"),
-    "CUDA_ERROR_LAUNCH_TIMEOUT": (KernelRuntimeError, "ran longer than the device's watchdog allows"),
-}
-_ADVICE = {
-    "CUDA_ERROR_ILLEGAL_ADDRESS": "look for a missing mask, or an i32 offset that overflows; "
-    "kernel[grid](…) on copies of the arrays in NumPy names the place",
-    "CUDA_ERROR_MISALIGNED_ADDRESS": "look for a false zg.multiple_of or zg.max_contiguous, "
-    "or a view that starts in the middle",
-    "CUDA_ERROR_ASSERT": "the assertion's place and message are on standard output",
-    "CUDA_ERROR_ILLEGAL_INSTRUCTION": "look at the kernel's zg.inline_asm_elementwise; if it has none, please report "
-    "this",
-    "CUDA_ERROR_LAUNCH_FAILED": "compute-sanitizer python … names the access; kernel[grid](…) on copies of the arrays "
-    "in NumPy checks each",
-    "CUDA_ERROR_LAUNCH_TIMEOUT": "a loop may not end; or give each program less to do",
+    "CUDA_ERROR_HARDWARE_STACK_ERROR": (KernelRuntimeError, "ran over its stack", None),
+    "CUDA_ERROR_INVALID_PC": (KernelRuntimeError, "jumped to an address without code", None),
+    "CUDA_ERROR_LAUNCH_FAILED": (
+        KernelRuntimeError,
+        "failed while it ran",
+        f"compute-sanitizer python … names the access; {_INSTEAD} checks each",
+    ),
+    "CUDA_ERROR_LAUNCH_TIMEOUT": (
+        KernelRuntimeError,
+        "ran longer than the device's watchdog allows",
+        "a loop may not end; or give each program less to do",
+    ),
 }
 _GONE = "CUDA keeps failing in this context now: start the process again"
 
@@ -46,14 +54,13 @@ def failure(status: str, doing: str, kernel: str | None = None, certain: bool = 
     shows at a later call, whichever that is.
     """
     if status in _FAULTS:
-        error, what = _FAULTS[status]
+        error, what, hint = _FAULTS[status]
         if kernel is not None and certain:
             subject = f"the kernel '{kernel}'"
         elif kernel is not None:
             subject = f"'{kernel}', or a kernel launched before it,"
         else:
             subject = "a kernel launched before"
-        hint = _ADVICE.get(status)
         which = None if certain else "which kernel: kernel[grid](…, check=True) waits for each launch"
         return error(f"{subject} {what} ({status})", hint="; ".join(filter(None, (hint, which, _GONE))))
     about = f" of '{kernel}'" if kernel is not None else ""

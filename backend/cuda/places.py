@@ -58,7 +58,8 @@ def placed_as(model: Op, binary: Binary) -> Binary:
     moved: dict[Place, Place] = {}
     changed: list[Entry] = []
     for entry in entries:
-        old, number, calls = _as_place(entry), int(entry[3]), int(entry[4])
+        old: Place = (entry[0], entry[1], entry[2])
+        number, calls = int(entry[3]), int(entry[4])
         chain = list(_chain(ops[number].location)) if number < len(ops) else []
         new = chain[calls] if calls < len(chain) else old
         moved[old] = new if old[2] else (new[0], new[1], 0)
@@ -68,11 +69,6 @@ def placed_as(model: Op, binary: Binary) -> Binary:
     return attrs.evolve(
         binary, code=_rewritten(binary.code, moved), metadata={**binary.metadata, "places": sorted(changed)}
     )
-
-
-def _as_place(entry: Entry) -> Place:
-    file, line, column = entry[:3]
-    return file, line, column
 
 
 def _chain(location: Location | None) -> Iterator[Place]:

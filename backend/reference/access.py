@@ -131,14 +131,21 @@ def left_out(machine: Machine, op: Op, pointers: Array, mask: Array | None, what
     return np.where(mask, 0, np.int32(machine.sources.number(op, f"{what}{of} leaves it out, {why}")))
 
 
-@marks.of(tt.Store)
-def _marks_of_store(meaning: Meaning, machine: Machine, op: tt.Store, operands: Operands) -> None:
-    masks = [machine.known(op, mask, "masks a store by") for mask in operands[2:]]
+@marks.of(tt.Store, tt.AtomicRMW, tt.AtomicCAS)
+def _marks_of_writing(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+    what, verb, use = "an atomic", "updates memory at", "updates memory with"
+    if isinstance(op, tt.Store):
+        what, verb, use = "a store", "writes at", "stores"
+    count = 3 if isinstance(op, tt.AtomicCAS) else 2
+    masks = [machine.known(op, mask, f"masks {what} by") for mask in operands[count:]]
     mask = masks[0] if masks else None
-    address = machine.known(op, operands[0], "writes at", mask)
-    value = machine.known(op, operands[1], "stores", mask)
+    address = machine.known(op, operands[0], verb, mask)
+    values = [machine.known(op, value, use, mask) for value in operands[1:count]]
     with explained(machine, operands[0], mask):
-        meaning(machine, op, (address, value, *masks))
+        result = meaning(machine, op, (address, *values, *masks))
+    if isinstance(op, tt.Store):
+        return result
+    return marked(result, left_out(machine, op, address, mask, "the mask of this atomic", "and it has no result there"))
 
 
 # Descriptors.
@@ -282,15 +289,3 @@ def _atomic(machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS, operands: Operand
             machine, op, target.region.view(scalar.dtype), target.index[lanes], update, given
         )
     return result
-
-
-@marks.of(tt.AtomicRMW, tt.AtomicCAS)
-def _marks_of_atomic(meaning: Meaning, machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS, operands: Operands) -> Any:
-    count = 2 if isinstance(op, tt.AtomicRMW) else 3
-    masks = [machine.known(op, mask, "masks an atomic by") for mask in operands[count:]]
-    mask = masks[0] if masks else None
-    address = machine.known(op, operands[0], "updates memory at", mask)
-    values = [machine.known(op, value, "updates memory with", mask) for value in operands[1:count]]
-    with explained(machine, operands[0], mask):
-        result = meaning(machine, op, (address, *values, *masks))
-    return marked(result, left_out(machine, op, address, mask, "the mask of this atomic", "and it has no result there"))

@@ -137,11 +137,6 @@ class Region:
             missing |= ~held
         return missing
 
-    def may_write(self, argument: Argument | None) -> bool:
-        """Whether pointers to the argument may write; for None, whether pointers to any argument may."""
-        arguments = self.arguments if argument is None else (argument,)
-        return any(one.array.flags.writeable for one in arguments)
-
 
 @attrs.frozen(eq=False)
 class Target:
@@ -220,8 +215,12 @@ class Memory:
                     return
                 inside = ~outside if left is None else ~outside & left
                 if inside.any():
-                    if access.verb != "reads" and not region.may_write(argument):
-                        self._refuse(pointers, inside, access, *_read_only(access, region, argument))
+                    owners = region.arguments if argument is None else (argument,)
+                    if access.verb != "reads" and not any(owner.array.flags.writeable for owner in owners):
+                        names = [owner.name for owner in owners]
+                        reason = f"{access.verb} {' or '.join(names)}, but its array is read-only"
+                        hint = f"pass an array that can be written; np.array({names[0]}) is a copy that can"
+                        self._refuse(pointers, inside, access, reason, hint)
                     yield Target(region, index, left if hit else inside)
                 if hit:
                     return
@@ -281,12 +280,6 @@ def _index(region: Region, offset: Array, size: int, *, aligned: bool) -> tuple[
     if region.has_gaps and count:
         outside |= region.missing(np.where(outside, 0, offset), size)
     return index, outside
-
-
-def _read_only(access: Access, region: Region, argument: Argument | None) -> tuple[str, str]:
-    names = [one.name for one in (region.arguments if argument is None else [argument])]
-    hint = f"pass an array that can be written; np.array({names[0]}) is a copy that can"
-    return f"{access.verb} {' or '.join(names)}, but its array is read-only", hint
 
 
 def _groups(arguments: Sequence[Argument]) -> list[list[Argument]]:

@@ -75,11 +75,11 @@ class Sharing:
             return
         if not self.together and not self.strict:
             return
-        units, programs, positions = self._units(target, access)
+        units, programs, *positions = self._units(target, access)
         if self.together:
             self._claim(self._owners[region], units, programs)
         if self.strict and region.units <= _MAX_UNITS:
-            self._check_barriers(region, units, programs, positions, access, use)
+            self._check_barriers(region, access, use, units, programs, *positions)
 
     def _touch_region(self, region: Region, use: str) -> None:
         seen = self._uses.get(region)
@@ -100,7 +100,7 @@ class Sharing:
             raise Conflict
 
     def _check_barriers(
-        self, region: Region, units: Array, programs: Array, positions: Array, access: Access, use: str
+        self, region: Region, access: Access, use: str, units: Array, programs: Array, positions: Array
     ) -> None:
         """Note an access. Raise `KernelRuntimeError` for a read of an element written since the last barrier, and for a
         store to an element that another position has read since."""
@@ -136,25 +136,23 @@ class Sharing:
         read[units[first]] = number
         elsewhere[units[position[units] != positions]] = number
 
-    def _units(self, target: Target, access: Access) -> tuple[Array, Array, Array]:
-        """The units that an access touches, and for each the program and, in strict mode, the element's position."""
+    def _units(self, target: Target, access: Access) -> list[Array]:
+        """The units that an access touches, the program that touches each, and in strict mode the position."""
         size, unit = access.dtype.itemsize, target.region.unit
         shape = access.shape if self.strict else target.index.shape[1:]
-        sides = tuple(side for side in access.shape if side != 1)
-        number = self._shapes.setdefault(sides, len(self._shapes))
-        position = np.arange(math.prod(shape)).reshape(shape) + number * MAX_ELEMENTS
-        programs = access.programs.reshape(-1, *(1,) * len(shape))
-        whole = (len(programs), *shape)
-        found = [np.broadcast_to(array, whole) for array in (target.index, programs, position)]
+        found = [target.index, access.programs.reshape(-1, *(1,) * len(shape))]
+        if self.strict:
+            sides = tuple(side for side in shape if side != 1)
+            number = self._shapes.setdefault(sides, len(self._shapes))
+            found.append(np.arange(math.prod(shape)).reshape(shape) + number * MAX_ELEMENTS)
+        found = [np.broadcast_to(array, (len(access.programs), *shape)) for array in found]
         if target.lanes is not None:
-            lanes = np.broadcast_to(target.lanes, whole)
+            lanes = np.broadcast_to(target.lanes, found[0].shape)
             found = [array[lanes] for array in found]
-        index, programs, positions = found
         if size < unit:
-            index = index // (unit // size)
+            found[0] = found[0] // (unit // size)
         elif size > unit:
-            index = index[..., np.newaxis] * (size // unit) + np.arange(size // unit)
-            programs, positions = (
-                np.broadcast_to(array[..., np.newaxis], index.shape) for array in (programs, positions)
-            )
-        return index, programs, positions
+            parts = size // unit
+            found = [np.repeat(array, parts) for array in found]
+            found[0] = found[0] * parts + np.tile(np.arange(parts), len(found[0]) // parts)
+        return found

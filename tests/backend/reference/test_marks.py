@@ -302,6 +302,24 @@ def test_a_program_writes_what_another_position_has_read():
     assert (y == np.arange(32) ^ 1).all()
 
 
+def test_positions_of_elements_of_two_sizes():
+    """The smaller elements are the units of memory: each half of an f64 has the position of the whole."""
+    memory = np.arange(32, dtype=np.float64)
+
+    @zg.kernel
+    def both(x, halves, BY: zg.constexpr):
+        at = zg.arange(0, 32)
+        values = zg.load(zg.add(x, at))
+        zg.store(zg.add(x, zg.xor(at, BY)), values)
+        zg.debug_barrier()
+        zg.store(zg.add(halves, at), 0.0)
+
+    with pytest.raises(zg.KernelRuntimeError, match="writes an element of x or halves that it has read"):
+        both[(1,)](memory, memory.view(np.float32), 1, strict=True)
+    both[(1,)](memory, memory.view(np.float32), 0, strict=True)
+    assert memory[:16].sum() == 0 and memory[16:].tolist() == list(range(16, 32))
+
+
 @zg.kernel
 def spread(x):
     zg.store(zg.add(x, zg.arange(0, 8)), zg.load(zg.add(x, zg.full((8,), 0, zg.i32))))
