@@ -113,7 +113,7 @@ class F64:
         0.15387067492458267, 0.1325057720653805, 0.13247626439868312,
     )  # fmt: skip
 
-    # As above; the first part of ln 2 ends in zeros, so that multiples of it are exact.
+    # π/2, ln 2 and 1/ln 2 as sums of floats. The first part of ln 2 ends in zeros: multiples of it are exact.
     PI_2 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
     LN_2 = (0.6931471803691238, 1.9082149292705877e-10)
     LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
@@ -155,7 +155,7 @@ def _exp2(of: Format) -> Routine:
 
 
 def _logarithm(of: Format, base_2: bool) -> Routine:
-    """x is m · 2^e; m is between 2/3 and 4/3 (f32), or √½ and √2 (f64)."""
+    """The logarithm of m and e, where x is m · 2^e, and m between 2/3 and 4/3 (f32) or √½ and √2 (f64)."""
     r = _function("log2" if base_2 else "log", of)
     x = r.argument()
     tiny = x.test("olt", 2.0 ** (1 - of.BIAS))
@@ -199,7 +199,8 @@ def _in_base_2(r: Routine, exponent: Number, natural: Number, of: Format) -> Num
 def _near(r: Routine, x: Number, of: Format) -> list[Number]:
     """The angle less its nearest multiple of π/2, and the number of that multiple (Cody and Waite).
 
-    An angle of f64 is the sum of the first two."""
+    For f64 the angle is the sum of the first two results.
+    """
     whole, quadrant = r.nearest(x, of.TWO_OVER_PI)
     minus = -whole
     if of is F32:
@@ -219,7 +220,7 @@ def _near(r: Routine, x: Number, of: Format) -> list[Number]:
 
 
 def _far(r: Routine, x: Number, of: Format) -> list[Number]:
-    """The same for a large angle (Payne and Hanek): the digits of x · 2/π around the point, by integers.
+    """The reduced angle of a large angle: the digits of x · 2/π around the point, by integers (Payne and Hanek).
 
     x is m · 2^e. The digits of 2/π that make multiples of 4 are left out, and those after three more words.
     """
@@ -307,7 +308,7 @@ def _sine(of: Format, shift: int) -> Routine:
 
 
 # tanh and erf: near 0 a polynomial, elsewhere 1 - 2 / (e^2x + 1), and 1 - e^p with a polynomial p. The machine's 2^x
-# is accurate enough for f32: near 1 its error is divided.
+# is accurate enough for f32, where the division makes its error small.
 
 
 def _tanh_f32() -> Routine:

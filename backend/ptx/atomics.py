@@ -63,9 +63,10 @@ class _Access:
     def native(
         self, names: Sequence[tuple[str, str | None]], kind: str, address: str, *operands: Sequence[str], used: bool
     ) -> list[str]:
-        """Emit instructions under their predicates, given their names; the words that were in memory, if they are used.
+        """Emit instructions (name, predicate); the words that were in memory, if they are used.
 
-        The operands are vectors of words of one LLVM type."""
+        The operands are vectors of words of one LLVM type.
+        """
         count = len(operands[0])
         results = [kind] * count if used else []
         arguments: list[Argument] = [(GLOBAL, address)]
@@ -201,7 +202,7 @@ def _loop(access: _Access, address: str, mask: str | None, update: Callable[[str
 
 
 def _instruction(emitter: Emitter, kind: AtomicKind, scalar: ScalarType) -> str | None:
-    """The part of the instruction's name after the address space; None where the machine has no instruction."""
+    """The instruction's name after the address space; None where the machine has no instruction."""
     if kind is AtomicKind.FADD and not scalar.is_fp8 and (scalar != bf16 or emitter.capability >= 90):
         return f"add{'.noftz' if scalar.bits == 16 else ''}.{scalar}"
     if scalar.bits < 32:

@@ -45,7 +45,7 @@ def _register(made: Emitted, register: int) -> str:
 
 
 def _phis(emitter: Emitter, type_: Type, names: Emitted, sources: Sequence[tuple[Emitted, str]]) -> list[str]:
-    """The phi instructions that give the names what comes from each predecessor."""
+    """The phis that define the names, given the value and the label of each predecessor."""
     lines: list[str] = []
     for register in unique_registers(emitter.layout(type_)):
         pairs = ", ".join(f"[ {_register(made, register)}, %{label} ]" for made, label in sources)

@@ -42,7 +42,7 @@ def _convert(emitter: Emitter, op: gpu.ConvertLayout) -> Emitted:
 
 
 def _exchanged(emitter: Emitter, found: Exchange, values: Sequence[str], type_: TensorType) -> dict[int, str]:
-    """The registers of the target by their number without copies."""
+    """The registers of the target, numbered without its copies."""
     element = type_.element
     packs: list[tuple[int, int]] = []
     if isinstance(element, ScalarType) and element.bytes < 4:
@@ -55,12 +55,10 @@ def _exchanged(emitter: Emitter, found: Exchange, values: Sequence[str], type_: 
     own, theirs = (
         [combine([1 << pair[side] for pair in packs], index) for index in range(1 << len(packs))] for side in (0, 1)
     )
-    words: dict[int, str] = {}
 
+    @cache
     def packed(register: int) -> str:
-        if register not in words:
-            (words[register],) = to_words(emitter, [values[register | more] for more in theirs], element, word)
-        return words[register]
+        return to_words(emitter, [values[register | more] for more in theirs], element, word)[0]
 
     rest = [bit for bit in range(found.rounds) if bit not in [bit for bit, _ in packs]]
     result: dict[int, str] = {}
@@ -70,7 +68,7 @@ def _exchanged(emitter: Emitter, found: Exchange, values: Sequence[str], type_: 
 
 
 def _rounds(emitter: Emitter, found: Exchange, given: Give, bits: Sequence[int], kind: str) -> dict[int, str]:
-    """The results by the number of the round, for the rounds whose numbers have only these bits set."""
+    """The results of the rounds whose numbers have only these bits set, by the number."""
     sent = _renumbered(emitter, given, found.turned, kind)
     arrived: dict[int, str] = {}
     for far, numbers in found.groups(bits).items():
@@ -92,9 +90,7 @@ def _move(emitter: Emitter, found: Exchange, far: int) -> Callable[[str], str]:
     return lambda word: shuffle(emitter, "idx", word, lane)
 
 
-def _renumbered(
-    emitter: Emitter, given: Callable[[int], str], factors: Sequence[Factor], kind: str
-) -> Callable[[int], str]:
+def _renumbered(emitter: Emitter, given: Give, factors: Sequence[Factor], kind: str) -> Give:
     """The values of registers that are renumbered by an xor with a number that depends on the thread."""
     for offset, mask in factors:
         given = cache(partial(_swapped, emitter, given, offset, mask, kind))

@@ -71,7 +71,7 @@ def _shown(emitter: Emitter, value: str, type_: Type, hexadecimal: bool) -> tupl
 
 
 def _coordinates(emitter: Emitter, number: str, shape: tuple[int, ...]) -> list[Argument]:
-    """The index along each axis of the element of a number."""
+    """The index of an element along each axis, given its number."""
     found: list[Argument] = []
     shift = bits_of(math.prod(shape))
     for size in shape:

@@ -98,7 +98,7 @@ Compute = Callable[[str, str], str] | Callable[[str, str, str], str]
 
 
 def computing(emitter: Emitter, scalar: ScalarType, compute: Compute, bits: int = 32) -> Callable[..., str]:
-    """A function of floats that is `compute(kind, *values)`, given an LLVM type; with fewer than `bits` bits in f32."""
+    """`compute` for floats of a type: in the type itself, or in f32 where the type has fewer than `bits` bits."""
     kind, make = llvm_type(scalar), cast("Callable[..., str]", compute)
 
     def apply(*values: str) -> str:
@@ -110,7 +110,7 @@ def computing(emitter: Emitter, scalar: ScalarType, compute: Compute, bits: int 
 
 
 def computed(emitter: Emitter, op: Op, compute: Compute, bits: int = 32) -> Emitted:
-    """The result of an op on floats, register by register, by `computing`."""
+    """The result of an op on floats, by `computing`, register by register."""
     scalar = scalar_element(op.operands[0].type)
     return emitter.each(op.result.type, op.operands, computing(emitter, scalar, compute, bits))
 

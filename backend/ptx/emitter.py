@@ -252,7 +252,7 @@ class Emitter:
         return self.emit(f"xor i32 {number}, {constant}") if constant else number
 
     def element(self, layout: Layout, register: int) -> str:
-        """The number of the element that a thread has in a register."""
+        """The number of the element that a register of this thread holds."""
         return self.moved(self.linear(thread_bases(layout)), layout.element(register))
 
     def owner(self, type_: Type) -> str | None:
@@ -376,7 +376,7 @@ def unique_registers(layout: Layout) -> list[int]:
 
 
 def spread(bases: Sequence[int]) -> int:
-    """The bits that are set in some basis."""
+    """The bits that are set in at least one basis."""
     return reduce(int.__or__, bases, 0)
 
 

@@ -125,7 +125,7 @@ def files_of(ptx: str) -> dict[int, str]:
 
 
 def _unquoted(text: str) -> str:
-    """A file name as LLVM writes it in a directive: bytes that are no ASCII as octal numbers."""
+    """A file name as LLVM writes it in a directive: non-ASCII bytes as octal numbers."""
     raw = re.sub(rb"\\([0-7]{3}|.)", _byte, text.encode())
     return raw.decode(errors="surrogateescape")
 

@@ -104,7 +104,7 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
     kind = llvm_type(c)
     sums = emitter.tensor(op.c) if op.accumulate else ["poison"] * layout_of(c).num_registers
     registers = list(dict.fromkeys(register for step in tile.steps for register in step.c))
-    # The operands of the assembly: the results, the same registers as arguments, the descriptors, the registers of a.
+    # Operands of the assembly: results, the same registers as arguments, descriptors, the registers of a.
     count = len(registers)
     given = [(kind, sums[register]) for register in registers]
     of_a: dict[tuple[int, ...], str] = {}
@@ -197,8 +197,8 @@ class _Factor:
         return combine(self.inverse, element)
 
     def start(self, step: str | None, bases: Sequence[int]) -> tuple[str, int]:
-        """The parts of the thread and of a run-time step, whose bits move places by `bases`; and the bits that they may
-        have.
+        """The xor of the thread's part and of a run-time step, whose bits move places by `bases`; and the bits that it
+        may have.
         """
         result, used = self.thread, self.spread
         if step is not None:

@@ -51,7 +51,7 @@ def picks(body: Body) -> int | None:
 
 
 class _Axis:
-    """The operands of a reduction or scan, and the bits of registers and lanes on its axis, from the lowest of it."""
+    """The operands of a reduction or scan, and the register and lane bits along its axis, in the axis' order."""
 
     def __init__(self, emitter: Emitter, op: tt.Reduce | tt.Scan) -> None:
         type_ = op.values[0].type
@@ -113,7 +113,8 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
             other = axis.shuffled([*rows.values()], "bfly", str(1 << bit))
             rows = {at: axis.combine(row, there) for (at, row), there in zip(rows.items(), other, strict=True)}
     if lanes and (side is not None or not is_commutative(op.combine)):
-        # One lane has the picked element; other bodies combined in a different order in each lane.
+        # One lane has the picked element. Without commutativity, lanes have combined in different orders: all take
+        # the result of the first.
 
         def end_lane() -> str:
             lane = emitter.emit(f"and i32 {emitter.thread()}, {31 & ~axis.lane_mask}")

@@ -89,7 +89,7 @@ class Number:
         return self.routine.call("llvm.copysign", self, sign)
 
     def clamp(self, low: float, high: float) -> Number:
-        """A float brought between the bounds; NaN stays."""
+        """A float limited to an interval; NaN stays."""
         x = self.test("olt", low).select(low, self)
         return x.test("ogt", high).select(high, x)
 
@@ -182,7 +182,7 @@ class Routine:
         return (exponent + bias << digits).to("bitcast", kind)
 
     def scaled(self, x: Number, exponent: Number) -> Number:
-        """x · 2**exponent, also where that is subnormal: in two steps, of which only the second can round."""
+        """x · 2**exponent, subnormal results included: in two steps. Only the second can round."""
         half = exponent.ashr(1)
         rest = exponent - half
         return x * self.power_of_two(half) * self.power_of_two(rest)
@@ -190,7 +190,7 @@ class Routine:
     def branch(
         self, condition: Number, then: Callable[[], list[Number]], otherwise: Callable[[], list[Number]]
     ) -> list[Number]:
-        """The values of one of two branches."""
+        """Branch on a condition; the values of the branch that was taken."""
         labels = [self.fresh("block") for _ in range(3)]
         self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
         ends: list[tuple[list[Number], str]] = []

@@ -85,7 +85,7 @@ class Places:
         return self._pointers[constant]
 
     def rows(self) -> Iterator[tuple[list[int], Argument, int]]:
-        """The same with addresses in place of pointers."""
+        """For each vector: its registers, an address in shared memory as i32, and an offset in bytes from there."""
         for registers, pointer, offset in self.groups():
             yield registers, ("i32", self.emitter.emit(f"ptrtoint {SHARED} {pointer} to i32")), offset
 
