@@ -57,7 +57,7 @@ class Emitter:
         self._indent = 0
         self._place = ""
         self._counts = {"%": 0, "%arg": 0, "^bb": 0}
-        # The line that defines a name, and the block it stands in.
+        # The line that defines a name, and its block.
         self._defined: dict[str, tuple[Line, object]] = {}
         self._block: object = object()
 

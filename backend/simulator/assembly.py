@@ -120,15 +120,6 @@ def _atomic(program: Any, match: re.Match[str], operands: list[Any]) -> None:
 
 # Asynchronous copies.
 
-Copy = tuple[Array, Array, Array]  # Places in shared memory, the threads that write there, and the bytes.
-
-
-class _Groups:
-    """The copies of a program in flight, by group; the oldest comes first, and the last is not committed."""
-
-    def __init__(self, program: Any) -> None:
-        self.groups: list[list[Copy]] = [[]]
-
 
 @unit(r"cp\.async\.(?:ca|cg)\.shared\.global \[ \$0 \+ (\d+) \], \[ \$1 \+ 0 \], (4|8|16)(, \$2)?")
 def _copy(program: Any, match: re.Match[str], operands: list[Any]) -> None:
@@ -154,19 +145,20 @@ def _copy(program: Any, match: re.Match[str], operands: list[Any]) -> None:
         raise SimulationError("two threads must not copy to the same place")
     shared.in_flight[places] = True
     shared.writer[places] = IN_FLIGHT
-    program.unit(_Groups).groups[-1].append((places, who, data))
+    program.copies[-1].append((places, who, data))
+    program.requests += 1
 
 
 @unit(r"cp\.async\.commit_group")
 def _commit(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     program.together("a commit")
-    program.unit(_Groups).groups.append([])
+    program.copies.append([])
 
 
 @unit(r"cp\.async\.wait_group (\d+)")
 def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     program.together("a wait")
-    groups, shared = program.unit(_Groups).groups, program.shared
+    groups, shared = program.copies, program.shared
     while len(groups) - 1 > int(match[1]):
         for places, who, data in groups.pop(0):
             shared.in_flight[places] = False

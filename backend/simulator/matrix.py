@@ -154,7 +154,7 @@ class _Wgmmas:
         self.pending: dict[int, set[int]] = {}
 
     def marked(self, value: Array) -> Array:
-        """A register of marks that stands for an accumulator register."""
+        """A register of marks in place of an accumulator register."""
         number = len(self.accumulators) + 1
         assert number < 1 << 21, "too many wgmmas for the marks"
         self.accumulators[number] = value

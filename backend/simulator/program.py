@@ -85,16 +85,6 @@ class Blocked(SimulationError):
         self.line = 0  # The line in the block, filled in where it is known.
 
 
-def _data(kind: str, value: str) -> Array:
-    """The bytes of a variable's initial value."""
-    elements = elements_of(kind) or (kind,)
-    if value.startswith('c"'):
-        return np.frombuffer(unquoted(value[2:-1]), np.uint8)
-    numbers = [int(typed(part)[1]) for part in split(value[1:-1])] if value.startswith("[") else [0] * len(elements)
-    dtype = np.dtype(dtype_of(elements[0]))
-    return np.array([number % (1 << 8 * dtype.itemsize) for number in numbers], np.uint64).astype(dtype)
-
-
 class Frame:
     """A call of a function: its values by name."""
 
@@ -130,8 +120,11 @@ class Program:
         self.places = Places(module.metadata)
         self.local = np.zeros((threads, 0), np.uint8)
         self.steps = 0
-        self.requests = 0  # Counts the requests for the state of a unit, which may change it.
+        self.requests = 0  # Counts copies and requests for the state of a unit, which may change it.
         self.loads: frozenset[int] = _NONE  # The loads that the current instruction depends on.
+        # The groups of cp.async copies in flight, oldest first; the last is not committed. A copy has places in shared
+        # memory, the threads that write there, and the bytes.
+        self.copies: list[list[tuple[Array, Array, Array]]] = [[]]
         self.at_end: list[Callable[[], None]] = []
         self.results = 0  # The number of results of the current assembly.
         self._numbers: dict[str, int] = {}  # The number of each load instruction.
@@ -150,8 +143,13 @@ class Program:
                 symbols[f"@{name}"] = self._shared
                 self._shared += -(-size_of(kind) // 16) * 16
             else:
-                symbols[f"@{name}"] = self.memory.constant(name, lambda kind=kind, value=value: _data(kind, value))
+                symbols[f"@{name}"] = self.memory.constant(name, partial(self._data, kind, value))
         return symbols
+
+    def _data(self, kind: str, value: str) -> Array:
+        """The elements of a variable's initial value."""
+        elements = self.get(kind, value) if elements_of(kind) else [self.get(kind, value)]
+        return np.array([np.ravel(element)[0] for element in elements])
 
     def unit(self, kind: type[_T]) -> _T:
         """The state of a unit in this program, made at the first request."""

@@ -32,7 +32,7 @@ class Shared:
         self.in_flight = np.zeros(size, bool)  # Bytes that copies in flight will write.
         self.reading = np.zeros(size, np.int32)  # The number of wgmmas and copies in flight that read it.
         self.unfenced = np.full(size, -1)  # The thread that wrote it without a fence since.
-        # Codes above IN_FLIGHT stand for a TMA load, or for accesses before a partial barrier: who knows them complete.
+        # For each code above IN_FLIGHT, of a TMA load or of accesses before a partial barrier: who knows it complete.
         self.seen: dict[int, Array] = {}
         self.partial_barriers: set[int] = set()  # The codes of partial barriers.
         self.codes = IN_FLIGHT

@@ -93,7 +93,7 @@ def size_of(kind: str) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def split(text: str) -> list[str]:
-    """The parts between commas that stand in no brackets or quotes."""
+    """The parts between commas outside of brackets and quotes."""
     parts: list[str] = []
     depth, start, quoted = 0, 0, False
     for at, character in enumerate(text):
@@ -131,14 +131,17 @@ def instruction(line: str) -> tuple[str, str, str, frozenset[str]]:
     """The name of an instruction's result ("" without one), its opcode, its operands, and its flags."""
     name, _, text = line.partition(" = ") if line.startswith("%") else ("", "", line)
     opcode, _, rest = text.partition(" ")
-    words = rest.split(" ")
-    flags: set[str] = set()
-    while words[0] in _FLAGS:
-        flags.add(words[0])
-        words = words[1:]
-    if " asm " not in rest and _ODD.search(rest) and (opcode not in _DONE_WITH_ODD or words[0][:2] in _SIGNED_ORDER):
+    flags, operands = _flags(rest)
+    if " asm " not in rest and _ODD.search(rest) and (opcode not in _DONE_WITH_ODD or operands[:2] in _SIGNED_ORDER):
         raise unknown(f"{opcode} {rest}")
-    return name, opcode, " ".join(words), frozenset(flags)
+    return name, opcode, operands, flags
+
+
+def _flags(text: str) -> tuple[frozenset[str], str]:
+    """The flags at the beginning of a text, and the rest."""
+    words = text.split(" ")
+    count = next((at for at, word in enumerate(words) if word not in _FLAGS), len(words))
+    return frozenset(words[:count]), " ".join(words[count:])
 
 
 @lru_cache(maxsize=1 << 14)
@@ -168,10 +171,7 @@ def _closing(text: str, at: int) -> int:
 def incoming(line: str) -> tuple[str, str, dict[str, str]]:
     """The name of a phi, its type, and its value from each block."""
     name, _, rest = line.partition(" = phi ")
-    words = rest.split(" ")
-    while words[0] in _FLAGS:
-        words = words[1:]
-    kind, ways = typed(" ".join(words))
+    kind, ways = typed(_flags(rest)[1])
     pairs = [split(way.strip("[] ")) for way in split(ways)]
     return name, kind, {label.removeprefix("%"): value for value, label in pairs}
 

@@ -385,7 +385,7 @@ class _Tma:
     def start_store(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:
         described, shared = self.program.maps[map_], self.program.shared
         if described.extent[1] * described.array.dtype.itemsize % 16:
-            raise SimulationError("a TMA store must be to rows of whole 16 bytes, as it writes behind others")
+            raise SimulationError("a row of a tensor that TMA stores to must be a multiple of 16 bytes")
         offsets, there, inside = self._box(described, *at)
         places = self._places(described, address, offsets)
         if shared.foreign(shared.writer[places], np.full(len(places), thread)).any():

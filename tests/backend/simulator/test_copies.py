@@ -57,7 +57,7 @@ def test_nobody_reads_before(rest: str, by_hand) -> None:
         ran(by_hand, places() + copy() + rest + BARRIER + read())
 
 
-def test_others_read_behind_a_barrier(by_hand) -> None:
+def test_others_read_after_a_barrier(by_hand) -> None:
     other = "%other = xor i32 %tid, 63\n" + places(to="%other", source="%other", name="b")
     begun = places() + copy() + COMMIT + wait()
     assert ran(by_hand, other + begun + BARRIER + read("b"), 2) == list(range(163, 99, -1))

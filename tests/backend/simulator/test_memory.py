@@ -61,7 +61,7 @@ def test_read_only_arrays_are_not_written() -> None:
         memory.store(at(memory, 0, 0), np.zeros((1, 1), np.uint8), threads(0))
 
 
-def test_a_store_is_seen_by_others_behind_a_barrier() -> None:
+def test_a_store_is_seen_by_others_after_a_barrier() -> None:
     memory = Memory([np.zeros(4, np.uint8)])
     memory.store(at(memory, 0, 1), np.ones((1, 1), np.uint8), threads(3))
     assert memory.load(at(memory, 0, 1), 1, threads(3)) == 1

@@ -114,7 +114,7 @@ def test_barriers_that_are_not_the_role_s(barrier: str, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_barrier_says_nothing_to_others(seed: int) -> None:
+def test_a_barrier_of_one_role_orders_nothing_in_others(seed: int) -> None:
     """One role reads what the other has written, each having met at its own barrier."""
     far = [line.replace("64", "128").replace("near", "far").replace("there", "where") for line in OTHER]
     text = kernel([LESS, STORE, asm("bar.sync 1, 128")], [LESS, asm("bar.sync 2, 128"), *far])

@@ -168,7 +168,7 @@ def test_shuffles_stay_in_their_warps(how: str, by: int, source, by_hand) -> Non
     assert given(by_hand, text, num_warps=2) == wanted
 
 
-def test_threads_part_and_meet(by_hand) -> None:
+def test_threads_diverge_and_meet_again(by_hand) -> None:
     """A loop of as many rounds as the thread's number, and what was carried through it."""
     text = """br label %head
         head:

@@ -143,7 +143,7 @@ def test_the_kernel_of_a_text() -> None:
     assert module.variables == {"smem": (3, "[0 x i8]", "")}
 
 
-def test_blocks_come_behind_those_that_lead_to_them() -> None:
+def test_blocks_come_after_their_predecessors() -> None:
     """Whatever the order in the text; and a loop's blocks stand together, before what comes after it."""
     edges = {
         "entry": ["head"], "end": [], "inner": ["inner", "latch"], "after": ["end"], "latch": ["head"],

@@ -138,14 +138,14 @@ def test_faults_of_loads_and_mbarriers(name: str, by_hand) -> None:
         ran(by_hand, text)
 
 
-def test_an_mbarrier_can_be_forgotten_behind_a_barrier(by_hand) -> None:
+def test_an_mbarrier_can_be_invalidated_after_a_barrier(by_hand) -> None:
     """And its memory used again."""
     ran(by_hand, LOADED + READ + MEET + FORGET + MEET + init(TOLD))
     ran(by_hand, BEGUN + WRITE + FENCE + MEET + expect(256) + fetch() + wait())
 
 
 @pytest.mark.parametrize("box, swizzle", [((4, 16), 32), ((257, 4), 0), ((4, 3), 0)])
-def test_boxes_that_the_engine_cannot_move(box: tuple[int, int], swizzle: int, by_hand) -> None:
+def test_boxes_that_tma_cannot_move(box: tuple[int, int], swizzle: int, by_hand) -> None:
     with pytest.raises(SimulationError, match="cannot move boxes"):
         ran(by_hand, BEGUN + expect(256) + fetch(), TensorMap(NUMBERS, box, swizzle))
 
@@ -193,7 +193,7 @@ def test_stores_that_no_program_may_do(text: str, wanted: str, by_hand) -> None:
 
 
 def test_rows_that_are_not_whole_16_bytes_are_not_stored(by_hand) -> None:
-    with pytest.raises(SimulationError, match="behind others"):
+    with pytest.raises(SimulationError, match="must be a multiple of 16 bytes"):
         ran(by_hand, WRITTEN + bring(0, 0, COMMIT), TensorMap(NUMBERS.copy(), (4, 16), shape=(33, 14)))
 
 
