@@ -28,6 +28,9 @@ from ziggurat.backend.simulator.text import unknown
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 
+_UNORDERED = (
+    "an mbarrier is initialised or invalidated where another thread was since the last barrier: a barrier is missing"
+)
 MAPS = 1 << 60  # The address of a tensor map is this plus the number of its array.
 
 
@@ -85,7 +88,6 @@ class _Mbarrier:
     phase: int = 0
     bytes: int = 0
     fenced: bool = False  # Whether a fence has made it visible to the asynchronous proxy.
-    loads: list[_Load] = attrs.field(factory=list["_Load"])  # The loads of its phases.
     users: set[int] = attrs.field(factory=set[int])  # The threads that have used it since their last barrier.
     # The knowledge of threads that arrived: in ended phases, which those who waited share, and in this phase.
     known: _Knowledge = attrs.field(factory=lambda: _Knowledge())
@@ -96,8 +98,6 @@ class _Mbarrier:
         if self.missing == 0 and self.bytes == 0:
             self.phase += 1
             self.missing = self.arrivals
-            for load in self.loads:
-                load.over = True
             self.known, self.coming = self.coming.joined(self.known), _Knowledge()
 
 
@@ -115,13 +115,14 @@ class _Knowledge:
 
 @attrs.define(eq=False)
 class _Load:
-    """A load of a box into shared memory. `over` says that the phase of its mbarrier has ended."""
+    """A load of a box into shared memory, with the number of the phase of its mbarrier."""
 
     places: Array
     data: Array
     code: int
     barrier: _Mbarrier
-    over: bool = False
+    phase: int
+    landed: bool = False
 
 
 @attrs.define(eq=False)
@@ -141,8 +142,7 @@ class _Tma:
         self.program = program
         self.random = np.random.default_rng(program.seed)
         self.barriers: dict[int, _Mbarrier] = {}
-        self.in_flight: list[_Load] = []
-        self.landed: list[_Load] = []  # Loads that not all threads know to be complete.
+        self.loads: list[_Load] = []  # Those that not all threads know to be complete.
         # Stores of each thread by group, oldest first; the last is not committed.
         self.groups: dict[int, list[list[_Store]]] = {}
         self.written: list[_Store] = []  # Stores whose source has been read, and that are not yet in global memory.
@@ -158,68 +158,48 @@ class _Tma:
 
     # Time.
 
-    def soon(self) -> bool:
-        """Whether an event that may happen now does, by the seed."""
-        seed = self.program.seed
-        return seed == 1 or (seed != 0 and bool(self.random.integers(2)))
+    @property
+    def in_flight(self) -> list[_Load]:
+        """The loads that have not landed."""
+        return [load for load in self.loads if not load.landed]
 
     def land(self, load: _Load) -> None:
         shared = self.program.shared
-        self.in_flight.remove(load)
-        self.landed.append(load)
+        load.landed = True
         shared.bytes[load.places] = load.data
         shared.unfenced[load.places] = -1
         load.barrier.bytes -= load.data.size
         load.barrier.step()
 
     def some_land(self) -> None:
-        for load in list(self.in_flight):
-            if self.soon():
+        """Let loads land that may: none with the seed 0, all with 1, and some with others."""
+        seed = self.program.seed
+        for load in self.in_flight:
+            if seed == 1 or (seed != 0 and self.random.integers(2)):
                 self.land(load)
 
-    def see(self, threads: Array, barrier: _Mbarrier) -> None:
-        """Let these threads know that the loads of an mbarrier's ended phases are complete."""
+    def show(self, load: _Load, threads: Array) -> None:
+        """Let these threads know that a load is complete, and forget it when all know."""
         shared = self.program.shared
-        kept: list[_Load] = []
-        for load in barrier.loads:
-            if load.over:
-                seen = shared.seen[load.code]
-                seen |= threads
-                if seen.all():
-                    self.shown(load)
-                    continue
-            kept.append(load)
-        barrier.loads = kept
+        shared.seen[load.code] |= threads
+        if shared.seen[load.code].all():
+            mine = shared.writer[load.places] == load.code
+            shared.writer[load.places[mine]] = -1
+            shared.in_flight[load.places[mine]] = False
+            self.forget(load)
 
-    def shown(self, load: _Load) -> None:
-        shared = self.program.shared
-        mine = shared.writer[load.places] == load.code
-        shared.writer[load.places[mine]] = -1
-        shared.in_flight[load.places[mine]] = False
-        del shared.seen[load.code]
-        self.landed.remove(load)
+    def forget(self, load: _Load) -> None:
+        del self.program.shared.seen[load.code]
+        self.loads.remove(load)
 
     def barrier(self, threads: Array) -> None:
         """Share the knowledge of loads among the threads of a barrier."""
         gone = set(np.flatnonzero(threads).tolist())
         for made in self.barriers.values():
             made.users -= gone
-        for load in list(self.landed):
-            seen = self.program.shared.seen[load.code]
-            seen |= threads & seen[threads].any()
-            if seen.all():
-                load.barrier.loads.remove(load)
-                self.shown(load)
-
-    def replaced(self, codes: Array) -> None:
-        """Forget loads of these codes whose bytes have all been overwritten."""
-        shared = self.program.shared
-        for load in [load for load in self.landed if load.code in codes]:
-            if not (shared.writer[load.places] == load.code).any():
-                if load in load.barrier.loads:
-                    load.barrier.loads.remove(load)
-                del shared.seen[load.code]
-                self.landed.remove(load)
+        for load in list(self.loads):
+            if self.program.shared.seen[load.code][threads].any():
+                self.show(load, threads)
 
     def write(self) -> None:
         """Write the stores to global memory, in any order: without a wait between them they are unordered."""
@@ -263,10 +243,7 @@ class _Tma:
         if made.bytes or made.missing != made.arrivals:
             raise SimulationError("an mbarrier must not be invalidated in the middle of a phase")
         if made.users - {thread}:
-            raise SimulationError(
-                "an mbarrier is initialised or invalidated where another thread was "
-                "since the last barrier: a barrier is missing"
-            )
+            raise SimulationError(_UNORDERED)
         self._written(address, thread, free=True)
         del self.barriers[address]
         self.program.shared.in_flight[address : address + 8] = False
@@ -282,10 +259,7 @@ class _Tma:
             shared.foreign(shared.writer[places], who) & ~(free & (shared.writer[places] == IN_FLIGHT))
         )
         if foreign.any() or shared.read_by_wgmma(places, who):
-            raise SimulationError(
-                "an mbarrier is initialised or invalidated where another thread was "
-                "since the last barrier: a barrier is missing"
-            )
+            raise SimulationError(_UNORDERED)
         shared.bytes[places] = self.random.integers(0, 256, 8, dtype=np.uint8)
         shared.writer[places] = shared.unfenced[places] = thread
 
@@ -311,22 +285,21 @@ class _Tma:
                 raise SimulationError(f"a parity must be 0 or 1; got {parity}")
             threads = active & (addresses == address) & (parities == parity)
             made = self.mbarrier(address, np.flatnonzero(threads))
-            while made.phase % 2 == parity and self.in_flight:
-                self.land(self.in_flight[int(self.random.integers(len(self.in_flight)))])
+            while made.phase % 2 == parity and (left := self.in_flight):
+                self.land(left[int(self.random.integers(len(left)))])
             if made.phase % 2 == parity:
                 held |= threads
             else:
-                self.see(threads, made)
-                self.learn(threads, made)
+                for load in list(self.loads):
+                    if load.barrier is made and load.phase < made.phase:
+                        self.show(load, threads)
+                # The threads know what those that arrived knew.
+                shared = program.shared
+                shared.known[threads] = np.maximum(shared.known[threads], made.known.wgmmas)
+                for code in made.known.loads & shared.seen.keys():
+                    shared.seen[code] |= threads
         if held.any():
             raise Blocked(held, "deadlock: threads wait for the phase of an mbarrier that never ends")
-
-    def learn(self, threads: Array, made: _Mbarrier) -> None:
-        """Give these threads the knowledge of those that arrived."""
-        shared = self.program.shared
-        shared.known[threads] = np.maximum(shared.known[threads], made.known.wgmmas)
-        for code in made.known.loads & shared.seen.keys():
-            shared.seen[code] |= threads
 
     # Copies.
 
@@ -373,13 +346,14 @@ class _Tma:
             outside[:] = np.nan
         data = np.ascontiguousarray(outside).reshape(-1).view(np.uint8).copy()
         data[inside] = self._memory(map_)[there[inside]]
-        load = _Load(places, data, shared.new_code(np.zeros(self.program.threads, bool)), made)
-        made.loads.append(load)
+        load = _Load(places, data, shared.new_code(np.zeros(self.program.threads, bool)), made, made.phase)
         shared.in_flight[places] = True
         before = np.unique(shared.writer[places])
         shared.writer[places] = load.code
-        self.replaced(before)
-        self.in_flight.append(load)
+        for old in [one for one in self.loads if one.landed and one.code in before]:
+            if not (shared.writer[old.places] == old.code).any():  # All of its bytes have been overwritten.
+                self.forget(old)
+        self.loads.append(load)
         self.some_land()
 
     def start_store(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:
@@ -450,10 +424,8 @@ def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
         tma.init(given[0], thread, constants[0])
     elif opcode == "mbarrier.inval.shared::cta.b64":
         tma.invalidate(given[0], thread)
-    elif opcode == "mbarrier.arrive.expect_tx.shared::cta.b64":
-        tma.arrive(given[0], thread, constants[0])
-    elif opcode == "mbarrier.arrive.shared::cta.b64":
-        tma.arrive(given[0], thread, 0)
+    elif opcode in ("mbarrier.arrive.shared::cta.b64", "mbarrier.arrive.expect_tx.shared::cta.b64"):
+        tma.arrive(given[0], thread, sum(constants))
     elif opcode == "fence.proxy.async.shared::cta":
         tma.fence(np.array([thread]))
     elif opcode == "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes":
