@@ -171,13 +171,9 @@ class Panels:
 
         The tiles of a batch follow one another.
         """
-        further = _powers(1, math.prod(shape[:-2]), shape[-2] * shape[-1])
-        return (*self._offsets((shape[-2], shape[-1]), k_axis, size), *further)
-
-    def _offsets(self, shape: tuple[int, int], k_axis: int, size: int) -> tuple[int, ...]:
         column_axis = k_axis if self.k_major else 1 - k_axis
-        step = (shape[1], 1)
-        rows, columns = shape[1 - column_axis], shape[column_axis]
+        tile, step = shape[-2:], (shape[-1], 1)
+        rows, columns = tile[1 - column_axis], tile[column_axis]
         row, column = step[1 - column_axis], step[column_axis]
         wide = self.width // size
         chunk = 16 // size
@@ -185,7 +181,8 @@ class Panels:
         for bit in range(bits_of(rows)):
             swizzle = ((1 << bit) * self.width // 128) % (self.width // 16)
             places.append(row << bit ^ swizzle * chunk * column)
-        return (*places, *_powers(wide, columns, column))
+        further = _powers(1, math.prod(shape[:-2]), shape[-2] * shape[-1])
+        return (*places, *_powers(wide, columns, column), *further)
 
     def descriptor(self, shape: tuple[int, int], k_axis: int) -> int:
         """The constant part of a matrix descriptor, to which `address >> 4` is added (PTX manual, "Matrix descriptor").

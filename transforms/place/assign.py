@@ -60,9 +60,7 @@ def assign(
     rebuilding = _Rebuilding(LayoutPlan(func, options.num_warps, anchor))
     outside = Builder.root()
     inside = Builder.root([p.type for p in func.body.parameters], func.body.yield_type)
-    rebuilding.define(func.body.parameters, [(i, None) for i in range(len(inside.parameters))], inside.parameters)
-    rebuilding.blocks(inside, func.body)
-    outside.add(rebuilt(func, (), [inside.finish()]), func.location)
+    outside.add(rebuilt(func, (), [rebuilding.body(inside, func.body)]), func.location)
     outside.add(core.Unreachable())
     return gpu.Module(options.target, options.num_warps, outside.finish())
 
@@ -110,8 +108,11 @@ class _Rebuilding:
 
     # Blocks.
 
-    def blocks(self, builder: Builder, body: Body) -> None:
-        """Rebuild the blocks of a body; the parameters of the entry are defined already."""
+    def body(self, builder: Builder, body: Body, parameters: Sequence[Entry] | None = None) -> Body:
+        """Rebuild a body with these parameters; without them, those of the old body, which are scalars."""
+        if parameters is None:
+            parameters = [(at, None) for at in range(len(body.parameters))]
+        self.define(body.parameters, parameters, builder.parameters)
         for block in body.blocks[1:]:
             entries = [(i, kept) for i, value in enumerate(block.parameters) for kept in self.plan.carried((value, 0))]
             made = builder.new_block(self._types(block.parameters, entries))
@@ -122,6 +123,7 @@ class _Rebuilding:
                 builder.move_to(self._new_blocks[block][0])
             for op in block.ops:
                 self.op(builder, op)
+        return builder.finish()
 
     @staticmethod
     def _types(values: Sequence[Value], entries: Sequence[Entry]) -> list[Type]:
@@ -176,7 +178,9 @@ class _Rebuilding:
             attributes = {**op.attributes, "width": self.plan.accesses.width(op, wanted[0])}
             made = op.SPEC.make(operands, (), attributes, (), type_)
         else:
-            made = rebuilt(op, operands, [self._copied(builder, body) for body in op.bodies], (), type_)
+            inners = [builder.nested([p.type for p in body.parameters], body.yield_type) for body in op.bodies]
+            bodies = [self.body(inner, body) for inner, body in zip(inners, op.bodies, strict=True)]
+            made = rebuilt(op, operands, bodies, (), type_)
         return self._in_runs(builder, op, builder.add(made, op.location))
 
     def _in_runs(self, builder: Builder, op: Op, value: Value) -> Value:
@@ -196,13 +200,6 @@ class _Rebuilding:
         layouts = [self.plan.primary.of(component) for component in components_of(op.result)]
         made = self._made(builder, op, dict(self.plan.reads(op)), layouts)
         self._results(builder, op, list(enumerate(layouts)), made)
-
-    def _copied(self, builder: Builder, body: Body) -> Body:
-        """A body of scalars."""
-        inner = builder.nested([p.type for p in body.parameters], body.yield_type)
-        self.define(body.parameters, [(i, None) for i in range(len(body.parameters))], inner.parameters)
-        self.blocks(inner, body)
-        return inner.finish()
 
     def _results(self, builder: Builder, op: Op, entries: Sequence[Entry], result: Value) -> None:
         """Note the results of an op; load those components of a Tuple that are used."""
@@ -233,10 +230,8 @@ class _Rebuilding:
             parameters: list[Entry] = [(at, None) for at in range(leading)]
             parameters += [(at + leading, layout) for at, layout in entries if op.inits]
             inner = builder.nested(self._types(body.parameters, parameters), result)
-            self.define(body.parameters, parameters, inner.parameters)
             self._entries[body] = entries
-            self.blocks(inner, body)
-            bodies.append(inner.finish())
+            bodies.append(self.body(inner, body, parameters))
         made = op.SPEC.make(given, (), dict(op.attributes), bodies, result)
         self._results(builder, op, entries, builder.add(made, op.location))
 

@@ -338,7 +338,7 @@ def _address(op: Op, info: AxisInfo) -> AxisInfo:
 @_rule(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
 def _hint(op: tt.MultipleOf | tt.MaxContiguous | tt.MaxConstancy, info: AxisInfo) -> AxisInfo:
     runs, divided, same = (
-        [max(n, power(v)) if isinstance(op, kind) else n for n, v in zip(numbers, op.values, strict=True)]
+        [max(n, power(v)) if type(op) is kind else n for n, v in zip(numbers, op.values, strict=True)]
         for kind, numbers in (
             (tt.MaxContiguous, info.contiguity), (tt.MultipleOf, info.divisibility), (tt.MaxConstancy, info.constancy)
         )

@@ -282,12 +282,8 @@ def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def is_chained(module: Op) -> bool:
     """Whether the first operand of a dot comes from another dot, so that each warp should have whole rows of both."""
-    return any(isinstance(op, tt.Dot) and _from_dot(op.a) for op in module.walk())
-
-
-def _from_dot(value: Value) -> bool:
+    work = [op.a for op in module.walk() if isinstance(op, tt.Dot)]
     seen: set[Value] = set()
-    work = [value]
     while work:
         value = work.pop()
         if value in seen or not isinstance(value, OpResult) or isinstance(value.op, tt.Load | tt.DescriptorLoad):
