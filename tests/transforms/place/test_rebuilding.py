@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import blocked
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, TensorType, TupleType, f32, i32
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.assign import assign, with_layout
@@ -160,3 +161,30 @@ def test_one_result_of_control_flow_is_used_in_two_layouts(kind: str, num_warps:
     (made,) = ops_of(module, {"if": scf.If, "for": scf.For, "while": scf.While}[kind])
     parts = made.result.type.components
     assert len(parts) == len({part.layout for part in parts}) == 2
+
+
+def test_nested_control_flow_is_walked_once_for_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    walk = Op.walk
+    visited = 0
+
+    def counted(op: Op) -> Iterator[Op]:
+        nonlocal visited
+        for inner in walk(op):
+            visited += 1
+            yield inner
+
+    def visits(depth: int) -> int:
+        nonlocal visited
+        body = "tt.store %p %x;"
+        for _ in range(depth):
+            body = f"scf.if %c ()void -> {{ {body} scf.yield; }} ()void -> {{ scf.yield; }};"
+        text = f"""module ()void -> {{ tt.func @"f" (%p : ptr<f32>, %x : f32, %c : i1)void -> {{
+            {body} tt.return; }}; unreachable; }};"""
+        model = zg.parse(text)
+        assert isinstance(model, core.Module)
+        visited = 0
+        assign(model, CompileOptions(num_warps=1))
+        return visited
+
+    monkeypatch.setattr(Op, "walk", counted)
+    assert visits(40) < 3 * visits(20)
