@@ -102,7 +102,14 @@ class OpSpec:
         for field in self.successors:
             if not isinstance(fields[field.name], Successor):
                 raise BuildError(f"{op.NAME}: '{field.name}' must be a Successor; got {fields[field.name]!r}")
-        self._finish(op, operands)
+        bodies = _flat(op, self.bodies) if self.bodies else ()
+        for item in bodies:
+            if not isinstance(item, Body):
+                raise BuildError(f"{op.NAME}: a body must be a Body; got {item!r}")
+            if not item.blocks:
+                raise BuildError(f"{op.NAME}: its body is not finished")
+        successors = tuple([fields[field.name] for field in self.successors])
+        fields.update(operands=operands, successors=successors, bodies=bodies, location=None, parent=None)
         type_ = op.infer_type() if self.result_type is None else fields[self.result_type]
         if not isinstance(type_, Type):
             raise BuildError(f"{op.NAME}: the result type must be a Type; got {type_!r}")
@@ -110,7 +117,7 @@ class OpSpec:
             raise BuildError(f"{op.NAME}: {error}")
         fields["result"] = OpResult(type_, op)
         op.check()
-        _adopt(op, op.bodies)
+        _adopt(op, bodies)
 
     def _require_groups(self, op: Op) -> None:
         """Raise `BuildError` when an operand follows an absent one, or groups of operands differ in length."""
@@ -122,19 +129,6 @@ class OpSpec:
             absent = absent or fields[field.name] is None
             if absent and fields[field.name] is not None:
                 raise BuildError(f"{op.NAME}: operand '{field.name}' is given, but an earlier one is not")
-
-    def _finish(self, op: Op, operands: tuple[Value, ...]) -> None:
-        fields = op.__dict__
-        fields["operands"] = operands
-        fields["successors"] = tuple(fields[f.name] for f in self.successors) if self.successors else ()
-        fields["bodies"] = _flat(op, self.bodies) if self.bodies else ()
-        for item in fields["bodies"]:
-            if not isinstance(item, Body):
-                raise BuildError(f"{op.NAME}: a body must be a Body; got {item!r}")
-            if not item.blocks:
-                raise BuildError(f"{op.NAME}: its body is not finished")
-        fields["location"] = None
-        fields["parent"] = None
 
     def count_errors(self, operands: int, successors: int, bodies: int) -> Iterator[str]:
         """The reasons why an op cannot have this many operands, successors and bodies."""
@@ -162,9 +156,7 @@ class OpSpec:
         """Make an op from its generic parts, types unchecked. Counts must fit; absent attributes take defaults."""
         for error in self.count_errors(len(operands), len(successors), len(bodies)):
             raise BuildError(error)
-        op = self.cls.__new__(self.cls)
-        fields = op.__dict__
-        self._set_operands(fields, operands)
+        fields: dict[str, Any] = {"location": None}
         for field in self.attributes:
             if field.name in attributes:
                 fields[field.name] = attributes[field.name]
@@ -172,13 +164,7 @@ class OpSpec:
                 fields[field.name] = field.default
             else:
                 raise BuildError(f"{self.cls.NAME}: attribute '{field.name}' is missing")
-        self._set_parts(fields, successors, bodies)
-        if self.result_type is not None:
-            fields[self.result_type] = type_
-        self._finish(op, tuple(operands))
-        fields["result"] = OpResult(type_, op)
-        _adopt(op, op.bodies)
-        return op
+        return self._assembled(fields, tuple(operands), successors, bodies, type_)
 
     def copy(
         self,
@@ -192,30 +178,34 @@ class OpSpec:
 
         There must be as many operands, successors and bodies as `op` has. This is several times faster than `make`.
         """
-        made = self.cls.__new__(self.cls)
-        fields = made.__dict__
-        fields.update(op.__dict__)
-        # Cached properties belong to the old op.
-        fields.pop("_use_map", None)
-        fields.pop("_structure", None)
-        fields.pop("_hash", None)
+        fields = op.__dict__.copy()
+        for cached in ("_use_map", "structure", "_hash"):
+            fields.pop(cached, None)
+        return self._assembled(fields, operands, successors, bodies, type_)
+
+    def _assembled(
+        self,
+        fields: dict[str, Any],
+        operands: tuple[Value, ...],
+        successors: Sequence[Successor],
+        bodies: Sequence[Body],
+        type_: Type,
+    ) -> Op:
+        """The op that has these parts and, in `fields`, these attributes and this location."""
+        op = self.cls.__new__(self.cls)
+        fill(op, "__dict__", fields)
         if self._single is not None:
             fields.update(zip(self._single, operands, strict=True))
         else:
             self._set_operands(fields, operands)
-        fields["operands"] = operands
-        fields["parent"] = None
-        if successors:
-            fields["successors"] = tuple(successors)
-        if bodies:
-            fields["bodies"] = tuple(bodies)
-            _adopt(made, bodies)
+        fields.update(operands=operands, successors=tuple(successors), bodies=tuple(bodies), parent=None)
         if successors or bodies:
             self._set_parts(fields, successors, bodies)
         if self.result_type is not None:
             fields[self.result_type] = type_
-        fields["result"] = OpResult(type_, made)
-        return made
+        fields["result"] = OpResult(type_, op)
+        _adopt(op, bodies)
+        return op
 
     def rederive(self, op: Op) -> None:
         """Set the result type that follows from the operands and bodies after their types changed; check the op."""
