@@ -16,6 +16,7 @@ its `result`, which is unique to it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -405,26 +406,22 @@ class Op(_Unchanging):
             found.update(dict.fromkeys(body.captured()))
         return tuple(found)
 
+    @functools.cached_property
     def structure(self) -> tuple[Any, ...]:
         """A hashable key, equal for equal models: values are numbered in order, locations do not count."""
-        key: tuple[Any, ...] | None = self.__dict__.get("_structure")
-        if key is None:
-            numbers: dict[Value, int] = {}
-            key = _structure(self, numbers, {})
-            self.__dict__["_structure"] = key
-        return key
+        return _structure(self, {}, {})
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash(self.structure)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return self.structure() == other.structure() if isinstance(other, Op) else NotImplemented
+        return self.structure == other.structure if isinstance(other, Op) else NotImplemented
 
     def __hash__(self) -> int:
-        key = self.__dict__.get("_hash")
-        if key is None:
-            key = hash(self.structure())
-            self.__dict__["_hash"] = key
-        return key
+        return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.parent is not None:
