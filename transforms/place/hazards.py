@@ -213,12 +213,12 @@ class _Run:
         self.found.setdefault((id(first), id(second), missing), Hazard(first, second, missing))
 
     def _readers_of(self, producer: Body) -> None:
-        """Note the readers of rings that a producer fills, and that cannot say when they have read a slot."""
+        """Note the reads of a producer's rings that no arrival orders before the next fetch into the slot."""
         for fetch in producer.walk():
             ring = allocation(fetch.buffer) if isinstance(fetch, gpu.TmaLoad) else None
             for reader in self.readers.get(ring, ()) if ring is not None else ():
                 if not isinstance(reader, gpu.Wgmma):
-                    # One thread arrives; it cannot speak for the others, which have read as well.
+                    # One thread of each warp group arrives, which does not order the reads of the other threads.
                     self._note(reader, fetch, "barrier")
                 elif ring not in self.released:
                     self._note(reader, fetch, "wait")

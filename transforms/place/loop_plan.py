@@ -76,8 +76,8 @@ class LoopPlan:
 
     `ahead` are the ops, in order, that compute the addresses of the next iteration; `carried` the numbers of the
     carried values that they start from. A copy fills the slot that was read `reuse` iterations before: 1 needs a
-    barrier after the wait for the deferred wgmma; for 2, the barrier after the wait for the copies does. `left` are the
-    loads for dots that are not pipelined.
+    barrier after the wait for the deferred wgmma; for 2, the barrier after the wait for the copies suffices. `left`
+    are the loads for dots that are not pipelined.
     """
 
     copies: tuple[Copy, ...]
@@ -234,7 +234,7 @@ def _is_only_stored(value: Value, stores: Container[Value]) -> bool:
 def _ahead(loop: scf.For, wanted: Sequence[Value]) -> tuple[set[Value], list[int]] | None:
     """The ops of a loop that compute these values in this and in later iterations, and the carried values they need.
 
-    None where an op among them may not be run ahead.
+    None if an op among them may not be run ahead.
     """
     around: dict[Value, list[int]] = {loop.result: []}
     found = computed_from(wanted, around, lambda op: not may_trap(op), loop.body.entry)

@@ -91,7 +91,7 @@ def _together(builder: Rewriter, values: tuple[Value, ...], layout: Layout) -> l
 
 @_LOWERINGS.of(tt.Reduce)
 def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...]) -> Outcome:
-    """A reduction: first within each warp, then of the partial results, which all warps have got by then."""
+    """A reduction: first within each warp, then of the partial results, which every warp holds by then."""
     type_ = tensor_of(operands[0])
     layout, stages = reduction_stages(layout_of(type_), type_.shape, op.axis)
     values = _together(builder, operands, layout)

@@ -13,8 +13,8 @@ read. One barrier between the two, which `barriers` finds, orders both. Where th
 copies' masks are false. The values that the addresses are computed from are carried a second time, as many iterations
 ahead.
 
-Blocks of descriptors come by TMA: mbarriers say when. Each slot has one, and the loop carries its phase beside the
-slot index. The last wgmma of an iteration need not be complete at its end:
+TMA copies the blocks of descriptors, and mbarriers signal their arrival. Each slot has one, and the loop carries its
+phase beside the slot index. The last wgmma of an iteration need not be complete at its end:
 
     scf.for … (%i, %acc) {                            scf.for … (%i, %acc, %slot, %phase, %q) {
         …                                                 gpu.mbarrier_wait %full[%slot] %phase;
@@ -28,7 +28,7 @@ The wgmma of the iteration before is complete after the wait for all but one, so
 attention's loop, the wait for the dot of queries and keys does this.
 
 Where threads copy, this takes a second barrier: the wgmma of the other warps must be complete as well. With one slot
-more, the slot that is filled was read two iterations before, and the barrier after the wait for the copies does for
+more, the slot that is filled was read two iterations before, and the barrier after the wait for the copies orders
 both: so the ring has one slot more where the occupancy stays the same. `loop_plan` decides all this.
 """
 
@@ -387,7 +387,7 @@ def new_rings(builder: Builder, plan: LoopPlan) -> dict[Value, Value]:
 def _superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:
     """The fences of a loop's body before wgmma whose operands no store of the body writes, stores in `gone` aside.
 
-    The fence at the beginning of the loop does for them, or TMA has brought the operands.
+    The fence at the beginning of the loop suffices for them, or TMA has brought the operands.
     """
     stores = [op for op in loop.body.walk() if isinstance(op, gpu.LocalStore)]
     written = {op.buffer for op in stores if op.result not in gone}

@@ -48,7 +48,7 @@ def shared_memory_error(buffers: Sequence[gpu.LocalAlloc], total: int, limit: in
         count = f"{type_.count} × " if type_.count > 1 else ""
         line = f"  {type_.bytes} bytes: {count}{'×'.join(map(str, type_.shape))} of {type_.element}"
         if _holds_mbarriers(buffer):
-            lines.append(f"{line}: mbarriers, which tell that blocks are there")
+            lines.append(f"{line}: mbarriers, which signal that blocks have arrived")
             continue
         if known := ", ".join(filter(None, _name_and_purpose(buffer))):
             line += f": {known}"

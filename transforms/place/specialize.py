@@ -11,14 +11,14 @@
 
 The first role, the consumer, is the kernel without those loads. The second, the producer, has the ops that the
 addresses of the loads depend on, and the loops around: it runs as many slots ahead as there are, also into the next
-tile. A channel is a set of rings, with mbarriers that tell that a slot is full (TMA has brought all bytes) or empty
+tile. A channel is a set of rings, with mbarriers that signal that a slot is full (TMA has brought all bytes) or empty
 (each warp group has read it). Each role carries the slot index and the phase through all loops. Loops that fetch blocks
 of the same shapes share a channel.
 
 A loop is specialised on request (`zg.range(…, warp_specialize=True)`), if it fetches only blocks for wgmma whose
 addresses follow from scalars, and if only for loops are around it. All loops of a kernel that ask are specialised, or
-none is: where one cannot be, or where there are too few warps or too little shared memory, a warning says why, and the
-loops are pipelined like any other.
+none is. If one cannot be, or if there are too few warps or too little shared memory, a warning says why, and the loops
+are pipelined like any other.
 """
 
 from __future__ import annotations

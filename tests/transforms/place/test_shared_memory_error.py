@@ -107,7 +107,7 @@ def test_blocks_of_tma_and_its_mbarriers() -> None:
     lines = said(by_engine, block, block, block, target="sm_90a")
     assert any("131072 bytes: 256×256 of f16: a.load((0, 0)), the first operand of dot, at" in line for line in lines)
     assert any("131072 bytes: 256×256 of f16: b.load((0, 0)), the second operand of dot, at" in line for line in lines)
-    assert "  8 bytes: 1 of i64: mbarriers, which tell that blocks are there" in lines
+    assert "  8 bytes: 1 of i64: mbarriers, which signal that blocks have arrived" in lines
 
 
 @zg.kernel
