@@ -130,12 +130,8 @@ def _loops(module: gpu.Module, numbers: dict[Value, tuple[int, int]]) -> Iterabl
 
 def _extend(interval: Interval, loops: Sequence[tuple[int, int]]) -> None:
     """Extend a live range that begins before a loop and ends in it to the end of the loop."""
-    changed = True
-    while changed:
-        changed = False
-        for start, end in loops:
-            if interval.start < start <= interval.end < end:
-                interval.end, changed = end, True
+    while ends := [end for start, end in loops if interval.start < start <= interval.end < end]:
+        interval.end = max(ends)
 
 
 def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], ops: Sequence[Op]) -> Iterable[int]:
@@ -163,9 +159,5 @@ def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], ops: Sequence
 
 def _at_worst(intervals: Sequence[Interval]) -> list[gpu.LocalAlloc]:
     """The buffers that are alive when the most shared memory is needed."""
-
-    def at(time: int) -> list[Interval]:
-        return [interval for interval in intervals if interval.start <= time <= interval.end]
-
-    worst = max((interval.start for interval in intervals), key=lambda time: sum(i.size for i in at(time)))
-    return [interval.op for interval in at(worst)]
+    alive = [[other for other in intervals if other.start <= each.start <= other.end] for each in intervals]
+    return [interval.op for interval in max(alive, key=lambda together: sum(each.size for each in together))]

@@ -68,7 +68,9 @@ def lower_descriptors(module: core.Module, kept: Container[Value] = (), disjoint
             case tt.DescriptorLoad():
                 return _load(builder, op, operands)
             case tt.DescriptorStore():
-                return _store(builder, operands)
+                pointers, inside = _address(builder, _maker(operands[0]), operands[2:])
+                builder.add(tt.Store(pointers, operands[1], inside))
+                return DROP
             case _:
                 return None
 
@@ -252,9 +254,3 @@ def _load(builder: Builder, op: tt.DescriptorLoad, operands: tuple[Value, ...]) 
     zero = 0.0 if element.is_float else False if element == i1 else 0
     other = builder.add(arith.ConstantOp(math.nan if made.padding is Padding.NAN else zero, op.result.type))
     return builder.add(tt.Load(pointers, inside, other, cache=op.cache, eviction=op.eviction))
-
-
-def _store(builder: Builder, operands: tuple[Value, ...]) -> Outcome:
-    pointers, inside = _address(builder, _maker(operands[0]), operands[2:])
-    builder.add(tt.Store(pointers, operands[1], inside))
-    return DROP

@@ -106,9 +106,7 @@ def _carried(module: gpu.Module) -> tuple[Pressure, str, int]:
     """
     found, most = pressure(module), registers_of_thread(module.num_warps)
     threads = f"in each of {32 * module.num_warps} threads, which have {most}"
-    for op in module.walk():
-        if not isinstance(op, gpu.Wgmma):
-            continue
+    for op in (op for op in module.walk() if isinstance(op, gpu.Wgmma)):
         count = _registers(op.result.type, lambda element: True)  # Accumulators of integers, too.
         if min(count, WGMMA_REGISTERS) + BESIDE_WGMMA > most:
             message = (
