@@ -195,9 +195,8 @@ class Dispatcher:
         if self._with_tuples is not None and any(
             isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)
         ):
-            named = {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
             given = options if stream is None else {**options, "stream": stream}
-            self._with_tuples(x if y is None else (x, y, z), named, given)
+            self._with_tuples(x if y is None else (x, y, z), self._named(values), given)
             return
         stream = options.pop("stream", stream)
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
@@ -228,8 +227,7 @@ class Dispatcher:
             spec = self._specialization(values, route.kinds, options)
             sizes = (x, y, z)
             if y is None:
-                named = {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
-                sizes = gpu_sizes(x(Meta(self.name, named)), self.name)
+                sizes = gpu_sizes(x(Meta(self.name, self._named(values))), self.name)
             try:
                 loaded = self._load(spec, int(context))
                 if loaded.binary.disjoint:
@@ -261,21 +259,22 @@ class Dispatcher:
     def _run_on_host(
         self, grid: Any, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]
     ) -> None:
-        named = list(zip(self.parameters, values, kinds, strict=True))
-        there = [parameter.name for parameter, _, kind in named if kind.way in ("array", "descriptor")]
-        here, described_here = next(
-            (p.name, isinstance(value, TensorDescriptor)) for p, value, kind in named if kind.way == "host"
-        )
+        ways = [(parameter.name, kind.way) for parameter, kind in zip(self.parameters, kinds, strict=True)]
+        there = [name for name, way in ways if way in ("array", "descriptor")]
+        here = next(name for name, way in ways if way == "host")
         if there or self._on_host is None:
             also = f", as '{there[0]}' is" if there else ""
             raise LaunchError(
                 f"'{here}' of '{self.name}' must be on a GPU{also}; it is in memory",
                 hint=f"describe an array there: zg.TensorDescriptor(zg.to_device({here}.array), …)"
-                if described_here
+                if isinstance(self._named(values)[here], TensorDescriptor)
                 else f"zg.to_device({here}), or .cuda() of torch",
             )
         self._demand_options(options)
-        self._on_host(grid, {parameter.name: value for parameter, value, _ in named}, options)
+        self._on_host(grid, self._named(values), options)
+
+    def _named(self, values: tuple[Any, ...]) -> dict[str, Any]:
+        return {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
 
     def _device_of(self, values: Sequence[Any]) -> int | None:
         """The device of the arrays, or None if none names it. Raises `LaunchError` if they are on several."""
