@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -237,9 +237,9 @@ def _cache(options: argparse.Namespace) -> str:
     cache = Cache()
     if options.what == "clear":
         return f"removed {cache.clear()} kernel(s) from {cache.directory}\n"
-    entries = cache.entries()
-    lines = [_plain(f"{entry.key[:16]}  {entry.size:>9} bytes  {entry.target}  {entry.name}") for entry in entries]
-    return "\n".join([f"{len(entries)} kernel(s) in {cache.directory}", *lines]) + "\n"
+    return _listing(
+        "kernel", cache.directory, (f"{e.key[:16]}  {e.size:>9} bytes  {e.target}  {e.name}" for e in cache.entries())
+    )
 
 
 def _choices(options: argparse.Namespace) -> str:
@@ -256,20 +256,20 @@ def _choices(options: argparse.Namespace) -> str:
             raise LaunchError(f"choices {options.what}: a file is missing")
         count = records.export(options.file) if options.what == "export" else records.import_(options.file)
         return f"{options.what}ed {count} choice(s)\n"
-    found = records.all()
     lines: list[str] = []
-    for record in found:
+    for record in records.all():
         about = record.about
         key = ", ".join(f"{name}={value}" for name, value in about["key"].items())
         types = ", ".join(about["types"].values())
         best = f"  {record.times[record.config]:.4g} ms" if record.config in record.times else ""
-        lines.append(_plain(f"{about['kernel']}({key}) of {types} on {about['device']}: {record.config}{best}"))
-    return "\n".join([f"{len(found)} choice(s) in {records.directory}", *lines]) + "\n"
+        lines.append(f"{about['kernel']}({key}) of {types} on {about['device']}: {record.config}{best}")
+    return _listing("choice", records.directory, lines)
 
 
-def _plain(text: str) -> str:
-    """A text from a file, with escapes in place of control characters, which a terminal would obey."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+def _listing(noun: str, directory: Path, lines: Iterable[str]) -> str:
+    """The entries of a folder, with escapes in place of control characters, which a terminal would obey."""
+    plain = ["".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line) for line in lines]
+    return "\n".join([f"{len(plain)} {noun}(s) in {directory}", *plain]) + "\n"
 
 
 def _docs(options: argparse.Namespace) -> str:

@@ -142,7 +142,7 @@ class Statements(Expressions):
 
     def visit_For(self, node: ast.For) -> None:
         if node.orelse:
-            self.report(unsupported(node.orelse[0], self.source, "for else"), node.orelse[0])
+            self.report(unsupported(node.orelse[0], self.source, "loop else"), node.orelse[0])
         iterable = self.body(node.iter, lambda: self.attempt(node.iter, lambda: self.iterable(node.iter)))
 
         def iteration() -> None:
@@ -174,7 +174,7 @@ class Statements(Expressions):
 
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
-            self.report(unsupported(node.orelse[0], self.source, "while else"), node.orelse[0])
+            self.report(unsupported(node.orelse[0], self.source, "loop else"), node.orelse[0])
         condition = self.body(node.test, lambda: self.attempt(node.test))
         self.loops += 1
         suite = self.nested_suite(node, node.body)

@@ -15,6 +15,9 @@ _FUNCTION = "define it outside of the kernel with @zg.function and call it"
 _NO_EXCEPTIONS = "kernels have no exceptions; check with zg.device_assert or zg.static_assert"
 _TUPLE = "write a tuple: (a, b)"
 _LOOP = "write a for loop over range(...), or over a tuple"
+_RESULT = "return the value, or store it through a pointer with zg.store"
+_STORE = "store results with zg.store, or return them from a @zg.function"
+_STRING = "write a plain string; zg.device_print takes the values as further arguments"
 _ARGUMENTS = "write the arguments one by one"
 
 # Statements and expressions by class: the construct in words, and the hint.
@@ -28,36 +31,28 @@ CONSTRUCTS: dict[str, tuple[str, str]] = {
     "AsyncWith": ("async with", "kernels have no context managers; write its statements without it"),
     "Match": ("match", "write if and elif"),
     "Raise": ("raise", _NO_EXCEPTIONS),
-    "Try": ("try", _NO_EXCEPTIONS),
-    "TryStar": ("try", _NO_EXCEPTIONS),
-    "Import": ("an import inside of a kernel", _OUTSIDE),
-    "ImportFrom": ("an import inside of a kernel", _OUTSIDE),
-    "Global": ("global", "return the value, or store it through a pointer with zg.store"),
-    "Nonlocal": ("nonlocal", "return the value, or store it through a pointer with zg.store"),
+    **dict.fromkeys(("Try", "TryStar"), ("try", _NO_EXCEPTIONS)),
+    **dict.fromkeys(("Import", "ImportFrom"), ("an import inside of a kernel", _OUTSIDE)),
+    "Global": ("global", _RESULT),
+    "Nonlocal": ("nonlocal", _RESULT),
     "TypeAlias": ("a type alias", _OUTSIDE),
     "NamedExpr": ("an assignment inside of an expression (:=)", "assign in a statement of its own, before this one"),
     "Lambda": ("lambda", _FUNCTION),
     "Dict": ("a dictionary", "use variables, or a tuple"),
     "Set": ("a set", _TUPLE),
-    "ListComp": ("a comprehension", _LOOP),
-    "SetComp": ("a comprehension", _LOOP),
-    "DictComp": ("a comprehension", _LOOP),
+    **dict.fromkeys(("ListComp", "SetComp", "DictComp"), ("a comprehension", _LOOP)),
     "GeneratorExp": ("a generator", _LOOP),
     "Await": ("await", "leave it out: a kernel does not wait"),
-    "Yield": ("yield", "store results with zg.store, or return them from a @zg.function"),
-    "YieldFrom": ("yield", "store results with zg.store, or return them from a @zg.function"),
-    "FormattedValue": ("an f-string", "write a plain string; zg.device_print takes the values as further arguments"),
-    "JoinedStr": ("an f-string", "write a plain string; zg.device_print takes the values as further arguments"),
-    "TemplateStr": ("a template string", "write a plain string"),
-    "Interpolation": ("a template string", "write a plain string"),
+    **dict.fromkeys(("Yield", "YieldFrom"), ("yield", _STORE)),
+    **dict.fromkeys(("FormattedValue", "JoinedStr"), ("an f-string", _STRING)),
+    **dict.fromkeys(("TemplateStr", "Interpolation"), ("a template string", "write a plain string")),
     "Starred": ("a starred expression", "write the items one by one"),
     "Slice": ("a slice", "load the part that is needed, or reshape and use zg.split"),
 }
 
 # Unsupported forms of supported constructs: the form in words, and the hint.
 FORMS: dict[str, tuple[str, str]] = {
-    "for else": ("else after a loop", "put its statements after the loop"),
-    "while else": ("else after a loop", "put its statements after the loop"),
+    "loop else": ("else after a loop", "put its statements after the loop"),
     "return in loop": (
         "return inside of a loop",
         "keep the result in a variable, leave the loop by break, and return it after the loop",
