@@ -26,19 +26,17 @@ _WIDE = (1 << 128) - 1  # An i128 is an array of Python's integers.
 
 
 def over(function: Callable[..., Any], *values: Any) -> Any:
-    """Apply a function to arrays, and to vectors element by element."""
-    if isinstance(values[0], list):
-        return [over(function, *parts) for parts in zip(*cast("tuple[list[Any], ...]", values), strict=True)]
-    return function(*values)
+    """Apply a function to arrays, and to vectors and structs element by element; an array goes with each element."""
+    count = next((len(cast("list[Any]", value)) for value in values if isinstance(value, list)), None)
+    if count is None:
+        return function(*values)
+    columns = (cast("list[Any]", value) if isinstance(value, list) else [value] * count for value in values)
+    return [over(function, *parts) for parts in zip(*columns, strict=True)]
 
 
 def chosen(condition: Any, then: Any, otherwise: Any) -> Any:
     """`then` where the condition holds, else `otherwise`; vectors and structs element by element."""
-    if isinstance(then, list):
-        parts = cast("list[Any]", then)
-        conditions = cast("list[Any]", condition if isinstance(condition, list) else [condition] * len(parts))
-        return [chosen(c, a, b) for c, a, b in zip(conditions, parts, otherwise, strict=True)]
-    return cast(Array, np.where(condition, then, otherwise))
+    return over(np.where, condition, then, otherwise)
 
 
 def signed(array: Array) -> Array:
@@ -286,12 +284,4 @@ def function_named(name: str) -> Callable[..., Any] | None:
     while len(words) > 1 and re.fullmatch(r"(?:v\d+)?(?:i\d+|f\d+|bf16|p\d+)|ftz|f|d", words[-1]):
         words.pop()
     function = _FUNCTIONS.get(".".join(words))
-    return None if function is None else partial(_of_vectors, function)
-
-
-def _of_vectors(function: Callable[..., Any], *values: Any) -> Any:
-    """Apply a function to vectors element by element; a scalar argument, as a flag, goes to each element."""
-    if not isinstance(values[0], list):
-        return function(*values)
-    count = len(cast("list[Any]", values[0]))
-    return over(function, *(cast(Any, value) if isinstance(value, list) else [value] * count for value in values))
+    return None if function is None else partial(over, function)
