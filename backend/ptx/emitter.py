@@ -206,46 +206,33 @@ class Emitter:
 
     def linear(self, bits: Sequence[int]) -> str:
         """The xor of `bits[i]` over the bits i set in the thread's number: a linear map of threads to numbers."""
-        wanted = tuple(bits)
-        return self.once(("linear", wanted), lambda: self._linear(wanted))
 
-    def _linear(self, bits: tuple[int, ...]) -> str:
-        thread = self.thread()
-        result = "0"
-        position = 0
-        used = 0
-        while position < len(bits):
-            basis = bits[position]
-            if basis == 0:
-                position += 1
-                continue
-            # One shift moves a run of bits that move by the same distance.
-            end = position + 1
-            if basis & (basis - 1) == 0:
-                while end < len(bits) and bits[end] == basis << (end - position):
-                    end += 1
-            count = end - position
-            if basis & (basis - 1) == 0:
-                mask = ((1 << count) - 1) << position
-                part = self.emit(f"and i32 {thread}, {mask}")
-                shift = basis.bit_length() - 1 - position
-                if shift > 0:
-                    part = self.emit(f"shl nuw nsw i32 {part}, {shift}")
-                elif shift < 0:
-                    part = self.emit(f"lshr exact i32 {part}, {-shift}")
-                spread = ((1 << count) - 1) * basis
-            else:
-                bit = self.emit(f"and i32 {thread}, {1 << position}")
-                test = self.emit(f"icmp ne i32 {bit}, 0")
-                part = self.emit(f"select i1 {test}, i32 {basis}, i32 0")
-                spread = basis
-            if result == "0":
-                result = part
-            else:
-                result = self.emit(f"{'xor' if used & spread else 'or disjoint'} i32 {result}, {part}")
-            used |= spread
-            position = end
-        return result
+        def make() -> str:
+            thread, result, used, position = self.thread(), "0", 0, 0
+            while position < len(bits):
+                first, basis, position = position, bits[position], position + 1
+                if not basis:
+                    continue
+                if basis & (basis - 1):
+                    bit = self.emit(f"and i32 {thread}, {1 << first}")
+                    test = self.emit(f"icmp ne i32 {bit}, 0")
+                    part, moved = self.emit(f"select i1 {test}, i32 {basis}, i32 0"), basis
+                else:
+                    # One shift moves a run of bits that move by the same distance.
+                    while position < len(bits) and bits[position] == basis << position - first:
+                        position += 1
+                    run = (1 << position - first) - 1
+                    part, moved = self.emit(f"and i32 {thread}, {run << first}"), run * basis
+                    shift = basis.bit_length() - 1 - first
+                    if shift:
+                        opcode = "shl nuw nsw" if shift > 0 else "lshr exact"
+                        part = self.emit(f"{opcode} i32 {part}, {abs(shift)}")
+                if used:
+                    part = self.emit(f"{'xor' if used & moved else 'or disjoint'} i32 {result}, {part}")
+                result, used = part, used | moved
+            return result
+
+        return self.once(("linear", tuple(bits)), make)
 
     def moved(self, number: str, constant: int) -> str:
         """The xor of a number and a constant."""
