@@ -60,8 +60,6 @@ def ssa(op: Op, undefined: Undefined = poison) -> Op:
 
 # The value that each variable holds now. A variable without an entry has no value.
 _State = dict[Value, Value]
-
-
 # The values that a terminator hands to the op in addition to its own, by what the variables hold there.
 _Handed = Callable[[_State], list[Value]]
 
@@ -89,41 +87,36 @@ class _Writer:
         yield_type: Type | None = None,
     ) -> Body:
         """A body without variables. `state` is what they hold before; it takes those of `gained` as parameters."""
-        types = [*(p.type for p in body.parameters), *(self.type_of(variable) for variable in gained)]
-        yields = body.yield_type if yield_type is None else yield_type
+        entry, *others = body.blocks
+        types, yields = self._types(entry, gained), body.yield_type if yield_type is None else yield_type
         builder = Builder.root(types, yields) if isolated else outer.nested(types, yields)
-        entry = body.entry
-        self._map_parameters(entry, builder.block)
-        start = {**state, **dict(zip(gained, builder.parameters[len(entry.parameters) :], strict=True))}
-        if len(body.blocks) == 1:
-            self.block(entry, builder, start, {}, at_exit, handed, {})
-            return builder.finish()
-
-        live = self.liveness.live_in(body, at_exit)
+        start = self._enter(entry, builder.block, gained, state)
+        live: dict[Block, frozenset[Value]] = {}
+        gains: dict[Block, tuple[Value, ...]] = {}
         tree = DominatorTree(body)
-        gains = self._block_parameters(body, tree, live)
-        for block in body.blocks[1:]:
-            made = builder.new_block(
-                [*(p.type for p in block.parameters), *(self.type_of(variable) for variable in gains[block])]
-            )
-            self.blocks[block] = made
-            self._map_parameters(block, made)
+        if others:
+            live = self.liveness.live_in(body, at_exit)
+            gains = self._block_parameters(body, tree, live)
+        for block in others:
+            self.blocks[block] = builder.new_block(self._types(block, gains[block]))
         ends: dict[Block, _State] = {}
         for block in body.blocks:
-            if block is not entry:
-                above = tree.parent[block]
-                assert above is not None
-                made = self.blocks[block]
-                start = {
-                    **ends[above],
-                    **dict(zip(gains[block], made.parameters[len(block.parameters) :], strict=True)),
-                }
-                builder.move_to(made)
+            above = tree.parent[block]
+            if above is not None:
+                builder.move_to(self.blocks[block])
+                start = self._enter(block, builder.block, gains[block], ends[above])
             ends[block] = self.block(block, builder, start, live, at_exit, handed, gains)
         return builder.finish()
 
-    def _map_parameters(self, old: Block, new: Block) -> None:
-        self.values.update(zip(old.parameters, new.parameters, strict=False))
+    def _types(self, block: Block, gained: Sequence[Value]) -> list[Type]:
+        """The types of the parameters of a block that takes variables as well."""
+        return [*(parameter.type for parameter in block.parameters), *map(self.type_of, gained)]
+
+    def _enter(self, old: Block, new: Block, gained: Sequence[Value], state: _State) -> _State:
+        """Map the parameters of a block; returns what the variables hold at its start, by what they held before."""
+        count = len(old.parameters)
+        self.values.update(zip(old.parameters, new.parameters[:count], strict=True))
+        return {**state, **dict(zip(gained, new.parameters[count:], strict=True))}
 
     def _block_parameters(
         self, body: Body, tree: DominatorTree, live: dict[Block, frozenset[Value]]
@@ -151,8 +144,11 @@ class _Writer:
         gains: dict[Block, tuple[Value, ...]],
     ) -> _State:
         """Write the ops of a block; returns what the variables hold at its end."""
-        after = self._live_after(block, live, at_exit)
         *ops, terminator = block.ops
+        after: dict[Value, frozenset[Value]] = {}  # The variables live after each structured op.
+        if any(isinstance(op, Structured) for op in ops):
+            backward = self.liveness.backward(block, self.liveness.live_out(block, live, at_exit))
+            after = {op.result: now for op, now in backward if isinstance(op, Structured)}
         for op in ops:
             if isinstance(op, core.Var | core.VarLoad | core.VarStore) and self._access(op, state):
                 continue
@@ -164,15 +160,6 @@ class _Writer:
                 self.values[op.result] = builder.add(rebuilt(op, operands, bodies, (), op.result.type))
         self._terminator(terminator, builder, state, handed, gains)
         return state
-
-    def _live_after(
-        self, block: Block, live: dict[Block, frozenset[Value]], at_exit: frozenset[Value]
-    ) -> dict[Value, frozenset[Value]]:
-        """The variables live after each structured op of the block, by the result of the op."""
-        if not any(isinstance(op, Structured) for op in block.ops):
-            return {}
-        backward = self.liveness.backward(block, self.liveness.live_out(block, live, at_exit))
-        return {op.result: now for op, now in backward if isinstance(op, Structured)}
 
     def _access(self, op: core.Var | core.VarLoad | core.VarStore, state: _State) -> bool:
         """Replace an access to a variable that becomes a value; False for a variable that is kept."""
@@ -192,12 +179,7 @@ class _Writer:
         return True
 
     def _terminator(
-        self,
-        op: Op,
-        builder: Builder,
-        state: _State,
-        handed: _Handed,
-        gains: dict[Block, tuple[Value, ...]],
+        self, op: Op, builder: Builder, state: _State, handed: _Handed, gains: dict[Block, tuple[Value, ...]]
     ) -> None:
         operands = [self.values[value] for value in op.operands]
         if isinstance(op, BodyTerminator) and not isinstance(op, Returns | core.Unreachable):
@@ -205,13 +187,9 @@ class _Writer:
         held = self._held(builder, op.location)
         successors = [
             Successor(
-                self.blocks[target.block],
-                [
-                    *(self.values[value] for value in target.arguments),
-                    *held(state, gains[target.block]),
-                ],
+                self.blocks[s.block], [*(self.values[value] for value in s.arguments), *held(state, gains[s.block])]
             )
-            for target in op.successors
+            for s in op.successors
         ]
         builder.add(rebuilt(op, operands, (), successors, op.result.type))
 
