@@ -13,6 +13,7 @@ import ziggurat as zg
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.types import Type
 from ziggurat.transforms.attribution.attribute import Attributor
+from ziggurat.transforms.calls.constants import FunctionName
 
 # The names that expressions are written with: two pointers, two scalars, tensors, and a descriptor.
 PRELUDE = """\
@@ -49,7 +50,7 @@ def type_of() -> Callable[..., Type]:
     def run(expression: str, **names: Any) -> Type:
         attributor = Attributor()
         made = function(f"return {expression}", **names)
-        found = attributor.function("kernel", attributor.load(made), TYPES, None)
+        found = attributor.function(FunctionName("kernel", made.model, made), TYPES, None)
         if attributor.errors:
             raise attributor.errors[0]
         return found.result
