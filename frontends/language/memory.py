@@ -49,7 +49,7 @@ def store(
     - `cache_modifier`: "", ".wb", ".cg", ".cs" or ".wt", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
 
-    Result: none. Of two elements that are written to one address, one remains.
+    Result: none. Two elements that are written to one address are a race: either may remain, and `simulate` reports it.
     Errors: no pointer; a value or a mask that does not broadcast to `ptr`.
     """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 import attrs
 
@@ -116,18 +116,9 @@ class Signature:
         return {p.name: bound[p.name] for p in self.parameters}
 
 
-class Recorder(Protocol):
-    """Receiver of the calls that are made while a function is traced."""
-
-    def call(self, signature: Signature, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """Record a call of the language; returns what stands for its result."""
-
-    def call_function(self, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """Record a call of a `@zg.function`."""
-
-
-# The recorder of the trace that is going on in this context, if any.
-active_recorder: ContextVar[Recorder | None] = ContextVar("active_recorder", default=None)
+# The recorder of the trace that is going on in this context, if any. For calls of the language and of a `@zg.function`
+# it has `call` and `call_function`, which take a signature or a function, arguments and keywords.
+active_recorder: ContextVar[Any] = ContextVar("active_recorder", default=None)
 
 # The language: every signature by name, in the order of declaration.
 SIGNATURES: dict[str, Signature] = {}

@@ -75,10 +75,8 @@ class Trace:
         """Whether a value can be used at this place."""
         return any(builder.block is value.block for builder in self.open)
 
-    # The interface for calls: `Recorder`.
-
     def call(self, signature: Signature, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """See `Recorder`."""
+        """Record a call of the language; the traced result."""
         try:
             bound = signature.bind(arguments, keywords)
         except KernelTypeError as error:
@@ -90,7 +88,7 @@ class Trace:
         return None if signature.results == 0 else self.results(made, signature.result_count(bound))
 
     def call_function(self, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """See `Recorder`."""
+        """Record a call of a `@zg.function`; the traced result."""
         try:
             bound = function.signature.bind(*arguments, **keywords)
         except TypeError as error:

@@ -28,16 +28,12 @@ _MAX_ITERATIONS = 1 << 15
 _GONE: Any = None
 
 
-def suite(walk: FunctionAttributor, body: Body) -> bool:
-    return walk.ops(body.entry.ops)
-
-
 def iteration(walk: FunctionAttributor, body: Body) -> tuple[list[State], list[State]]:
     """Run the suite of a loop: the states at its end and at each `continue`, and those at each `break`."""
     breaks: list[State] = []
     continues: list[State] = []
     walk.leaving.append((breaks, continues))
-    ends = [walk.state] if suite(walk, body) else []
+    ends = [walk.state] if walk.ops(body.entry.ops) else []
     walk.leaving.pop()
     return ends + continues, breaks
 
@@ -65,20 +61,27 @@ def expression(walk: FunctionAttributor, body: Body) -> Type:
     return walk.scope.type_of(values[0]) if values else NONE
 
 
-@handles(py.If)
-def if_(walk: FunctionAttributor, op: py.If) -> Type:
+def decided(walk: FunctionAttributor, op: py.If | py.CondExpression) -> Body | None:
+    """The body that runs, if the condition is known at compile time; otherwise the condition must be a scalar."""
     condition = walk.scope.type_of(op.condition)
     walk.scope.static_branches.pop(op.result, None)
-    if isinstance(condition, ConstantType):
-        chosen = 0 if condition.value else 1
-        walk.scope.static_branches[op.result] = chosen
-        return NONE if suite(walk, op.bodies[chosen]) else _GONE
-    truth(walk, condition, "if", op.condition)
+    if not isinstance(condition, ConstantType):
+        truth(walk, condition, "if", op.condition)
+        return None
+    chosen = walk.scope.static_branches[op.result] = 0 if condition.value else 1
+    return op.bodies[chosen]
+
+
+@handles(py.If)
+def if_(walk: FunctionAttributor, op: py.If) -> Type:
+    chosen = decided(walk, op)
+    if chosen is not None:
+        return NONE if walk.ops(chosen.entry.ops) else _GONE
     before = dict(walk.state)
     outcomes: list[dict[Value, Type]] = []
     for body in op.bodies:
         walk.state = dict(before)
-        if suite(walk, body):
+        if walk.ops(body.entry.ops):
             outcomes.append(walk.state)
     if not outcomes:
         walk.state = before
@@ -218,13 +221,9 @@ def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | 
 
 @handles(py.CondExpression)
 def conditional(walk: FunctionAttributor, op: py.CondExpression) -> Type:
-    condition = walk.scope.type_of(op.condition)
-    walk.scope.static_branches.pop(op.result, None)
-    if isinstance(condition, ConstantType):
-        chosen = 0 if condition.value else 1
-        walk.scope.static_branches[op.result] = chosen
-        return expression(walk, op.bodies[chosen])
-    truth(walk, condition, "if", op.condition)
+    chosen = decided(walk, op)
+    if chosen is not None:
+        return expression(walk, chosen)
     first, second = (expression(walk, body) for body in op.bodies)
     scalars = is_number(first) and is_number(second) and not shape_of(first) and not shape_of(second)
     if scalars and isinstance(first, ConstantType) != isinstance(second, ConstantType):
@@ -265,11 +264,10 @@ def assertion(walk: FunctionAttributor, op: py.Assert) -> Type:
     message = NONE if op.message is None else walk.scope.type_of(op.message)
     if not isinstance(message, ConstantType):
         raise KernelTypeError("the message of an assert is a constant string")
+    name, given = "device_assert", condition
     if isinstance(condition, ConstantType):
-        result = RULES["static_assert"].type(Typing("static_assert"), condition.value, message.value or "")
-    else:
-        result = RULES["device_assert"].type(Typing("device_assert"), condition, message.value or "")
-    return result or NONE
+        name, given = "static_assert", condition.value
+    return RULES[name].type(Typing(name), given, message.value or "") or NONE
 
 
 @handles(py.Error)

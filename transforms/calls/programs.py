@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -171,20 +171,16 @@ def _assemble(
     return emit.unpack(made, result)
 
 
-def _fixed(type_: Type) -> Callable[[Typing], Type]:
+def _fixed(type_: Type, _: Typing) -> Type:
     """The type of a call without arguments."""
-
-    def type_of(_: Typing) -> Type:
-        return type_
-
-    return type_of
+    return type_
 
 
 RULES = {
     "program_id": Rule(_grid, as_given(tt.GetProgramId)),
     "num_programs": Rule(_grid, as_given(tt.GetNumPrograms)),
-    "smid": Rule(_fixed(i32), as_given(tt.SmId)),
-    "globaltimer": Rule(_fixed(i64), as_given(tt.GlobalTimer)),
+    "smid": Rule(partial(_fixed, i32), as_given(tt.SmId)),
+    "globaltimer": Rule(partial(_fixed, i64), as_given(tt.GlobalTimer)),
     "range": Rule(_range),
     "static_range": Rule(_static_range),
     **{name: Rule(_hinted, partial(_hint, cls)) for name, cls in _HINTS.items()},
@@ -193,6 +189,6 @@ RULES = {
     "static_print": Rule(_printed),
     "device_print": Rule(_printing, _print),
     "device_assert": Rule(_checked, _check),
-    "debug_barrier": Rule(_fixed(NONE), as_given(tt.Barrier)),
+    "debug_barrier": Rule(partial(_fixed, NONE), as_given(tt.Barrier)),
     "inline_asm_elementwise": Rule(_assembled, _assemble),
 }

@@ -210,7 +210,8 @@ def _in_function(name: str, part: Callable[..., list[Value]]) -> Builds:
     """Build a call of a function of the model. `part` builds its body, from keys and the options of the call."""
 
     def build(emit: Emitter, result: Type, x: Operand, *options: Any) -> Built:
-        count, (_, descending, *with_index) = (options[:1], options[1:]) if name == "topk" else ((), options)
+        *count, _dim, descending = options[:3]
+        with_index = options[3:]  # `topk` has a count before the axis, and a flag for indices at the end.
         source = x.value.type
 
         def body(builder: Builder, parameters: Sequence[Value]) -> list[Value]:

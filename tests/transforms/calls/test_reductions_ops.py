@@ -10,6 +10,7 @@ from ziggurat.codemodel.types import TensorType, TupleType, f16, f32, i1, i8, i3
 from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution import attribute
 from ziggurat.transforms.attribution.attribute import Attributor
+from ziggurat.transforms.calls.constants import FunctionName
 from ziggurat.transforms.calls.emit import Operand
 from ziggurat.transforms.mirror import mirror
 
@@ -17,9 +18,9 @@ T = TensorType((4, 16), f32)
 
 
 def combining(name, *types):
-    attributor = Attributor()
-    model = attributor.load(COMBINE[name])
-    return attributor.function(COMBINE[name].name, model, (*types, *types), None)
+    function = COMBINE[name]
+    named = FunctionName(function.name, function.model, function)
+    return Attributor().function(named, (*types, *types), None)
 
 
 def test_a_sum_is_a_call_of_a_function_of_the_model(emitted, calls, functions):
@@ -94,7 +95,8 @@ def test_sorting_is_a_function_too(emitted, calls, functions):
     line, two = TensorType((16,), i8), TensorType((2,), i8)
 
     def build(emit, x):
-        return calls(emit).sort(line, Operand(line, x), None, True), calls(emit).topk(two, Operand(line, x), 2, None)
+        first = calls(emit).sort(line, Operand(line, x), None, True)
+        return first, calls(emit).topk(two, Operand(line, x), 2, None, True, False)
 
     built = emitted([line], build)
     assert built.names == ["tt.call", "tt.call"] and [value.type for value in built.result] == [line, two]
