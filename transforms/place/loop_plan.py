@@ -124,7 +124,7 @@ def planned(
     copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
         return Obstacle("no load in it goes only to a dot", loop)
-    traced = {copy: found for copy in copies if (found := _ahead(loop, copy.load.operands)) is not None}
+    traced = {copy: found for copy in copies if (found := _ahead(loop, copy.load)) is not None}
     why = "its address depends on what the loop loads, or may not be computed ahead"
     left = [Obstacle(why, copy.load) for copy in copies if copy not in traced]
     if not traced:
@@ -231,11 +231,14 @@ def _is_only_stored(value: Value, stores: Container[Value]) -> bool:
     )
 
 
-def _ahead(loop: scf.For, wanted: Sequence[Value]) -> tuple[set[Value], list[int]] | None:
-    """The ops of a loop that compute these values in this and in later iterations, and the carried values they need.
+def _ahead(loop: scf.For, load: tt.Load | tt.DescriptorLoad) -> tuple[set[Value], list[int]] | None:
+    """The ops of a loop that compute the addresses and the mask of a load in this and in later iterations, and the
+    carried values that they need.
 
     None if an op among them may not be run ahead.
     """
+    fill = load.other if isinstance(load, tt.Load) else None
+    wanted = [value for value in load.operands if value is not fill]
     around: dict[Value, list[int]] = {loop.result: []}
     found = computed_from(wanted, around, lambda op: not may_trap(op), loop.body.entry)
     return None if isinstance(found, Obstacle) else (found, around[loop.result])
