@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from ziggurat.codemodel.builder import Builder, reverse_postorder
+from ziggurat.codemodel.builder import reverse_postorder
 from ziggurat.codemodel.dialects import cf, core
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.traits import Isolated
@@ -56,10 +56,7 @@ def _normalized(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outco
 def _written(builder: Rewriter, graph: _Graph, isolated: bool) -> Body:
     """The body that a simplified graph stands for."""
     body = graph.body
-    types = [p.type for p in body.parameters]
-    start = Builder.root(types, body.yield_type) if isolated else builder.nested(types, body.yield_type)
-    inner = Rewriter.over(start, builder.transformers, builder.pass_name, builder.caller)
-    inner.mapping.parent = builder.mapping
+    inner = builder.inside([p.type for p in body.parameters], body.yield_type, isolated=isolated)
     graph.write(inner)
     return inner.finish()
 
@@ -72,20 +69,15 @@ class _Edge:
     arguments: list[Value]
 
 
+@attrs.define(eq=False)
 class _Node:
     """A block that can be changed. `terminator` is an old op; `edges` and `operands` are what it has now."""
 
-    __slots__ = ("edges", "operands", "ops", "parameters", "terminator")
-
-    def __init__(self, block: Block) -> None:
-        self.parameters: list[Value] = list(block.parameters)
-        self.ops: list[Op] = list(block.ops[:-1])
-        self.end_as(block.terminator, (), block.terminator.operands)
-
-    def end_as(self, terminator: Op, edges: Sequence[_Edge], operands: Sequence[Value]) -> None:
-        self.terminator = terminator
-        self.edges = list(edges)
-        self.operands = list(operands)
+    parameters: list[Value]
+    ops: list[Op]
+    terminator: Op
+    operands: Sequence[Value]
+    edges: list[_Edge]
 
     @property
     def branches(self) -> bool:
@@ -102,7 +94,10 @@ class _Graph:
     """The blocks of a body while they are simplified. Values are old ones; `same` maps removed parameters to values."""
 
     def __init__(self, body: Body) -> None:
-        nodes = {block: _Node(block) for block in body.blocks}
+        nodes: dict[Block, _Node] = {}
+        for block in body.blocks:
+            *ops, terminator = block.ops
+            nodes[block] = _Node(list(block.parameters), ops, terminator, terminator.operands, [])
         for block, node in nodes.items():
             node.edges = [_Edge(nodes[s.block], list(s.arguments)) for s in block.terminator.successors]
         self.body = body
@@ -160,7 +155,7 @@ class _Graph:
             known = constant_of(self.resolve(node.operands[0]))
             alike = then.target is otherwise.target and self.alike(then.arguments, otherwise.arguments)
             if known is not None or alike:
-                node.end_as(node.terminator, [then if known or alike else otherwise], ())
+                node.edges, node.operands = [then if known or alike else otherwise], ()
                 changed = True
         return changed
 
@@ -181,7 +176,7 @@ class _Graph:
                     break
                 self.same.update(zip(target.parameters, edge.arguments, strict=True))
                 node.ops += target.ops
-                node.end_as(target.terminator, target.edges, target.operands)
+                node.terminator, node.operands, node.edges = target.terminator, target.operands, target.edges
                 gone.add(target)
                 changed = True
         if changed:
