@@ -146,7 +146,7 @@ class ConstantFloat(float):
 
 def constant_argument(value: Any, parameter: Value) -> Any:
     """The argument of a traced function for a constant: the value itself, a number with its parameter."""
-    kind: Any = {int: ConstantInt, float: ConstantFloat}.get(type(value))
+    kind = ConstantInt if type(value) is int else ConstantFloat if type(value) is float else None
     if kind is None:
         return value
     made = kind(value)
