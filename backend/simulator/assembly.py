@@ -170,8 +170,8 @@ def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
 def _setmaxnreg(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """As in the PTX manual."""
     count, active = int(match[2]), program.active
-    registers: Array | None = program.registers
-    if registers is None:
+    registers: Array = program.registers
+    if not program.pool:
         raise SimulationError("a kernel with setmaxnreg must say how many registers a thread has at its launch")
     if count % 8 or not 24 <= count <= 256:
         raise SimulationError(f"setmaxnreg must be to a multiple of 8 from 24 to 256; got {count}")

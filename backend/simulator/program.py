@@ -110,8 +110,8 @@ class Program:
         self.threads = threads
         self.random = np.random.default_rng(seed)
         self.roles = np.zeros(threads, np.int64)  # The number of each thread's role; 0 before warps specialise.
-        self.registers: Array | None = None  # Registers of each thread, if the launch limits them.
-        self.pool = 0  # The registers of the CTA.
+        self.pool = threads * module.numbers.get("nvvm.maxnreg", 0)  # The registers of the CTA; 0 without a limit.
+        self.registers = np.full(threads, self.pool // threads)  # Those of each thread.
         self.numbers = np.arange(threads)
         self.active = self.mask = np.ones(threads, bool)  # The threads of a block, and those under a predicate.
         self.program: tuple[int, ...] = (0, 0, 0)

@@ -64,8 +64,6 @@ def simulate(
         for index in np.ndindex(*sizes[::-1]):
             program = Program(module, threads, shared, memory, seed, max_steps)
             program.promises, program.places = promises, places
-            if registers := module.numbers.get("nvvm.maxnreg"):
-                program.registers, program.pool = np.full(threads, registers), threads * registers
             program.program, program.grid = index[::-1], sizes
             count = 0
             for (kind, name), argument, array in zip(module.kernel.parameters, arguments, given, strict=True):
