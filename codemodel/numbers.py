@@ -93,11 +93,13 @@ def remainder(a: Any, b: Any) -> Any:
     return rest - b * ((rest != 0) & ((a < 0) != (b < 0)))
 
 
+_OPERATOR: Any = operator  # The stubs of `operator` leave types unknown.
+
 # By op class: a function of Python's integers, or of arrays of integers, which wrap by themselves.
 INTEGERS: dict[type[Op], Binary] = {
     arith.AddI: operator.add, arith.SubI: operator.sub, arith.MulI: operator.mul,
-    arith.AndI: operator.and_, arith.OrI: operator.or_, arith.XOrI: operator.xor,
-    arith.ShlI: operator.lshift, arith.ShrSI: operator.rshift, arith.ShrUI: operator.rshift,
+    arith.AndI: _OPERATOR.and_, arith.OrI: _OPERATOR.or_, arith.XOrI: _OPERATOR.xor,
+    arith.ShlI: _OPERATOR.lshift, arith.ShrSI: _OPERATOR.rshift, arith.ShrUI: _OPERATOR.rshift,
     arith.DivSI: quotient, arith.DivUI: quotient, arith.RemSI: remainder, arith.RemUI: remainder,
 }  # fmt: skip
 # By the last two letters of a predicate. Comparisons of floats are ordered (false with a NaN), but for UNE.
@@ -106,14 +108,17 @@ COMPARISONS: dict[str, Binary] = {
 }  # fmt: skip
 
 
+def _chosen(condition: Any, then: Any, otherwise: Any) -> Any:
+    return then if condition else otherwise
+
+
 # By op class: the function of numbers, where NumPy is not needed. Sums and products in f64 are exact, or have so many
 # digits that rounding them again gives what rounding once would.
 FUNCTIONS: dict[type[Op], Callable[..., Any]] = {
     **INTEGERS,
     arith.MaxSI: max, arith.MaxUI: max, arith.MinSI: min, arith.MinUI: min, arith.AddF: operator.add,
     arith.SubF: operator.sub, arith.MulF: operator.mul, arith.NegF: operator.neg, maths.AbsF: math.fabs,
-    arith.Select: lambda condition, then, otherwise: then if condition else otherwise,
-    arith.ExtF: float, arith.TruncI: int,
+    arith.Select: _chosen, arith.ExtF: float, arith.TruncI: int,
 }  # fmt: skip
 # Casts of integers, and whether they read the bits of the operand as signed.
 _READS_SIGNED: dict[type[Op], bool] = {
@@ -146,7 +151,7 @@ def on_numbers(op: Op, numbers: Sequence[Number]) -> Any:
         return on_arrays(op, numbers)
     else:
         result = compute(*numbers)
-    return rounded_number(result, target) if target.is_float else wrapped(result, target)
+    return rounded_number(result, target) if target.is_float else wrapped(int(result), target)
 
 
 def _read(number: int, bits: int, *, signed: bool) -> int:
