@@ -270,12 +270,7 @@ def debug_barrier() -> None:
     """Do nothing: Python runs one program."""
 
 
-def range_(arg1: Any, arg2: Any, step: Any, **options: Any) -> Any:
-    """Python's range."""
-    return static_range(arg1, arg2, step)
-
-
-def static_range(arg1: Any, arg2: Any, step: Any) -> Any:
+def range_(arg1: Any, arg2: Any, step: Any, **_options: Any) -> Any:
     """Python's range."""
     if step == 0:
         raise KernelValueError("the step of a range is zero")

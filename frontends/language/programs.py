@@ -96,7 +96,7 @@ def range(
     """
 
 
-@call("Loops", host=host.static_range)
+@call("Loops", host=host.range_)
 def static_range(arg1: ConstInt, arg2: ConstInt | None = None, step: ConstInt | None = None) -> Value:
     """The numbers of a loop that is unrolled while the kernel is compiled; they are constants.
 

@@ -76,23 +76,19 @@ class FunctionAttributor:
                 self.report(op, one)
             return
         if error.location is None:
-            location = op.location
-            error.location = location.called_from(self.caller) if location is not None and self.caller else location
+            error.location = self.place(op)
         known = self.program.errors
         if not any(e.summary == error.summary and e.location == error.location for e in known):
             known.append(error)
 
-    def place(self) -> Location | None:
-        """The location of the current op, with the calls that led there."""
-        location = self.op.location
+    def place(self, op: Op | None = None) -> Location | None:
+        """The location of an op, by default the current one, with the calls that led there."""
+        location = self.op.location if op is None else op.location
         return location.called_from(self.caller) if location is not None and self.caller is not None else location
 
     def place_of(self, value: Value) -> Location | None:
         """The location of a value's op, with the calls that led there; for a parameter that of the current op."""
-        location = value.op.location if isinstance(value, OpResult) else None
-        if location is None:
-            return self.place()
-        return location.called_from(self.caller) if self.caller is not None else location
+        return self.place(value.op if isinstance(value, OpResult) and value.op.location is not None else None)
 
     def ops(self, ops: Sequence[Op]) -> bool:
         """Run ops in the current state. False when control does not continue after them."""

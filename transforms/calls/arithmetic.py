@@ -23,7 +23,6 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.host import OPS, cast
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.transforms.calls.checks import integers, numbers
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Builds, Emitter, Operand, as_given
 from ziggurat.transforms.calls.promotion import (
@@ -35,7 +34,7 @@ from ziggurat.transforms.calls.promotion import (
     require_fits,
     scalar_type,
 )
-from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.rule import Rule, Typing, integers, numbers
 
 # Types of results.
 

@@ -11,11 +11,10 @@ from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, PtrType, Type, element_of, f32, i1, shape_of, shaped, with_element
 from ziggurat.frontends.language import CompareKind
 from ziggurat.frontends.language.comparison import NAMED
-from ziggurat.transforms.calls.checks import numbers
 from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.promotion import common_shape, is_number, is_pointer, promote, promoted, scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.rule import Rule, Typing, numbers
 
 # Predicates of floats, signed and unsigned integers by comparison. A NaN is unequal to everything.
 PREDICATES = {

@@ -10,11 +10,10 @@ from ziggurat.codemodel.types import TensorType, Type, f32, with_element
 from ziggurat.frontends.language.host import OPS_OF_FLOATS
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.calls.arithmetic import exact
-from ziggurat.transforms.calls.checks import axis, integers, number_tensor, numbers
 from ziggurat.transforms.calls.constants import show
 from ziggurat.transforms.calls.emit import Builds, Emitter, Operand
 from ziggurat.transforms.calls.promotion import common_shape, scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, integers, number_tensor, numbers
 
 _WRITTEN_IN_THE_LANGUAGE = (
     "tan", "asin", "acos", "atan", "sinh", "cosh", "expm1", "log1p", "trunc", "rint", "round", "isnan",

@@ -14,28 +14,19 @@ from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
     Type,
-    bf16,
     element_of,
-    f16,
-    f32,
-    f64,
     i1,
-    i16,
     i32,
     i64,
     shape_of,
     shaped,
-    u16,
-    u32,
-    u64,
     with_element,
 )
-from ziggurat.transforms.calls.checks import choice, shape, tensor
 from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Emitter, Operand, split_operand
 from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import NONE, is_number, require_fits, scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.rule import Rule, Typing, choice, shape, tensor
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
 EVICTION = {"": EvictionPolicy.NORMAL, **{policy.value: policy for policy in EvictionPolicy}}
@@ -43,11 +34,11 @@ SEMANTICS = {None: MemSemantic.ACQ_REL, **{sem.value: sem for sem in MemSemantic
 SCOPES = {None: MemScope.GPU, **{scope.value: scope for scope in MemScope}}
 PADDING = {None: Padding.ZERO, "": Padding.ZERO, **{padding.value: padding for padding in Padding}}
 
-_WORDS = (i32, i64, u32, u64)
-_NUMBERS = (*_WORDS, f32, f64)
+_WORDS = ("i32", "i64", "u32", "u64")
+_NUMBERS = (*_WORDS, "f32", "f64")
 # Atomics by call: the kind for floats, signed and unsigned integers; the dtypes that hardware has an instruction for.
-ATOMICS: dict[str, tuple[tuple[AtomicKind, ...], tuple[ScalarType, ...]]] = {
-    "atomic_add": ((AtomicKind.FADD, AtomicKind.ADD, AtomicKind.ADD), (*_WORDS, f16, bf16, f32, f64)),
+ATOMICS: dict[str, tuple[tuple[AtomicKind, ...], tuple[str, ...]]] = {
+    "atomic_add": ((AtomicKind.FADD, AtomicKind.ADD, AtomicKind.ADD), (*_WORDS, "f16", "bf16", "f32", "f64")),
     "atomic_max": ((AtomicKind.FMAX, AtomicKind.MAX, AtomicKind.UMAX), _NUMBERS),
     "atomic_min": ((AtomicKind.FMIN, AtomicKind.MIN, AtomicKind.UMIN), _NUMBERS),
     "atomic_and": ((AtomicKind.AND,) * 3, _WORDS),
@@ -55,7 +46,7 @@ ATOMICS: dict[str, tuple[tuple[AtomicKind, ...], tuple[ScalarType, ...]]] = {
     "atomic_xor": ((AtomicKind.XOR,) * 3, _WORDS),
     "atomic_xchg": ((AtomicKind.XCHG,) * 3, _NUMBERS),
 }
-_SWAPPED = (i16, u16, *_WORDS, f16, bf16, f32, f64)
+_SWAPPED = ("i16", "u16", *_WORDS, "f16", "bf16", "f32", "f64")
 
 
 def _pointee(call: Typing, ptr: Type) -> ScalarType:
@@ -172,11 +163,11 @@ def _store(
 # Atomics.
 
 
-def _atomic(call: Typing, dtypes: tuple[ScalarType, ...], ptr: Type, sem: Any, scope: Any) -> Type:
+def _atomic(call: Typing, dtypes: tuple[str, ...], ptr: Type, sem: Any, scope: Any) -> Type:
     pointee = _pointee(call, ptr)
-    if pointee not in dtypes:
+    if pointee.name not in dtypes:
         raise KernelTypeError(
-            f"{call} takes pointers to {', '.join(map(str, dtypes))}, not to {pointee}",
+            f"{call} takes pointers to {', '.join(dtypes)}, not to {pointee}",
             hint="the hardware has no such operation on other types",
         )
     choice("sem", sem, SEMANTICS)

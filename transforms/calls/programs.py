@@ -11,12 +11,11 @@ from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, ScalarType, TupleType, Type, i32, i64, shape_of, shaped
 from ziggurat.transforms.calls.assembly import MAX_PACK, check_assembly
-from ziggurat.transforms.calls.checks import condition, is_power_of_two
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, as_given, packed_type, split_operand
 from ziggurat.transforms.calls.lattice import RangeType, components
 from ziggurat.transforms.calls.promotion import NONE, common_shape, constant, is_number, is_pointer, scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.rule import Rule, Typing, condition, is_power_of_two
 
 
 def _grid(call: Typing, along: int) -> Type:

@@ -28,12 +28,11 @@ from ziggurat.codemodel.types import (
     u32,
     with_element,
 )
-from ziggurat.transforms.calls.checks import axis, number_tensor
 from ziggurat.transforms.calls.constants import describe, symbol_part
 from ziggurat.transforms.calls.emit import Builds, Built, Emitter, Operand, packed_type, split_operand
 from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, number_tensor
 
 # Calls that widen their elements, that give true or false, and that take integers only.
 _TOTALS = ("sum", "prod")

@@ -23,7 +23,6 @@ from ziggurat.codemodel.types import (
     shape_of,
     shaped,
 )
-from ziggurat.transforms.calls.checks import axis, is_power_of_two, scalar_dtype, shape, tensor
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand, as_given
 from ziggurat.transforms.calls.promotion import (
@@ -35,7 +34,7 @@ from ziggurat.transforms.calls.promotion import (
     require_fits,
     scalar_type,
 )
-from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, is_power_of_two, scalar_dtype, shape, tensor
 
 
 def _element(x: Type) -> ScalarType | PtrType:

@@ -30,11 +30,10 @@ from ziggurat.codemodel.types import (
     shape_of,
     with_element,
 )
-from ziggurat.transforms.calls.checks import axis, is_power_of_two, number_tensor
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Builds, Built, Emitter, Operand
 from ziggurat.transforms.calls.promotion import scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, is_power_of_two, number_tensor
 
 _KEYS = {8: i8, 16: i16, 32: i32, 64: i64}
 

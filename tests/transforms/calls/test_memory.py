@@ -97,7 +97,7 @@ def test_atomics_of_every_dtype(name):
     rule = getattr(R, name)
     for dtype in SCALARS.values():
         pointers = TensorType((16,), PtrType(dtype))
-        if dtype in ATOMICS[name][1]:
+        if dtype.name in ATOMICS[name][1]:
             assert rule(pointers, dtype, MASK, None, None) == TensorType((16,), dtype)
             assert rule(PtrType(dtype), constant(1), None, "relaxed", "cta") == dtype
         else:

@@ -23,10 +23,10 @@ from ziggurat.codemodel.types import (
     i64,
     u8,
 )  # fmt: skip
-from ziggurat.transforms.calls.checks import axis as checked_axis
-from ziggurat.transforms.calls.checks import is_power_of_two
-from ziggurat.transforms.calls.checks import shape as checked_shape
 from ziggurat.transforms.calls.promotion import constant
+from ziggurat.transforms.calls.rule import axis as checked_axis
+from ziggurat.transforms.calls.rule import is_power_of_two
+from ziggurat.transforms.calls.rule import shape as checked_shape
 
 R = Types()
 T = TensorType((4, 16), i32)
