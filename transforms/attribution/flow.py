@@ -88,7 +88,7 @@ def if_(walk: FunctionAttributor, op: py.If) -> Type:
         walk.scope.joins[op.result] = {}
         return _GONE
     walk.state = met(outcomes, before, op.location)
-    walk.scope.joins[op.result] = {var: walk.state[var] for var in stored_variables(op) if var in before}
+    walk.scope.joins[op.result] = {var: walk.state[var] for var in stored_variables(walk, op) if var in before}
     return NONE
 
 
@@ -125,7 +125,7 @@ def unroll(walk: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:
     around = walk.scope
     made: list[tuple[Type, Scope]] = []
     before = list(walk.state)
-    stored = [var for var in stored_variables(op) if var in walk.state]
+    stored = [var for var in stored_variables(walk, op) if var in walk.state]
     left: list[State] = []
     ends = [walk.state]
     outermost = walk.program.unrolling is None
@@ -169,7 +169,7 @@ def while_(walk: FunctionAttributor, op: py.While) -> Type:
 
 def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | None) -> Type:
     """Run a loop to a fixpoint: the state at its head is above the one before it and the one after an iteration."""
-    stored = [var for var in stored_variables(op) if var in walk.state]
+    stored = [var for var in stored_variables(walk, op) if var in walk.state]
     entry = dict(walk.state)
     head = dict(entry)
     failed: dict[Value, ErrorType] = {}
@@ -299,10 +299,15 @@ def index_type(range_: RangeType) -> Type:
     return promote(*bounds)
 
 
-def stored_variables(op: Op) -> list[Value]:
+def stored_variables(walk: FunctionAttributor, op: Op) -> list[Value]:
     """The variables that ops inside `op` store to, in the order of the first store."""
-    found: dict[Value, None] = {}
-    for inner in op.walk():
-        if isinstance(inner, core.VarStore):
-            found.setdefault(inner.var)
-    return list(found)
+    known = walk.stored.get(op.result)
+    if known is None:
+        found: dict[Value, None] = {}
+        for inner in op.inner_ops():
+            if isinstance(inner, core.VarStore):
+                found.setdefault(inner.var)
+            elif inner.bodies:
+                found.update(dict.fromkeys(stored_variables(walk, inner)))
+        known = walk.stored[op.result] = list(found)
+    return known

@@ -44,8 +44,10 @@ class FunctionAttributor:
         # The states at the `break`s and the `continue`s of each loop around the current op, outermost first.
         self.leaving: list[tuple[list[State], list[State]]] = []
         self.op: Op = func
-        # The types of variables at their last assignment, to keep a variable's shape.
+        # The names of variables, for messages.
         self.names: dict[Value, str] = {}
+        # The variables that are stored to inside an op, by its result; see `stored_variables`.
+        self.stored: dict[Value, list[Value]] = {}
 
     def run(self) -> Attribution:
         body = self.func.bodies[0]

@@ -9,7 +9,10 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.types import PtrType, TensorType, f32, i1, i32, i64, u32, u64
 from ziggurat.transforms.attribution import attribute, constant
+from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.attribution.flow import index_type, stored_variables
+from ziggurat.transforms.attribution.walk import FunctionAttributor
+from ziggurat.transforms.calls.constants import FunctionName
 from ziggurat.transforms.calls.lattice import RangeType, Unusable
 from ziggurat.transforms.calls.promotion import NONE
 
@@ -226,5 +229,6 @@ def test_the_index_has_the_common_type_of_the_bounds():
 
 def test_stored_variables_stand_in_the_order_of_the_first_store():
     loop = next(op for op in carries.model.walk() if isinstance(op, py.While))
-    assert [var.op.name for var in stored_variables(loop)] == ["total", "same", "i"]
-    assert all(isinstance(var.op, core.Var) for var in stored_variables(loop))
+    walk = FunctionAttributor(Attributor(), FunctionName("f", loop.root()), (), None)
+    assert [var.op.name for var in stored_variables(walk, loop)] == ["total", "same", "i"]
+    assert all(isinstance(var.op, core.Var) for var in stored_variables(walk, loop))
