@@ -68,7 +68,7 @@ def build(name: str, *arguments: Any) -> Generator[KernelBuilder]:
             zg.store(at, zg.mul(zg.load(at), 2))
         print(kernel.triton)
 
-    `arguments` are as of `zg.trace`.
+    `arguments` are those of `zg.trace`.
     """
     from ziggurat.frontends.tracing import begin, finished, recording
 

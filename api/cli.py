@@ -197,7 +197,7 @@ def _divisible(kernel: Kernel, arguments: Sequence[Any], said: Sequence[str]) ->
             if name not in names:
                 raise LaunchError(f"--divisible: '{kernel.name}' has no parameter '{name}'", hint=kernel.written)
             at = names.index(name)
-            if at < len(made):  # Otherwise it lacks its type, which is said later.
+            if at < len(made):  # Otherwise its type is missing, which is an error later.
                 made[at] = divisible(made[at], int(number) if equals else 16)
     return made
 
@@ -208,9 +208,9 @@ def _check_forms(options: argparse.Namespace) -> None:
         raise LaunchError("--types must go with --stage python, as text", hint="write --stage python --types")
     for form, stages in (("html", _HTML), ("locations", _LOCATIONS)):
         if getattr(options, form) and options.stage not in stages and options.after is None and not options.diff:
-            raise LaunchError(f"--{form} is of the stages {', '.join(stages)}; {options.stage} has none")
+            raise LaunchError(f"--{form} must go with one of the stages {', '.join(stages)}; got {options.stage}")
     if options.html and (options.locations or options.after is not None or options.diff):
-        raise LaunchError("--html goes with neither --locations, --after nor --diff", hint="leave out --html")
+        raise LaunchError("--html must be given without --locations, --after and --diff", hint="leave out --html")
 
 
 def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> Compiled:

@@ -9,7 +9,7 @@ import attrs
 if TYPE_CHECKING:
     from ziggurat.codemodel.op import Op
 
-KEY: Final = "ziggurat"  # Of an attrs field's metadata, which hold the `Field`.
+KEY: Final = "ziggurat"  # The key of the `Field` in the metadata of an attrs field.
 REQUIRED: Final = object()  # Marks an attribute without a default.
 
 

@@ -27,7 +27,7 @@ Meaning = Callable[..., Any]
 
 
 class Exit:
-    """How control leaves a block."""
+    """The way in which control leaves a block."""
 
 
 @attrs.frozen

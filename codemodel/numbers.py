@@ -16,7 +16,7 @@ from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f64, scalar_element
 
-Number = int | float  # And bool, of type i1.
+Number = int | float  # bool, which is an int in Python, is the number of an i1.
 Binary = Callable[[Any, Any], Any]
 
 

@@ -16,7 +16,7 @@ MAX_FRAMES = 10_000
 
 
 def frames() -> int:
-    """How many Python frames the caller stands in."""
+    """The number of Python frames on the stack of the caller."""
     count, frame = 0, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         count, frame = count + 1, frame.f_back

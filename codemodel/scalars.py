@@ -356,7 +356,7 @@ MEANINGS = OpTable[Callable[..., Array]]("meaning on numbers")
 
 @MEANINGS.of(arith.IntBinary, tt.MulHiUI)
 def _integer(op: Op, a: Array, b: Array) -> Array:
-    """i1 is computed in bytes, of which the lowest bit counts."""
+    """i1 is computed in bytes; only the lowest bit counts."""
     function = _INTEGERS[type(op)]
     if a.dtype == np.bool_:
         return (function(a.view(np.uint8), b.view(np.uint8)) & np.uint8(1)).astype(np.bool_)

@@ -73,7 +73,7 @@ class SymbolUser:
 
 
 class PythonTier:
-    """The op is of the Python code model: it stands in a `func`, not in a `tt.func`."""
+    """The op belongs to the Python code model: it stands in a `func`, not in a `tt.func`."""
 
 
 class SymbolTable:

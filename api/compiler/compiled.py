@@ -42,7 +42,7 @@ class Compiled:
     A CTA has `num_warps` warps, producer warps included, and `shared` bytes of shared memory. `parameters` has the
     types of the PTX kernel's parameters. `parts` names the argument, or the part of an argument, that each parameter
     takes, as `tt.func` does; it is empty where the parameters are the arguments. `arguments` are those of a launch;
-    `disjoint` is as of `tt.func`.
+    `disjoint` is that of `tt.func`.
 
         compiled[grid](x, y, n)
 
@@ -75,8 +75,9 @@ class Compiled:
 
     @functools.cached_property
     def passes(self) -> tuple[Snapshot, ...]:
-        """The model after each pass from the Triton model on, by the names of the passes. They are run again for it. It
-        is empty if a GPU model was compiled."""
+        """The model after each pass from the Triton model on, by the names of the passes, which run again.
+
+        The tuple is empty if a GPU model was compiled."""
         from ziggurat.transforms.place.passes import place
 
         snapshots: list[Snapshot] = []
@@ -135,7 +136,7 @@ class Compiled:
 
     @property
     def max_threads(self) -> int:
-        """The largest number of threads that a CTA can have with so many registers."""
+        """The largest number of threads that a CTA can have with `registers` registers."""
         return self._executable.resources[2]
 
 

@@ -189,13 +189,13 @@ _idle: list[Worker] = []
 
 @atexit.register
 def close_idle(kept: int = 0) -> None:
-    """End the processes that wait for work, but for so many."""
+    """End the processes that wait for work, except for `kept` of them."""
     while len(_idle) > kept:
         _idle.pop().close()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # They are the parent's.
+    os.register_at_fork(after_in_child=_idle.clear)  # The processes belong to the parent.
 
 
 def _error(name: str, said: str) -> ZigguratError:

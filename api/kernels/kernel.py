@@ -81,7 +81,7 @@ class Kernel(Function):
 
     @public
     def compile(self, /, *arguments: Any, **keywords: Any) -> Compiled:
-        """The kernel compiled for a target and argument types, as of `triton`; see `zg.compile`. No GPU is needed.
+        """The kernel compiled for a target and the arguments that `triton` takes; see `zg.compile`. No GPU is needed.
 
         Keywords are the parameters' names, and the options of compilation: `target`, `num_warps` … A constexpr
         parameter that has the name of an option other than the target is that option. Another parameter that has such

@@ -129,7 +129,7 @@ def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Bi
 
 
 def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:
-    """The Triton model that is compiled for the arguments of a launch; `shape` is as of `built`."""
+    """The Triton model that is compiled for the arguments of a launch; `shape` is that of `built`."""
     from ziggurat.backend.cuda.specialize import RunTime
 
     types: list[Type] = []

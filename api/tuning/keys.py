@@ -98,7 +98,7 @@ def _is_hashable(value: Any) -> bool:
 
 
 def refused(bound: Mapping[str, Any]) -> bool:
-    """Whether a launch rejects these arguments, some of them on a GPU: others are not, or they are on several."""
+    """Whether a launch rejects these arrays: some are on a GPU and others are not, or they are on several GPUs."""
     for value in bound.values():
         described = isinstance(value, TensorDescriptor)
         if value.host is not None if described else is_array(value) and reader_of(value) is None:

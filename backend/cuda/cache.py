@@ -126,7 +126,7 @@ def remove(path: Path) -> bool:
 
 @attrs.frozen
 class Folder:
-    """The files of one suffix in a folder. A folder that cannot be used, or is not trusted, is as an empty one."""
+    """The files of one suffix in a folder. A folder that cannot be used, or is not trusted, counts as empty."""
 
     directory: Path
     suffix: str
@@ -216,7 +216,7 @@ class Entry:
 class Cache:
     """The kernels in a folder, together of at most `limit` bytes: the least recently used make room.
 
-    A folder that cannot be written or read is as an empty one: kernels are compiled, and not kept.
+    A folder that cannot be written or read counts as empty: kernels are compiled, and not kept.
     """
 
     directory: Path = attrs.field(factory=default_directory, converter=Path)

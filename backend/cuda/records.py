@@ -70,7 +70,7 @@ def digest_of(data: Any) -> str:
 
 @attrs.frozen
 class Records:
-    """The records in a folder. One that cannot be used is as an empty one."""
+    """The records in a folder. A folder that cannot be used counts as empty."""
 
     directory: Path = attrs.field(factory=lambda: default_directory() / "choices", converter=Path)
 

@@ -17,7 +17,7 @@ from ziggurat.codemodel.types import MAX_ELEMENTS, DescriptorType, ScalarType
 
 NO_TILE: Tile = ((), 0)  # of a kernel that does not use the map
 _MAX_SIZE = (1 << 31) - 1  # Sizes are i32 in kernels.
-_UNIT = 16  # TMA counts strides in units of so many bytes.
+_UNIT = 16  # Bytes: strides for TMA are multiples of this.
 
 
 def descriptor_type(block: Sequence[int], element: ScalarType, padding: str = "zero") -> DescriptorType:

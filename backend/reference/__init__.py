@@ -1,1 +1,1 @@
-"""."""
+"""The reference interpreter: Triton models run on NumPy arrays."""

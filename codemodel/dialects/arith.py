@@ -28,7 +28,7 @@ from ziggurat.codemodel.types import (
 
 
 class IntPredicate(enum.Enum):
-    """How `arith.cmpi` compares; s is signed, u unsigned."""
+    """The predicates of `arith.cmpi`; s is signed, u unsigned."""
 
     EQ = "eq"
     NE = "ne"
@@ -43,7 +43,7 @@ class IntPredicate(enum.Enum):
 
 
 class FloatPredicate(enum.Enum):
-    """How `arith.cmpf` compares: ordered (false with a NaN), but for UNE, which is true with one."""
+    """The predicates of `arith.cmpf`: ordered (false with a NaN), except for UNE, which is true with one."""
 
     OEQ = "oeq"
     UNE = "une"
@@ -53,7 +53,7 @@ class FloatPredicate(enum.Enum):
     OGE = "oge"
 
 
-# The kinds of numbers that ops take: how messages call them, and the scalar types that are of the kind.
+# The kinds of numbers that ops take: the words for each in messages, and its scalar types.
 _KINDS: dict[str, tuple[str, Callable[[ScalarType], bool]]] = {
     "any": ("numbers", lambda scalar: True),
     "float": ("floats", lambda scalar: scalar.is_float),
@@ -89,7 +89,7 @@ def same_types(op: Op, *values: Value) -> None:
 
 
 class ConstantOp(Op, Pure, Constant, name="arith.constant"):
-    """A number; of a tensor type, every element is it."""
+    """A number; a constant of a tensor type has it as every element."""
 
     value: Any = attribute(object, unnamed=True)
     type: Type = result_type()
@@ -352,7 +352,7 @@ class Cast(Op, Pure):
 
 
 class Rounding(enum.Enum):
-    """How a number that has no exact counterpart is rounded: to nearest, ties to even; or toward zero."""
+    """The rounding of a number without an exact counterpart: to nearest, ties to even; or toward zero."""
 
     NEAREST = "rtne"
     ZERO = "rtz"

@@ -323,7 +323,7 @@ def accumulators(element: Type) -> tuple[ScalarType, ...]:
 
 
 class InputPrecision(enum.Enum):
-    """How f32 operands of a dot are multiplied. DEFAULT is the target's fastest (tf32), exact in the interpreter."""
+    """The precision of a dot of f32. DEFAULT is the target's fastest (tf32), exact in the interpreter."""
 
     DEFAULT = "default"
     TF32 = "tf32"

@@ -143,7 +143,7 @@ class _Parser:
         return token
 
     def items(self, closing: str, read: Callable[[], T_]) -> list[T_]:
-        """What `read` reads, separated by commas, up to the closing bracket."""
+        """The items that `read` reads, separated by commas, up to the closing bracket."""
         found: list[T_] = []
         while not self.take(closing):
             if found:

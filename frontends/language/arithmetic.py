@@ -174,7 +174,7 @@ def shr(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.minimum)
 def minimum(a: Value, b: Value) -> Value:
-    """The smaller of two values. Of a NaN and a number it is the number.
+    """The smaller of two values. With one NaN, the result is the other operand.
 
     - `a`, `b`: scalars or tensors of numbers.
 
@@ -185,7 +185,7 @@ def minimum(a: Value, b: Value) -> Value:
 
 @call("Arithmetic", host=host.maximum)
 def maximum(a: Value, b: Value) -> Value:
-    """The larger of two values. Of a NaN and a number it is the number.
+    """The larger of two values. With one NaN, the result is the other operand.
 
     - `a`, `b`: scalars or tensors of numbers.
 

@@ -10,7 +10,7 @@ from ziggurat.codemodel.types import Type, find_scalar
 
 
 def as_constant(value: Any) -> tuple[bool, Any]:
-    """A flag that is true of an object that can be a constant of a model, and the constant.
+    """Whether an object can be a constant of a model, and the constant.
 
     Numbers of NumPy become Python's, and dtypes of NumPy and torch ours.
     """

@@ -80,7 +80,7 @@ class Function:
     __qualname__: str
 
     def __init__(self, fn: Callable[..., Any], model: Callable[[Function], Op], name: str | None = None) -> None:
-        fn = fn.fn if isinstance(fn, Function) else fn  # A kernel of a helper, for instance.
+        fn = fn.fn if isinstance(fn, Function) else fn  # A kernel may be made of a helper function.
         if name is not None:
             fn.__qualname__ = name
         self.fn = fn

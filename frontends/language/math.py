@@ -48,7 +48,7 @@ def exp2(x: Value) -> Value:
 
 @call("Math", host=host.log)
 def log(x: Value) -> Value:
-    """The natural logarithm; NaN of negative numbers.
+    """The natural logarithm; NaN for negative numbers.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -59,7 +59,7 @@ def log(x: Value) -> Value:
 
 @call("Math", host=host.log2)
 def log2(x: Value) -> Value:
-    """The logarithm to the base 2; NaN of negative numbers.
+    """The logarithm to the base 2; NaN for negative numbers.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -70,7 +70,7 @@ def log2(x: Value) -> Value:
 
 @call("Math", host=host.sqrt)
 def sqrt(x: Value) -> Value:
-    """The square root; NaN of negative numbers.
+    """The square root; NaN for negative numbers.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -81,7 +81,7 @@ def sqrt(x: Value) -> Value:
 
 @call("Math", host=host.sqrt_rn)
 def sqrt_rn(x: Value) -> Value:
-    """The square root, rounded correctly on every target; `sqrt` may be the fast one. NaN of negative numbers.
+    """The square root, rounded correctly on every target; `sqrt` may be the fast one. NaN for negative numbers.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -92,7 +92,7 @@ def sqrt_rn(x: Value) -> Value:
 
 @call("Math", host=host.rsqrt)
 def rsqrt(x: Value) -> Value:
-    """1 over the square root; NaN of negative numbers.
+    """1 over the square root; NaN for negative numbers.
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
@@ -316,7 +316,7 @@ def isnan(x: Value) -> Value:
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: i1, in the shape of `x`; false of integers.
+    Result: i1, in the shape of `x`; false for integers.
     Errors: pointers.
     """
 
@@ -327,7 +327,7 @@ def isinf(x: Value) -> Value:
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: i1, in the shape of `x`; false of integers.
+    Result: i1, in the shape of `x`; false for integers.
     Errors: pointers.
     """
 
@@ -338,7 +338,7 @@ def isfinite(x: Value) -> Value:
 
     - `x`: a scalar or a tensor of numbers; integers are cast to f32.
 
-    Result: i1, in the shape of `x`; true of integers.
+    Result: i1, in the shape of `x`; true for integers.
     Errors: pointers.
     """
 
@@ -362,7 +362,7 @@ def philox(seed: Value, c0: Value, c1: Value, c2: Value, c3: Value, n_rounds: Co
     - `seed`: a scalar integer; its 64 bits are the key.
     - `c0`, `c1`, `c2`, `c3`: the words of the counter, integers; their low 32 bits count. They are broadcast to one
       shape.
-    - `n_rounds`: of mixing; fewer than 7 are not random enough.
+    - `n_rounds`: the number of rounds of mixing; fewer than 7 are not random enough.
 
     Result: a tuple of four values in u32.
     """
@@ -374,7 +374,7 @@ def rand(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 
     - `seed`: a scalar integer; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
-    - `n_rounds`: of mixing, see `philox`.
+    - `n_rounds`: the number of rounds of mixing; see `philox`.
 
     Result: the shape of `offset`, in f32, at least 0 and less than 1.
     Errors: an offset of floats.
@@ -387,7 +387,7 @@ def randn(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 
     - `seed`: a scalar integer; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
-    - `n_rounds`: of mixing, see `philox`.
+    - `n_rounds`: the number of rounds of mixing; see `philox`.
 
     Result: the shape of `offset`, in f32.
     Errors: an offset of floats.
@@ -400,7 +400,7 @@ def randint(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 
     - `seed`: a scalar integer; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
-    - `n_rounds`: of mixing, see `philox`.
+    - `n_rounds`: the number of rounds of mixing; see `philox`.
 
     Result: the shape of `offset`, in u32, each number equally likely.
     Errors: an offset of floats.
@@ -413,7 +413,7 @@ def rand4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 
     - `seed`: a scalar integer; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
-    - `n_rounds`: of mixing, see `philox`.
+    - `n_rounds`: the number of rounds of mixing; see `philox`.
 
     Result: a tuple of four values as `rand` gives.
     Errors: an offset of floats.
@@ -426,7 +426,7 @@ def randn4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 
     - `seed`: a scalar integer; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
-    - `n_rounds`: of mixing, see `philox`.
+    - `n_rounds`: the number of rounds of mixing; see `philox`.
 
     Result: a tuple of four values as `randn` gives.
     Errors: an offset of floats.
@@ -439,7 +439,7 @@ def randint4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 
     - `seed`: a scalar integer; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
-    - `n_rounds`: of mixing, see `philox`.
+    - `n_rounds`: the number of rounds of mixing; see `philox`.
 
     Result: a tuple of four values as `randint` gives.
     Errors: an offset of floats.

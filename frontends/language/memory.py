@@ -205,8 +205,8 @@ def make_tensor_descriptor(
     - `shape`: its sizes, a tuple of integers; cast to i32.
     - `strides`: along each axis from one element to the next, counted in elements; a tuple of integers, cast to i64.
       The last is 1.
-    - `block_shape`: a tuple of powers of two: what is loaded or stored at once.
-    - `padding_option`: "zero" or (of floats) "nan": what a block holds outside of the tensor.
+    - `block_shape`: a tuple of powers of two: the block that one load or store moves.
+    - `padding_option`: "zero" or (of floats) "nan": the elements of a block outside of the tensor.
 
     Result: a descriptor.
     Errors: tuples of unequal length; a base that is not a scalar pointer; a last stride known not to be 1.
@@ -218,7 +218,7 @@ def load_tensor_descriptor(desc: Value, offsets: Values) -> Value:
     """Read a block: `desc.load(offsets)`.
 
     - `desc`: a descriptor.
-    - `offsets`: where the block starts, a tuple of integers, one an axis; cast to i32.
+    - `offsets`: the first index of the block along each axis, a tuple of integers; cast to i32.
 
     Result: a tensor of the block's shape; outside of the tensor it holds the descriptor's padding.
     Errors: another number of offsets than axes.
@@ -230,10 +230,10 @@ def store_tensor_descriptor(desc: Value, offsets: Values, value: Value) -> None:
     """Write a block: `desc.store(offsets, value)`.
 
     - `desc`: a descriptor.
-    - `offsets`: where the block starts, a tuple of integers, one an axis; cast to i32.
+    - `offsets`: the first index of the block along each axis, a tuple of integers; cast to i32.
     - `value`: a tensor of the block's shape; cast to the descriptor's dtype.
 
-    Result: none. What is outside of the tensor is not written.
+    Result: none. Elements outside of the tensor are not written.
     Errors: another number of offsets than axes; a value of another shape.
     """
 

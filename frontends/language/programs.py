@@ -172,7 +172,7 @@ def static_assert(cond: ConstAny, msg: ConstStr = "") -> None:
 def static_print(*values: Value) -> None:
     """Print while the kernel is compiled.
 
-    - `values`: constants; of other values, the type is printed.
+    - `values`: constants; for other values, the type is printed.
 
     Result: none.
     """
@@ -220,7 +220,7 @@ def inline_asm_elementwise(
     """Run PTX on the elements of tensors. Not available in the interpreter.
 
     - `asm`: the instructions; `$0`, `$1`, … stand for results, then operands; `$$` is a dollar sign.
-    - `constraints`: as LLVM writes them: "=r,r,r". One for each register of the results ("=", or "=&" of one that is
+    - `constraints`: as LLVM writes them: "=r,r,r". One for each register of the results ("=", or "=&" for one that is
       written before the operands are read), then one for each of the operands: b of i1, h of 16 bits, r of 32, l of 64,
       f of f32, d of f64, n of an integer known at compile time, or the number of a result, which is then in its
       register. Clobbers come last: "~{memory}".
@@ -228,7 +228,7 @@ def inline_asm_elementwise(
     - `dtype`: of the result, or a tuple of dtypes for several.
     - `is_pure`: without effects: it may be moved, shared or removed. Assembly that reads a clock is not pure; it is not
       moved.
-    - `pack`: how many elements one run of the instructions takes; those of fewer than 32 bits share registers of 32.
+    - `pack`: the number of elements that one run of the instructions takes; small ones share registers of 32 bits.
 
     Result: the broadcast shape, in `dtype`; a tuple for a tuple. A scalar is computed by each thread: where these
     differ, choose no branch by it.

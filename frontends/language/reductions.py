@@ -157,7 +157,7 @@ def prod(
     - `x`: a tensor of numbers.
     - `axis`: negative counts from the last; None multiplies all elements.
     - `keep_dims`: leave the axis in the result, with size 1.
-    - `dtype`: of the result, as of `sum`. Floats narrower than f32 are multiplied in f32 and rounded once.
+    - `dtype`: of the result, as for `sum`. Floats narrower than f32 are multiplied in f32 and rounded once.
 
     Result: `x` without the axis; a scalar where no axis is left.
     Errors: an axis out of range; pointers.
@@ -270,8 +270,8 @@ def argsort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False
     - `dim`: the last axis, or None for it.
     - `descending`: the largest first.
 
-    Result: i32, in the shape of `x`. Of equal elements the first one is first, in either direction; NaNs are equal, and
-    stand where `sort` puts them.
+    Result: i32, in the shape of `x`. Equal elements keep their order, in either direction; NaNs are equal, and stand
+    where `sort` puts them.
     Errors: another axis than the last; pointers.
     """
 
@@ -290,8 +290,8 @@ def topk(
     - `k`: their number; a power of two, at most the size of the axis.
     - `dim`: the last axis, or None for it.
     - `descending`: the largest, the largest first; otherwise the smallest, the smallest first.
-    - `return_indices`: give the i32 indices of the elements along the axis as well. Of equal elements the first one is
-      first.
+    - `return_indices`: give the i32 indices of the elements along the axis as well. Equal elements keep their
+      order.
 
     Result: `x` with a last axis of size `k`, or a tuple of that and the indices.
     Errors: another axis than the last; a `k` that is too large or not a power of two.

@@ -1,4 +1,4 @@
-"""How the language is declared: each call once, as a Python function without a body, in the files beside this one.
+"""The declarations of the language: each call once, as a Python function without a body, in the files of this folder.
 
 The signature table (`SIGNATURES`) serves reflection, tracing, the attributor and the builder mirror, the documents and
 the messages of errors. A parameter whose annotation starts with `Const` takes a value known at compile time.
@@ -39,7 +39,7 @@ class Parameter:
     optional: bool = False
 
     def held(self, value: Any) -> Any:
-        """A constant as what a parameter of this kind holds: of `np.float32` and "float32", `zg.f32`."""
+        """A constant converted to this kind of parameter: `np.float32` and "float32" become `zg.f32`."""
         convert = CONVERSIONS.get(self.kind)
         return value if convert is None else convert(value)
 

@@ -61,13 +61,13 @@ def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
     [
         (["--types"], "--types must go with --stage python, as text\n  hint: write --stage python --types"),
         (["--stage", "python", "--types", "--html"], "--types must go with --stage python"),
-        (["--stage", "ptx", "--html"], "--html is of the stages python, triton, gpu, all; ptx has none"),
+        (["--stage", "ptx", "--html"], "--html must go with one of the stages python, triton, gpu, all; got ptx"),
         (
             ["--stage", "llvm", "--locations"],
-            "--locations is of the stages python, triton, gpu, all, mlir; llvm has none",
+            "--locations must go with one of the stages python, triton, gpu, all, mlir; got llvm",
         ),
-        (["--html", "--locations"], "--html goes with neither --locations"),
-        (["--html", "--diff"], "--html goes with neither --locations"),
+        (["--html", "--locations"], "--html must be given without --locations"),
+        (["--html", "--diff"], "--html must be given without --locations"),
         (["--stage", "ptx", "--after", "assign"], "--stage must be left out with --after and --diff"),
         (["--after", "nothing"], "there is no pass 'nothing'\n  hint: the passes are prepare, descriptors, assign"),
     ],

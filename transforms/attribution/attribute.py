@@ -45,7 +45,7 @@ class Attributor:
         self._broken: set[Function] = set()
 
     def resolve(self, caller: FunctionName, symbol: str) -> FunctionName | None:
-        """The function that a call by symbol in `caller` means. None of one whose errors are reported already."""
+        """The function that a call by symbol in `caller` means. None if its errors are reported already."""
         function = None if caller.function is None else caller.function.callees.get(symbol)
         if function is None:
             if symbol in self.functions:

@@ -106,7 +106,7 @@ def folded(cls: type[Op], *values: Any) -> ConstantType:
 
 
 def _is_too_large(cls: type[Op], *values: Any) -> bool:
-    """True of results that Python should not even try to compute."""
+    """True of a result that is too large to be computed."""
     if len(values) != 2:
         return False
     left, right = values

@@ -29,7 +29,7 @@ def element_bytes(type_: Type) -> int:
 
 
 def per_register(type_: Type, pack: int) -> int:
-    """How many of `pack` elements one register holds."""
+    """The number of elements, at most `pack`, that one register holds."""
     return max(1, min(pack, 4 // element_bytes(type_)))
 
 

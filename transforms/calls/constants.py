@@ -148,7 +148,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool], str | None]] = {
 
 
 def held(call: str, parameter: Parameter, value: Any) -> Any:
-    """A constant as what the parameter holds. Raises `KernelTypeError` when it is not of the parameter's kind."""
+    """A constant converted for the parameter. Raises `KernelTypeError` when it is not of the parameter's kind."""
     value = parameter.held(value)
     found = _KINDS.get(parameter.kind)
     if found is None or (value is None and parameter.optional):

@@ -181,7 +181,7 @@ class Emitter:
         return self.unpack(self.add(tt.Call(arguments, symbol, packed_type(result))), result)
 
     def parts(self, value: Value, count: int) -> list[Value]:
-        """The components of a value that packs so many."""
+        """The `count` components of a packed value; a single one is not packed."""
         if count == 1:
             return [value]
         return [self.add(core.TupleLoad(value, index)) for index in range(count)]

@@ -93,7 +93,7 @@ def _above(literal: ConstantType, type_: Type) -> Type | None:
 
 
 def components(type_: Type) -> tuple[Type, ...] | None:
-    """The types of the components of a tuple, constant or not; None of anything else."""
+    """The types of the components of a tuple, constant or not; None for anything else."""
     if isinstance(type_, ConstantType) and isinstance(type_.value, tuple):
         return tuple(constant(item) for item in type_.value)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return type_.components if isinstance(type_, TupleType) else None

@@ -210,7 +210,7 @@ def _swap(emit: Emitter, result: Type, ptr: Operand, compare: Operand, value: Op
 
 
 def _integers(call: Typing, what: str, given: Type, count: int) -> tuple[Type, ...]:
-    """A tuple of so many scalar integers."""
+    """The components of a tuple of `count` scalar integers. Raises `KernelTypeError` for another argument."""
     parts = components(given)
     if parts is None or len(parts) != count:
         raise KernelTypeError(

@@ -28,7 +28,7 @@ _OP_NAME = re.compile(r"^[a-z_]+\.\w+")
 class Typing:
     """The context of a type rule: the name of the call, and `combiner`, which attributes the function of a reduction.
 
-    As text it is the call's name as it is written in a kernel.
+    Its `str` is the name of the call as a kernel writes it.
     """
 
     name: str

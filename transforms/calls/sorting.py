@@ -45,7 +45,7 @@ def _element(value: Value) -> ScalarType:
 
 
 def to_keys(emit: Emitter, value: Value) -> Value:
-    """Integers that compare as the values do. Of i1, bytes."""
+    """Integers that compare as the values do; bytes for i1."""
     element = _element(value)
     if element == i1:
         return emit.cast(value, i8)

@@ -147,7 +147,7 @@ def _structured_flow(op: Structured, edges: dict[_Node, list[_Node]]) -> None:
 
 
 def parameter_number(value: Value) -> int | None:
-    """The number of a function's parameter; None of any other value."""
+    """The number of a function's parameter; None for any other value."""
     if not isinstance(value, BlockParameter):
         return None
     block: Block = value.block

@@ -152,7 +152,7 @@ def _source(load: tt.Load, stores: list[tt.Store], dominance: Dominance) -> tt.S
 
 
 def _computed(value: Value | None) -> str:
-    """How a value is computed, for messages."""
+    """The ops that compute a value, for messages."""
     if value is None:
         return "none"
     return summary(value.op) if isinstance(value, OpResult) else repr(value)

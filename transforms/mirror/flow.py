@@ -525,7 +525,7 @@ def _leaves(op: Op) -> bool:
 
 
 def _is_short(rest: _Rest) -> bool:
-    """True of a rest that is little more than a return."""
+    """True of a sequence of ops that is little more than a return."""
     trivial = (core.ConstantOp, core.VarLoad, py.Pack, core.Return, core.Yield, LeavesIteration)
     ops = [op for part, _ in rest for op in part if not isinstance(op, core.Yield)]
     return len(ops) <= _SHORT and all(isinstance(op, trivial) for op in ops)

@@ -40,7 +40,7 @@ def build(walk: FunctionMirror) -> None:
 def mirror(kernel: Attribution, divisibility: Sequence[int] = ()) -> core.Module:
     """The Triton model of an attributed kernel and the functions it reaches, callees first.
 
-    `divisibility` is of the kernel's run-time parameters; see `tt.func`.
+    `divisibility` has a known divisor of each run-time parameter of the kernel; see `tt.func`.
     """
     made = ModuleMirror(kernel.symbols)
     made.function(kernel, tuple(divisibility))

@@ -100,7 +100,7 @@ def meet(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
     return known(type_, runs, divided, same, constant, first.nonnegative and second.nonnegative)
 
 
-Rule = Callable[..., AxisInfo]  # Of the op and the facts about its operands.
+Rule = Callable[..., AxisInfo]  # Takes the op and the facts about its operands.
 RULES: OpTable[Rule] = OpTable("axis rule")
 _rule = RULES.of
 

@@ -54,7 +54,7 @@ class Access:
     proxy: bool = False
 
     def conflicts(self, other: Access) -> bool:
-        """Whether the order of the two matters, and is not given by being the same thread's."""
+        """Whether a barrier must order the two: they overlap, one writes, and they may be of different threads."""
         if self.start >= other.end or other.start >= self.end or self.kind == other.kind != WRITE:
             return False
         return self.holder is None or self.holder != other.holder

@@ -26,7 +26,7 @@ def allocation(buffer: Value) -> Value:
 
 
 def slot_index(buffer: Value) -> Value | None:
-    """The index of the slot that a buffer is; None of a buffer that is no slot of a ring."""
+    """The index of the slot that a buffer is; None for a buffer that is no slot of a ring."""
     return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
 
 

@@ -51,7 +51,7 @@ from ziggurat.transforms.place.queries import WARP_GROUP, shared_of
 
 __all__ = ["Hazard", "hazards"]
 
-_MAX_GROUPS = 64  # In flight. Of more, which no kernel has, the oldest two count as one.
+_MAX_GROUPS = 64  # In flight. No kernel has more; if one had, the oldest two would count as one.
 _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
 _WRITERS = (gpu.LocalStore, gpu.LocalAtomicAdd, gpu.AsyncCopy, gpu.TmaLoad)
 _ASYNCHRONOUS = (

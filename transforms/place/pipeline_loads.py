@@ -111,8 +111,8 @@ def warn_of_loads(plan: LoopPlan) -> None:
 
 
 def _occupancy(module: gpu.Module, others: int, ring: int, registers: int) -> int:
-    """About how many CTAs an SM holds if a loop's rings take `ring` bytes beside `others`, and its accumulator so many
-    registers a thread."""
+    """An estimate of the occupancy (CTAs per SM) if a loop's rings take `ring` bytes beside `others`, and its
+    accumulator `registers` of each thread."""
     by_memory = (TARGETS[module.target].max_shared + _DRIVER_BYTES) // (others + ring + _DRIVER_BYTES)
     by_registers = REGISTERS_OF_SM // (32 * module.num_warps * (registers + _OTHER_REGISTERS))
     return max(1, min(by_memory, by_registers))

@@ -1,4 +1,4 @@
-"""Small questions about values, types and ops that many passes ask, and the ops that many passes add."""
+"""Properties of values, types and ops that many passes read, and the ops that many passes add."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def constant(builder: Builder, value: int | bool, type_: Type = i32) -> Value:
 
 
 def constant_of(value: Value) -> object:
-    """The value of a constant, also of one that was splatted, broadcast or converted; None of other values."""
+    """The value of a constant, also of one that was splatted, broadcast or converted; None for other values."""
     while isinstance(value, OpResult) and isinstance(value.op, tt.Splat | tt.Broadcast | gpu.ConvertLayout):
         value = value.op.value
     return value.op.value if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) else None

@@ -65,7 +65,7 @@ def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple
     if not in_warps:
         return layout, (Stage((), shape, axis),)
     before, after = shape[:axis], shape[axis + 1 :]
-    runs = _runs(sum(in_warps) // stride, bits_of(shape[axis]))  # Of bits that warps hold, and others.
+    runs = _runs(sum(in_warps) // stride, bits_of(shape[axis]))  # Bits that warps hold, and bits that they do not.
     count = 1 << len(in_warps)
     small = (*before, count, *after)
     gathered = _everywhere(layout.dropped(shape, axis), bits_of(stride), len(in_warps))

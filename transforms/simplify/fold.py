@@ -6,7 +6,7 @@ masked accesses, and control flow whose condition or bounds are constants. An op
 * where it is undefined: a division by zero, a shift by the width or more, a float that does not fit an integer;
 * where the result depends on the library that computes it: exp, sin and the like are folded only at the points where
   they are exact;
-* where a constant cannot hold the bits of the result, as of a NaN.
+* where a constant cannot hold the bits of the result, such as those of a NaN.
 """
 
 from __future__ import annotations
