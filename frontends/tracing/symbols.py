@@ -144,7 +144,7 @@ class ConstantFloat(float):
     parameter: Value
 
 
-def constant_argument(value: object, parameter: Value) -> Any:
+def constant_argument(value: Any, parameter: Value) -> Any:
     """The argument of a traced function for a constant: the value itself, a number with its parameter."""
     kind = ConstantInt if type(value) is int else ConstantFloat if type(value) is float else None
     if kind is None:
