@@ -62,8 +62,8 @@ class _Sharing:
                 found = reads[key] = builder.copy(op, operands)
                 return found
         else:
-            if may_write(op):
-                self._read.pop(block, None)
+            if self._read.get(block) and may_write(op):
+                del self._read[block]
             return None
         return found
 
