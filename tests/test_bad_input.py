@@ -104,8 +104,11 @@ def test_objects_that_are_no_constants_of_a_launch(what: str):
 WRONG_KINDS = {
     "an array for a number": ({"n": X}, "zg.compare takes numbers; got a pointer"),
     "a number for an array": ({"x_ptr": 3}, "zg.load takes a pointer or a tensor of pointers; got tensor<x32, i32>"),
-    "arrays of unlike types": ({"x_ptr": X.astype("f8")}, "the pointers point to f32, the value is tensor<x32, f64>"),
-    "a block of 24": ({"BLOCK": 24}, "zg.arange(0, 24) gives 24 numbers, which is not a power of two"),
+    "arrays of unlike types": (
+        {"x_ptr": X.astype("f8")},
+        "the value must be f32, the type that the pointers point to; got tensor<x32, f64>",
+    ),
+    "a block of 24": ({"BLOCK": 24}, "zg.arange(0, 24) must give a power of two of numbers; got 24"),
     "a block that is a bool": ({"BLOCK": True}, "zg.arange: 'end' must be an integer; got True"),
     "a block that is a float": ({"BLOCK": 32.0}, "zg.arange: 'end' must be an integer; got 32.0"),
     "a block that is not a number": ({"BLOCK": "32"}, "zg.arange: 'end' must be an integer; got '32'"),
@@ -296,7 +299,7 @@ TRACES: dict[str, tuple[Callable[..., Any], str]] = {
     "keyword": (lambda p, n: zg.store(p, 1.0, maks=1), "zg.store has no parameter 'maks'"),
     "function": (lambda p, n: nothing(zg.reduce(zg.arange(0, 4), 0, max)), "cannot be a value of a kernel"),
     "result": (lambda p, n: n, "returns a value, and a kernel returns nothing"),
-    "tensors": (lambda p, n: nothing(zg.arange(0, 4) + n), "the operator '+' does not work on tensors"),
+    "tensors": (lambda p, n: nothing(zg.arange(0, 4) + n), "the operator '+' must have scalar operands"),
     "too few": (lambda p, n: nothing(helper()), "missing a required argument: 'a'"),
     "too many": (lambda p, n: nothing(helper(1, 2, 3)), "too many positional arguments"),
     "for body": (lambda p, n: zg.for_(0, n, 1, None, None), "the body of zg.for_ must be a function; got None"),
@@ -412,7 +415,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     ),
     "wrong size": (
         ["good.py:one", "ptr<f32>, 5"],
-        "KernelValueError: zg.arange(0, 5) gives 5 numbers, which is not a power of two\n  at {folder}/good.py:4:24\n"
+        "KernelValueError: zg.arange(0, 5) must give a power of two of numbers; got 5\n  at {folder}/good.py:4:24\n"
         "        zg.store(zg.add(p, zg.arange(0, B)), 1.0)\n                           ^^^^^^^^^^^^^^^\n"
         "  hint: use zg.arange(0, 8) and mask what is beyond\n",
     ),
@@ -512,7 +515,7 @@ def test_a_fault_while_running_shows_the_model(monkeypatch: pytest.MonkeyPatch):
 def test_a_fault_does_not_hide_an_error_of_the_user(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pipeline, "mirror", faulty)
     error = failure(lambda: zg.kernel(scale.fn).triton(P32, P32, zg.i32, zg.f32, 24))
-    assert error.summary == "zg.arange(0, 24) gives 24 numbers, which is not a power of two"
+    assert error.summary == "zg.arange(0, 24) must give a power of two of numbers; got 24"
 
 
 def test_a_build_error_while_compiling_is_our_fault(monkeypatch: pytest.MonkeyPatch):

@@ -218,18 +218,18 @@ def test_a_function_that_is_not_known_at_compile_time(kernel):
     )
     found = failures(made, P, zg.i32)
     assert [error.summary for error in found] == [
-        "the two values of 'if … else' differ: the function 'double' and the function 'add'",
-        "'g' differs between the branches: the function 'double' on one path, the function 'add' on the other",
-        "'n' is called here, and is i32",
-        "this is called here, and is the constant 7",
-        "this is called here, and is the tuple (the function 'add', 7)",
+        "the values of 'if … else' must have one type; got the function 'double' and the function 'add'",
+        "'g' must have one type on both paths; got the function 'double' on one and the function 'add' on the other",
+        "'n' must be a function to be called; got i32",
+        "this must be a function to be called; got the constant 7",
+        "this must be a function to be called; got the tuple (the function 'add', 7)",
     ]
     assert [marked(error) for error in found] == ["double if n > 0 else add", "g", "n", "ALL[1][1]", "ALL[1]"]
     assert {error.hint for error in found[:2]} == {
-        "which function is called has to be known at compile time; call each in a branch of its own"
+        "call each function in a branch of its own: the called function must be known at compile time"
     }
     assert "rename the variable if another 'n' is meant" in (found[2].hint or "")
-    assert found[3].hint == "it has to be a function under @zg.function that is known at compile time"
+    assert found[3].hint == "call a function under @zg.function that is known at compile time"
     assert all(isinstance(error, zg.KernelTypeError) for error in found)
 
 
@@ -259,10 +259,10 @@ def test_an_error_in_a_helper_shows_the_calls(kernel):
 @pytest.mark.parametrize(
     ("loop", "message", "where"),
     [
-        ("for i in n:", "'for' runs over a range or a tuple; got i32", "n"),
-        ("for i in 3:", "'for' runs over a range or a tuple; got the constant 3", "3"),
-        ("for i in 'ab':", "'for' runs over a range or a tuple; got the constant 'ab'", "'ab'"),
-        ("for i in zg.arange(0, 4):", "'for' runs over a range or a tuple; got tensor<x4, i32>", "zg.arange(0, 4)"),
+        ("for i in n:", "'for' must run over a range or a tuple; got i32", "n"),
+        ("for i in 3:", "'for' must run over a range or a tuple; got the constant 3", "3"),
+        ("for i in 'ab':", "'for' must run over a range or a tuple; got the constant 'ab'", "'ab'"),
+        ("for i in zg.arange(0, 4):", "'for' must run over a range or a tuple; got tensor<x4, i32>", "zg.arange(0, 4)"),
         ("for i, j in ((1, 2, 3),):", "a tuple of 3 cannot be unpacked into 2 names", "i"),
         ("for i, j in range(3):", "i32 is not a tuple; it cannot be unpacked into 2 names", "i"),
     ],

@@ -120,7 +120,7 @@ def test_lists_do_not_change(kernel):
     )
     with pytest.raises(zg.KernelTypeError, match=r"the tuple \(1, 2\) has no method 'append'") as caught:
         changed.triton(zg.ptr(zg.f32))
-    assert caught.value.hint == "tuples and lists in a kernel do not change: make another"
+    assert caught.value.hint == "make another one: tuples and lists in a kernel do not change"
 
 
 def test_a_list_from_outside_may_change(kernel):

@@ -430,8 +430,20 @@ def stored(out, x):
 
 
 def test_a_store_is_of_the_pointees_type():
-    refused(stored, I32, zg.f32, error=zg.KernelTypeError, message="point to i32, the value is f32")
-    refused(stored, F32, zg.i32, error=zg.KernelTypeError, message="point to f32, the value is i32")
+    refused(
+        stored,
+        I32,
+        zg.f32,
+        error=zg.KernelTypeError,
+        message="the value must be i32, the type that the pointers point to; got f32",
+    )
+    refused(
+        stored,
+        F32,
+        zg.i32,
+        error=zg.KernelTypeError,
+        message="the value must be f32, the type that the pointers point to; got i32",
+    )
 
 
 # Calls that the proof of concept lacks.

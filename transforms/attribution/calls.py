@@ -32,13 +32,10 @@ def combine(walk: FunctionAttributor, function: FunctionName | str, types: Seque
         expected = len(model.bodies[0].parameters)
         if expected != 2 * len(types):
             raise KernelTypeError(
-                f"{what} combines with '{symbol}' of {expected} parameters: it takes two of each element, "
-                f"{2 * len(types)} in all"
+                f"{what}: '{symbol}' must have {2 * len(types)} parameters, two for each tensor; got {expected}"
             )
         if any(parameter.type == constexpr_type for parameter in model.bodies[0].parameters):
-            raise KernelTypeError(
-                f"{what} combines with '{symbol}', which has a zg.constexpr parameter: elements are run-time values"
-            )
+            raise KernelTypeError(f"{what}: the parameters of '{symbol}' must be run-time values; got a zg.constexpr")
         instance = walk.program.function(function, (*types, *types), walk.place())
     else:
         symbol = COMBINE[function].name
@@ -46,7 +43,7 @@ def combine(walk: FunctionAttributor, function: FunctionName | str, types: Seque
     wanted: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
     if join(instance.result, wanted) not in (wanted, ERROR):
         gives = "nothing" if instance.result == NONE else describe(instance.result)
-        raise KernelTypeError(f"{what}: '{symbol}' gives {gives}, the elements are {describe(wanted)}")
+        raise KernelTypeError(f"{what}: '{symbol}' must give {describe(wanted)}, as the elements; got {gives}")
     walk.scope.callees[walk.op.result] = instance
 
 
@@ -92,7 +89,7 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
         raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
     hint = of_attribute(name)
     if components(receiver) is not None:
-        hint = "tuples and lists in a kernel do not change: make another"
+        hint = "make another one: tuples and lists in a kernel do not change"
     raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
 
 
@@ -175,7 +172,7 @@ def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, type
     for parameter, type_ in zip(function.model.bodies[0].parameters, types, strict=True):
         if parameter.type == constexpr_type and not isinstance(type_, ConstantType):
             raise KernelTypeError(
-                f"'{function.symbol}': a zg.constexpr parameter takes a value known at compile time; got {type_}"
+                f"'{function.symbol}': a zg.constexpr parameter must be known at compile time; got {type_}"
             )
     instance = walk.program.function(function, types, walk.place())
     walk.scope.callees[op.result] = instance
@@ -191,10 +188,12 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
         load = op.callee.op if isinstance(op.callee, OpResult) else None
         name = walk.names.get(load.var) if isinstance(load, core.VarLoad) else None
         what = f"'{name}'" if name is not None else "this"
-        hint = "it has to be a function under @zg.function that is known at compile time"
+        hint = "call a function under @zg.function that is known at compile time"
         if name is not None:
             hint += f"; rename the variable if another '{name}' is meant"
-        raise KernelTypeError(f"{what} is called here, and is {describe(callee)}", walk.place_of(op.callee), hint)
+        raise KernelTypeError(
+            f"{what} must be a function to be called; got {describe(callee)}", walk.place_of(op.callee), hint
+        )
     count = len(op.arguments) - len(op.keywords)
     positional = op.arguments[:count]
     keywords = list(zip(op.keywords, op.arguments[count:], strict=True))

@@ -54,7 +54,7 @@ def unusable(walk: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratE
         )
     first, second = (describe(one) for one in type_.types)
     if type_.loop:
-        hint = "a variable carried around a loop keeps its type; cast it, or give it its final type before the loop"
+        hint = "cast it, or give it its final type before the loop"
         before, after = type_.types
         if (
             isinstance(before, ConstantType)
@@ -65,14 +65,14 @@ def unusable(walk: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratE
             made = f"zg.full({show(after.shape)}, {show(before.value)}, {show(after.element)})"
             hint = f"give it its final type before the loop: {name} = {made}"
         return KernelTypeError(
-            f"'{name}' changes its type in the loop: {first} before it, {second} after an iteration", hint=hint
+            f"'{name}' must keep its type in the loop; got {first} before it and {second} after an iteration", hint=hint
         )
     if any(map(is_function, type_.types)):
         hint = CHOSEN_FUNCTION
     else:
         hint = "assign values of one type on both paths, or use two names"
     return KernelTypeError(
-        f"'{name}' differs between the branches: {first} on one path, {second} on the other", hint=hint
+        f"'{name}' must have one type on both paths; got {first} on one and {second} on the other", hint=hint
     )
 
 
@@ -86,8 +86,8 @@ def var_store(walk: FunctionAttributor, op: core.VarStore) -> Type:
         if before != after and isinstance(old, TensorType) and isinstance(new, TensorType):
             walk.state[var] = ERROR
             raise KernelTypeError(
-                f"'{walk.names.get(var, '?')}' has the type {old}; it cannot be assigned {new}",
-                hint="a variable keeps its shape; use another name for a tensor of another shape",
+                f"'{walk.names.get(var, '?')}' must keep its shape, that of {old}; got {new}",
+                hint="use another name for a tensor of another shape",
             )
     walk.state[var] = new
     return NONE
@@ -133,7 +133,7 @@ def truth(walk: FunctionAttributor, type_: Type, what: str, value: Value) -> Non
             hint = f"use zg.{call} to combine conditions element by element, or reduce them first (zg.any, zg.all)"
         raise KernelTypeError(f"the condition of '{what}' must be a scalar; got {type_}", walk.place_of(value), hint)
     if not is_number(type_):
-        hint = "pointers are never null here; compare integers" if isinstance(type_, PtrType) else None
+        hint = "compare integers: a pointer is never null here" if isinstance(type_, PtrType) else None
         raise KernelTypeError(
             f"the condition of '{what}' must be a number; got {describe(type_)}", walk.place_of(value), hint
         )
@@ -169,9 +169,9 @@ def subscript(walk: FunctionAttributor, op: py.Subscript) -> Type:
     value, index = (walk.scope.type_of(operand) for operand in op.operands)
     parts = components(value)
     if parts is None:
-        hint = "zg.expand adds an axis, zg.gather picks elements" if isinstance(value, TensorType) else None
+        hint = "use zg.expand to add an axis, zg.gather to pick elements" if isinstance(value, TensorType) else None
         if isinstance(value, PtrType):
-            hint = "zg.load(p + i) reads an element, zg.store(p + i, x) writes one"
+            hint = "write zg.load(p + i) to read an element, zg.store(p + i, x) to write one"
         raise KernelTypeError(f"{describe(value)} cannot be indexed in a kernel", hint=hint)
     if not isinstance(index, ConstantType) or not isinstance(index.value, int):
         raise KernelTypeError(f"a tuple must be indexed by a constant integer; got {describe(index)}")

@@ -110,13 +110,15 @@ def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
         parts = components(iterable)
         if parts is None:
             raise KernelTypeError(
-                f"'for' runs over a range or a tuple; got {describe(iterable)}",
+                f"'for' must run over a range or a tuple; got {describe(iterable)}",
                 walk.place_of(op.iterable.entry.terminator.operands[0]),
-                "range(…), zg.range(…) or zg.static_range(…) to count; a tuple of constants to run over its items",
+                "use range(…), zg.range(…) or zg.static_range(…) to count, or a tuple to run over its items",
             )
         items = parts
     if len(items) > _MAX_UNROLL:
-        raise KernelValueError(f"a loop of more than {_MAX_UNROLL} iterations is not unrolled", hint="use range")
+        raise KernelValueError(
+            f"an unrolled loop must have at most {_MAX_UNROLL} iterations; got more", hint="use range"
+        )
     unroll(walk, op, items)
     return NONE
 
@@ -152,7 +154,7 @@ def unroll(walk: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:
         if count > _MAX_ITERATIONS:
             walk.state = met([walk.state], before, op.location)
             raise KernelValueError(
-                f"unrolling this loop, and those inside it, takes more than {_MAX_ITERATIONS} iterations",
+                f"an unrolled loop and those inside it must have at most {_MAX_ITERATIONS} iterations in all; got more",
                 hint="use range for one of the loops",
             )
     walk.state = met([*left, *ends], before, op.location)
@@ -203,7 +205,7 @@ def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | 
                 raise KernelSyntaxError(
                     "this loop never ends: its condition is always true",
                     walk.place_of(op.condition.entry.terminator.operands[0]),
-                    "let the condition depend on a variable that the loop changes",
+                    "make the condition depend on a variable that the loop changes",
                 )
             break
         head.update(after)
@@ -231,7 +233,7 @@ def conditional(walk: FunctionAttributor, op: py.CondExpression) -> Type:
     joined = join(first, second)
     if isinstance(joined, Unusable):
         raise KernelTypeError(
-            f"the two values of 'if … else' differ: {describe(first)} and {describe(second)}",
+            f"the values of 'if … else' must have one type; got {describe(first)} and {describe(second)}",
             hint=CHOSEN_FUNCTION if is_function(first) or is_function(second) else None,
         )
     return joined
@@ -263,7 +265,7 @@ def assertion(walk: FunctionAttributor, op: py.Assert) -> Type:
     condition = walk.scope.type_of(op.condition)
     message = NONE if op.message is None else walk.scope.type_of(op.message)
     if not isinstance(message, ConstantType):
-        raise KernelTypeError("the message of an assert is a constant string")
+        raise KernelTypeError("the message of an assert must be a constant string")
     name, given = "device_assert", condition
     if isinstance(condition, ConstantType):
         name, given = "static_assert", condition.value

@@ -128,5 +128,5 @@ def operator_error(op: Op, type_: TensorType) -> KernelTypeError:
     elif isinstance(op, py.Pos):
         hint = "leave it out"
     else:
-        hint = "it is for what is known at compile time; use zg.equal"
-    return KernelTypeError(f"the operator '{found.sign}' does not work on tensors, here {type_}", hint=hint)
+        hint = "use zg.equal; this operator is for values known at compile time"
+    return KernelTypeError(f"the operator '{found.sign}' must have scalar operands; got {type_}", hint=hint)

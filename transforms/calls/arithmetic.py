@@ -70,10 +70,13 @@ def bitwise(call: Typing, a: Type, b: Type) -> Type:
 def _moved(call: Typing, pointer: Type, offset: Type) -> Type:
     """Pointers moved by integers."""
     if is_pointer(offset):
-        raise KernelTypeError(f"{call} of two pointers, {pointer} and {offset}", hint="a pointer moves by integers")
+        raise KernelTypeError(
+            f"{call}: one operand must be an integer; got two pointers, {pointer} and {offset}",
+            hint="move a pointer by an integer",
+        )
     if not is_number(offset) or not scalar_type(offset).is_int:
         raise KernelTypeError(
-            f"{call} moves the pointer {pointer} by {describe(offset)}: an offset must be an integer",
+            f"{call}: the offset of the pointer {pointer} must be an integer; got {describe(offset)}",
             hint="compute the offset in integers, or cast it with zg.cast(offset, zg.i32)",
         )
     element = element_of(pointer)

@@ -55,7 +55,7 @@ def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
     if not is_number(condition) or scalar_type(condition) != i1:
         raise KernelTypeError(
             f"{call}: the condition must be i1 (true or false); got {describe(condition)}",
-            hint="zg.compare gives a condition",
+            hint="make a condition with zg.compare",
         )
     if isinstance(condition, ConstantType) and isinstance(x, ConstantType) and isinstance(y, ConstantType):
         return call.computed(condition, x, y) or (x if condition.value else y)

@@ -62,7 +62,7 @@ _LONGEST = 60
 
 
 # The hint where the choice of a function depends on a run-time value.
-CHOSEN_FUNCTION = "which function is called has to be known at compile time; call each in a branch of its own"
+CHOSEN_FUNCTION = "call each function in a branch of its own: the called function must be known at compile time"
 
 
 def is_function(type_: Type) -> bool:

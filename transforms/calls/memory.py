@@ -56,7 +56,7 @@ def _pointee(call: Typing, ptr: Type) -> ScalarType:
             f"{call} takes a pointer or a tensor of pointers; got {describe(ptr)}",
             hint=f"{call}_tensor_descriptor moves blocks of a descriptor"
             if isinstance(ptr, DescriptorType) and call.name in ("load", "store")
-            else "zg.add(pointer, offsets) gives the pointers to elements",
+            else "make the pointers to the elements: zg.add(pointer, offsets)",
         )
     return element.pointee
 
@@ -69,12 +69,12 @@ def _fits(call: Typing, what: str, ptr: Type, value: Type) -> None:
         return
     if not sizes:
         raise KernelTypeError(
-            f"{call}: {what} has the shape {list(given)}, and the pointer is a single one",
-            hint="zg.add(pointer, offsets) gives a tensor of pointers",
+            f"{call}: {what} must be a scalar for a single pointer; got the shape {list(given)}",
+            hint="make a tensor of pointers: zg.add(pointer, offsets)",
         )
     raise KernelTypeError(
         f"{call}: the shapes of {what} and the pointers do not match: {list(given)} and {list(sizes)}",
-        hint=f"{what} is broadcast to the shape of the pointers: its sizes are equal to theirs, or 1",
+        hint=f"make each size of {what} equal to that of the pointers, or 1, which is broadcast",
     )
 
 
@@ -83,7 +83,7 @@ def _masked(call: Typing, ptr: Type, mask: Type | None) -> None:
         return
     if not is_number(mask) or scalar_type(mask).kind != "bool":
         raise KernelTypeError(
-            f"{call}: the mask must be i1 (true or false); got {describe(mask)}", hint="zg.compare gives a mask"
+            f"{call}: the mask must be i1 (true or false); got {describe(mask)}", hint="make a mask with zg.compare"
         )
     _fits(call, "the mask", ptr, mask)
 
@@ -95,15 +95,17 @@ def _written(call: Typing, what: str, ptr: Type, value: Type) -> None:
         raise KernelTypeError(f"{call}: {what} must be a number; got {describe(value)}")
     if isinstance(value, ConstantType):
         if scalar_type(value).rank > pointee.rank:
-            raise KernelTypeError(f"{call}: the pointers point to {pointee}, {what} is {describe(value)}")
+            raise KernelTypeError(
+                f"{call}: {what} must be {pointee}, the type that the pointers point to; got {describe(value)}"
+            )
         try:
             require_fits(value.value, pointee)
         except KernelValueError as error:
             raise KernelValueError(f"{call}: {error.summary}") from None
     elif scalar_type(value) != pointee:
         raise KernelTypeError(
-            f"{call}: the pointers point to {pointee}, {what} is {value}",
-            hint=f"zg.cast(value, zg.{pointee}) converts it",
+            f"{call}: {what} must be {pointee}, the type that the pointers point to; got {value}",
+            hint=f"convert it: zg.cast(value, zg.{pointee})",
         )
     _fits(call, what, ptr, value)
 

@@ -132,7 +132,7 @@ def broadcast_shapes(a: tuple[int, ...], b: tuple[int, ...], what: str) -> tuple
         if x != y and 1 not in (x, y):
             raise KernelTypeError(
                 f"{what}: the shapes {list(a)} and {list(b)} do not match: {x} and {y} along axis {axis}",
-                hint="sizes must be equal, or one of them 1; zg.expand adds an axis of size 1",
+                hint="make the sizes equal, or one of them 1; add an axis of size 1 with zg.expand",
             )
         result.append(max(x, y))
     return tuple(result)

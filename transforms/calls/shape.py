@@ -58,14 +58,15 @@ def _range(call: Typing, start: int, end: int) -> Type:
     count = end - start
     if not is_power_of_two(count):
         raise KernelValueError(
-            f"{call}({start}, {end}) gives {count} numbers, which is not a power of two",
+            f"{call}({start}, {end}) must give a power of two of numbers; got {count}",
             hint=f"use {call}({start}, {start + (1 << (count - 1).bit_length())}) and mask what is beyond"
             if count > 0
-            else "the end must be greater than the start",
+            else "make the end greater than the start",
         )
     if count > MAX_ELEMENTS:
         raise KernelValueError(
-            f"{call} gives at most {MAX_ELEMENTS} numbers; got {count}", hint="use smaller blocks, and more programs"
+            f"{call} must give at most {MAX_ELEMENTS} numbers; got {count}",
+            hint="use smaller blocks, and more programs",
         )
     return TensorType((count,), i32)
 
@@ -247,11 +248,11 @@ def _product(call: Typing, a: Type, b: Type, acc: Type | None, precision: Any = 
     default = tt.accumulators(x.element)[:1] or (f32,)
     sum_type = TensorType((*x.shape[:-1], y.shape[-1]), default[0])
     if x.shape[-1:] != y.shape[-2:-1]:
-        hint = "zg.trans exchanges rows and columns"
+        hint = "exchange rows and columns with zg.trans"
     elif x.element != y.element or not tt.accumulators(x.element):
-        hint = "zg.cast converts the operands"
+        hint = "convert the operands with zg.cast"
     else:
-        hint = f"zg.zeros({show(sum_type.shape)}, zg.{default[0]})"
+        hint = f"begin with zg.zeros({show(sum_type.shape)}, zg.{default[0]})"
     given = sum_type if acc is None else tensor(call, acc)
     return call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), x, y, given, hint=hint)
 

@@ -178,7 +178,7 @@ def _sorted(call: Typing, x: Type, dim: Any, _descending: bool) -> TensorType:
     tensor = number_tensor(call, x)
     if axis(call, -1 if dim is None else dim, tensor.rank) != tensor.rank - 1:
         raise KernelValueError(
-            f"{call} works along the last axis; got axis {dim}", hint="zg.trans moves an axis to the end"
+            f"{call}: the axis must be the last one; got axis {dim}", hint="move the axis to the end with zg.trans"
         )
     return tensor
 

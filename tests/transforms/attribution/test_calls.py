@@ -95,7 +95,7 @@ def nothing(a, b):
 
 # By the body of the kernel, over a pointer, an integer and a tensor: what is said, and the hint.
 ERRORS = {
-    "wants_constant(n, n)": ("'wants_constant': a zg.constexpr parameter takes a value known at compile", None),
+    "wants_constant(n, n)": ("'wants_constant': a zg.constexpr parameter must be known at compile", None),
     "zg.arange(0, n)": ("zg.arange: 'end' must be known at compile time; got i32, a run-time value", "pass a literal"),
     "zg.load(None)": ("zg.load: 'ptr' must be a value; got None", "zg.load(ptr"),
     "zg.load()": ("zg.load needs its argument 'ptr'", "zg.load(ptr"),
@@ -107,15 +107,18 @@ ERRORS = {
     "print(n, 'n')": ("print() must take a string first, if any, and then numbers", "zg.static_print prints constants"),
     "t.sum()": ("tensor<x16, i32> has no method 'sum'", "call zg.sum(…) instead"),
     "t.frobnicate()": ("tensor<x16, i32> has no method 'frobnicate'", None),
-    "[n, 1].append(2)": ("the tuple (i32, 1) has no method 'append'", "tuples and lists in a kernel do not change"),
+    "[n, 1].append(2)": (
+        "the tuple (i32, 1) has no method 'append'",
+        "make another one: tuples and lists in a kernel do not change",
+    ),
     "p.load((0,))": (
         "ptr<f32> has no method 'load'",
         "call zg.load(…) instead; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)",
     ),
-    "zg.reduce(t, 0, three)": ("zg.reduce combines with 'three' of 3 parameters: it takes two of each element", None),
-    "zg.reduce(t, 0, wrong_type)": ("zg.reduce: 'wrong_type' gives f64, the elements are i32", None),
-    "zg.reduce(t, 0, nothing)": ("zg.reduce: 'nothing' gives nothing, the elements are i32", None),
-    "zg.reduce(t, 0, with_constant)": ("zg.reduce combines with 'with_constant', which has a zg.constexpr", None),
+    "zg.reduce(t, 0, three)": ("zg.reduce: 'three' must have 2 parameters, two for each tensor; got 3", None),
+    "zg.reduce(t, 0, wrong_type)": ("zg.reduce: 'wrong_type' must give i32, as the elements; got f64", None),
+    "zg.reduce(t, 0, nothing)": ("zg.reduce: 'nothing' must give i32, as the elements; got nothing", None),
+    "zg.reduce(t, 0, with_constant)": ("zg.reduce: the parameters of 'with_constant' must be run-time values", None),
     "zg.reduce(t, 0, 3)": ("zg.reduce: 'combine_fn' must be a function of the language; got 3", "decorate the"),
 }  # fmt: skip
 
@@ -174,5 +177,5 @@ def test_a_function_gives_what_it_gives_for_the_types_of_the_call():
     found = attribute(calls_helper, (PtrType(i64), i32, i64))
     (callee,) = found.scope.callees.values()
     assert callee.result == i64 and callee.parameter_types == (i32, i64)
-    with pytest.raises(KernelTypeError, match="the pointers point to f32, the value is i64"):
+    with pytest.raises(KernelTypeError, match="the value must be f32, the type that the pointers point to; got i64"):
         attribute(calls_helper, (P, i32, i64))

@@ -96,8 +96,8 @@ HINTS = {
     "+t": ("+", "leave it out"),
     "~t": ("~", "use zg.invert(x)"),
     "not t": ("not", "use zg.invert(x)"),
-    "t in (1, 2)": ("in", "it is for what is known at compile time; use zg.equal"),
-    "t not in (1, 2)": ("not in", "it is for what is known at compile time; use zg.equal"),
+    "t in (1, 2)": ("in", "use zg.equal; this operator is for values known at compile time"),
+    "t not in (1, 2)": ("not in", "use zg.equal; this operator is for values known at compile time"),
 }
 
 
@@ -105,7 +105,7 @@ HINTS = {
 def test_an_operator_on_a_tensor_names_the_call(expression: str, error_of: Callable[..., ZigguratError]):
     sign, hint = HINTS[expression]
     assert str(error_of(suite(f"t = zg.arange(0, 16)\nu = {expression}"), "operators.py")) == (
-        f"the operator '{sign}' does not work on tensors, here tensor<x16, i32>\n"
+        f"the operator '{sign}' must have scalar operands; got tensor<x16, i32>\n"
         "  at operators.py:4:9\n"
         f"        u = {expression}\n"
         f"            {'^' * len(expression)}\n"

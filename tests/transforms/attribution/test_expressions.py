@@ -57,13 +57,13 @@ def test_operators_of_one_operand(op, x, expected):
 @pytest.mark.parametrize(
     ("op", "a", "b", "error", "words"),
     [
-        ("add", T, i32, KernelTypeError, "the operator '\\+' does not work on tensors"),
-        ("eq", i32, T, KernelTypeError, "the operator '==' does not work on tensors"),
+        ("add", T, i32, KernelTypeError, "the operator '\\+' must have scalar operands"),
+        ("eq", i32, T, KernelTypeError, "the operator '==' must have scalar operands"),
         ("pow", i32, constant(2), KernelTypeError, r"'\*\*' is for constants"),
         ("in", i32, constant((1, 2)), KernelTypeError, "'in' is for constants"),
         ("in", constant(1), constant(2), KernelTypeError, "'in' does not work on the constant 1 and the constant 2"),
         ("div", constant(1), constant(0), KernelValueError, "division by zero"),
-        ("add", PtrType(f32), PtrType(f32), KernelTypeError, "of two pointers"),
+        ("add", PtrType(f32), PtrType(f32), KernelTypeError, "one operand must be an integer; got two pointers"),
         ("add", constant(None), i32, KernelTypeError, "takes numbers; got None"),
         ("lt", constant(None), constant(1), KernelTypeError, "'<' does not work on"),
     ],
@@ -75,7 +75,7 @@ def test_operators_that_do_not_work(op, a, b, error, words):
 
 def test_conditions():
     for type_, words in (
-        (T, "the operator 'not' does not work on tensors"),
+        (T, "the operator 'not' must have scalar operands"),
         (PtrType(f32), "must be a number; got ptr<f32>"),
     ):
         with pytest.raises(KernelTypeError, match=words):
@@ -113,15 +113,13 @@ def test_subscripts():
     ):
         with pytest.raises(error, match=words) as caught:
             result_of(at, value, index)
-    assert caught.value.hint == "zg.load(p + i) reads an element, zg.store(p + i, x) writes one"
+    assert caught.value.hint == "write zg.load(p + i) to read an element, zg.store(p + i, x) to write one"
 
 
 def test_variables_hold_what_was_stored_last():
     ops = '%2 : Var<object> = var %0 @"v"; var.store %2 %1; %3 : object = var.load %2; return %3;'
     assert result_of(ops, i32, f32) == f32 and result_of(ops, T, constant(1)) == constant(1)
-    with pytest.raises(
-        KernelTypeError, match="'v' has the type tensor<x4, i32>; it cannot be assigned tensor<x8, i32>"
-    ):
+    with pytest.raises(KernelTypeError, match="'v' must keep its shape, that of tensor<x4, i32>; got tensor<x8, i32>"):
         result_of(ops, T, TensorType((8,), i32))
     with pytest.raises(KernelNameError, match="'v' is used before it is assigned"):
         result_of('%1 : Var<object> = var @"v"; %2 : object = var.load %1; return %2;', i32)

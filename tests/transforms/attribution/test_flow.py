@@ -117,8 +117,8 @@ def test_loops_that_are_known_at_the_start():
 @pytest.mark.parametrize(
     ("kernel", "types", "error", "words"),
     [
-        (changes_type, (P, i32), KernelTypeError, "'a' changes its type in the loop: tensor<x4, f32> before it"),
-        (too_long, (P,), KernelValueError, "a loop of more than 4096 iterations is not unrolled"),
+        (changes_type, (P, i32), KernelTypeError, "'a' must keep its type in the loop; got tensor<x4, f32> before it"),
+        (too_long, (P,), KernelValueError, "an unrolled loop must have at most 4096 iterations"),
     ],
 )  # fmt: skip
 def test_loops_that_are_none(kernel, types, error, words):
@@ -134,7 +134,7 @@ def test_a_for_runs_over_a_tuple_and_nothing_else():
     ((_, iterations),) = found.scope.unrolled.items()
     assert [item for item, _ in iterations] == [constant(1), constant(2.5)]
     for type_ in (i32, TensorType((4,), i32), constant("ab")):
-        with pytest.raises(KernelTypeError, match="'for' runs over a range or a tuple; got"):
+        with pytest.raises(KernelTypeError, match="'for' must run over a range or a tuple; got"):
             attribute(model, (type_,))
 
 
@@ -199,7 +199,7 @@ def test_values_that_are_chosen(function, types, expected):
 
 
 def test_values_that_cannot_be_chosen():
-    with pytest.raises(KernelTypeError, match="the two values of 'if … else' differ: i32 and ptr<f32>"):
+    with pytest.raises(KernelTypeError, match="the values of 'if … else' must have one type; got i32 and ptr<f32>"):
         result_of(chosen, i32, P, i1)
     with pytest.raises(KernelTypeError, match="the condition of 'if' must be a scalar"):
         result_of(chosen, i32, i32, TensorType((4,), i1))

@@ -34,7 +34,7 @@ def test_each_operator_is_a_call_of_the_language():
 @pytest.mark.parametrize("cls", OPERATORS, ids=lambda cls: cls.NAME)
 def test_the_hint_names_the_call(cls):
     error = operator_error(made(cls), TENSOR)
-    assert error.summary.endswith(f"does not work on tensors, here {TENSOR}")
+    assert error.summary.endswith(f"must have scalar operands; got {TENSOR}")
     call = OPERATORS[cls].call
     if call is not None:
         arguments = "x" if call in ("neg", "invert") else "a, b"
@@ -95,10 +95,10 @@ def test_constant_strings_and_tuples_are_limited(cls, values):
     [
         (py.Not, "not", "use zg.invert(x)"),
         (py.Pos, "+", "leave it out"),
-        (py.Is, "is", "it is for what is known at compile time; use zg.equal"),
-        (py.IsNot, "is not", "it is for what is known at compile time; use zg.equal"),
-        (py.In, "in", "it is for what is known at compile time; use zg.equal"),
-        (py.NotIn, "not in", "it is for what is known at compile time; use zg.equal"),
+        (py.Is, "is", "use zg.equal; this operator is for values known at compile time"),
+        (py.IsNot, "is not", "use zg.equal; this operator is for values known at compile time"),
+        (py.In, "in", "use zg.equal; this operator is for values known at compile time"),
+        (py.NotIn, "not in", "use zg.equal; this operator is for values known at compile time"),
     ],
 )
 def test_operators_that_are_no_calls(cls, sign, hint):

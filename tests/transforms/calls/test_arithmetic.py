@@ -75,9 +75,9 @@ def test_pointers_move_by_integers(name):
     assert rule(P, constant(4)) == P and rule(P, i64) == P
     assert rule(P, T) == rule(PT, T) == rule(PT, i32) == PT
     for offset in (f32, constant(0.5), constant(None)):
-        with pytest.raises(KernelTypeError, match="an offset must be an integer"):
+        with pytest.raises(KernelTypeError, match=r"the offset of the pointer .* must be an integer"):
             rule(P, offset)
-    with pytest.raises(KernelTypeError, match="of two pointers"):
+    with pytest.raises(KernelTypeError, match="one operand must be an integer; got two pointers"):
         rule(P, P)
 
 

@@ -49,13 +49,17 @@ def test_a_load_has_the_shape_of_the_pointers():
         ((i64,), KernelTypeError, "zg.load takes a pointer or a tensor of pointers; got i64"),
         ((constant(0),), KernelTypeError, "zg.load takes a pointer"),
         ((PT, TensorType((8,), i1)), KernelTypeError, r"shapes of the mask and the pointers do not match: \[8\]"),
-        ((P, MASK), KernelTypeError, r"the mask has the shape \[16\], and the pointer is a single one"),
+        ((P, MASK), KernelTypeError, r"the mask must be a scalar for a single pointer; got the shape \[16\]"),
         ((PT, i32), KernelTypeError, "the mask must be i1"),
         ((PT, P), KernelTypeError, "the mask must be i1"),
         ((PT, None, constant(0)), KernelTypeError, "there is no mask"),
-        ((PT, MASK, TensorType((16,), f16)), KernelTypeError, "the pointers point to f32, `other` is tensor<x16, f16>"),
+        (
+            (PT, MASK, TensorType((16,), f16)),
+            KernelTypeError,
+            "`other` must be f32, the type that the pointers point to; got tensor<x16, f16>",
+        ),
         ((TensorType((16,), PtrType(u8)), MASK, constant(256)), KernelValueError, "does not fit in u8"),
-        ((TensorType((16,), PtrType(i32)), MASK, constant(0.5)), KernelTypeError, "point to i32, `other` is"),
+        ((TensorType((16,), PtrType(i32)), MASK, constant(0.5)), KernelTypeError, "`other` must be i32"),
         ((P, None, None, ".xx"), KernelValueError, "cache_modifier must be one of"),
         ((P, None, None, "", "evict_never"), KernelValueError, "eviction_policy must be one of"),
     ],
@@ -75,14 +79,14 @@ def test_a_store_gives_nothing_and_takes_the_pointee():
     ("ptr", "value", "error", "words"),
     [
         (f32, f32, KernelTypeError, "zg.store takes a pointer"),
-        (P, f64, KernelTypeError, "the pointers point to f32, the value is f64"),
-        (P, i32, KernelTypeError, "the value is i32"),
+        (P, f64, KernelTypeError, "the value must be f32, the type that the pointers point to; got f64"),
+        (P, i32, KernelTypeError, r"must be f32, .*; got i32"),
         (P, P, KernelTypeError, "the value must be a number"),
         (P, constant("x"), KernelTypeError, "the value must be a number"),
         (PtrType(i8), constant(128), KernelValueError, "zg.store: the constant 128 does not fit in i8"),
-        (PtrType(i8), constant(1.0), KernelTypeError, "point to i8"),
-        (PtrType(i1), constant(1), KernelTypeError, "point to i1"),
-        (P, TensorType((16,), f32), KernelTypeError, "the pointer is a single one"),
+        (PtrType(i8), constant(1.0), KernelTypeError, "must be i8"),
+        (PtrType(i1), constant(1), KernelTypeError, "must be i1"),
+        (P, TensorType((16,), f32), KernelTypeError, "must be a scalar for a single pointer"),
         (PT, TensorType((16, 4), f32), KernelTypeError, "do not match"),
         (TensorType((16,), P), TensorType((4, 16), f32), KernelTypeError, "do not match"),
     ],
@@ -119,9 +123,9 @@ def test_what_atomics_take_besides():
 
 def test_compare_and_swap_checks_both_values():
     assert R.atomic_cas(PtrType(bf16), bf16, constant(1.0), None, None) == bf16
-    with pytest.raises(KernelTypeError, match="the value compared with is i64"):
+    with pytest.raises(KernelTypeError, match=r"the value compared with must be i32, .*; got i64"):
         R.atomic_cas(PtrType(i32), i64, i32, None, None)
-    with pytest.raises(KernelTypeError, match="the value is i64"):
+    with pytest.raises(KernelTypeError, match=r"the value must be i32, .*; got i64"):
         R.atomic_cas(PtrType(i32), i32, i64, None, None)
     with pytest.raises(KernelTypeError, match="not to i8"):
         R.atomic_cas(PtrType(i8), i8, i8, None, None)
