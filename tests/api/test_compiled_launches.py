@@ -1,4 +1,4 @@
-"""Compiled kernels that are launched: what they take, and what they take of the machine."""
+"""Launches of compiled kernels: their arguments, and their resources on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling: which options are taken, what is kept of each stage, and how the runtime gets it."""
+"""Compiling: its options, the stages that are kept, and the binary for the runtime."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ LOWERED = """tt.func @"k" @parts=["0.map", "1.base", "1.shape0", "1.shape1", "1.
 
 
 def compiled_from(text: str) -> Compiled:
-    """As if this function had come out of the steps to the GPU."""
+    """A compiled kernel whose GPU model has this function."""
     (function,) = [op for op in zg.parse(text).walk() if isinstance(op, tt.Func)]
     types = tuple(parameter.type for parameter in function.body.parameters)
     return Compiled("k", "sm_90a", 4, 1024, types, {"ptx": "// of k"}, function.parts)

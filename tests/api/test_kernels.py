@@ -1,4 +1,4 @@
-"""Kernels: models for types, made once; launches on arrays in memory; and what is said of launches that do not fit."""
+"""Kernels: models for types, made once; launches on arrays in memory; and the errors of launches that do not fit."""
 
 from __future__ import annotations
 

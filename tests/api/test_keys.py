@@ -49,7 +49,9 @@ def test_keys_types_and_devices_tell_launches_apart(fake):
     kernel = tuned("n")
     first = asked(kernel, own(), own(), 5)
     assert hash(first) == hash(asked(kernel, own(), own(), 5)) and first == asked(kernel, own(), own(), 5)
-    assert first == asked(kernel, own(0x2004), own(0x3000), 5, scale=7)  # neither addresses nor what is not in the key
+    assert first == asked(
+        kernel, own(0x2004), own(0x3000), 5, scale=7
+    )  # neither addresses nor parameters outside of the key
     assert first == asked(kernel, x_ptr=own(), n=5, out_ptr=own())
     others = [
         asked(kernel, own(), own(), 6),

@@ -1,4 +1,4 @@
-"""The line that says how far something is."""
+"""The progress bar."""
 
 import io
 import threading
@@ -54,7 +54,7 @@ def test_it_is_standard_error_that_is_written(capsys, monkeypatch):
 
 def test_threads_may_advance_it():
     class Slow(Terminal):
-        """Looks for two that write at once."""
+        """A stream that notices two threads writing at once."""
 
         def write(self, text):
             assert inside.acquire(blocking=False), "two threads draw"

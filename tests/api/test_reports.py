@@ -64,7 +64,7 @@ def test_without_matplotlib_there_are_numbers_and_a_word(tmp_path, capsys, monke
 
 
 class Axes:
-    """Writes down what is drawn."""
+    """Records the calls that draw."""
 
     def __init__(self):
         self.calls = []
@@ -207,7 +207,7 @@ def not_to_be_called(n, provider, scale):
 def test_a_name_without_anything_for_files_is_refused_before_measuring(tmp_path, name):
     with pytest.raises(zg.LaunchError, match="has no name for its files"):
         perf_report(sizes(plot_name=name))(not_to_be_called).run(save_path=tmp_path)
-    assert len(perf_report(sizes(plot_name=name))(figure).run(save_path="")) == 1  # without files it is as good
+    assert len(perf_report(sizes(plot_name=name))(figure).run(save_path="")) == 1  # The same without files.
 
 
 def test_what_cannot_be_written_is_refused_before_measuring(tmp_path):

@@ -72,8 +72,8 @@ def test_an_argument_that_is_not_what_it_was_compiled_for() -> None:
         compiled.simulate["x"](x, x, 1.0, 5)
 
 
-def test_a_promise_of_alignment_that_does_not_hold_cannot_be_simulated_past() -> None:
-    """The text promises what the address does not keep, so the launch is refused."""
+def test_a_false_promise_of_alignment_is_refused() -> None:
+    """The address is not divisible as the kernel was compiled for, so the launch is refused."""
     compiled = wide.compile(zg.divisible(F32), zg.divisible(F32), num_warps=1)
     x = np.zeros(129, np.float32)
     with pytest.raises(zg.LaunchError, match="divisible by 16"):
@@ -123,7 +123,7 @@ def counted(x, out, N: zg.constexpr, BARRIER: zg.constexpr):
 
 @pytest.mark.parametrize("optimized", [False, True])
 def test_a_store_of_what_other_warps_have_loaded_and_use(optimized: bool) -> None:
-    """Whether they use it before the store or after it."""
+    """The use is a race before the store as well as after it."""
     words = r"thread 0 writes byte 0 of 'x', which warp \d has read"
     for num_warps in (2, 4):
         x, out = np.arange(2, 66, dtype=np.float32), np.zeros(64, np.float32)

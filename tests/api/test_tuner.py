@@ -1,4 +1,4 @@
-"""One tuning: what is compiled, measured, left out and written down."""
+"""One tuning: the configurations that are compiled, measured and left out, and the record."""
 
 import re
 import sys
@@ -65,7 +65,7 @@ def tuner(kernel, *arguments, **keywords):
 
 
 def fails_for(gpu, threads, error):
-    """A measure that fails where a program has so many threads."""
+    """A measure that fails for kernels with this number of threads."""
     measure = gpu.measure(TIMES)
 
     def run_and_fail(run):
@@ -93,7 +93,7 @@ def test_the_choice_and_its_record(gpu):
     assert Records().get(record.about) == record
 
 
-def test_options_of_the_compilation_are_part_of_the_question(gpu):
+def test_options_of_the_compilation_are_part_of_the_record(gpu):
     """Streams and checks are not."""
     kernel = tuned(gpu)
     asked = tuner(kernel, exact_math=True, stream=0, check=True)

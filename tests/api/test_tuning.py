@@ -1,4 +1,4 @@
-"""Tuning, with times that are made up and a driver that writes down what it is asked."""
+"""Tuning, with made-up times and a fake driver that records its calls."""
 
 import json
 import sys
@@ -77,7 +77,7 @@ def test_the_choice_is_read_from_disk(gpu):
     other = tuned(gpu)
     other[grid](*arrays(), 1000)
     assert len(gpu.measured) == 3 and gpu.launches[-1]["threads"] == 128
-    tuned(gpu, CONFIGS[::-1])[grid](*arrays(), 1000)  # another list of configurations is another question
+    tuned(gpu, CONFIGS[::-1])[grid](*arrays(), 1000)  # another list of configurations has another record
     assert len(gpu.measured) == 6 and gpu.launches[-1]["threads"] == 256
     tuned(gpu, cache_results=False)[grid](*arrays(), 1000)
     assert len(gpu.measured) == 9
@@ -170,7 +170,7 @@ def interface(pointer):
 
 
 def test_arrays_without_a_dtype_are_tuned_as_others_are(gpu):
-    """Whether an array is on a GPU is asked as launches ask it."""
+    """Tuning finds out as launches do that such an array is on a GPU."""
     kernel = tuned(gpu, restore_value=["out_ptr"], reset_to_zero=["x_ptr"])
     for _ in range(2):
         kernel[grid](interface(0x1000), interface(0x2000), 1000)

@@ -1,4 +1,4 @@
-"""The family of errors: what is in a message, and which Python errors they are as well."""
+"""The family of errors: the parts of a message, and the Python errors that they derive from."""
 
 from __future__ import annotations
 

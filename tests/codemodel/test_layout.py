@@ -1,4 +1,4 @@
-"""Layouts as linear maps: every element where it is said to be, and what becomes of it in another shape."""
+"""Layouts as linear maps: the place of every element, and layouts of other shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traits: what the ops of all dialects promise does not contradict itself."""
+"""Traits: those of each op do not contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variables of a model: which become values, and where a load still sees what they hold."""
+"""The variables of a model: those that become values, and their liveness."""
 
 from __future__ import annotations
 

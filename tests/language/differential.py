@@ -169,7 +169,7 @@ class Differential:
         return Launch(self, kernel, kernel.model_for(signature), values)
 
     def drawn(self) -> list[tuple[int, int | None]]:
-        """How many warps, 1, 4 or 8, and the seed of the layouts, if any: others for each test, and for each launch of
+        """The warps, 1, 4 or 8, and the seed of the layouts, if any: others for each test, and for each launch of
         it, but always the same. With `every`, all counts of warps."""
         test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
         count = self._in_test[1] + 1 if self._in_test[0] == test else 0

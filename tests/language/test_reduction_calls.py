@@ -77,7 +77,7 @@ def test_small_floats_are_summed_in_f32(compute, dtypes):
 
 @pytest.mark.parametrize("name", ("i1", *INTS, *FLOATS))
 def test_extremes(name, compute, values, dtypes):
-    """Ties go to the left; NaNs are passed over, unless there is nothing else."""
+    """Ties go to the left; NaNs are ignored unless all elements are NaN."""
     # With three axes for some dtypes only: the rest of the way is the same for all.
     for shape in SHAPES if name in ("i32", "f32", "bf16") else SHAPES[1:3]:
         rng = np.random.default_rng(1)
@@ -247,7 +247,7 @@ def test_reductions_keep_the_order(compute):
 
 @pytest.mark.parametrize("shape", [(4, 8), (16, 128), (128, 32)])
 def test_scans_of_tuples(shape, compute):
-    """Along one axis, and back along the other. What the larger ones overflow to is the same in any order, too."""
+    """Along one axis, and back along the other. Overflowing results are the same in any order, too."""
     rng = np.random.default_rng(4)
     a, b = rng.integers(-2, 3, (2, 2, *shape)).astype(np.int64)
     results = {}
@@ -370,7 +370,7 @@ def odd_one(a, b):
 @pytest.mark.parametrize("shape", [(1024,), (16, 64)])
 @pytest.mark.parametrize("name", ["i1", "i16", "u8"])
 def test_long_scans_by_functions(name, shape, compute, dtypes):
-    """One that is commutative, and one that is not: it takes what comes last, which is each element itself."""
+    """A commutative function, and one that takes the later operand, so that the scan gives each element itself."""
     x = np.random.default_rng(0).integers(0, 2 if name == "i1" else 100, (2, *shape)).astype(dtypes[name])
     compute(
         """

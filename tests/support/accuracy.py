@@ -1,4 +1,4 @@
-"""How far what a kernel stores on a GPU may be from what the reference interpreter stores.
+"""The allowed difference between the results of a kernel on a GPU and those of the reference interpreter.
 
 Integers, data movement, comparisons, casts, and sums, differences and products of floats are the same to the last bit.
 What is not (docs/accuracy.md): the machine's fast functions, routines that are accurate without being rounded

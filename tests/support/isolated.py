@@ -126,7 +126,7 @@ def serve() -> None:
     """The child: launches what it is told to, until one fails or nobody is left."""
     stdin = sys.stdin.buffer
     stdout = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # What kernels print is no answer.
+    os.dup2(2, 1)  # Prints of kernels must not mix with the answers.
     while True:
         try:
             job = pickle.load(stdin)

@@ -65,7 +65,7 @@ def test_the_loop_of_the_matrix_multiplication(article: str, kernels: Any):
     *_, kernel = model.functions().values()
     ours = fragment(kernel)
 
-    # What the article's text uses from before its first line becomes the parameters of a function, as in ours.
+    # Values that the article's text uses from before its first line become the parameters of a function.
     declared = set(re.findall(r"%\d+(?= :)", listing))
     free = dict.fromkeys(name for name in re.findall(r"%\d+(?! :)\b", listing) if name not in declared)
     parameters = ours.body.parameters

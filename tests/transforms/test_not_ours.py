@@ -1,4 +1,4 @@
-"""What the article's proof of concept (OpenJDK Babylon, cr-examples/triton) cannot do or does wrong is not so here.
+"""Faults of the article's proof of concept (OpenJDK Babylon, cr-examples/triton) that this compiler does not have.
 
 One test a defect; where running says more than the model, the kernel runs on NumPy's arrays.
 """
@@ -29,7 +29,7 @@ def names(model: Any) -> list[str]:
 
 
 def run(kernel: Any, *arguments: Any, size: int = 1, dtype: Any = np.int32) -> Any:
-    """What one program of a kernel writes to its first argument, an array of `size` elements."""
+    """The array of `size` elements that one program of a kernel writes to its first argument."""
     out = np.zeros(size, dtype)
     kernel[1](out, *arguments, strict=True)
     return out if size > 1 else out[0]

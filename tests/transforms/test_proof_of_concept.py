@@ -27,7 +27,7 @@ SOFTMAX = """
     constant constant constant get_program_id muli addptr make_range splat addptr splat cmpi load
     call splat subf exp call splat divf muli addptr splat addptr store return"""
 COMBINED = "reduce call return return"
-# Which block of the result a program makes, and the offsets of its rows and columns.
+# The block of the result that a program makes, and the offsets of its rows and columns.
 MATMUL_BLOCK = """
     get_program_id call call muli divsi muli subi minsi remsi addi remsi divsi
     make_range muli splat addi splat remsi make_range muli splat addi splat remsi make_range"""

@@ -1,4 +1,4 @@
-"""Where a compiler in Python can be strictly better than the article's proof of concept, and this one is.
+"""Properties that the article's proof of concept lacks, and this compiler has.
 
 Errors, the verifier, text, functions, attribution, removal of what is unused, and symbols; test_not_ours.py has the
 defects.
@@ -24,7 +24,7 @@ def names(model: Any) -> list[str]:
 
 
 def run(kernel: Any, *arguments: Any, size: int) -> list[int]:
-    """What one program of a kernel writes to its first argument, an array of `size` numbers."""
+    """The array of `size` numbers that one program of a kernel writes to its first argument."""
     out = np.zeros(size, np.int32)
     kernel[1](out, *arguments, strict=True)
     return out.tolist()

@@ -1,4 +1,4 @@
-"""A driver that only writes down what it is asked, so that the runtime is tested where there is no GPU."""
+"""A fake driver that records its calls, so that the runtime is tested without a GPU."""
 
 import ctypes
 import operator

@@ -44,7 +44,7 @@ def test_element_types(code, bits, element, versioned):
 
 @pytest.mark.parametrize(("kind", "seen"), [(2, True), (13, True), (1, False), (10, False)])
 def test_only_the_memory_of_gpus_is_seen(kind, seen):
-    """CUDA's memory, and what it manages; not the host's, nor another maker's."""
+    """CUDA's memory and managed memory count; the host's and that of other devices do not."""
     array = dlpack_array(2, 16, kind=kind)
     assert arrays.dlpack_view(array) == (View(0x3010, f16, 1) if seen else None)
     assert (reader_of(array) is not None) == seen
@@ -65,7 +65,7 @@ def test_an_array_without_elements_has_no_address():
 
 
 def test_an_array_is_asked_anew_each_time():
-    """Nothing is kept of the capsule."""
+    """The capsule is released after each read."""
     array, other = dlpack_array(2, 32), dlpack_array(2, 32, data=0x5000)
     assert arrays.dlpack_view(array) == View(0x3010, f32, 1)
     array.__dlpack__ = other.__dlpack__

@@ -1,4 +1,4 @@
-"""Loading kernels and the words for what the driver refuses."""
+"""Loading kernels, and the messages for kernels that the driver refuses."""
 
 import sys
 

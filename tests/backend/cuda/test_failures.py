@@ -1,4 +1,4 @@
-"""The words for what the driver says, and for programs that a multiprocessor has no room for."""
+"""The messages for statuses of the driver, and for CTAs that do not fit on an SM."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The key of a compiled kernel: what counts, and what does not."""
+"""The key of a compiled kernel: the parts of a model that it depends on."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ TYPES = (zg.ptr(zg.f32), zg.i32, zg.f32, 64)
 
 
 def renamed(model):
-    """The model's text with the function's name of the other kernel: the name is part of what is compiled."""
+    """The model's text with the name of the other kernel: the name is part of the key."""
     return zg.parse(str(model).replace("elsewhere.<locals>.scale", "scale"))
 
 

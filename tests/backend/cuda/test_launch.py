@@ -1,4 +1,4 @@
-"""Launching on a driver that writes down what it is asked: arguments as bytes, specialisation, caching, errors."""
+"""Launches on a fake driver that records its calls: arguments as bytes, specialisation, caching, errors."""
 
 import ctypes
 import struct
@@ -548,7 +548,7 @@ MADE = {
 
 @pytest.mark.parametrize("kind", MADE)
 def test_every_launch_is_on_the_device_of_its_arrays(fake, kind):
-    """Whether the array says where it is, or the driver does: at the first launch and at those after it."""
+    """The array names its device, or else the driver does: at the first launch and at later ones."""
     kernel, devices = dispatcher(fake, "x", "y"), (0, 1, 0, 1, 1)
     for number, device in enumerate(devices):
         x, y = 0x10000 * (2 * number + 1), 0x10000 * (2 * number + 2)
@@ -573,7 +573,7 @@ def test_arrays_that_dlpack_does_not_give(fake):
 
 
 def test_the_stream_of_a_library_that_has_one(fake, monkeypatch):
-    """Wherever its array stands among those of libraries that have none."""
+    """The array may stand at any place among those of libraries without streams."""
 
     class Tensor(Torchlike):
         def get_device(self):

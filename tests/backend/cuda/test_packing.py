@@ -1,4 +1,4 @@
-"""Arguments as bytes: where they lie, and what of each is written."""
+"""Arguments as bytes: their offsets, and the bytes that are written."""
 
 import ctypes
 import math

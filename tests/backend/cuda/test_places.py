@@ -1,4 +1,4 @@
-"""The places that a cached kernel tells are those of the source at hand."""
+"""The source locations in a cached kernel are those of the current source."""
 
 import linecache
 import re

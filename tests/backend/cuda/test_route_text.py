@@ -1,4 +1,4 @@
-"""The text of the hot path: what it reads, compares and writes for arguments of each kind."""
+"""The text of the hot path: the reads, comparisons and writes for arguments of each kind."""
 
 import ast
 import itertools

@@ -1,4 +1,4 @@
-"""A route by itself: what it launches without asking, and what it hands to those who know more."""
+"""A route by itself: the launches of the hot path, and the arguments that it passes on to the slow path."""
 
 import struct
 
@@ -27,7 +27,7 @@ def array(pointer=0x1000):
 
 
 class Kernel:
-    """A route for arguments like these, which writes down what it hands on in `handed`."""
+    """A route for arguments like these; `handed` records the arguments that it passes on."""
 
     def __init__(self, fake, *values, names=None):
         self.fake, self.handed = fake, []
@@ -127,7 +127,7 @@ def test_a_stream_that_the_caller_names(fake):
 def test_what_the_driver_refuses_is_handed_on(fake, failed):
     kernel = Kernel(fake, 5)
     kernel.learn(5)
-    # The hot path does not know why, and asks the table once more.
+    # The hot path does not know the reason, and looks into the table once more.
     fake.launch_status = [failed("CUDA_ERROR_INVALID_CONTEXT", 201) for _ in range(2)]
     kernel(5)
     assert kernel.handed == [("generic", 3, 2, 1, (5,), (), {}, None, kernel.route)] and fake.launches == []

@@ -1,4 +1,4 @@
-"""Descriptors made on the host: what is asked of the tensor, how it is encoded, and how a launch passes it."""
+"""Descriptors made on the host: the checks of the tensor, its encoding, and its place among the arguments."""
 
 import struct
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""`do_bench`: what it calls, wipes and makes of times, on a driver that tells times that are made up."""
+"""`do_bench`: its calls, the flushes of the cache, and its results, on a fake driver with made-up times."""
 
 import sys
 import types

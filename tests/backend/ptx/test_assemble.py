@@ -29,7 +29,7 @@ def kernel(
 
 
 def test_all_modules_with_emitters_are_parts() -> None:
-    """Else an op would have an emitter or not by what else was imported."""
+    """A module that is not listed would register its emitters only when something else imports it."""
     parts = {part.__name__ for part in PARTS}
     names = [info.name for info in pkgutil.iter_modules(package.__path__)]
     found = {name for name in names if "@emits(" in _source(name)}
@@ -86,7 +86,7 @@ def test_an_op_without_an_emitter_is_an_internal_error() -> None:
 
 
 def test_the_text_after_llvms_passes() -> None:
-    """Those of the target, too: neighbours are loaded at once."""
+    """The passes of the target run as well: neighbours are loaded by one instruction."""
     loads = [f"%a{at} = getelementptr i8, ptr addrspace(1) %p, i64 {4 * at}\n" for at in range(4)]
     loads += [f"%v{at} = load i32, ptr addrspace(1) %a{at}, align {16 - 12 * (at > 0)}\n" for at in range(4)]
     sums = "%x = add i32 %v0, %v1\n%y = add i32 %v2, %v3\n%z = add i32 %x, %y\n"

@@ -44,7 +44,7 @@ def accesses(llvm: str) -> list[str]:
     ("bf16", "fadd", "red.relaxed.gpu.global.add.noftz.bf16"), ("f32", "xchg", "atom.relaxed.gpu.global.exch.b32"),
 ])  # fmt: skip
 def test_an_atomic_with_an_instruction_is_that_instruction(element: str, kind: str, expected: str) -> None:
-    """There is no `red` that exchanges."""
+    """PTX has no `red.exch`: an exchange is always `atom`."""
     assert accesses(scalar(element, f"tt.atomic_rmw %p %x @{kind} @sem=relaxed")) == [expected]
 
 
@@ -56,7 +56,7 @@ def test_an_atomic_with_an_instruction_is_that_instruction(element: str, kind: s
 def test_the_rest_is_a_loop_around_compare_and_swap(element: str, kind: str, target: str, word: str) -> None:
     llvm = scalar(element, f"tt.atomic_rmw %p %x @{kind} @sem=relaxed", target=target)
     assert accesses(llvm) == [f"atom.relaxed.gpu.global.cas.{word}"]
-    # Read once before the loop; then what the swap found is what is tried next.
+    # Memory is read once before the loop; each retry uses the word that the swap found.
     assert llvm.count(f"ld.relaxed.gpu.global.{word}") == 1
     found = re.search(r"(%v\d+) = phi (i16|i32) \[ %v\d+, %swap\d+ \], \[ (%v\d+), %again\d+ \]", llvm)
     assert found is not None
@@ -91,7 +91,7 @@ def test_a_wider_compare_and_swap_is_one_instruction(element: str, bits: int) ->
     ("release", "release", "release", (3, 1)), ("acq_rel", "acq_rel", "release", (3, 1)),
 ])  # fmt: skip
 def test_an_unused_result_needs_no_acquire(sem: str, used: str, unused: str, barriers: tuple[int, int]) -> None:
-    """One barrier before a release; two more to hand a result to all threads."""
+    """A release has one barrier before it; handing a result to all threads takes two more."""
     op = f"tt.atomic_rmw %p %x @add @sem={sem} @scope=cta"
     with_result, without = scalar("i32", op, "tt.store %p %r;"), scalar("i32", op)
     assert accesses(with_result) == [f"atom.{used}.cta.global.add.u32"]
@@ -127,7 +127,7 @@ def test_a_scalar_is_given_to_all_threads() -> None:
 
 
 def tensor_kernel(layout: str, numel: int, num_warps: int, uses: bool) -> str:
-    """Each of the elements of an i32 tensor is added to memory; what was there goes to `%o`."""
+    """Each element of an i32 tensor is added to memory; the old values go to `%o`."""
 
     def of(element: str) -> str:
         return f"tensor<x{numel}, {element}, {layout}>"

@@ -19,7 +19,7 @@ DTYPES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": 
 
 @zg.kernel
 def accumulate(out_ptr, x_ptr, n, BLOCK: zg.constexpr):
-    """Adds, masked; the numbers before that are not used."""
+    """Add under a mask; the old values are not used."""
     at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
     mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
     x = zg.load(zg.add(x_ptr, at), mask)
@@ -28,14 +28,14 @@ def accumulate(out_ptr, x_ptr, n, BLOCK: zg.constexpr):
 
 @zg.kernel
 def before(out_ptr, x_ptr, old_ptr, BLOCK: zg.constexpr):
-    """Adds, and stores what was there."""
+    """Add, and store the old values."""
     at = zg.arange(0, BLOCK)
     old = zg.atomic_add(zg.add(out_ptr, at), zg.load(zg.add(x_ptr, at)))
     zg.store(zg.add(old_ptr, at), old)
 
 
 def adding(compiled: Compiled) -> Counter[str]:
-    """The instructions that add, with how many there are."""
+    """The instructions that add, each with its count."""
     words = compiled.ptx.replace("\t", " ").split()
     return Counter(word.rstrip() for word in words if word.startswith(("red.", "atom.")))
 
@@ -63,7 +63,7 @@ def test_the_number_of_neighbours_that_one_instruction_adds(
 
 
 def test_each_by_itself_where_neighbours_may_be_masked_apart() -> None:
-    """Nothing is known of where pointers point, and where the mask ends."""
+    """The places of the pointers and the end of the mask are not known."""
     assert adding(compiled("f32", "sm_90a", lambda type_: type_)) == {"red.relaxed.gpu.global.add.f32": 8}
 
 

@@ -16,7 +16,7 @@ LARGEST = 2**31 - 1
 
 @zg.kernel
 def visited(out_ptr, start, stop, STEP: zg.constexpr):
-    """How often the body is run, and the sum of the indices modulo 2^32."""
+    """The number of iterations, and the sum of the indices modulo 2^32."""
     count = 0
     total = start - start
     for index in range(start, stop, STEP):
@@ -53,7 +53,7 @@ def test_every_index_is_visited_once(start: int, stop: int, step: int) -> None:
 
 
 def test_a_loop_in_large_steps_counts() -> None:
-    """Nothing in the loop but the counters and one comparison: no selection of the next index."""
+    """The loop has only the counters and one comparison, and no selection of the next index."""
     pointer = zg.divisible(zg.ptr(zg.f32))
     ptx = row_sum.compile(pointer, pointer, zg.divisible(zg.i32), 1024).ptx
     (label,) = re.findall(r"bra \t?(\$L__BB0_\d+);", ptx[ptx.index("ld.global") :])[:1]
@@ -66,7 +66,7 @@ def test_a_loop_in_large_steps_counts() -> None:
 
 @zg.kernel
 def shifted(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
-    """Writes what it read: the next iteration may read it."""
+    """Write the values that were read: the next iteration may read them."""
     for start in range(0, n, BLOCK):
         at = zg.add(start, zg.arange(0, BLOCK))
         zg.store(zg.add(out_ptr, at), zg.load(zg.add(x_ptr, at)))

@@ -1,4 +1,4 @@
-"""Conversions between random layouts, run thread by thread: what comes out is what went in."""
+"""Conversions between random layouts, run thread by thread: every element keeps its value."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_within_warps_by_shuffles(data: st.DataObject, bits: int, num_warps: int
 @pytest.mark.parametrize("num_warps", [1, 4])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_fragments_by_matrices(element: str, order: tuple[int, int], num_warps: int, target: str) -> None:
-    """From sums to coalesced vectors and back, by stmatrix where there is one, and by ldmatrix."""
+    """From accumulators to coalesced vectors and back, by ldmatrix, and by stmatrix where the target has it."""
     rows, columns = 64, 64
     warps = {1: (), 4: (1024, 2048)}[num_warps]
     rest = () if warps else (1024, 2048)

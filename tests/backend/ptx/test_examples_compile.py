@@ -76,7 +76,7 @@ KERNELS: dict[str, tuple[str, str, list[Any], int]] = {
     "attention_causal": ("attention", "attention_kernel", attention(True, 64, 32, 64), 8),
     "matmul_small": ("grouped_matmul", "matmul_kernel", [*MATMUL, 32, 64, 32, 4, "leaky_relu"], 4),
 }
-# Whose loads are of 128 bits.
+# Kernels whose loads have 128 bits.
 WIDE = ("vector_add", "softmax_1024", "softmax_4096_f16", "layer_norm")
 
 
@@ -86,7 +86,7 @@ def compiled(name: str, target: str) -> Any:
 
 
 def checked(made: Any, ptxas: Any, stack: bool = False) -> str:
-    """The model is right, and the assembler takes the text; what it says."""
+    """Verify the model, and assemble the text; the resources from ptxas."""
     zg.verify(made.stages["gpu"])
     assert hazards(made.stages["gpu"]) == []
     return ptxas(made.ptx, made.target, stack)
@@ -105,7 +105,7 @@ def test_examples_assemble_without_a_stack(name, target, ptxas):
 
 @pytest.mark.parametrize("target", [t for t in TARGETS if t not in ("sm_80", "sm_90a", "sm_100a")])
 def test_every_target_assembles(target, ptxas):
-    """A kernel of products, one of reductions, one of atomics; the PTX is for that target and no other."""
+    """A kernel with dots, one with reductions, one with atomics; the PTX names that target."""
     for name in ("matmul_small", "layer_norm", "histogram"):
         made = compiled(name, target)
         checked(made, ptxas)
@@ -121,7 +121,7 @@ def test_products_without_wgmma_run_on_the_warps_matrix_unit():
 @pytest.mark.parametrize("roles", [False, True])
 @pytest.mark.parametrize("d", [64, 128])
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_is_in_registers_and_under_way(causal, d, roles, ptxas):
+def test_attention_is_in_registers_and_in_flight(causal, d, roles, ptxas):
     """At the size it is fast at: no spills, no wait after each wgmma (ptxas' warnings C75…), and a product that is
     handed on to the next iteration."""
     kernel = loaded("examples/attention.py").attention_kernel
@@ -174,7 +174,7 @@ def test_traced_kernels(ptxas):
 
 
 F8, BF16, I64 = aligned(zg.f8e4m3), aligned(zg.bf16), aligned(zg.i64)
-# The same of the kernels that tests of the language run, at sizes that are used.
+# The same for the kernels that tests of the language run, at usual sizes.
 REAL: dict[str, tuple[str, str, list[Any], int]] = {
     "attention": ("kernels", "attention", [F16] * 4 + [F32, N, zg.f32, True, 128, 64, 64], 4),
     "attention_f32": ("kernels", "attention", [F32] * 5 + [N, zg.f32, False, 32, 32, 32], 4),

@@ -1,4 +1,4 @@
-"""Functions as they are emitted: exact ones run on this machine, the machine's own by their instructions."""
+"""Functions as they are emitted: exact ones are run on the host, fast ones are compared by their instructions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_exact_roots_are_rounded_once_and_inverses_twice(name: str, element: str
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_the_machine_s_own_instructions_of_f32(name: str, emission) -> None:
+def test_fast_instructions_of_f32(name: str, emission) -> None:
     """f32 has fast instructions; f64 has none."""
     emitter, _ = emission(f"%y : f32 = math.{name} %x;", "%x : f32")
     text = "\n".join(emitter.lines)
@@ -81,7 +81,7 @@ def test_a_routine_is_defined_once(emission) -> None:
 @pytest.mark.parametrize("name, reference", [("floor", np.floor), ("ceil", np.ceil)])
 @pytest.mark.parametrize("element", ["f8e4m3", "f8e5m2", "f16", "f32", "f64"])
 def test_whole_numbers(name: str, reference, element: str, emission_on_host, same) -> None:
-    """Infinities and NaN stay what they are, of 8-bit floats, too, although those saturate."""
+    """Infinities and NaN do not change, not even those of 8-bit floats, whose rounding saturates."""
     small = SCALARS[element].bits == 8
     x = np.arange(256, dtype=np.uint8).view(SCALARS[element].dtype) if small else given(element)
     true = reference(x.astype(np.float64)).astype(x.dtype)
@@ -100,7 +100,7 @@ def test_magnitudes_of_floats_have_no_sign(element: str, emission_on_host) -> No
 
 
 def test_magnitudes_of_integers(emission, emission_on_host) -> None:
-    """The smallest number has none, and stays."""
+    """The magnitude of the smallest number does not fit: it is the number itself."""
     x = np.array([-128, -127, -1, 0, 127], np.int8)
     found = emission_on_host("math.absi", ["i8"], "i8")(x.view(np.uint8)).view(np.int8)
     assert found.tolist() == [-128, 127, 1, 0, 127]

@@ -1,4 +1,4 @@
-"""Inline assembly: what a thread holds is packed, handed to the author's PTX, and taken apart again."""
+"""Inline assembly: the elements of a thread are packed, passed to the author's PTX, and unpacked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of matrices from a kernel to emitted text: run thread by thread on simulated matrix units, and assembled.
+"""Dots from a kernel to emitted text: run thread by thread on simulated matrix units, and assembled.
 
 The simulation reads fragments and matrix descriptors as the PTX manual has them, so a wrong layout, swizzle or
 descriptor gives wrong sums here. Inputs are small integers, of which all sums are exact.
@@ -67,7 +67,7 @@ def sum_type(dtype: str) -> str:
     return {"f64": "f64", "i8": "i32", "u8": "i32"}.get(dtype, "f32")
 
 
-# (m, n, k, dtype, target, num_warps), and what is different from the usual; what computes it.
+# (m, n, k, dtype, target, num_warps), the arguments that differ from the default, and the unit.
 CASES: list[tuple[Any, ...]] = [
     (16, 16, 16, "f16", "sm_80", 1, {}, "m16n8k16"),
     (16, 16, 16, "f16", "sm_90a", 4, {}, "m16n8k16"),
@@ -147,7 +147,7 @@ def test_products(
 
 @zg.kernel
 def chained(q_ptr, k_ptr, v_ptr, out_ptr, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr):
-    """(q · kᵀ) · v, the sums between the two rounded to f16: what attention does to registers."""
+    """(q · kᵀ) · v, with the scores rounded to f16 in between, as in attention."""
     rows, across = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, D), 0)
     keys = zg.expand(zg.arange(0, N), 1)
     q = zg.load(zg.add(q_ptr, zg.add(zg.mul(rows, D), across)))
@@ -161,7 +161,7 @@ def chained(q_ptr, k_ptr, v_ptr, out_ptr, M: zg.constexpr, N: zg.constexpr, D: z
     ("target", "m", "num_warps"), [("sm_90a", 64, 4), ("sm_90a", 128, 8), ("sm_80", 64, 4), ("sm_90a", 16, 4)]
 )
 def test_a_sum_goes_on_as_an_operand(target: str, m: int, num_warps: int) -> None:
-    """The first product's sums are the second one's operand in the registers where they are, if warps have rows."""
+    """The accumulator of the first dot is an operand of the second one, in the same registers, if warps have rows."""
     n, d = 32, 16
     half = zg.divisible(zg.ptr(zg.f16))
     module = place(
@@ -171,7 +171,7 @@ def test_a_sum_goes_on_as_an_operand(target: str, m: int, num_warps: int) -> Non
     assert not hazards(module)
     products = [op for op in module.walk() if isinstance(op, gpu.Wgmma | gpu.Mma)]
     assert len(products) == 2
-    # Warps that share the columns of the first product need what others have of it.
+    # Warps that share the columns of the first dot need the columns of other warps.
     assert isinstance(products[1].a.type, TensorType) == (m >= 16 * num_warps)
     rng = np.random.default_rng(0)
     q, k, v = (rng.integers(-2, 3, shape).astype(np.float16) for shape in ((m, d), (n, d), (n, d)))
@@ -192,7 +192,7 @@ def chained_batch(q_ptr, k_ptr, v_ptr, out_ptr, B: zg.constexpr, M: zg.constexpr
 
 @pytest.mark.parametrize(("target", "count", "num_warps"), [("sm_80", 4, 4), ("sm_90a", 2, 4), ("sm_90a", 8, 2)])
 def test_sums_of_a_batch_go_on_as_operands(target: str, count: int, num_warps: int) -> None:
-    """In the registers where they are: a warp has whole rows of both products."""
+    """The accumulators stay in their registers: a warp has whole rows of both dots."""
     m, n, d = 32, 16, 16
     half = zg.divisible(zg.ptr(zg.f16))
     model = chained_batch.triton(half, half, half, zg.divisible(zg.ptr(zg.f32)), count, m, n, d)
@@ -245,7 +245,7 @@ def batched(
     am: zg.constexpr, ak: zg.constexpr, bk: zg.constexpr, bn: zg.constexpr,
     precision: zg.constexpr = "tf32",
 ):  # fmt: skip
-    """The same as `product`, of each of `count` matrices; what is loaded of the others of a batch is 0."""
+    """`product` for each of `count` matrices; the other matrices of a batch are loaded as 0."""
     batch = zg.reshape(zg.arange(0, B), (B, 1, 1))
     rows, columns = zg.reshape(zg.arange(0, M), (1, M, 1)), zg.reshape(zg.arange(0, N), (1, 1, N))
     deep_a, deep_b = zg.reshape(zg.arange(0, K), (1, 1, K)), zg.reshape(zg.arange(0, K), (1, K, 1))
@@ -274,7 +274,7 @@ def placed_batch(
     return place(model, CompileOptions(target, num_warps, stages))
 
 
-# (batch, m, n, k), dtype, target, num_warps, and what is different from the usual; what computes it.
+# (batch, m, n, k), dtype, target, num_warps, the arguments that differ from the default, and the unit.
 BATCHES: list[tuple[Any, ...]] = [
     ((2, 16, 8, 16), "f16", "sm_90a", 4, {}, "m16n8k16"),
     ((4, 16, 16, 32), "f16", "sm_80", 1, {"count": 3}, "m16n8k16"),
@@ -328,7 +328,7 @@ def test_batches(
 
 @pytest.mark.parametrize(("target", "num_warps"), [("sm_80", 1), ("sm_80", 4), ("sm_90a", 8)])
 def test_warps_have_matrices_of_their_own(target: str, num_warps: int) -> None:
-    """No warp reads what another needs of a batch, where there are as many matrices as warps."""
+    """With as many matrices as warps, no two warps read the same matrix."""
     module = placed_batch((8, 16, 16, 32), "f16", target, num_warps)
     (made,) = [op for op in module.walk() if isinstance(op, gpu.Mma)]
     assert isinstance(made.c.type, TensorType) and made.c.type.layout is not None
@@ -417,7 +417,7 @@ def machine_code(module: gpu.Module, tmp_path: Path) -> str:
 def test_assembled(
     m: int, n: int, k: int, dtype: str, target: str, num_warps: int, instruction: str, tmp_path: Path
 ) -> None:
-    """ptxas finds registers for all sums, does not serialise wgmma, and the machine code has the instruction."""
+    """ptxas finds registers for the accumulators and does not serialise wgmma; the machine code has the instruction."""
     module = placed(m, n, k, dtype, target, num_warps, t_a=False, t_b=True, precision="tf32", of=sum_type(dtype))
     code = machine_code(module, tmp_path)
     assert not code or instruction in code
@@ -444,7 +444,7 @@ def test_assembled_batches(
     shape: tuple[int, int, int, int], dtype: str, num_warps: int, more: dict[str, Any], made: Any, at: int,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """Exactly the instructions that the product takes, and no multiply-adds of floats."""
+    """The machine code has exactly the MMAs of the dot, and no multiply-adds of floats."""
     target, (instruction, count) = ("sm_80", "sm_90a", "sm_100a")[at], made[at]
     code = machine_code(placed_batch(shape, dtype, target, num_warps, **more), tmp_path)
     if code:

@@ -43,7 +43,7 @@ def test_an_access_is_divided_into_words(size: int, count: int, expected: int) -
 def test_memory_holds_the_bits_of_floats_and_a_byte_of_a_condition() -> None:
     made = emitter()
     assert to_memory(made, "%x", i32) == from_memory(made, "%x", i32) == "%x"
-    assert to_memory(made, "%x", f8e4m3) == "%x"  # It is its bits already.
+    assert to_memory(made, "%x", f8e4m3) == "%x"  # An 8-bit float is held as its bits.
     assert made.lines == []
     for scalar in (i1, f16, bf16, f32, f64):
         from_memory(made, to_memory(made, "%x", scalar), scalar)
@@ -59,7 +59,7 @@ def test_memory_holds_the_bits_of_floats_and_a_byte_of_a_condition() -> None:
 
 @pytest.mark.parametrize(("size", "word"), [(1, 1), (1, 2), (1, 4), (2, 4), (2, 8), (4, 8)])
 def test_unpacking_is_the_inverse_of_packing(size: int, word: int, on_host) -> None:
-    """And the first element is in the lowest bits."""
+    """The first element is in the lowest bits."""
     per, kind = word // size, f"i{8 * size}"
     for wanted in range(per):
         made = emitter()
@@ -146,7 +146,7 @@ def test_copies(element: str, width: int, bound: int | None) -> None:
 def test_an_element_with_a_false_mask_is_other(element: str) -> None:
     dtype = DTYPES[element]
     text = copying(element, 2, mask=True, other=True)
-    # Store all of them: without the predicate of the store.
+    # Store all elements, without the predicate of the store.
     x, out = np.arange(1, 129).astype(dtype), np.zeros(128, dtype)
     text = re.sub(r'"@\$(\d+) st\.global', lambda found: '"st.global', text)
     arguments = [x.view(np.uint8), out.view(np.uint8), 50, dtype(7)]
@@ -183,7 +183,7 @@ def test_a_scalar_is_stored_by_one_thread() -> None:
 
 
 def test_copies_are_loaded_and_stored_once() -> None:
-    """Registers that hold the same element share its value; of lanes that do, one stores."""
+    """Registers with copies of an element share its value; one of the lanes with copies stores it."""
 
     def of(kind: str) -> str:
         return f'tensor<x16, {kind}, "0 1 | 2 4 8 0 0 | ">'

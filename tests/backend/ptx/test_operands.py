@@ -133,12 +133,12 @@ def ran(emitter: Emitter, image: np.ndarray, registers: list[str]) -> np.ndarray
 def test_operands_in_shared_memory(
     element: str, shape: tuple[int, int], width: int, k_major: bool, first: bool, warps: Warps, emission
 ) -> None:
-    """`shape` is that of a (m × k), or of b turned; of some there is a batch. Every part, in every thread."""
+    """Every part in every thread. `shape` is that of a (m × k), or of b transposed; some cases are batches."""
     scalar = SCALARS[element]
     unit = unit_of(scalar)
     lines, k = shape
     if lines < (unit.m * warps.rows if first else unit.n * warps.columns):
-        return  # No tile of so many warps.
+        return  # No tile has that many warps.
     batch = 2 * warps.batches if warps.batches > 1 else 1
     whole = (*([batch] if batch > 1 else []), *(shape if first else (k, lines)))
     shared = SharedType(whole, scalar, Panels(width, k_major).offsets(whole, 1 if first else 0, scalar.bytes))
@@ -187,7 +187,7 @@ def test_the_b_of_two_parts_is_loaded_at_once(emission) -> None:
     assert len(loads) == 2 and all("m8n8.x4.shared" in line for line in loads)
 
 
-def test_reads_are_not_merged_over_what_is_written_between_them() -> None:
+def test_reads_are_not_merged_across_writes() -> None:
     """Two dots, one after the other, through buffers at one address: LLVM must not merge their loads."""
 
     @zg.kernel

@@ -279,7 +279,7 @@ def test_scans_of_types(data: st.DataObject, sizes: list[int], num_warps: int, e
     ((2048,), 0, 8), ((1024,), 0, 4), ((256,), 0, 2), ((16, 256), 1, 8), ((64, 32), 0, 4), ((4, 64, 8), 1, 4),
 ])  # fmt: skip
 def test_scans_of_runs(shape: tuple[int, ...], axis: int, num_warps: int, reverse: bool) -> None:
-    """In the layouts that loads have: the buffers hold what is last in each warp's runs, and all is in order."""
+    """Scans in the layouts of loads: the buffers hold the last value of each run of a warp."""
     order = tuple(reversed(range(len(shape))))
     layout = blocked(shape, order, 4, num_warps)
     text = Text(num_warps)

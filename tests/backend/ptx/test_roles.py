@@ -1,4 +1,4 @@
-"""Warps that part ways: emitted text as ptxas takes it, and simulated against the interpreter of Triton models.
+"""Warp specialisation: emitted text as ptxas takes it, and simulated against the interpreter of Triton models.
 
 The simulation lets the role that computes go first with the seed 0, the one that fetches with 1, and either with
 others; what is not in order by a barrier or an mbarrier is an error at any of them. Inputs are small integers, of which
@@ -100,7 +100,7 @@ def tiles(
     a_desc, b_desc, c_desc, count, across, k,
     M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, turned: zg.constexpr,
 ):  # fmt: skip
-    """Tiles of c = a · b, every so manyth by each program; `turned`: b is n × k in memory."""
+    """Tiles of c = a · b, distributed over the programs; `turned`: b is n × k in memory."""
     for tile in range(zg.program_id(0), count, zg.num_programs(0)):
         row, column = tile // across * M, tile % across * N
         acc = zg.zeros((M, N), zg.f32)
@@ -140,8 +140,8 @@ def tiles_of(
     [
         ((64, 16, 64), (192, 48, 320), "f16", True, 4, 3, 2),  # Several tiles a CTA, and more iterations than slots.
         ((64, 64, 32), (128, 64, 96), "f16", False, 4, 2, 2),  # One tile for each program.
-        ((64, 16, 64), (192, 32, 128), "f16", True, 4, 5, 2),  # More buffers than iterations.
-        ((128, 16, 64), (256, 32, 192), "f16", True, 8, 2, 1),  # Two warp groups give buffers back.
+        ((64, 16, 64), (192, 32, 128), "f16", True, 4, 5, 2),  # More slots than iterations.
+        ((128, 16, 64), (256, 32, 192), "f16", True, 8, 2, 1),  # Two warp groups release slots.
         ((128, 64, 64), (128, 72, 128), "bf16", False, 8, 3, 1),
         ((64, 16, 128), (128, 32, 384), "e4m3", True, 4, 3, 1),
         ((64, 16, 64), (192, 16, 64), "f16", True, 4, 3, 1),  # One iteration a tile.
@@ -207,7 +207,7 @@ def test_attention(causal: bool, m: int, warps: int, stages: int) -> None:
     n, d, length = 32, 32, 2 * m
     model = attention_of(causal, m, n, d)
     module = placed(model, warps, stages)
-    # Keys and values have an mbarrier each, for full and for empty buffers, in one channel.
+    # Keys and values each have mbarriers for full and for empty slots, in one channel.
     assert sum(op.arrivals == warps // 4 for op in module.walk() if isinstance(op, gpu.MbarrierInit)) >= 2
     assert count(module, gpu.TmaLoad) == (5 if causal else 3)
 
@@ -385,7 +385,7 @@ def text_of_roles(module: gpu.Module) -> tuple[str, str, str]:
     ],
 )
 def test_threads_and_registers(tile: tuple[int, int, int], warps: int, registers: tuple[int, int, int]) -> None:
-    """As many threads as both roles have; registers are whole eights, and not more than there are."""
+    """The launch has the threads of both roles; registers are multiples of 8 within the register file."""
     module = placed(tiles_of(tile, tile)[0], warps)
     computing, fetching, start = registers
     assert warps_of(module) == warps + 4 and registers_of(module) == start
@@ -403,8 +403,8 @@ def test_threads_and_registers(tile: tuple[int, int, int], warps: int, registers
     assert programs * 32 * (warps + 4) * start <= 65536
 
 
-def test_the_barrier_of_the_computing_warps() -> None:
-    """Everything in the role that computes meets at barrier 1, of its threads; the program meets once, before."""
+def test_the_barrier_of_the_consumer() -> None:
+    """Barriers of the consumer are barrier 1, of its own threads; the CTA has one barrier, before the roles."""
     blocks = descriptors((64, 64), (64, 64), (64, 64))
     module = placed(afterwards.triton(*blocks, zg.ptr(zg.f32), I32, 64))
     before, computing, fetching = text_of_roles(module)
@@ -444,7 +444,7 @@ def talkative(a_desc, b_desc, c_desc, k, K: zg.constexpr):
 
 
 def test_prints_and_assertions(tmp_path: Path) -> None:
-    """They are the computing role's: no line comes twice."""
+    """The consumer executes them, so that no line is printed twice."""
     module = placed(talkative.triton(*BLOCKS, I32, 64))
     before, computing, fetching = text_of_roles(module)
     assert "vprintf" in computing and "__assertfail" in computing
@@ -507,7 +507,7 @@ def test_everything_that_waits_is_needed(warps: int) -> None:
 
 
 def test_a_phase_taken_for_another() -> None:
-    """Without waits for full buffers they are read too early; without those for empty ones, nothing starts."""
+    """Without waits for full slots, they are read too early; without those for empty slots, no load starts."""
     model, given = tiles_of((64, 16, 64), (128, 32, 192))
     module = placed(model, 4, 2)
     full, empty = (op for op in module.walk() if isinstance(op, gpu.MbarrierWait))
@@ -517,7 +517,7 @@ def test_a_phase_taken_for_another() -> None:
 
 @pytest.mark.parametrize("arrivals", [1, 3])
 def test_how_many_arrive(arrivals: int) -> None:
-    """Two warp groups read a buffer: one of them does not speak for the other, and there is no third."""
+    """Two warp groups read a slot: it is empty after two arrivals, not after one or three."""
     model, given = tiles_of((128, 16, 64), (128, 32, 320))
     module = placed(model, 8, 2)
     (empty,) = (op for op in module.walk() if isinstance(op, gpu.MbarrierInit) and op.arrivals == 2)
@@ -565,7 +565,7 @@ def assembled(ptx: str, folder: Path) -> str:
     ("tile", "turned", "warps"), [((128, 256, 64), True, 8), ((128, 256, 64), False, 8), ((128, 128, 64), True, 4)]
 )
 def test_assembled_products(tile: tuple[int, int, int], turned: bool, warps: int, tmp_path: Path) -> None:
-    """No spills, and no wait after each product (ptxas' warnings C75…)."""
+    """No spills, and no wait after each wgmma (ptxas' warnings C75…)."""
     module = placed(tiles_of(tile, tile, turned=turned)[0], warps, 3)
     ptx = assemble(module).ptx
     said = assembled(ptx, tmp_path)

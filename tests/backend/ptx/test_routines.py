@@ -153,7 +153,7 @@ def test_scaling_rounds_subnormal_numbers_once(kind: str, on_host) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_branch_that_is_taken_is_computed(kind: str, on_host) -> None:
-    """Branches within a branch too: the value comes from the block in which it ends."""
+    """Branches may be nested: the phi has the block in which a branch ends."""
 
     def write(r: Routine, x: Number) -> Number:
         def outer() -> list[Number]:

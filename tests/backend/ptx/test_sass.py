@@ -1,4 +1,4 @@
-"""NVIDIA's assembler and disassembler: what is asked of them, what they say, and what is told without them."""
+"""NVIDIA's assembler and disassembler: their arguments, their output, and the errors where they are missing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ptxas info    : Used 168 registers, used 1 barriers, 8 bytes cumulative stack si
 
 
 class Tools:
-    """Stands for the tools: notes how they are called, and says what it is told to."""
+    """A stand-in for the tools: records the calls, and returns given output."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, out: str = "", err: str = "", code: int = 0) -> None:
         self.calls: list[list[str]] = []
@@ -57,7 +57,7 @@ def test_resources_from_the_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resources == Resources(168, 8, 28, (warning,))  # Stores and loads of spills together.
     (command,) = tools.calls
     assert command[0] == "/tools/ptxas" and "-arch=sm_90a" in command
-    assert not Path(command[-1]).exists()  # Nothing is left behind.
+    assert not Path(command[-1]).exists()  # No temporary file is left.
 
 
 def test_ptx_that_the_assembler_rejects(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def guarded(flag, out, N: zg.constexpr):
 
 @pytest.mark.parametrize("num_warps", [1, 4])
 def test_a_volatile_scalar_is_read_by_one_thread(num_warps: int, ptxas) -> None:
-    """Otherwise another program could write in between, and threads would part where control must be uniform."""
+    """Another program could write between two reads, and threads would diverge where control must be uniform."""
     pointer = zg.ptr(zg.i32)
     compiled = guarded.compile(pointer, pointer, 32, num_warps=num_warps)
     llvm = compiled.stages["llvm"]

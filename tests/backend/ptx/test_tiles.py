@@ -1,4 +1,4 @@
-"""Plans of matrix instructions, read on paper: fragments as the simulation has them, and each product once."""
+"""Plans of matrix instructions, interpreted as data: fragments as in the simulation, and each product once."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_tiles_of_operands_in_registers(element: str, rows: int, columns: int) -
 ])  # fmt: skip
 @pytest.mark.parametrize("in_shared", [False, True])
 def test_tiles_of_a_batch(element: str, count: int, batches: int, warps: Warps, in_shared: bool) -> None:
-    """Each warp has every so many-th of the matrices, and all instructions of all warps make all of them."""
+    """The matrices are distributed over the warps, and all instructions of all warps make all of them."""
     unit = unit_of(SCALARS[element])
     m, n, k = 32, 32, 2 * unit.k
     c = tensor((count, m, n), accumulator(unit, (count, m, n), warps), "f32")
@@ -176,7 +176,7 @@ CASES = [
 def test_a_group_multiplies_everything_once(
     m: int, n: int, k: int, warps: Warps, of_a: tuple[int, bool], of_b: tuple[int, bool], in_registers: bool
 ) -> None:
-    """By where its steps begin in the sum, and in the operands."""
+    """The wgmmas are identified by their places in the accumulator and in the operands."""
     layout_c, layout_a = accumulator(K16, (m, n), warps), operand_a(K16, (m, k), warps)
     a = tensor((m, k), layout_a) if in_registers else buffer((m, k), 1, of_a[0], k_major=of_a[1])
     b = buffer((k, n), 0, of_b[0], k_major=of_b[1])
@@ -215,7 +215,7 @@ def test_a_group_multiplies_everything_once(
 
 
 def test_operands_that_no_wgmma_takes() -> None:
-    """Warps beside each other within a group, buffers in no panels, an a in other registers, too short a k."""
+    """Warps of a group side by side, buffers without panels, operand a in other registers, a k that is too short."""
     m, n, k, warps = 64, 32, 32, Warps(4, 1, 4)
     a, b = buffer((m, k), 1, 64), buffer((k, n), 0, 64)
     c = tensor((m, n), accumulator(K16, (m, n), warps), "f32")

@@ -171,15 +171,15 @@ def test_blocks_outside_are_nan_where_they_are_padded_so() -> None:
         assert np.isnan(made).all() == np.isnan(made).any() == wanted
 
 
-def test_the_engine_writes_whole_16_bytes() -> None:
-    """A kernel that was told that rows are, and is given others, is an error of the simulation, as data are lost."""
+def test_tma_writes_whole_16_bytes() -> None:
+    """Rows of other sizes than multiples of 16 bytes, which the kernel is compiled for, are a simulation error."""
     model, given, _ = product((64, 16, 64), (64, 20, 64))
     with pytest.raises(SimulationError, match="must be a multiple of 16 bytes"):
         simulated(placed(model), given()[1])
 
 
-def test_no_nan_of_8_bits_by_the_engine() -> None:
-    """A tensor map of bytes cannot be filled with NaN (`cuTensorMapEncodeTiled`): such blocks come by pointers."""
+def test_tma_pads_no_8_bit_floats_with_nan() -> None:
+    """A tensor map of bytes cannot pad with NaN (`cuTensorMapEncodeTiled`): such blocks are loaded through pointers."""
     model, given, grid = product((64, 16, 64), (64, 16, 96), "e4m3", "NT", "nan")
     module = placed(model)
     assert not count(module, gpu.TmaLoad) and count(module, gpu.TmaStore) == 1
@@ -353,7 +353,7 @@ ORDER = (
 
 
 def test_everything_that_waits_is_needed() -> None:
-    """A missing wait, fence, arrival or load is an error or a wrong sum, whenever TMA completes."""
+    """A missing wait, fence, arrival or load is an error or a wrong result, whenever TMA completes."""
     model, given, _ = product((64, 16, 64), (64, 16, 320))
     module = placed(model)
     wanted, arguments = given()
@@ -391,7 +391,7 @@ def test_the_memory_of_mbarriers_is_used_again(tile: tuple[int, int, int]) -> No
     judged(model, module, given, grid, (0, 1))
 
 
-def test_the_barrier_between_a_product_and_a_fetch_is_needed() -> None:
+def test_the_barrier_between_a_dot_and_a_fetch_is_needed() -> None:
     """The analysis and the simulation agree on it: every barrier of the loop is needed."""
     model, given, _ = product((64, 16, 64), (64, 16, 320))
     module = placed(model)
@@ -415,7 +415,7 @@ def _is_in_loop(op: Op) -> bool:
 
 
 def test_a_phase_that_never_ends_is_an_error() -> None:
-    """Not a hang: an mbarrier of two arrivals, of which one comes."""
+    """An mbarrier that expects two arrivals and gets one is an error, not a hang."""
     model, given, _ = product((64, 16, 64), (64, 16, 128))
     module = placed(model)
     text = re.sub(r"(mbarrier\.init\.shared::cta\.b64 \[\$0\+0\]), 1;", r"\1, 2;", to_llvm(module))
@@ -424,7 +424,7 @@ def test_a_phase_that_never_ends_is_an_error() -> None:
 
 
 def test_a_phase_taken_for_another_is_an_error() -> None:
-    """Whoever waits for the parity of the phase before goes on at once, and reads what is on its way."""
+    """A thread that waits for the parity of the phase before continues at once, and reads data in flight."""
     model, given, _ = product((64, 16, 64), (64, 16, 128))
     module = placed(model)
 
@@ -462,7 +462,7 @@ def assembled(ptx: str, folder: Path) -> tuple[str, str]:
     [((128, 256, 64), "NT", 8, 4), ((128, 256, 64), "NN", 8, 4), ((128, 128, 64), "NT", 4, 4)],
 )
 def test_assembled_products(tile: tuple[int, int, int], form: str, warps: int, stages: int, tmp_path: Path) -> None:
-    """No spills, no wait after each wgmma (C7510); registers for a loop of which nothing is in the way."""
+    """No spills, no wait after each wgmma (C7510); enough registers for the loop."""
     module = placed(product(tile, tile, "f16", form)[0], warps, stages)
     said, sass = assembled(assemble(module).ptx, tmp_path)
     assert "0 bytes spill stores, 0 bytes spill loads" in said and "C7510" not in said, said

@@ -287,7 +287,7 @@ def moved(x, BY: zg.constexpr, BARRIER: zg.constexpr):
 
 
 def test_a_program_writes_what_another_position_has_read():
-    """Also where each of the two loads is that of one position, and the other one is named."""
+    """With two loads of one position each, the error names the load of the other position."""
     x = np.arange(256, dtype=np.float32)
     with pytest.raises(zg.KernelRuntimeError, match="writes an element of x that it has read at another pos") as caught:
         first_subtracted[(1,)](x, BARRIER=False, strict=True)

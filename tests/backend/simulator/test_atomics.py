@@ -1,4 +1,4 @@
-"""Atomics of global memory in the simulation: every thread's counts, one after the other."""
+"""Atomics of global memory in the simulation: the threads access memory one after the other."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_compare_and_swap(by_hand) -> None:
 
 
 def test_two_instructions_under_guards(by_hand) -> None:
-    """As the largest of floats is found: by a signed, or by an unsigned comparison of the bits."""
+    """The maximum of floats: a signed comparison of the bits, or an unsigned one."""
     out = np.array([3], np.int32)
     by_hand(
         "%c = icmp ult i32 %tid, 8\n%d = xor i1 %c, true\n"

@@ -1,4 +1,4 @@
-"""cp.async in the simulation: what it writes is there when it has been waited for, and where it may not go."""
+"""cp.async in the simulation: its bytes are there after a wait, and some destinations are errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wait(pending: int = 0) -> str:
 
 
 def read(name: str = "a", number: str = "%tid") -> str:
-    """Store what a thread sees of a copy's place."""
+    """Store the bytes that a thread reads at the destination of a copy."""
     return f"""%{name}v = load i32, ptr addrspace(3) %{name}s, align 4
         %{name}q = getelementptr i32, ptr addrspace(1) %p1, i32 {number}
         store i32 %{name}v, ptr addrspace(1) %{name}q, align 4\n"""
@@ -66,7 +66,7 @@ def test_others_read_after_a_barrier(by_hand) -> None:
 
 
 def test_groups_end_in_order(by_hand) -> None:
-    """With one still pending, the first group is there, and the second is not."""
+    """With one group pending, the first group is complete, and the second is not."""
     begun = places() + copy() + COMMIT
     more = "%far = add i32 %tid, 32\n" + places("%far", "%far", "b") + copy("b") + COMMIT
     assert ran(by_hand, begun + more + wait(1) + read()) == list(range(100, 132))

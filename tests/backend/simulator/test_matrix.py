@@ -133,7 +133,7 @@ def moved(trans_in: str, trans_out: str) -> str:
 
 @pytest.mark.parametrize("trans_in, trans_out", [("", ""), (".trans", ".trans"), ("", ".trans"), (".trans", "")])
 def test_matrices_go_through_shared_memory(trans_in: str, trans_out: str, by_hand) -> None:
-    """And come back as they were, or turned where one of the two turns them."""
+    """The matrices are equal afterwards, or transposed where one of the two instructions transposes."""
     matrices = np.arange(256, dtype=np.uint16).reshape(4, 8, 8)
     places = [[(np.arange(32) // 4, np.arange(32) % 4 * 2 + i) for i in range(2)]] * 4
     words, turned = (
@@ -215,7 +215,7 @@ def multiplied(text: str) -> bool:
 
 
 def without(text: str, word: str) -> str:
-    """The text without the calls of assembly with a word in them."""
+    """The text without the calls of assembly that contain a word."""
     lines = [line for line in text.split("\n") if not (word in line and "asm" in line)]
     assert len(lines) < text.count("\n") + 1
     return "\n".join(lines)

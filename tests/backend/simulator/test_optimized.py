@@ -1,4 +1,4 @@
-"""Kernels simulated after LLVM's passes: they compute the same, unless the emitted text says what does not hold."""
+"""Kernels simulated after LLVM's passes: they compute the same, unless a promise in the emitted text does not hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RNG = np.random.default_rng(3)
 
 @zg.kernel
 def two_products(a, b, out):
-    """The second product's operands are where the first one's were."""
+    """Two dots whose operands lie at the same addresses, one after the other."""
     k = zg.arange(0, 32)
     m = zg.arange(0, 16)
     x = zg.load(zg.add(a, zg.add(zg.mul(zg.expand(m, 1), 32), zg.expand(k, 0))))
@@ -52,7 +52,7 @@ def sums(x, out, n, N: zg.constexpr):
 
 @zg.kernel
 def halved(x, out, N: zg.constexpr):
-    """How often the program's largest number can be halved."""
+    """The number of times that the largest number of the program can be halved."""
     at = zg.arange(0, N)
     largest = zg.max(zg.load(zg.add(x, zg.add(zg.mul(zg.program_id(0), N), at))), 0)
     rounds = 0
@@ -147,7 +147,7 @@ def test_halves() -> None:
 
 @pytest.mark.parametrize("num_warps", [1, 4])
 def test_numbers_from_below_zero(num_warps: int) -> None:
-    """That they do not wrap without a sign was said once: none of them was 0 or more, to LLVM."""
+    """The emitted sum of such a range once had the flag nuw, so LLVM took every number for 0 or more."""
     wanted = np.repeat(np.array([2, 1], np.int32), 64)
     both(compiled(not_negative, (I32, 64), num_warps), [np.zeros(128, np.int32)], wanted)
 
@@ -176,7 +176,7 @@ attributes #0 = {{ nounwind "nvvm.reqntid"="32" }}
     ("exact", "%a = lshr FLAG i32 %tid, 1\n%v = shl i32 %a, 1"),
 ])  # fmt: skip
 def test_promises_that_do_not_hold(promise: str, lines: str) -> None:
-    """With the flag LLVM makes another program of the text, without it the same."""
+    """With the false flag, the optimized text computes something else; without it, the same."""
     found: list[list[int]] = []
     for flag in ("", promise):
         text = of_threads(lines.replace("FLAG", flag))
@@ -190,7 +190,7 @@ def test_promises_that_do_not_hold(promise: str, lines: str) -> None:
 
 
 def test_an_alignment_that_does_not_hold() -> None:
-    """It is what an access says of its address."""
+    """The alignment that an access promises is higher than that of its address."""
     lines = "%a = load i32, ptr addrspace(1) %q, align ALIGN\n%v = add i32 %a, 1"
     out = np.arange(32, dtype=np.int32)
     for form in (str, lambda text: optimized(text, "sm_80")):

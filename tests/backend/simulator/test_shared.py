@@ -35,7 +35,7 @@ def test_a_barrier_of_all_ends_everything() -> None:
 
 
 def test_a_barrier_of_some_ends_what_they_did() -> None:
-    """For them; nobody else knows of it."""
+    """The barrier orders accesses for its own threads only."""
     shared = memory()
     write(shared, 3)
     write(shared, 200, 8)
@@ -72,7 +72,7 @@ def test_barriers_of_some_are_forgotten() -> None:
 
 @pytest.mark.parametrize("other", [4, 200])
 def test_bytes_that_several_threads_have_read(other: int) -> None:
-    """A barrier of some ends it only where they were the only ones."""
+    """A partial barrier orders the reads only if no other thread has read the bytes."""
     shared = memory()
     read(shared, 3)
     read(shared, other)
@@ -98,7 +98,7 @@ def finish(shared: Shared, group: int, places: Array) -> None:
 
 
 def test_knowledge_of_complete_wgmmas() -> None:
-    """Until it is, nobody; then who has met its warp group at a barrier since."""
+    """A wgmma is known to be complete by threads that met its warp group at a barrier after the wait."""
     shared, places = memory(), np.arange(8)
     begin(shared, 0, places)
     shared.barrier(ALL)
@@ -114,7 +114,7 @@ def test_knowledge_of_complete_wgmmas() -> None:
 
 
 def test_knowledge_that_a_thread_shares() -> None:
-    """The products of its own warp group that are over; of the other's, what it was told."""
+    """A thread knows the complete wgmmas of its own warp group, and those that a barrier made known to it."""
     shared, places = memory(), np.arange(8)
     for group in (0, 1):
         begin(shared, group, places)

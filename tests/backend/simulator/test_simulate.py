@@ -1,4 +1,4 @@
-"""The simulation by text written by hand: what instructions give, how threads part and meet, what is refused."""
+"""The simulation of text written by hand: results of instructions, divergence of threads, and errors."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_switch_and_where_its_values_come_from(by_hand) -> None:
 
 
 def test_blocks_in_any_order(by_hand) -> None:
-    """Paths meet again where they can, wherever that stands in the text: here all threads come to the barrier."""
+    """Diverged paths meet again, whatever the order of the blocks in the text: all threads reach the barrier."""
     text = f"""%c = icmp ult i32 %tid, 40
         br i1 %c, label %one, label %two
         meet:
@@ -169,7 +169,7 @@ def test_shuffles_stay_in_their_warps(how: str, by: int, source, by_hand) -> Non
 
 
 def test_threads_diverge_and_meet_again(by_hand) -> None:
-    """A loop of as many rounds as the thread's number, and what was carried through it."""
+    """A loop whose trip count is the thread's number, and its carried value."""
     text = """br label %head
         head:
         %i = phi i32 [ 0, %entry ], [ %j, %body ]
@@ -236,7 +236,7 @@ def test_accesses_that_no_program_may_do(lines: str, wanted: str, by_hand) -> No
 
 
 def some(lines: str) -> str:
-    """Done by the threads of the first half only."""
+    """Executed by the first half of the threads only."""
     return f"""%c = icmp ult i32 %tid, 32
         br i1 %c, label %one, label %after
         one:

@@ -107,7 +107,7 @@ def test_operand_of_wgmma_in_registers(name: str, k: int) -> None:
 
 
 def test_a_sum_is_an_operand() -> None:
-    """A sum of 16 columns, as 16-bit numbers, is operand a of the next product without any move: attention's P."""
+    """An accumulator of 16 columns, in 16 bits, is operand a of the next dot without a move: attention's P."""
     warps = Warps(4, 1, 4)
     unit = UNITS["m16n8k16"]
     assert accumulator(unit, (128, 64), warps) == operand_a(unit, (128, 64), warps)
@@ -119,7 +119,7 @@ counts = st.sampled_from([1, 2, 4])
 
 @given(st.sampled_from(sorted(UNITS)), sizes, sizes, sizes, counts, counts, counts)
 def test_tiles(name: str, m: int, n: int, k: int, rows: int, columns: int, spare: int) -> None:
-    """Layouts cover their tiles; warps in a row share a, warps in a column share b; the sum tells who is where."""
+    """Layouts cover their tiles; warps in a row share a, warps in a column share b."""
     unit = UNITS[name]
     if m < unit.m * rows or n < unit.n * columns or k < unit.k:
         return
@@ -159,7 +159,7 @@ def test_batches_of_tiles(name: str, data: st.DataObject, rows: int, columns: in
 
 @pytest.mark.parametrize("k_axis", [0, 1])
 def test_panels_of_a_batch(k_axis: int) -> None:
-    """The tiles of a batch lie behind each other, each as it would alone."""
+    """The tiles of a batch follow each other, each laid out as a single tile."""
     made, shape = Panels(64, k_major=False), (4, 32, 64)
     shared = SharedType(shape, f16, made.offsets(shape, k_axis, 2))
     alone = SharedType(shape[1:], f16, made.offsets(shape[1:], k_axis, 2))

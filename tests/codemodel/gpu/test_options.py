@@ -1,4 +1,4 @@
-"""Options of compilation: what each may be, and one spelling for what is the same."""
+"""Options of compilation: the allowed values, and one spelling for equal values."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The names of architectures, and which one a device is compiled for."""
+"""The names of architectures, and the target for a device."""
 
 import pytest
 

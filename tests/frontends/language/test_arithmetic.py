@@ -1,4 +1,4 @@
-"""Arithmetic: the shapes and dtypes of results, and what is no number."""
+"""Arithmetic: the shapes and dtypes of results, and operands that are not numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors from nothing."""
+"""Ranges and constant tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`@zg.function`: a Python function that stays one."""
+"""`@zg.function`: a Python function that Python can still call."""
 
 import copy
 import inspect

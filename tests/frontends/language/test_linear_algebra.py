@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Dots."""
 
 from __future__ import annotations
 

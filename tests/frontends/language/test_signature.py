@@ -1,4 +1,4 @@
-"""Binding arguments, and what a call says to arguments that do not fit."""
+"""Binding arguments, and the errors of arguments that do not fit."""
 
 from typing import Any
 

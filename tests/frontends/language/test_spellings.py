@@ -1,4 +1,4 @@
-"""Triton's names that we do not have: each is an error that says what to write."""
+"""Names of Triton that the language lacks: each is an error whose hint has the name to write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's operators, the calls that they stand for, and what is said of them on tensors."""
+"""Python's operators, the calls that they stand for, and their errors on tensors."""
 
 from __future__ import annotations
 

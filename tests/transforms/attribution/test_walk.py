@@ -1,4 +1,4 @@
-"""The walk over one function: where errors are noted, and what goes on after one."""
+"""The walk over one function: the places of errors, and the ops that are attributed after one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lattice: what two paths leave of a variable. (That `join` is a least upper bound is in test_promotion.py.)"""
+"""The lattice: the type of a variable after two paths. (That `join` is a least upper bound is in test_promotion.py.)"""
 
 from __future__ import annotations
 

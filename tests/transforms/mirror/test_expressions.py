@@ -1,4 +1,4 @@
-"""Building variables, operators, tuples and calls: what a kernel's expressions come to in the Triton model."""
+"""Building variables, operators, tuples and calls: the ops of a kernel's expressions in the Triton model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An unrolled loop is mirrored once for each iteration; nothing of one is left in the next."""
+"""An unrolled loop is mirrored once for each iteration; no value of one iteration is used in the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk: what stands for a value, findings of the scopes around, and where ops go."""
+"""The walk: the values built, findings of the scopes around, and the places of ops."""
 
 from __future__ import annotations
 

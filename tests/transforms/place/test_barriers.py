@@ -249,7 +249,7 @@ def test_mbarriers_are_initialised_before_a_barrier() -> None:
 
 
 def test_a_wgmma_is_complete_before_a_fetch_into_its_operand() -> None:
-    """In all threads: there is a barrier between the wait and the fetch, in every iteration."""
+    """A barrier stands between the wait and the fetch in every iteration, as all threads must have waited."""
     product = f"{of_phase('%odd')} %1 : {ACC} = gpu.wgmma %a %a %z; %2 : {ACC} = gpu.wgmma_wait %1 @0;"
     lines = f"""{MADE} {FETCH} %last : i32 = scf.for %zero %n %one %zero (%i : i32, %odd : i32)i32 -> {{
         {product} {FETCH} %next : i32 = arith.xori %odd %one; scf.yield %next; }}; {of_phase("%last")}"""

@@ -79,7 +79,7 @@ def test_reductions_within_warps_stay() -> None:
 
 
 def test_scans_exchange_one_number_for_each_run_of_a_warp() -> None:
-    """Twice: to one warp for the scan of the runs, and to the next run. 512 numbers, 128 of them in a warp."""
+    """One number goes to the warp that scans the runs, and one to the next run. 512 numbers, 128 of them in a warp."""
     ops = lowered(f"%y : {tensor(ROWS)} = tt.scan %x @axis=0 {BODY.replace('NAME', 'tt.scan')};")
     allocs = [op.type for op in ops if isinstance(op, gpu.LocalAlloc)]
     assert len(allocs) == 2 and all(isinstance(type_, SharedType) and type_.bytes == 16 for type_ in allocs)

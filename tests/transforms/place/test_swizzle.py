@@ -78,7 +78,7 @@ def test_a_transpose_writes_or_reads_vectors() -> None:
 
 
 def test_rows_in_order_conflict() -> None:
-    """The simulation sees conflicts: columns of a buffer without a swizzle."""
+    """Columns of a buffer without a swizzle conflict in the simulation."""
     columns = Layout((1, 2), (64, 128, 256, 512, 1024), ())
     asked, least = wavefronts(Layout((1, 2, 4, 8, 16, 32), columns.lanes, ()), row_major(2048), 4)
     assert asked == 8 * least

@@ -54,7 +54,7 @@ def model_of(
     )
 
 
-def engine_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
+def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
     """The letters of the descriptors, a, b and c, whose accesses TMA does."""
     module = prepare(model)
     chosen = tma_accesses(module, target, num_warps)
@@ -95,7 +95,7 @@ def engine_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
 def test_which_accesses_tma_does(given: dict[str, Any], wanted: str) -> None:
     options = {key: given[key] for key in ("target", "num_warps") if key in given}
     model = model_of(**{key: value for key, value in given.items() if key not in options})
-    assert engine_does(model, **options) == wanted
+    assert tma_does(model, **options) == wanted
 
 
 @zg.kernel
@@ -136,14 +136,14 @@ def placed(a_desc, b_desc, c_desc, i, j, UNIT: zg.constexpr):
 @pytest.mark.parametrize(("unit", "wanted"), [(1, ""), (4, ""), (8, "abc"), (24, "abc"), (12, "")])
 def test_columns_begin_at_multiples_of_16_bytes(unit: int, wanted: str) -> None:
     block = zg.divisible(zg.descriptor((64, 64), zg.f16))
-    assert engine_does(placed.triton(block, block, block, zg.i32, zg.i32, unit)) == wanted
+    assert tma_does(placed.triton(block, block, block, zg.i32, zg.i32, unit)) == wanted
 
 
 def test_stores_go_to_rows_of_whole_16_bytes() -> None:
     """Otherwise TMA writes after their end. Loads have the padding there."""
     block = zg.descriptor((64, 64), zg.f16)
-    assert engine_does(placed.triton(block, block, block, zg.i32, zg.i32, 64)) == "ab"
-    assert engine_does(placed.triton(block, block, zg.divisible(block, 8), zg.i32, zg.i32, 64)) == "ab"
+    assert tma_does(placed.triton(block, block, block, zg.i32, zg.i32, 64)) == "ab"
+    assert tma_does(placed.triton(block, block, zg.divisible(block, 8), zg.i32, zg.i32, 64)) == "ab"
 
 
 # The places of a block in shared memory.
@@ -262,7 +262,7 @@ def counted(model: Op) -> dict[str, int]:
 
 
 def test_buffers_for_wgmma_are_filled_directly() -> None:
-    """No thread has the elements of the operands: they are not read from the buffers, nor stored there."""
+    """Threads neither store the operands to the buffers nor load them from there."""
     for also in ("", "turned"):
         made = counted(place(model_of(also=also), CompileOptions("sm_90a", 4, 3)))
         assert made["gpu.tma_load"] == 2 and made["gpu.wgmma"] == 1
