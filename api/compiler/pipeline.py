@@ -80,7 +80,7 @@ def _compilable(model: Any) -> Op:
     """The model, a lone function wrapped in a module. Raises `KernelTypeError` for a model that is not compilable."""
     if isinstance(model, str):
         raise KernelTypeError(
-            "zg.compile takes a model, an Op; got a string", hint="zg.compile(zg.parse(text)) for a model's text"
+            "zg.compile takes a model, an Op; got a string", hint="use zg.compile(zg.parse(text)) for a model's text"
         )
     require_model(model, "zg.compile")
     if isinstance(model, core.Func) or (
@@ -88,7 +88,7 @@ def _compilable(model: Any) -> Op:
     ):
         raise KernelTypeError(
             "zg.compile takes a Triton model or a GPU model; this is a Python model, which has no types yet",
-            hint="kernel.triton(types…) gives the Triton model, kernel.compile(types…) compiles it",
+            hint="make the Triton model by kernel.triton(types…), or use kernel.compile(types…)",
         )
     if isinstance(model, tt.Func):
         outside = Rewriter.over(Builder.root())

@@ -107,7 +107,7 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
             if given in SCALARS or re.fullmatch(r"(ptr|descriptor|tensor)<.*>", given):
                 raise LaunchError(
                     f"'{name}' of '{function.name}' must be a type; got the string \"{given}\"",
-                    hint="zg.f32, zg.ptr(zg.f32), zg.descriptor((64, 64), zg.f16): "
+                    hint="give zg.f32, zg.ptr(zg.f32) or zg.descriptor((64, 64), zg.f16): "
                     "names of types are for the command line",
                 )
         elif (type_ := given if isinstance(given, Type) else find_scalar(given)) is not None:
@@ -158,7 +158,7 @@ def _run_time(function: Function, name: str, given: Type) -> Type:
     if not isinstance(given, ScalarType | PtrType):
         raise LaunchError(
             f"'{name}' of '{function.name}': a parameter must be a scalar, a pointer or a descriptor; got {given}",
-            hint="zg.i32, zg.f32 …, zg.ptr(zg.f32), or zg.descriptor((64, 64), zg.f16)",
+            hint="give zg.i32, zg.f32 …, zg.ptr(zg.f32), or zg.descriptor((64, 64), zg.f16)",
         )
     return given
 

@@ -48,8 +48,8 @@ class Checked:
             count += len(values)
         if not count == len(bound) == len(self.names):
             raise LaunchError(
-                f"'{self.title}' was compiled for {len(self.names)} argument(s) ({takes}), got {count}",
-                hint="values that were compiled in are not given again",
+                f"'{self.title}' takes {len(self.names)} argument(s) ({takes}); got {count}",
+                hint="leave out values that were compiled in",
             )
         for argument, name in zip(self.compiled.arguments, self.names, strict=True):
             self._check(argument, name, bound[name])

@@ -35,7 +35,7 @@ class Executable(Checked):
     def view(self, name: str, array: Any) -> tuple[ScalarType, int]:
         if reader_of(array) is None:
             raise LaunchError(
-                f"'{name}' of '{self.title}' is not on a GPU",
+                f"'{name}' of '{self.title}' must be an array on a GPU",
                 hint="copy it there: zg.to_device(array), or .cuda() of torch; or run the kernel without a GPU: "
                 "compiled.simulate[grid](…)",
             )
@@ -45,7 +45,7 @@ class Executable(Checked):
     def check_place(self, name: str, descriptor: TensorDescriptor) -> None:
         if descriptor.host is not None:
             raise LaunchError(
-                f"'{name}' of '{self.title}' describes an array that is not on a GPU",
+                f"'{name}' of '{self.title}' must describe an array on a GPU",
                 hint="describe an array there: zg.TensorDescriptor(zg.to_device(array), …)",
             )
 

@@ -90,7 +90,7 @@ class Simulation(Checked):
     def check_place(self, name: str, descriptor: TensorDescriptor) -> None:
         if descriptor.host is None:
             raise LaunchError(
-                f"'{name}' of '{self.title}' describes an array on a GPU, and the simulation runs on the host",
+                f"'{name}' of '{self.title}' must describe an array in memory; got one on a GPU",
                 hint="describe a copy of the array in memory",
             )
 

@@ -225,7 +225,9 @@ class TunedKernel(ComputedKernel):
 
 def _check(kernel: TunedKernel, tuning: autotune) -> None:
     if not tuning.configs:
-        raise LaunchError(f"zg.autotune of '{kernel.name}' has no configurations", hint="configs=[zg.Config({…}), …]")
+        raise LaunchError(
+            f"zg.autotune of '{kernel.name}' must have configurations", hint="give configs=[zg.Config({…}), …]"
+        )
     for config in tuning.configs:
         if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LaunchError(f"a configuration of '{kernel.name}' must be a zg.Config; got {config!r}")

@@ -40,7 +40,7 @@ def cuda() -> Any:
         status = driver.cuInit(0)[0]
     except RuntimeError as error:  # The driver's library is not there.
         raise LaunchError(
-            f"the NVIDIA driver cannot be loaded: {error}", hint="kernels run on NumPy arrays without one"
+            f"the NVIDIA driver cannot be loaded: {error}", hint="launch on NumPy arrays, which need no driver"
         ) from None
     if status:
         raise failure(status.name, "starting the NVIDIA driver")
@@ -328,7 +328,7 @@ def _load_module(driver: Any, binary: Binary) -> Any:
     if status.name == "CUDA_ERROR_UNSUPPORTED_PTX_VERSION":
         raise LaunchError(
             f"the driver (CUDA {driver_version()}) is too old for the PTX of '{title}'",
-            hint="a newer driver; it says: " + said,
+            hint="install a newer driver; it says: " + said,
         )
     if status.name in ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_INVALID_SOURCE"):
         raise TargetError(

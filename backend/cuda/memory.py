@@ -193,9 +193,9 @@ def to_host(array: DeviceArray) -> np.ndarray[Any, Any]:
         kind = f"{type(array).__module__}.{type(array).__name__}"
         raise LaunchError(
             f"zg.to_host copies arrays of zg.empty and zg.to_device, not {kind}",
-            hint="it is in memory already"
+            hint="use it as it is: it is in memory"
             if isinstance(array, np.ndarray)
-            else "torch's .cpu(), or CuPy's .get(), copy theirs",
+            else "use .cpu() of torch, or .get() of CuPy",
         )
     made: np.ndarray[Any, Any] = np.empty(array.shape, array.dtype)
     with on_device(array.device):

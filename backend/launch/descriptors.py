@@ -149,7 +149,7 @@ def _facts(
     if reader is None and not is_array(array):
         raise LaunchError(
             f"the first argument of a descriptor must be an array; got {type(array).__name__}",
-            hint="np.array(…) makes one" if isinstance(array, (list, tuple)) else None,
+            hint="make one: np.array(…)" if isinstance(array, (list, tuple)) else None,
         )
     if reader is None:
         host = as_array(array, "array")

@@ -146,7 +146,9 @@ erf, floor, ceil = map(_function, ("erf", "floor", "ceil"))
 def neg(x: Any) -> Any:
     """The number with its sign changed."""
     if isinstance(x, bool):
-        raise KernelTypeError(f"zg.neg takes integers or floats; got {x}", hint="zg.invert changes true and false")
+        raise KernelTypeError(
+            f"zg.neg takes integers or floats; got {x}", hint="use zg.invert to exchange true and false"
+        )
     return -x
 
 

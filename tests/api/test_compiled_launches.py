@@ -68,7 +68,7 @@ def test_what_was_made_of_a_gpu_model_is_launched(driver, compiled):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((array(), array(), 16), r"compiled for 4 argument\(s\) \(x_ptr: ptr<f32>, .* factor: f32\), got 3"),
+        ((array(), array(), 16), r"takes 4 argument\(s\) \(x_ptr: ptr<f32>, .* factor: f32\); got 3"),
         ((array(), array(), 16, 1.0, 64), "got 5"),
         (
             (array(element=zg.f16), array(), 16, 1.0),
@@ -78,7 +78,10 @@ def test_what_was_made_of_a_gpu_model_is_launched(driver, compiled):
             (array(0x1004), array(), 16, 1.0),
             "'x_ptr' .* for an address divisible by 16; got 0x1004",
         ),
-        ((array(), np.zeros(3, np.float32), 16, 1.0), "'y_ptr' of 'scale' is not on a GPU(.|\n)*compiled.simulate"),
+        (
+            (array(), np.zeros(3, np.float32), 16, 1.0),
+            "'y_ptr' of 'scale' must be an array on a GPU(.|\n)*compiled.simulate",
+        ),
         ((array(), 0x1000, 16, 1.0), "an array of f32; got int"),
         ((array(), None, 16, 1.0), "an array of f32; got NoneType"),
         ((array(), array(), 5, 1.0), "'n' of 'scale' is compiled for a number divisible by 16; got 5"),
@@ -143,7 +146,7 @@ def test_descriptors(driver):
     host = zg.TensorDescriptor(np.zeros((64, 32), np.float32), (16, 32))
     for wrong, words in (
         (there, "compiled for a zg.TensorDescriptor of type descriptor<x16, x32, f32>; got DeviceArray"),
-        (host, "describes an array that is not on a GPU"),
+        (host, "must describe an array on a GPU"),
         (zg.TensorDescriptor(there, (32, 32)), "got one of type descriptor<x32, x32, f32>"),
     ):
         with pytest.raises(zg.LaunchError, match=words):

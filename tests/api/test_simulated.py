@@ -294,7 +294,7 @@ def test_arguments_by_name() -> None:
     for given, words in [
         ({"by": 2.0, "m": 3}, "'scaled' has no run-time argument 'm'"),
         ({"by": 2.0, "x": x}, "'scaled' got 'x' twice"),
-        ({"by": 2.0}, r"compiled for 4 argument\(s\) .*, got 3"),
+        ({"by": 2.0}, r"takes 4 argument\(s\) .*; got 3"),
     ]:
         with pytest.raises(zg.LaunchError, match=words):
             compiled.simulate[1](x, out, **given)
@@ -302,7 +302,7 @@ def test_arguments_by_name() -> None:
     paired.simulate[1](out=out, pair=(x, x))
     np.testing.assert_array_equal(out, 2 * x)
     for wrong in ((x,), (x, x, x)):
-        with pytest.raises(zg.LaunchError, match=r"compiled for 3 argument\(s\)"):
+        with pytest.raises(zg.LaunchError, match=r"takes 3 argument\(s\)"):
             paired.simulate[1](out=out, pair=wrong)
 
 

@@ -381,7 +381,7 @@ def test_arrays_in_memory_take_the_first(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"configs": []}, "no configurations"),
+        ({"configs": []}, "must have configurations"),
         ({"configs": [{"BLOCK": 4}]}, r"must be a zg\.Config; got"),
         ({"configs": [zg.Config({"BLOK": 4})]}, r"no parameter 'BLOK' \(in a configuration\)"),
         ({"configs": [zg.Config({"BLOCK": 4}), zg.Config({})]}, "different parameters"),

@@ -73,7 +73,7 @@ class Attributor:
             first = next(index for index, entry in enumerate(self._stack) if entry is func)
             chain = " → ".join([*(str(entry.attributes["sym_name"]) for entry in self._stack[first:]), function.symbol])
             raise KernelSyntaxError(
-                f"recursion: {chain}", hint="a function of the language cannot reach itself; write a loop instead"
+                f"recursion: {chain}", hint="write a loop instead: a function of the language cannot reach itself"
             )
         self._stack.append(func)
         errors_before = len(self.errors)

@@ -117,7 +117,7 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
     if call is None:
         raise KernelTypeError(
             "'**' is for constants in a kernel",
-            hint="zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise",
+            hint="use zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise",
         )
     result = RULES[call].type(Typing(call), *types)
     assert result is not None

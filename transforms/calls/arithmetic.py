@@ -97,7 +97,7 @@ def _difference(call: Typing, a: Type, b: Type) -> Type:
 def _fused(call: Typing, a: Type, b: Type, c: Type) -> Type:
     result = arithmetic(call, a, b, c)
     if not isinstance(result, ConstantType) and not scalar_type(result).is_float:
-        raise KernelTypeError(f"zg.fma takes floats; got {result}", hint="zg.add(zg.mul(a, b), c)")
+        raise KernelTypeError(f"zg.fma takes floats; got {result}", hint="use zg.add(zg.mul(a, b), c)")
     return result
 
 
@@ -107,7 +107,9 @@ def _as_given(call: Typing, x: Type) -> Type:
     if call.name == "invert" and scalar_type(x).is_float:
         raise KernelTypeError(f"zg.invert takes integers; got {describe(x)}")
     if call.name == "neg" and not isinstance(x, ConstantType) and scalar_type(x) == i1:
-        raise KernelTypeError(f"zg.neg takes integers or floats; got {x}", hint="zg.invert changes true and false")
+        raise KernelTypeError(
+            f"zg.neg takes integers or floats; got {x}", hint="use zg.invert to exchange true and false"
+        )
     return call.computed(x) or x
 
 
@@ -123,7 +125,7 @@ def _bits(call: Typing, x: Type) -> Type:
     """An integer whose width is known."""
     if isinstance(x, ConstantType):
         raise KernelTypeError(
-            f"{call} takes an integer of a known width; got {describe(x)}", hint="zg.cast gives it one"
+            f"{call} takes an integer of a known width; got {describe(x)}", hint="give it a width with zg.cast"
         )
     if not is_number(x) or scalar_type(x).kind != "int":
         raise KernelTypeError(f"{call} takes integers; got {describe(x)}")
@@ -278,7 +280,7 @@ def _reinterpreted(call: Typing, x: Type, dtype: ScalarType | PtrType) -> Type:
     if source.bits != dtype.bits:
         raise KernelTypeError(
             f"{call} keeps the width: {source} has {source.bits} bits, {dtype} has {dtype.bits}",
-            hint="zg.cast converts the value",
+            hint="use zg.cast to convert the value",
         )
     return with_element(source if isinstance(x, ConstantType) else x, dtype)
 

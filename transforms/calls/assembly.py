@@ -39,7 +39,9 @@ def check_assembly(text: str, constraints: str, arguments: Sequence[Type], resul
     clobbers = [part for part in parts if part.startswith("~")]
     for part in clobbers:
         if not re.fullmatch(r"~\{\w+\}", part):
-            raise KernelValueError(f"{_CALL}: '{part}' is no clobber", hint="what memory may change is '~{memory}'")
+            raise KernelValueError(
+                f"{_CALL}: '{part}' is no clobber", hint="write '~{memory}' for assembly that changes memory"
+            )
     registers = [part for part in parts if not part.startswith("~")]
     typed = [_typed(argument) for argument in arguments]
     wanted = [*(("result", r) for r in results for _ in _registers(r, pack))]

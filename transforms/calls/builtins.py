@@ -45,7 +45,7 @@ def _as_call(name: str, call: str) -> Rule:
             if isinstance(type_, TensorType):
                 raise KernelTypeError(f"{name}() takes scalars; got {type_}", hint=f"use zg.{call}")
         if name != "abs" and len(types) < 2:
-            raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"zg.{name} reduces a tensor")
+            raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"use zg.{name} to reduce a tensor")
         if all(isinstance(type_, ConstantType) and is_number(type_) for type_ in types):
             values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
             return constant(getattr(builtins, name)(*values))
@@ -98,7 +98,7 @@ def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType)
             except (ValueError, OverflowError) as error:
                 raise KernelValueError(f"cannot compute {name}({show(x.value)}): {error}") from None
         if not is_number(x) or shape_of(x):
-            raise KernelTypeError(f"{name}() takes a scalar; got {describe(x)}", hint="zg.cast converts tensors")
+            raise KernelTypeError(f"{name}() takes a scalar; got {describe(x)}", hint="use zg.cast for tensors")
         return x if scalar_type(x).kind == kind else otherwise
 
     return Rule(type_of, _convert)
@@ -118,7 +118,7 @@ def _print(_: Typing, *values: Type) -> Type:
         if not is_number(value) and not is_pointer(value) and (index > 0 or not _is_text(value)):
             raise KernelTypeError(
                 f"print() must take a string first, if any, and then numbers and pointers; got {describe(value)}",
-                hint="zg.static_print prints constants while the kernel is compiled",
+                hint="use zg.static_print to print constants while the kernel is compiled",
             )
     return NONE
 

@@ -170,7 +170,7 @@ def _atomic(call: Typing, dtypes: tuple[str, ...], ptr: Type, sem: Any, scope: A
     if pointee.name not in dtypes:
         raise KernelTypeError(
             f"{call} takes pointers to {', '.join(dtypes)}, not to {pointee}",
-            hint="the hardware has no such operation on other types",
+            hint="use one of these types: the hardware has no such operation on others",
         )
     choice("sem", sem, SEMANTICS)
     choice("scope", scope, SCOPES)
@@ -233,7 +233,7 @@ def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any,
     if last and isinstance(last[0], ConstantType) and last[0].value != 1:
         raise KernelValueError(
             f"{call}: the last stride must be 1; got {last[0].value}",
-            hint="the last axis of a described tensor is contiguous in memory",
+            hint="make the last axis of the tensor contiguous in memory",
         )
     if dims[-1] * base.pointee.bytes < 16:
         raise KernelValueError(f"{call}: a row of the block has {dims[-1] * base.pointee.bytes} bytes; it needs 16")

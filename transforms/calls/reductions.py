@@ -67,7 +67,7 @@ def _total(call: Typing, tensor: TensorType, dtype: Any = None) -> ScalarType:
     if dtype is not None and (not isinstance(dtype, ScalarType) or dtype == i1):
         raise KernelValueError(
             f"{call}: dtype must be an integer or a float; got {dtype}",
-            hint="zg.any tells whether an element is not zero, zg.xor_sum whether the number of true ones is odd",
+            hint="use zg.any for a test of non-zero elements, zg.xor_sum for the parity of the true ones",
         )
     element = dtype or accumulator(scalar_type(tensor))
     call.combine(call.name, [computing(element)])

@@ -50,8 +50,8 @@ def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
 def _root(value: object) -> Op:
     if not isinstance(value, Value):
         raise KernelTypeError(
-            f"the origins and uses of a value are asked of a Value; got {value!r}",
-            hint="the values of a model are op.result and body.parameters",
+            f"derived and origins must get a Value; got {value!r}",
+            hint="give op.result, or one of body.parameters",
         )
     if isinstance(value, OpResult):
         return value.op.root()

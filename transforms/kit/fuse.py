@@ -135,7 +135,7 @@ def _source(load: tt.Load, stores: list[tt.Store], dominance: Dominance) -> tt.S
             f"cannot fuse: {summary(load)} reads other offsets than are stored: {_computed(load.ptr)} against "
             f"{', '.join(_computed(store.ptr) for store in stores)}",
             load.location,
-            hint="both kernels must compute the offsets alike, from parameters that `same` says are equal",
+            hint="compute the offsets alike in both kernels, from parameters that `same` says are equal",
         )
     if len(matching) > 1:
         raise BuildError(f"cannot fuse: {len(matching)} stores write what {summary(load)} reads", load.location)

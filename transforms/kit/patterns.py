@@ -50,7 +50,7 @@ def match(pattern: Pattern, value: Value) -> Captures | None:
     """The captures of the first match of the pattern with the tree of operands at `value`, or None."""
     _require_patterns("match", pattern)
     if not isinstance(value, Value):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise KernelTypeError(f"match takes a Value; got {value!r}", hint="the values of a model are op.result")
+        raise KernelTypeError(f"match takes a Value; got {value!r}", hint="give op.result, or a parameter of a body")
     return next(pattern.matches(value, {}), None)
 
 

@@ -101,10 +101,10 @@ ERRORS = {
     "zg.load()": ("zg.load needs its argument 'ptr'", "zg.load(ptr"),
     "zg.load(p, blocks=None)": ("zg.load has no parameter 'blocks'", "zg.load(ptr"),
     "zg.cdiv(p, 2)": ("zg.cdiv: 'x' must be an integer or a tensor of integers; got ptr<f32>", None),
-    "min(n)": ("min() takes two scalars or more", "zg.min reduces a tensor"),
+    "min(n)": ("min() takes two scalars or more", "use zg.min to reduce a tensor"),
     "max(t, 1)": ("max() takes scalars; got tensor<x16, i32>", "use zg.maximum"),
     "abs(t)": ("abs() takes scalars; got tensor<x16, i32>", "use zg.abs"),
-    "print(n, 'n')": ("print() must take a string first, if any, and then numbers", "zg.static_print prints constants"),
+    "print(n, 'n')": ("print() must take a string first, if any, and then numbers", "use zg.static_print"),
     "t.sum()": ("tensor<x16, i32> has no method 'sum'", "call zg.sum(…) instead"),
     "t.frobnicate()": ("tensor<x16, i32> has no method 'frobnicate'", None),
     "[n, 1].append(2)": (
