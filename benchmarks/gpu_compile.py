@@ -130,14 +130,14 @@ def child_parts(kernel: str) -> dict[str, float]:
     part("import llvmlite")
     ptx = to_ptx(text, "sm_90a")
     part("LLVM: PTX")
-    from ziggurat.backend.cuda.binary import Binary, Parameter
+    from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.driver import load, synchronize
     from ziggurat.backend.cuda.launch import Launcher
-    from ziggurat.compiler.compiled import kind_of
+    from ziggurat.compiler.compiled import parameter_of
 
     part("import the runtime")
     func = placed.body.entry.ops[0].bodies[0]
-    kinds = tuple(Parameter(kind_of(parameter.type)) for parameter in func.parameters)
+    kinds = tuple(parameter_of(parameter.type) for parameter in func.parameters)
     from ziggurat.backend.ptx.assemble import symbol_of
 
     symbol = symbol_of(placed.body.entry.ops[0].attributes["sym_name"])
