@@ -520,6 +520,12 @@ def expect(thing: object, cls: type[T_], message: str) -> T_:
     return thing
 
 
+def require_argument(fits: bool, what: str, thing: object) -> None:
+    """Raise `KernelTypeError` (a `TypeError`) for an argument of a call that is not what it must be."""
+    if not fits:
+        raise KernelTypeError(f"{what}; got {thing!r}")
+
+
 def require_model(thing: object, call: str) -> None:
     """Raise `KernelTypeError` (a `TypeError`) when `thing`, the argument of `call`, is not a model."""
     if isinstance(thing, Op):

@@ -22,7 +22,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dominance import DominatorTree
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, require_model
 from ziggurat.codemodel.structured import Structured, packed
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Isolated, Loop, Returns
 from ziggurat.codemodel.transform import rebuilt
@@ -49,6 +49,7 @@ def ssa(op: Op, undefined: Undefined = poison) -> Op:
 
     Raises `BuildError` for a load of a variable that has no value on any path to it.
     """
+    require_model(op, "ssa")
     if op.operands or op.successors:
         raise BuildError("the root of a model has no operands")
     variables = promotable(op)

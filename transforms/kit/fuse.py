@@ -8,7 +8,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, require_argument
 from ziggurat.codemodel.text.writer import summary
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
@@ -24,6 +24,7 @@ def joined(first: Op, second: Op, same: Mapping[int, int], name: str | None = No
     `first`, then the others of `second`. Helper functions are inlined. Raises `BuildError` when the types of two
     parameters that are the same differ, or when a kernel returns early.
     """
+    require_argument(isinstance(same, Mapping), "joined: 'same' must map parameters of the second kernel", same)
     kernels = [kernel_of(inline(model)) for model in (first, second)]
     before, after = (kernel.body.parameters for kernel in kernels)
     for mine, theirs in same.items():
@@ -72,6 +73,9 @@ def fuse(
     cannot be fused there. Raises `BuildError`, with the place of the access, for these, and when offsets or masks do
     not match.
     """
+    numbers = isinstance(through, tuple) and len(through) == 2 and all(isinstance(n, int) for n in through)
+    require_argument(numbers, "fuse: 'through' must be the numbers of two parameters, such as (1, 0)", through)
+    require_argument(isinstance(same or {}, Mapping), "fuse: 'same' must map parameters of the consumer", same)
     stored, loaded = through
     producer, consumer = inline(producer), inline(consumer)
     _demand_one_way(producer, stored, tt.Load, "load from the parameter that it stores to")

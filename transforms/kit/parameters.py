@@ -8,7 +8,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.op import Op, Value, require_model
+from ziggurat.codemodel.op import Op, Value, require_argument, require_model
 from ziggurat.codemodel.traits import SymbolTable
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType
@@ -33,6 +33,7 @@ def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
     The constants have the types of the parameters. `simplify` computes what follows from them.
     """
     kernel = kernel_of(model)
+    require_argument(isinstance(values, Mapping), "specialize: 'values' must map parameters to numbers", values)
     numeric = [p.index for p in kernel.body.parameters if isinstance(p.type, ScalarType)]
     for index in values:
         if index not in numeric:
@@ -50,6 +51,7 @@ def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
     there is none.
     """
     kernel = kernel_of(model)
+    require_argument(callable(chosen), "unspecialize: 'chosen' must be a function of an arith.constant", chosen)
     constants = [op for op in kernel.walk() if isinstance(op, arith.ConstantOp) and chosen(op)]
     kinds = {(repr(op.value), str(op.type)) for op in constants}
     type_ = constants[0].type if constants else None
