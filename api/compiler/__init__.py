@@ -24,7 +24,7 @@ _LAZY = {
 }
 
 # A fork waits for this lock: a child that is forked while another thread compiles would find LLVM's lock, or that of a
-# module that is being imported, taken for ever.
+# module that is being imported, held forever.
 compiling = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=compiling.acquire, after_in_parent=compiling.release, after_in_child=compiling.release)

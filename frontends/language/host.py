@@ -47,7 +47,7 @@ OPS_OF_FLOATS: Final[dict[str, type[Op]]] = {
 }  # fmt: skip
 _SUMS = ("add", "sub", "mul")  # The result for two bools is an integer.
 _TYPES: Final[dict[type, ScalarType | None]] = {bool: i1, int: None, float: f64}
-_MAX_BITS = 64
+MAX_BITS = 64  # A constant integer must fit in as many.
 
 
 @functools.cache
@@ -111,8 +111,8 @@ def _combined(name: str, a: Any, b: Any) -> Any:
         a, b = float(a), float(b)
     elif name in _SUMS and isinstance(a, bool):
         a, b = int(a), int(b)
-    if name == "shl" and a and b > _MAX_BITS:
-        raise KernelValueError(f"cannot compute zg.shl({a}, {b}): the integer does not fit in {_MAX_BITS} bits")
+    if name == "shl" and a and b > MAX_BITS:
+        raise KernelValueError(f"cannot compute zg.shl({a}, {b}): the integer does not fit in {MAX_BITS} bits")
     cls = floats if isinstance(a, float) else unsigned if isinstance(a, bool) else signed
     assert cls is not None
     if cls in FUNCTIONS:

@@ -129,7 +129,7 @@ def assert_same(actual: Array, expected: Array, what: str, ulp: float = 0, toler
 
 
 def copied(arguments: Sequence[Any]) -> list[Any]:
-    """Copies of the arrays, strides and shared memory included: of all memory that a view is of."""
+    """Copies of the arrays, strides and shared memory included; the copy of a view has the memory of its base."""
     made: dict[int, Array] = {}
 
     def again(array: Array) -> Array:
@@ -236,7 +236,7 @@ def computed(
 
 
 def telling(name: str) -> Array:
-    """Telling values of a dtype: all of the 8-bit ones, of others the extremes and some between."""
+    """Test values of a dtype: all values of 8-bit types; the extremes and some others of wider types."""
     dtype = DTYPES[name]
     if name == "i1":
         return np.array([False, True])
@@ -253,7 +253,7 @@ def telling(name: str) -> Array:
 
 
 def padded(*arrays: Array, programs: int = 2) -> list[Array]:
-    """Arrays as rows for so many programs, of a power of two each, filled up with the first elements."""
+    """Arrays as rows, one for each program, of a power of two elements, padded with the first elements."""
     count = max(len(array) for array in arrays)
     width = 1 << max(0, -(-count // programs) - 1).bit_length()
     return [np.resize(array, programs * width).reshape(programs, width) for array in arrays]

@@ -37,7 +37,7 @@ WARPS = (1, 4, 8)
 
 
 class NotHere(Exception):
-    """The machine cannot run this launch; the text says why."""
+    """The machine cannot run this launch; the text has the reason."""
 
 
 class Machine(Protocol):
@@ -102,7 +102,7 @@ class Simulated:
 
 
 class Optimized(Simulated):
-    """The text that LLVM's passes make of the emitted one, where it shows what we have said and does not hold."""
+    """The text after LLVM's passes, in which a false promise of the emitted text shows."""
 
     repeated = "repeated as optimized"
     promises = False
@@ -112,7 +112,7 @@ class Optimized(Simulated):
 
 
 class Assembled:
-    """NVIDIA's assembler, which runs nothing: it takes the PTX, for an old target, a new one, and one after that."""
+    """NVIDIA's assembler, which runs nothing: it assembles the PTX for sm_80, sm_90a and a later target."""
 
     target = "sm_90a"
     repeated = "assembled"

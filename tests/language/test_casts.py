@@ -25,7 +25,7 @@ def numbers(array):
 
 
 class Grid:
-    """The finite numbers of a float dtype that are not negative, by their bits: rounding by looking around."""
+    """The finite numbers of a float dtype from 0 on, by their bits; rounding compares with the neighbours."""
 
     def __init__(self, name, dtype):
         self.name, self.dtype = name, dtype
@@ -97,7 +97,7 @@ def expected(dtypes):
 @pytest.fixture
 def sample(values, dtypes):
     def of(name):
-        """Telling values, and the middles between neighbours of the narrower floats."""
+        """Test values, and the midpoints between neighbours of the narrower floats."""
         array = values(name)
         if name in ("f16", "bf16", "f32", "f64"):
             middles = []

@@ -39,7 +39,7 @@ def operands(name: str) -> int:
 
 
 def telling(scalar: ScalarType) -> list[Any]:
-    """The values at which meanings differ, if they do."""
+    """Values at which wrong meanings differ from right ones."""
     if scalar == i1:
         return [False, True]
     if scalar.is_int:
@@ -130,7 +130,7 @@ def same(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> np.ndar
 
 
 def takes(name: str, scalar: ScalarType) -> bool:
-    """Whether a call takes operands of this dtype; that those are refused is tested elsewhere."""
+    """Whether a call takes operands of this dtype; other tests check the errors for the rest."""
     if name in ("floordiv", "and_", "or_", "xor", "shl", "shr", "invert", "cdiv"):
         return scalar.is_int
     if name in ("popc", "clz", "brev"):

@@ -1,4 +1,4 @@
-"""Kernels that take tensor descriptors: launches on arrays in memory, and everything that does not fit."""
+"""Kernels that take tensor descriptors: launches on arrays in memory, and the errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Returns from anywhere but loops: Python, the Python model and the reference interpreter agree; the models are small.
+"""Returns outside of loops: Python, the Python model and the reference interpreter agree; the models are small.
 
 What comes after an `if` in which a path returns is in the model once, however many paths lead there.
 """

@@ -65,7 +65,7 @@ def test_functions_of_integers_are_of_f32(name, compute, values, rows):
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_angles_of_points(name, compute, values, rows, dtypes):
-    """Every one of the telling values with every other: all signs of zeros and infinities, and NaN."""
+    """All pairs of the test values: all signs of zeros and infinities, and NaN."""
     some = values(name) if name not in LIMITS else values(name)[::9]
     y, x = np.meshgrid(some, some)
     y, x = rows(y.ravel(), x.ravel())

@@ -53,7 +53,7 @@ def c_quotient(a: Any, b: Any) -> Any:
 
 
 def extreme(a: Any, b: Any, larger: bool) -> Any:
-    """A NaN loses, and -0.0 is less than 0.0, of which NumPy says nothing."""
+    """The other operand for a NaN; -0.0 is less than 0.0, an order that NumPy leaves open."""
     result = np.asarray((np.fmax if larger else np.fmin)(a, b))
     if result.dtype.kind == "f":
         negative = np.signbit(a) & np.signbit(b) if larger else np.signbit(a) | np.signbit(b)
@@ -231,7 +231,7 @@ class Generator:
         )  # fmt: skip
 
     def product(self, depth: int, scalar: bool) -> Expression:
-        """A product of matrices whose sums are exact, large enough for the matrix units: of i8 or f16, 16 or 64 × 32 by
+        """A dot whose sums are exact, large enough for the matrix units: of i8 or f16, 16 or 64 × 32 by
         32 × 16, or two of them in a batch."""
         a = self.tensor(depth)
         kind = self.random.choice(["i8", "i8", "f16"])

@@ -63,7 +63,7 @@ def test_a_long_sort(compute):
 
 @pytest.mark.parametrize("name", ["i1", "i8", "u8", "i32", "u32", "i64", "u64", "f16", "bf16", "f8e4m3", "f32", "f64"])
 def test_argsort_is_stable(name, compute, values):
-    """Telling values, most of them twice; -0.0 before 0.0, NaN last."""
+    """Test values, most of them twice; -0.0 before 0.0, NaN last."""
     some = np.resize(values(name), 32)
     x = np.stack([np.random.default_rng(seed).permutation(some) for seed in range(2)]).reshape(2, 2, 16)
 

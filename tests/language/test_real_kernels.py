@@ -1,4 +1,4 @@
-"""Whole kernels of neural networks, as people write them, against NumPy."""
+"""Whole kernels of neural networks against NumPy."""
 
 from __future__ import annotations
 

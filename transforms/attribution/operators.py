@@ -12,6 +12,7 @@ from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, TensorType
+from ziggurat.frontends.language.host import MAX_BITS
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.promotion import constant
 
@@ -36,7 +37,6 @@ _OWN: dict[type[Op], Callable[..., Any]] = {
 }
 PYTHON = execute.OPERATORS | _OWN
 
-MAX_BITS = 64
 MAX_TEXT = 1 << 16
 
 

@@ -263,7 +263,7 @@ def multiplying(a_desc, b_desc, c_desc, k, M: zg.constexpr, N: zg.constexpr, K: 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("sizes", [(40, 24, 72), (33, 40, 128), (40, 24, 75)])
 def test_blocks_for_dots_are_copied_ahead(target: str, sizes: tuple[int, int, int]) -> None:
-    """By cp.async of 16 bytes, if rows are whole 16 bytes; then more stages take more shared memory."""
+    """Rows of whole 16 bytes are copied by cp.async of 16 bytes; more stages take more shared memory."""
     rows, columns, depth = sizes
     tile = (32, 16, 32)
     a, b, c = (apart(s, np.float16, at)[0] for at, s in enumerate(((rows, depth), (columns, depth), (rows, columns))))

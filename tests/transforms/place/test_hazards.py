@@ -239,7 +239,7 @@ def test_which_hazards_are_reported(name: str, kind: type[Op], number: int, want
 
 @pytest.mark.parametrize(("number", "wanted"), [(0, READ_EARLY), (1, FETCH_EARLY)])
 def test_a_wait_for_another_slot(number: int, wanted: Any) -> None:
-    """It does not count for the slot that is used."""
+    """A wait for another slot does not cover the slot that is used."""
     module = placed("tiles", 3)
     wait = [op for op in module.walk() if isinstance(op, gpu.MbarrierWait)][number]
 
