@@ -72,30 +72,49 @@ def assert_same(
 
         zg.testing.assert_same(model, zg.simplify(model), [x, out, n], grid=(4,))
 
-    Each model runs on the reference interpreter with copies of the arrays in `inputs`. Afterwards every array must
-    agree element by element: exactly, or as `assert_close` does with `rtol` and `atol`. The message names the argument,
-    and has the difference of the two models.
+    Each model runs on the reference interpreter with `inputs` as they are: what it has written is taken back
+    afterwards. Every array that the models wrote, one of a `TensorDescriptor` too, must agree element by element:
+    exactly, or as `assert_close` does with `rtol` and `atol`. The message names the argument, and has the difference of
+    the two models. Raises `LaunchError` when the inputs do not fit, or the grid has no program.
     """
+    from ziggurat.backend.launch.grids import sizes_of
     from ziggurat.launches.host import run
     from ziggurat.transforms.kit import difference
 
-    results: list[list[Any]] = []
+    inputs = tuple(inputs)
+    if not callable(grid) and 0 in sizes_of(grid, "assert_same"):
+        raise LaunchError(f"the grid of assert_same must have a program; got {grid}")
+    arrays = {index: array for index, given in enumerate(inputs) if (array := _memory(given, index)) is not None}
+    before = {index: array.copy() for index, array in arrays.items()}
+    results: list[dict[int, np.ndarray[Any, Any]]] = []
     for which, model in (("first", model_a), ("second", model_b)):
-        arguments: list[Any] = [given.copy() if isinstance(given, np.ndarray) else given for given in inputs]
         try:
-            run(model, grid, *arguments)
+            run(model, grid, *inputs)
+            results.append({index: array.copy() for index, array in arrays.items()})
         except ZigguratError as error:
             error.summary = f"the {which} model: {error.summary}"
             raise
-        results.append(arguments)
-    for index, (a, b) in enumerate(zip(*results, strict=True)):
-        if not isinstance(a, np.ndarray):
-            continue
+        finally:
+            for index, array in arrays.items():
+                if array.flags.writeable:
+                    array[...] = before[index]
+    first, second = results
+    for index, a in first.items():
+        b = second[index]
         try:
             assert_close(b, a, rtol=rtol, atol=atol)
         except AssertionError as error:
             shown = difference(model_a, model_b) or "the models are equal"
             raise AssertionError(f"argument {index} differs after the second model: {error}\n{shown}") from None
+
+
+def _memory(given: Any, index: int) -> np.ndarray[Any, Any] | None:
+    """The memory of an argument that is an array or a descriptor."""
+    from ziggurat.backend.launch.arrays import as_array, is_array
+    from ziggurat.backend.launch.descriptors import TensorDescriptor
+
+    array = given.array if isinstance(given, TensorDescriptor) else given
+    return as_array(array, f"argument {index}") if is_array(array) else None
 
 
 def _host(array: Any) -> np.ndarray[Any, Any]:
