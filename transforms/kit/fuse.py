@@ -12,6 +12,7 @@ from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, require_a
 from ziggurat.codemodel.text.writer import summary
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import DescriptorType, PtrType
 from ziggurat.transforms.kit.dataflow import derived
 from ziggurat.transforms.kit.parameters import kernel_of, without_parameter
 from ziggurat.transforms.simplify import cse, dce, fold, inline, inline_call
@@ -69,6 +70,9 @@ def fuse(
     the same mask. That is checked, after common subexpressions are merged. Both kernels are launched on one grid, and
     other arrays must not overlap the one in between. With `keep`, the values are still stored, and the parameter stays.
 
+    Neither kernel may store to another array that both use: a program would read what other programs have stored, or
+    have not stored yet.
+
     The producer must not load from the array in between, and the consumer not store to it: a kernel that works in place
     cannot be fused there. Raises `BuildError`, with the place of the access, for these, and when offsets or masks do
     not match.
@@ -78,6 +82,11 @@ def fuse(
     require_argument(isinstance(same or {}, Mapping), "fuse: 'same' must map parameters of the consumer", same)
     stored, loaded = through
     producer, consumer = inline(producer), inline(consumer)
+    for mine, theirs in (same or {}).items():
+        if (mine == loaded) != (theirs == stored):
+            raise BuildError(f"fuse: 'same' must agree with 'through', ({stored}, {loaded}); got {{{mine}: {theirs}}}")
+        if mine != loaded:
+            _demand_no_hand_over(producer, theirs, consumer, mine)
     _demand_one_way(producer, stored, tt.Load, "load from the parameter that it stores to")
     _demand_one_way(consumer, loaded, tt.Store, "store to the parameter that it loads from")
     model = cse(fold(joined(producer, consumer, {**(same or {}), loaded: stored}, name)))
@@ -119,15 +128,39 @@ def _demand_one_way(model: Op, number: int, refused: type[tt.Load | tt.Store], p
             )
 
 
+def _demand_no_hand_over(producer: Op, theirs: int, consumer: Op, mine: int) -> None:
+    """Raise `BuildError` when one kernel stores to a shared parameter that the other uses."""
+    used: list[list[Op]] = []
+    for model, number in ((producer, theirs), (consumer, mine)):
+        parameters = kernel_of(model).body.parameters
+        memory = number in range(len(parameters)) and isinstance(parameters[number].type, PtrType | DescriptorType)
+        used.append(_memory_ops(parameters[number]) if memory else [])
+    stores = [op for op in (*used[0], *used[1]) if isinstance(op, MemoryWrite)]
+    if all(used) and stores:
+        raise BuildError(
+            f"cannot fuse: both kernels use parameter {theirs} of the producer, and one stores to it",
+            stores[0].location,
+            hint="launch the kernels one after the other, or give the result an array of its own",
+        )
+
+
+def _memory_ops(parameter: BlockParameter) -> list[Op]:
+    """The ops that access memory through a parameter."""
+    pointers = set(derived(parameter, lambda op: not isinstance(op, MemoryRead)))
+    return [
+        op
+        for op in parameter.block.parent.walk()
+        if op.operands and op.operands[0] in pointers and isinstance(op, MemoryRead | MemoryWrite)
+    ]
+
+
 def _accesses(between: BlockParameter) -> list[tt.Store | tt.Load]:
     """The stores and loads through a pointer parameter. Raises `BuildError` for any other use in memory."""
-    pointers = set(derived(between, lambda op: not isinstance(op, MemoryRead)))
     found: list[tt.Store | tt.Load] = []
-    for op in between.block.parent.walk():
-        if op.operands and op.operands[0] in pointers and isinstance(op, MemoryRead | MemoryWrite):
-            if not isinstance(op, tt.Store | tt.Load):
-                raise BuildError(f"cannot fuse through {op.NAME}: only tt.store and tt.load can be fused", op.location)
-            found.append(op)
+    for op in _memory_ops(between):
+        if not isinstance(op, tt.Store | tt.Load):
+            raise BuildError(f"cannot fuse through {op.NAME}: only tt.store and tt.load can be fused", op.location)
+        found.append(op)
     return found
 
 

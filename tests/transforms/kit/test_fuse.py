@@ -129,3 +129,21 @@ def test_kernels_that_work_in_place_are_refused():
     expected = 6 * x
     zg.run(both, 2, x, 20, 2.0, 3.0)
     assert np.array_equal(x, expected)
+
+
+@zg.kernel
+def with_left(x, out, n, by):
+    at = zg.add(zg.program_id(0) * B, zg.arange(0, B))
+    mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+    left = zg.load(zg.add(x, zg.sub(at, 1)), zg.and_(mask, zg.greater(at, 0)), 0.0)
+    zg.store(zg.add(out, at), zg.mul(zg.add(left, zg.load(zg.add(x, at), mask)), by), mask)
+
+
+def test_programs_that_would_read_what_others_store():
+    with pytest.raises(zg.BuildError, match="both kernels use parameter 0 of the producer, and one stores to it"):
+        kit.fuse(model_of(with_left), model_of(shift), through=(1, 0), same={1: 0, 2: 2})
+
+
+def test_parameters_that_are_the_same_in_two_ways():
+    with pytest.raises(zg.BuildError, match=r"'same' must agree with 'through', \(1, 0\); got \{0: 0\}"):
+        kit.fuse(model_of(scale), model_of(shift), through=(1, 0), same={0: 0, 2: 2})
