@@ -109,7 +109,9 @@ class _Retyping:
         result = op.result.type
         if result == void or element_of(result) != before:
             return builder.copy(op, given)
-        return cast(builder, builder.copy(op, given, with_element(result, after)), before)
+        made = builder.copy(op, given, with_element(result, after))
+        made.op.check()
+        return cast(builder, made, before)
 
     def pointing(self, type_: Type) -> Type:
         """The type with its pointers and descriptors retyped."""

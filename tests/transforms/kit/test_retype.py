@@ -136,3 +136,13 @@ def test_rows_of_a_descriptor_keep_16_bytes():
 def test_types_that_are_no_dictionary():
     with pytest.raises(zg.KernelTypeError, match="retype takes a dictionary of dtypes; got 5"):
         kit.retype(softmax.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 16), 5)  # type: ignore[arg-type]
+
+
+@zg.kernel
+def count(out):
+    zg.atomic_add(out, 1)
+
+
+def test_atomics_that_a_dtype_does_not_have():
+    with pytest.raises(zg.BuildError, match=r"tt.atomic_rmw add takes integers; got f32"):
+        kit.retype(count.triton(zg.ptr(zg.i32)), {zg.i32: zg.f32})
