@@ -41,6 +41,9 @@ class Divisible:
     by: int = 16
 
 
+_MOST_DIVISIBLE = 1 << 30  # LLVM has no alignments from 2^33 on.
+
+
 def divisible(type_: Type, by: int = 16) -> Divisible:
     """`type_` for an argument that is known to be divisible: `zg.divisible(zg.ptr(zg.f32), 16)`.
 
@@ -50,8 +53,8 @@ def divisible(type_: Type, by: int = 16) -> Divisible:
     known = isinstance(type_, PtrType | DescriptorType) or (isinstance(type_, ScalarType) and type_.is_int)
     if not known:
         raise LaunchError(f"the type of zg.divisible must be an integer, a pointer or a descriptor; got {type_}")
-    if type(by) is not int or by < 1 or by & (by - 1):
-        raise LaunchError(f"the number of zg.divisible must be a power of two; got {by!r}")
+    if type(by) is not int or by < 1 or by & (by - 1) or by > _MOST_DIVISIBLE:
+        raise LaunchError(f"the number of zg.divisible must be a power of two, at most 2^30; got {by!r}")
     return Divisible(type_, by)
 
 
