@@ -95,6 +95,8 @@ class Compiled:
         """The kernel's name for messages."""
         return self.name or self.symbol
 
+    __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
+
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         """`compiled[grid](arguments…, stream=None, check=False)` runs it once for each program of the grid, on a GPU.
 

@@ -42,6 +42,8 @@ class Simulation(Checked):
     the kernel was compiled for; and `TargetError` for instructions that the simulator does not know.
     """
 
+    __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
+
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         """A launch over this grid."""
         return functools.partial(self.run, grid)

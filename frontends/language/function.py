@@ -229,6 +229,8 @@ class Function:
             return recorder.call_function(self, arguments, keywords)
         return self.fn(*arguments, **keywords)
 
+    __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
+
     def __getitem__(self, grid: Any) -> Any:
         raise LaunchError(
             f"'{self.name}' is a function for kernels to call; only a kernel is launched over a grid",

@@ -207,3 +207,13 @@ def test_a_misspelled_keyword_is_answered_before_what_is_missing():
 def masked(x_ptr, n, BLOCK: zg.constexpr):
     at = zg.arange(0, BLOCK)
     zg.store(zg.add(x_ptr, at), 1.0, zg.compare(at, n, zg.CompareKind.LESS_THAN))
+
+
+def test_kernels_are_no_sequences(double):
+    # Python would ask for the items 0, 1, … without an end: each is a launch.
+    compiled = double.compile(zg.ptr(zg.f32), zg.i32, 16)
+    for thing in (double, compiled, compiled.simulate):
+        with pytest.raises(TypeError, match="not iterable"):
+            list(thing)
+        with pytest.raises(TypeError, match="not iterable"):
+            assert 3 in thing
