@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ import attrs
 
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.codemodel import errors
-from ziggurat.codemodel.errors import InternalError, ZigguratError
+from ziggurat.codemodel.errors import InternalError, ZigguratError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
@@ -147,6 +148,8 @@ class Worker:
         except (EOFError, OSError, pickle.PickleError):
             if stage is None:  # No child can be started here.
                 self.close()
+                message = f"no process could be started to compile '{job.name}', which is compiled in this one"
+                warnings.warn(message, ZigguratWarning, stacklevel=2)
                 return job.result()
             raise self._crash(job, stage) from None
 

@@ -81,7 +81,7 @@ def range(
     - `arg2`: the end, exclusive.
     - `step`: 1 where it is None; a negative one counts down, and one of zero is an error when the kernel runs.
     - `num_stages`: the number of pipeline stages; None takes that of the launch.
-    - `loop_unroll_factor`: the number of iterations to unroll; only `to_mlir` passes it on, our own code ignores it.
+    - `loop_unroll_factor`: the number of iterations to unroll. Only `to_mlir` passes it on; compiling warns of it.
     - `disallow_acc_multi_buffer`: keep one buffer for the accumulator of a dot; likewise.
     - `flatten`: make one loop of this and the loop inside it; likewise.
     - `warp_specialize`: split the warps into a producer and consumers, on targets with TMA (sm_90a): a warp group of

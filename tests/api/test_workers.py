@@ -45,14 +45,16 @@ def test_an_error_is_of_its_class_and_stops_no_other(processes):
 def test_where_no_process_can_be_started_this_one_compiles(monkeypatch):
     workers.close_idle()
     monkeypatch.setattr(workers.sys, "executable", "/nowhere/python")
-    results = compile_all([job(), job(128)], 2)
+    with pytest.warns(zg.ZigguratWarning, match="no process could be started to compile"):
+        results = compile_all([job(), job(128)], 2)
     assert all(isinstance(binary, Binary) for binary in results)
 
 
 def test_where_a_process_does_not_start_this_one_compiles(monkeypatch):
     workers.close_idle()
     monkeypatch.setattr(workers, "_COMMAND", ("-m", "ziggurat.there_is_no_such_module"))
-    results = compile_all([job(), job(128)], 2)
+    with pytest.warns(zg.ZigguratWarning, match="no process could be started to compile"):
+        results = compile_all([job(), job(128)], 2)
     assert all(isinstance(binary, Binary) for binary in results)
 
 

@@ -23,12 +23,13 @@ stay structured.
 
 from __future__ import annotations
 
-from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.errors import InternalError, KernelTypeError, LaunchError
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, TupleType, element_of, f32, f64, i32
+from ziggurat.transforms.place.obstacle import warn
 from ziggurat.transforms.place.queries import constant_of
 from ziggurat.transforms.simplify import dce, inline, lower_structured, simplify
 
@@ -41,6 +42,7 @@ def prepare(module: Op) -> core.Module:
     Raises `InternalError`, which names the callee, for a recursive call; and `KernelTypeError` or `LaunchError` for
     models that no kernel gives, but that may be written by hand.
     """
+    _warn_of_ignored_options(module)
     op = simplify(lower_structured(_inlinable(module), _returns_early))
     while calls := [inner for inner in op.walk() if isinstance(inner, tt.Call)]:
         # The callees that are left have several blocks, and are called within a loop or a branch.
@@ -53,6 +55,16 @@ def prepare(module: Op) -> core.Module:
     assert isinstance(op, core.Module)
     _check_tuples(op)
     return _only_kernel(op)
+
+
+def _warn_of_ignored_options(module: Op) -> None:
+    """Warn of the options of loops that only Triton's own compiler knows."""
+    for op in module.walk():
+        if isinstance(op, scf.For):
+            unroll = {"loop_unroll_factor": op.loop_unroll_factor not in (None, 1)}
+            options = {**unroll, "flatten": op.flatten, "disallow_acc_multi_buffer": op.disallow_acc_multi_buffer}
+            for name in (name for name, asked in options.items() if asked):
+                warn(f"the option {name} of zg.range is ignored: only zg.to_mlir passes it on", op.location)
 
 
 def fuse_dots(op: Op) -> Op:

@@ -151,3 +151,28 @@ def test_a_loop_carried_accumulator_is_the_start_of_its_dot() -> None:
     (loop,) = [op for op in made.walk() if isinstance(op, scf.For)]
     (dot,) = [op for op in made.walk() if isinstance(op, tt.Dot)]
     assert dot.c is loop.body.parameters[1]
+
+
+@zg.kernel
+def unrolled(out, n):
+    for i in zg.range(0, n, loop_unroll_factor=4, flatten=True):
+        zg.store(zg.add(out, i), i)
+
+
+@zg.kernel
+def not_unrolled(out, n):
+    for i in zg.range(0, n, loop_unroll_factor=1):
+        zg.store(zg.add(out, i), i)
+
+
+def test_options_of_loops_that_are_ignored_are_named(recwarn: pytest.WarningsRecorder) -> None:
+    prepare(unrolled.triton(zg.ptr(zg.i32), zg.i32))
+    found = [str(warning.message) for warning in recwarn]
+    assert found == [
+        f"the option {name} of zg.range is ignored: only zg.to_mlir passes it on"
+        for name in ("loop_unroll_factor", "flatten")
+    ]
+    assert recwarn.list[0].filename == __file__
+    recwarn.clear()
+    prepare(not_unrolled.triton(zg.ptr(zg.i32), zg.i32))
+    assert not recwarn.list
