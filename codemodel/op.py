@@ -520,9 +520,9 @@ def expect(thing: object, cls: type[T_], message: str) -> T_:
     return thing
 
 
-def require_argument(fits: bool, what: str, thing: object) -> None:
+def require_argument(thing: Any, fits: Callable[[Any], bool], what: str) -> None:
     """Raise `KernelTypeError` (a `TypeError`) for an argument of a call that is not what it must be."""
-    if not fits:
+    if not fits(thing):
         raise KernelTypeError(f"{what}; got {thing!r}")
 
 

@@ -177,7 +177,7 @@ def changes_its_shape(out, n):
 
 
 def test_a_variable_that_changes_its_shape_is_refused_all_the_same():
-    with pytest.raises(zg.KernelTypeError, match="'x' has the type tensor<x4, i32>"):
+    with pytest.raises(zg.KernelTypeError, match="'x' must keep its shape, that of tensor<x4, i32>"):
         changes_its_shape.triton(I32, zg.i32)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
@@ -14,7 +15,7 @@ from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, PtrType
 from ziggurat.transforms.kit.dataflow import derived
-from ziggurat.transforms.kit.parameters import kernel_of, without_parameter
+from ziggurat.transforms.kit.parameters import is_mapping, kernel_of, without_parameter
 from ziggurat.transforms.simplify import cse, dce, fold, inline, inline_call
 
 
@@ -25,7 +26,7 @@ def joined(first: Op, second: Op, same: Mapping[int, int], name: str | None = No
     `first`, then the others of `second`. Helper functions are inlined. Raises `BuildError` when the types of two
     parameters that are the same differ, or when a kernel returns early.
     """
-    require_argument(isinstance(same, Mapping), "joined: 'same' must map parameters of the second kernel", same)
+    require_argument(same, is_mapping, "joined: 'same' must map parameters of the second kernel")
     kernels = [kernel_of(inline(model)) for model in (first, second)]
     before, after = (kernel.body.parameters for kernel in kernels)
     for mine, theirs in same.items():
@@ -77,9 +78,8 @@ def fuse(
     cannot be fused there. Raises `BuildError`, with the place of the access, for these, and when offsets or masks do
     not match.
     """
-    numbers = isinstance(through, tuple) and len(through) == 2 and all(isinstance(n, int) for n in through)
-    require_argument(numbers, "fuse: 'through' must be the numbers of two parameters, such as (1, 0)", through)
-    require_argument(isinstance(same or {}, Mapping), "fuse: 'same' must map parameters of the consumer", same)
+    require_argument(through, _is_pair, "fuse: 'through' must be the numbers of two parameters, such as (1, 0)")
+    require_argument({} if same is None else same, is_mapping, "fuse: 'same' must map parameters of the consumer")
     stored, loaded = through
     producer, consumer = inline(producer), inline(consumer)
     for mine, theirs in (same or {}).items():
@@ -114,6 +114,10 @@ def fuse(
 
     model = dce(transform(model, fused, pass_name="fuse"))
     return model if keep else without_parameter(model, stored)
+
+
+def _is_pair(thing: Any) -> bool:
+    return isinstance(thing, tuple) and list(map(type, thing)) == [int, int]  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _demand_one_way(model: Op, number: int, refused: type[tt.Load | tt.Store], problem: str) -> None:

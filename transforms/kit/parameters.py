@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -24,6 +25,11 @@ def kernel_of(model: Op) -> tt.Func:
     return found[0]
 
 
+def is_mapping(thing: Any) -> bool:
+    """Whether an argument is a dictionary or the like."""
+    return isinstance(thing, Mapping)
+
+
 def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
     """The model whose kernel takes no argument for the numeric parameters numbered in `values`, but has these values.
 
@@ -33,7 +39,7 @@ def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
     The constants have the types of the parameters. `simplify` computes what follows from them.
     """
     kernel = kernel_of(model)
-    require_argument(isinstance(values, Mapping), "specialize: 'values' must map parameters to numbers", values)
+    require_argument(values, is_mapping, "specialize: 'values' must map parameters to numbers")
     numeric = [p.index for p in kernel.body.parameters if isinstance(p.type, ScalarType)]
     for index in values:
         if index not in numeric:
@@ -51,7 +57,7 @@ def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
     there is none.
     """
     kernel = kernel_of(model)
-    require_argument(callable(chosen), "unspecialize: 'chosen' must be a function of an arith.constant", chosen)
+    require_argument(chosen, callable, "unspecialize: 'chosen' must be a function of an arith.constant")
     constants = [op for op in kernel.walk() if isinstance(op, arith.ConstantOp) and chosen(op)]
     kinds = {(repr(op.value), str(op.type)) for op in constants}
     type_ = constants[0].type if constants else None
