@@ -14,7 +14,6 @@ declarations. Several results form a Tuple, which `tuple.load`s right after the 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS
@@ -74,6 +73,8 @@ class _Writer:
         self.undefined = undefined
         self.values: dict[Value, Value] = {}
         self.blocks: dict[Block, Block] = {}
+        self.live: dict[Block, frozenset[Value]] = {}  # The variables live at the start of each block.
+        self.gains: dict[Block, tuple[Value, ...]] = {}  # The variables that each block takes as parameters.
 
     def body(
         self,
@@ -92,21 +93,19 @@ class _Writer:
         types, yields = self._types(entry, gained), body.yield_type if yield_type is None else yield_type
         builder = Builder.root(types, yields) if isolated else outer.nested(types, yields)
         start = self._enter(entry, builder.block, gained, state)
-        live: dict[Block, frozenset[Value]] = {}
-        gains: dict[Block, tuple[Value, ...]] = {}
         tree = DominatorTree(body)
         if others:
-            live = self.liveness.live_in(body, at_exit)
-            gains = self._block_parameters(body, tree, live)
+            self.live.update(self.liveness.live_in(body, at_exit))
+            self._set_block_parameters(body, tree)
         for block in others:
-            self.blocks[block] = builder.new_block(self._types(block, gains[block]))
+            self.blocks[block] = builder.new_block(self._types(block, self.gains[block]))
         ends: dict[Block, _State] = {}
         for block in body.blocks:
             above = tree.parent[block]
             if above is not None:
                 builder.move_to(self.blocks[block])
-                start = self._enter(block, builder.block, gains[block], ends[above])
-            ends[block] = self.block(block, builder, start, live, at_exit, handed, gains)
+                start = self._enter(block, builder.block, self.gains[block], ends[above])
+            ends[block] = self.block(block, builder, start, at_exit, handed)
         return builder.finish()
 
     def _types(self, block: Block, gained: Sequence[Value]) -> list[Type]:
@@ -119,36 +118,26 @@ class _Writer:
         self.values.update(zip(old.parameters, new.parameters[:count], strict=True))
         return {**state, **dict(zip(gained, new.parameters[count:], strict=True))}
 
-    def _block_parameters(
-        self, body: Body, tree: DominatorTree, live: dict[Block, frozenset[Value]]
-    ) -> dict[Block, tuple[Value, ...]]:
-        """The variables that each block of a body takes as parameters."""
+    def _set_block_parameters(self, body: Body, tree: DominatorTree) -> None:
+        """Find the variables that each block of a body takes as parameters."""
         setters: dict[Value, dict[Block, None]] = {}
         for block in body.blocks:
             for op in block.ops:
                 for variable in set_by(op, self.variables):
                     setters.setdefault(variable, {})[block] = None
         meet = {variable: tree.iterated_frontier(list(blocks)) for variable, blocks in setters.items()}
-        return {
-            block: tuple(v for v in self.variables if v in meet and v in live[block] and block in meet[v])
-            for block in body.blocks
-        }
+        for block in body.blocks:
+            live = self.live[block]
+            self.gains[block] = tuple(v for v in self.variables if v in meet and v in live and block in meet[v])
 
     def block(
-        self,
-        block: Block,
-        builder: Builder,
-        state: _State,
-        live: dict[Block, frozenset[Value]],
-        at_exit: frozenset[Value],
-        handed: _Handed,
-        gains: dict[Block, tuple[Value, ...]],
+        self, block: Block, builder: Builder, state: _State, at_exit: frozenset[Value], handed: _Handed
     ) -> _State:
         """Write the ops of a block; returns what the variables hold at its end."""
         *ops, terminator = block.ops
         after: dict[Value, frozenset[Value]] = {}  # The variables live after each structured op.
         if any(isinstance(op, Structured) for op in ops):
-            backward = self.liveness.backward(block, self.liveness.live_out(block, live, at_exit))
+            backward = self.liveness.backward(block, self.liveness.live_out(block, self.live, at_exit))
             after = {op.result: now for op, now in backward if isinstance(op, Structured)}
         for op in ops:
             if isinstance(op, core.Var | core.VarLoad | core.VarStore) and self._access(op, state):
@@ -159,7 +148,7 @@ class _Writer:
             else:
                 bodies = [self.body(body, builder, state, isolated=isinstance(op, Isolated)) for body in op.bodies]
                 self.values[op.result] = builder.add(rebuilt(op, operands, bodies, (), op.result.type))
-        self._terminator(terminator, builder, state, handed, gains)
+        self._terminator(terminator, builder, state, handed)
         return state
 
     def _access(self, op: core.Var | core.VarLoad | core.VarStore, state: _State) -> bool:
@@ -179,28 +168,21 @@ class _Writer:
             state[variable] = self.values[op.initial]
         return True
 
-    def _terminator(
-        self, op: Op, builder: Builder, state: _State, handed: _Handed, gains: dict[Block, tuple[Value, ...]]
-    ) -> None:
+    def _terminator(self, op: Op, builder: Builder, state: _State, handed: _Handed) -> None:
         operands = [self.values[value] for value in op.operands]
         if isinstance(op, BodyTerminator) and not isinstance(op, Returns | core.Unreachable):
             operands += handed(state)
         held = self._held(builder, op.location)
         successors = [
             Successor(
-                self.blocks[s.block], [*(self.values[value] for value in s.arguments), *held(state, gains[s.block])]
+                self.blocks[s.block], [*map(self.values.__getitem__, s.arguments), *held(state, self.gains[s.block])]
             )
             for s in op.successors
         ]
         builder.add(rebuilt(op, operands, (), successors, op.result.type))
 
     def _structured(
-        self,
-        op: Structured,
-        operands: list[Value],
-        builder: Builder,
-        state: _State,
-        after: frozenset[Value],
+        self, op: Structured, operands: list[Value], builder: Builder, state: _State, after: frozenset[Value]
     ) -> None:
         """Write a structured op with the variables that it must hand on."""
         exits = self.liveness.at_exits(op, after)
@@ -316,42 +298,25 @@ def _reachable(variable: Value, store: Op) -> bool:
     return False
 
 
-class Flow(NamedTuple):
-    """Backward transfer of liveness through an op or a body: live before are `reads` and all live after but `sets`."""
-
-    reads: frozenset[Value]
-    sets: frozenset[Value]
-
-
-NOTHING: Final = Flow(frozenset(), frozenset())
-
-
 class VariableLiveness:
-    """Liveness of variables: a variable is live where a load can still see its value.
-
-    Bodies are summed up as `Flow`s from the inside out; then live sets are computed from the outside in.
-    """
+    """Liveness of variables: a variable is live where a load can still see its value."""
 
     def __init__(self, variables: Iterable[Value]) -> None:
         self.variables = frozenset(variables)
-        self._bodies: dict[Body, Flow] = {}
+        self._entries: dict[tuple[Body, frozenset[Value]], frozenset[Value]] = {}
 
-    def of_op(self, op: Op) -> Flow:
-        """The flow through an op with all its bodies."""
+    def before(self, op: Op, after: frozenset[Value]) -> frozenset[Value]:
+        """The variables live before an op with all its bodies, where those of `after` are live after it."""
         if isinstance(op, core.VarLoad):
-            return Flow(frozenset((op.var,)), frozenset()) if op.var in self.variables else NOTHING
-        if isinstance(op, core.VarStore):
-            return Flow(frozenset(), frozenset((op.var,))) if op.var in self.variables else NOTHING
-        if isinstance(op, core.Var):
-            return Flow(frozenset(), frozenset((op.result,)))
-        if not op.bodies or isinstance(op, Isolated):
-            return NOTHING
+            return after | {op.var} if op.var in self.variables else after
+        if isinstance(op, core.VarStore | core.Var):
+            return after - {op.var if isinstance(op, core.VarStore) else op.result}
         if isinstance(op, Structured):
-            reads, _ = self._through(op, frozenset())
-            passed, _ = self._through(op, self.variables)
-            return Flow(reads, self.variables - passed)
+            return self._through(op, after)[0]
+        if not op.bodies or isinstance(op, Isolated):
+            return after
         # Any other body may be skipped or repeated.
-        return Flow(frozenset[Value]().union(*(self.of_body(body).reads for body in op.bodies)), frozenset())
+        return after.union(*(self._at_entry(body, frozenset()) for body in op.bodies))
 
     def _through(
         self, op: Structured, after: frozenset[Value]
@@ -360,14 +325,9 @@ class VariableLiveness:
         ends: dict[Body, frozenset[Value]] = dict.fromkeys(op.bodies, frozenset())
 
         def before(following: Sequence[Body | None]) -> frozenset[Value]:
-            found: set[Value] = set()
-            for body in following:
-                if body is None:
-                    found |= after
-                else:
-                    flow = self.of_body(body)
-                    found |= flow.reads | (ends[body] - flow.sets)
-            return frozenset(found)
+            return frozenset[Value]().union(
+                *(after if body is None else self._at_entry(body, ends[body]) for body in following)
+            )
 
         changed = True
         while changed:
@@ -375,14 +335,12 @@ class VariableLiveness:
             changed, ends = found != ends, found
         return before(op.following(None)), ends
 
-    def of_body(self, body: Body) -> Flow:
-        """The flow from the end of a body, where it is left for its op, to its start."""
-        flow = self._bodies.get(body)
-        if flow is None:
-            reads = self.live_in(body, frozenset())[body.entry]
-            flow = Flow(reads, self.variables - self.live_in(body, self.variables)[body.entry])
-            self._bodies[body] = flow
-        return flow
+    def _at_entry(self, body: Body, at_exit: frozenset[Value]) -> frozenset[Value]:
+        """The variables live at the start of a body. Known ones are kept: nested loops ask for the same again."""
+        found = self._entries.get((body, at_exit))
+        if found is None:
+            found = self._entries[body, at_exit] = self.live_in(body, at_exit)[body.entry]
+        return found
 
     def live_in(self, body: Body, at_exit: frozenset[Value]) -> dict[Block, frozenset[Value]]:
         """The variables live at the start of each block, where those of `at_exit` are live when the body is left."""
@@ -404,9 +362,7 @@ class VariableLiveness:
         """
         for op in reversed(block.ops):
             yield op, now
-            flow = self.of_op(op)
-            if flow is not NOTHING:
-                now = flow.reads | (now - flow.sets)
+            now = self.before(op, now)
         yield None, now
 
     @staticmethod

@@ -67,8 +67,9 @@ def test_liveness_through_an_if():
     ):
         model, variables = function(V + IF.format(then, other))
         branch = next(op for op in model.walk() if isinstance(op, scf.If))
-        flow = VariableLiveness(variables.values()).of_op(branch)
-        assert (variables["v"] in flow.reads, variables["v"] in flow.sets) == (reads, sets)
+        live = VariableLiveness(variables.values())
+        assert (variables["v"] in live.before(branch, frozenset())) == reads
+        assert (variables["v"] not in live.before(branch, frozenset(variables.values()))) == sets
 
 
 def test_a_loop_may_be_skipped_and_repeated():
@@ -76,6 +77,5 @@ def test_a_loop_may_be_skipped_and_repeated():
     model, variables = function(V + loop.replace("{}", "%x : i32 = var.load %v; var.store %v %i;"))
     op = next(op for op in model.walk() if isinstance(op, scf.For))
     live = VariableLiveness(variables.values())
-    flow = live.of_op(op)
-    assert flow.reads == {variables["v"]} and flow.sets == frozenset()
+    assert live.before(op, frozenset()) == live.before(op, frozenset([variables["v"]])) == {variables["v"]}
     assert live.at_exits(op, frozenset()) == [frozenset([variables["v"]])], "the next iteration loads it"
