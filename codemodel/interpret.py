@@ -143,7 +143,7 @@ class Interpreter:
         return plan
 
     def _make_plan(self, body: Body) -> dict[Block, tuple[Step, ...]]:
-        used = {block: [_used_by(op) for op in block.ops] for block in body.blocks}
+        used = {block: [op.used_values() for op in block.ops] for block in body.blocks}
         plan: dict[Block, tuple[Step, ...]] = {}
         for block in body.blocks:
             elsewhere: set[Value] = set()
@@ -168,12 +168,3 @@ class Interpreter:
                 for index, op in enumerate(block.ops)
             )
         return plan
-
-
-def _used_by(op: Op) -> list[Value]:
-    """All values that the op or an op inside it uses."""
-    found = list(op.all_operands())
-    for body in op.bodies:
-        for inner in body.walk():
-            found.extend(inner.all_operands())
-    return found

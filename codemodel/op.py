@@ -406,6 +406,10 @@ class Op(_Unchanging):
             found.update(dict.fromkeys(body.captured()))
         return tuple(found)
 
+    def used_values(self) -> tuple[Value, ...]:
+        """The values declared outside this op that it uses, or that ops in its bodies use."""
+        return (*self.all_operands(), *self.captured_values()) if self.bodies else self.all_operands()
+
     @functools.cached_property
     def structure(self) -> tuple[Any, ...]:
         """A hashable key, equal for equal models: values are numbered in order, locations do not count."""

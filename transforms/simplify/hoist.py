@@ -54,15 +54,11 @@ def _invariants(loop: scf.For | scf.While) -> list[Op]:
             certain = block is body.entry and index == 0 and (isinstance(loop, scf.While) or _surely_runs(loop))
             for op in block.ops:
                 good = not may_trap(op) if is_pure(op) else is_read(op) and certain and not writes
-                if good and all(value in moving or _is_outside(value, loop) for value in _used(op)):
+                if good and all(value in moving or _is_outside(value, loop) for value in op.used_values()):
                     found.append(op)
                     moving.add(op.result)
                 certain = certain and not may_stop(op)
     return found
-
-
-def _used(op: Op) -> tuple[Value, ...]:
-    return (*op.operands, *op.captured_values()) if op.bodies else op.operands
 
 
 def _is_outside(value: Value, loop: Op) -> bool:

@@ -136,11 +136,9 @@ class _Graph:
 
     def used_by(self, op: Op) -> tuple[Value, ...]:
         """The values from outside that an op or one inside it uses."""
-        if not op.bodies:
-            return op.operands
         found = self._used.get(op.result)
         if found is None:
-            found = self._used[op.result] = (*op.operands, *op.captured_values())
+            found = self._used[op.result] = op.used_values()
         return found
 
     # The rules. Each is True when it changed something.
