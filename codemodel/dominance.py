@@ -60,12 +60,9 @@ class DominatorTree:
         """True when the block can be reached from the entry."""
         return block in self._rank
 
-    def frontier(self, block: Block) -> tuple[Block, ...]:
-        """The blocks that `block` does not strictly dominate but that have a predecessor it dominates, in order."""
-        return tuple(self._frontiers[block])
-
     @functools.cached_property
-    def _frontiers(self) -> dict[Block, dict[Block, None]]:
+    def frontiers(self) -> dict[Block, dict[Block, None]]:
+        """For each block, those it does not strictly dominate but that have a predecessor it dominates, in order."""
         found: dict[Block, dict[Block, None]] = {block: {} for block in self._rank}
         for block, predecessors in self._before.items():
             for predecessor in predecessors:
@@ -80,7 +77,7 @@ class DominatorTree:
         found: set[Block] = set()
         work = list(blocks)
         while work:
-            following = self._frontiers[work.pop()].keys() - found
+            following = self.frontiers[work.pop()].keys() - found
             found |= following
             work += following
         return found

@@ -85,9 +85,9 @@ def test_frontiers_are_those_of_the_definition(graph: list[list[int]]):
             for b in body.blocks
             if any(tree.dominates(a, p) for p in b.predecessors) and (a is b or not tree.dominates(a, b))
         ]
-        assert list(tree.frontier(a)) == expected
+        assert list(tree.frontiers[a]) == expected
     everything = set(body.blocks)
-    assert tree.iterated_frontier(body.blocks) == {b for a in everything for b in tree.frontier(a)}
+    assert tree.iterated_frontier(body.blocks) == {b for a in everything for b in tree.frontiers[a]}
 
 
 @given(graphs())

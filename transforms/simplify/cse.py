@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ziggurat.codemodel.dominance import DominatorTree
-from ziggurat.codemodel.op import Block, Body, Op, Value
+from ziggurat.codemodel.dominance import Dominance
+from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.traits import Commutative, Isolated
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import constant_key
@@ -40,7 +40,7 @@ class _Sharing:
     def __init__(self) -> None:
         self._known: dict[Block, dict[Key, Value]] = {}
         self._read: dict[Block, dict[Key, Value]] = {}
-        self._trees: dict[Body, DominatorTree] = {}
+        self._dominance = Dominance()
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         block = op.parent
@@ -81,10 +81,7 @@ class _Sharing:
         """The next block whose ops have surely run: the dominator, or the block that the body stands in."""
         body = block.parent
         if block is not body.blocks[0]:
-            tree = self._trees.get(body)
-            if tree is None:
-                tree = self._trees[body] = DominatorTree(body)
-            return tree.parent[block]
+            return self._dominance.tree(body).parent[block]
         owner = body.parent
         return None if owner is None or isinstance(owner, Isolated) else owner.parent
 
