@@ -24,7 +24,7 @@ from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.types import void
-from ziggurat.transforms.simplify.effects import is_nonzero
+from ziggurat.transforms.simplify.effects import is_nonzero, is_read
 
 # Whether an op must stay for its effect, by class. An op without an entry must.
 _STAYS: OpTable[Callable[[Demand, Any], bool]] = OpTable("rule for staying")
@@ -42,12 +42,7 @@ def _when_used(demand: Demand, op: Op) -> bool:
 
 @_STAYS.of(traits.MemoryRead)
 def _read(demand: Demand, op: Op) -> bool:
-    return isinstance(op, traits.MemoryWrite)
-
-
-@_STAYS.of(tt.Load)
-def _load(demand: Demand, op: tt.Load) -> bool:
-    return op.volatile
+    return not is_read(op)
 
 
 @_STAYS.of(tt.InlineAsm)
