@@ -339,8 +339,7 @@ class _Parser:
         self.expect("(")
         parameters = self.items(")", self.parameter)
         yield_type = self.type()
-        if not self.take("->"):
-            self.fail(f"expected '->', got '{self.token.text}'")
+        self.expect("->")
         opening = self.token.start
         self.expect("{")
         types = [type_ for _, type_, _ in parameters]
