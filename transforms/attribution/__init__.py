@@ -1,5 +1,9 @@
 """Attribution: which type each value of a Python model has, by abstract interpretation."""
 
+# These three modules register their handlers.
+from ziggurat.transforms.attribution import calls as calls
+from ziggurat.transforms.attribution import expressions as expressions
+from ziggurat.transforms.attribution import flow as flow
 from ziggurat.transforms.attribution.attribute import attribute
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
 from ziggurat.transforms.attribution.link import link

@@ -16,8 +16,8 @@ from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.signature import Parameter, Signature
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.library import COMBINE
+from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import Attribution
-from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
 from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.constants import FunctionName, describe, function_name, held

@@ -6,8 +6,8 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError, ZigguratError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, PtrType, TensorType, TupleType, Type, i1, shape_of
+from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.operators import OPERATORS, folded, operator_error
-from ziggurat.transforms.attribution.walk import FunctionAttributor, handles
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
 from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, describe, is_function, show

@@ -11,9 +11,9 @@ from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, Kernel
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import ConstantType, Type, i1, i32, i64, shape_of, u32, u64
+from ziggurat.transforms.attribution.attribute import FunctionAttributor, State, handles
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.expressions import truth
-from ziggurat.transforms.attribution.walk import FunctionAttributor, State, handles
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, describe, is_function
 from ziggurat.transforms.calls.lattice import ERROR, UNASSIGNED, ErrorType, RangeType, Unusable, components, join

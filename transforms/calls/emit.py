@@ -30,7 +30,7 @@ from ziggurat.transforms import casts
 from ziggurat.transforms.calls.lattice import components
 
 if TYPE_CHECKING:
-    from ziggurat.transforms.mirror.walk import FunctionMirror
+    from ziggurat.transforms.mirror.mirror import FunctionMirror
 
 # A value of the Python model in the Triton model: a value, a tuple of such, or None for a constant, which needs none.
 Built = Value | tuple["Built", ...] | None

@@ -14,7 +14,7 @@ from ziggurat.transforms.calls import RULES, Rule
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
 from ziggurat.transforms.calls.promotion import NONE
-from ziggurat.transforms.mirror.walk import FunctionMirror, handles
+from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
 
 @handles(core.ConstantOp, core.FuncRef, py.Attribute)

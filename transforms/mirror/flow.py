@@ -18,8 +18,8 @@ from ziggurat.transforms.attribution.flow import index_type
 from ziggurat.transforms.attribution.operators import COMPARISONS
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild
 from ziggurat.transforms.calls.lattice import ErrorType, RangeType, Unusable
-from ziggurat.transforms.calls.promotion import NONE
-from ziggurat.transforms.mirror.walk import FunctionMirror, handles
+from ziggurat.transforms.calls.promotion import NONE, is_number
+from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
 # The ops that follow an `if` in which a path leaves early, with that `if`, whose joins they come after.
 _Rest = tuple[tuple[Sequence[Op], Op], ...]
@@ -110,15 +110,24 @@ def run(walk: FunctionMirror, ops: Sequence[Op], rest: _Rest, frame: _Frame) -> 
     return run(walk, ops, tuple(more), frame)
 
 
-def run_function(walk: FunctionMirror, body: Body) -> list[Value]:
-    """Run the body of the function; its results."""
+@handles(core.Func)
+def function(walk: FunctionMirror, op: core.Func) -> Built:
+    """Build the function: its parameters, and the ops of its body."""
+    given: list[Value] = list(walk.emit.builder.parameters)
+    for parameter, type_ in zip(op.body.parameters, walk.instance.parameter_types, strict=True):
+        if isinstance(type_, ConstantType):
+            # A constant parameter is a constant at the entry; an unused one is removed later.
+            walk.values[parameter] = walk.emit.constant(type_.value, type_.type) if is_number(type_) else None
+        else:
+            walk.values[parameter] = rebuild(type_, given)
 
     def returned(op: Op) -> list[Value]:
         value = walk.operand(op.operands[0]) if op.operands else Operand(NONE, None)
         return walk.emit.repack(value, walk.instance.result)
 
     types = flatten_types(walk.instance.result)
-    return run(walk, body.entry.ops, (), _Frame(types, returned, types, list, list))
+    walk.emit.add(tt.Return(run(walk, op.body.entry.ops, (), _Frame(types, returned, types, list, list))))
+    return None
 
 
 def run_iteration(

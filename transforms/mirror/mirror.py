@@ -8,33 +8,79 @@ control flow joins, attribution has found the variables that are joined, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import BuildError, InternalError
-from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ConstantType, TupleType, Type
-from ziggurat.transforms.attribution.attribution import Attribution
-from ziggurat.transforms.calls.emit import flatten_types, packed_type, rebuild
-from ziggurat.transforms.calls.promotion import is_number
-from ziggurat.transforms.mirror import expressions as expressions  # registers its handlers
-from ziggurat.transforms.mirror.flow import run_function
-from ziggurat.transforms.mirror.walk import FunctionMirror
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import TupleType, Type
+from ziggurat.transforms.attribution.attribution import Attribution, Scope
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type
+
+Handler = Callable[[Any, Any], Built]
+T = TypeVar("T")
+
+# Handlers by op class. A handler gives what was built for the result.
+HANDLERS = OpTable[Handler]("builder")
+handles = HANDLERS.of
 
 
-def build(walk: FunctionMirror) -> None:
-    """Build the function into the builder."""
-    builder = walk.emit.builder
-    builder.location = walk.instance.func.location
-    given: list[Value] = list(builder.parameters)
-    parameters = walk.instance.func.bodies[0].parameters
-    for parameter, type_ in zip(parameters, walk.instance.parameter_types, strict=True):
-        if isinstance(type_, ConstantType):
-            # A constant parameter is a constant at the entry; an unused one is removed later.
-            walk.values[parameter] = walk.emit.constant(type_.value, type_.type) if is_number(type_) else None
+class FunctionMirror:
+    """The building of one function: the context that its handlers work in."""
+
+    def __init__(self, module: ModuleMirror, instance: Attribution, builder: Builder) -> None:
+        self.module = module
+        self.instance = instance
+        self.scope = instance.scope
+        self.emit = Emitter(builder, self)
+        self.variables: dict[Value, Operand] = {}
+        self.values: dict[Value, Built] = {}
+        self.op: Op = instance.func
+
+    def callee(self) -> Attribution:
+        """The function that the current op calls, or that it combines elements with; added to the module."""
+        found = self.found(lambda scope: scope.callees, self.op)
+        self.module.function(found)
+        return found
+
+    def finding(self, table: Callable[[Scope], dict[Value, T]], op: Op) -> T | None:
+        """The entry of an op in a table of the innermost scope that has one."""
+        scope: Scope | None = self.scope
+        while scope is not None:
+            found = table(scope).get(op.result)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+    def found(self, table: Callable[[Scope], dict[Value, T]], op: Op) -> T:
+        """The entry of an op that attribution always makes."""
+        found = self.finding(table, op)
+        assert found is not None
+        return found
+
+    def operand(self, value: Value) -> Operand:
+        """The attributed type of a value, and what was built for it."""
+        return Operand(self.scope.type_of(value), self.values.get(value))
+
+    def suite(self, ops: Sequence[Op]) -> None:
+        """Run ops of which none returns."""
+        for op in ops:
+            if not isinstance(op, core.Yield):
+                self.step(op)
+
+    def step(self, op: Op) -> None:
+        """Run one op."""
+        self.op = op
+        self.emit.builder.location = op.location
+        built = HANDLERS[op](self, op)
+        if built is not None:
+            self.values[op.result] = built
         else:
-            walk.values[parameter] = rebuild(type_, given)
-    walk.emit.add(tt.Return(run_function(walk, walk.instance.func.bodies[0])))
+            # In an earlier iteration of an unrolled loop this constant may have been a run-time value.
+            self.values.pop(op.result, None)
 
 
 def mirror(kernel: Attribution, divisibility: Sequence[int] = ()) -> core.Module:
@@ -66,7 +112,7 @@ class ModuleMirror:
         types = flatten_types(TupleType(instance.parameter_types))
         builder = Builder.root(types, packed_type(instance.result))
         try:
-            build(FunctionMirror(self, instance, builder))
+            FunctionMirror(self, instance, builder).step(instance.func)
         except BuildError as error:
             raise InternalError(f"building '{symbol}': {error.summary}", str(instance)) from error
         if all(number == 1 for number in divisibility):

@@ -8,8 +8,7 @@ import ziggurat as zg
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, KernelTypeError
 from ziggurat.codemodel.types import f32, i32, i64
 from ziggurat.transforms.attribution import attribute, constant, function_name
-from ziggurat.transforms.attribution.attribute import Attributor
-from ziggurat.transforms.attribution.walk import HANDLERS
+from ziggurat.transforms.attribution.attribute import HANDLERS, Attributor
 
 F32 = zg.ptr(zg.f32)
 

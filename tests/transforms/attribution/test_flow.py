@@ -9,9 +9,8 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.types import PtrType, TensorType, f32, i1, i32, i64, u32, u64
 from ziggurat.transforms.attribution import attribute, constant
-from ziggurat.transforms.attribution.attribute import Attributor
+from ziggurat.transforms.attribution.attribute import Attributor, FunctionAttributor
 from ziggurat.transforms.attribution.flow import index_type, stored_variables
-from ziggurat.transforms.attribution.walk import FunctionAttributor
 from ziggurat.transforms.calls.constants import FunctionName
 from ziggurat.transforms.calls.lattice import RangeType, Unusable
 from ziggurat.transforms.calls.promotion import NONE

@@ -7,8 +7,7 @@ from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, KernelValueError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import i32
-from ziggurat.transforms.attribution.attribute import Attributor
-from ziggurat.transforms.attribution.walk import FunctionAttributor
+from ziggurat.transforms.attribution.attribute import Attributor, FunctionAttributor
 from ziggurat.transforms.calls.constants import FunctionName
 from ziggurat.transforms.calls.lattice import ERROR
 from ziggurat.transforms.calls.promotion import NONE

@@ -12,8 +12,7 @@ from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.calls.constants import FunctionName
 from ziggurat.transforms.calls.emit import flatten_types, packed_type
 from ziggurat.transforms.mirror import mirror
-from ziggurat.transforms.mirror.mirror import ModuleMirror, build
-from ziggurat.transforms.mirror.walk import FunctionMirror
+from ziggurat.transforms.mirror.mirror import FunctionMirror, ModuleMirror
 
 
 def ops_of(ops: str, *types, functions=None):
@@ -24,7 +23,7 @@ def ops_of(ops: str, *types, functions=None):
     found = attributor.function(FunctionName("f", model), types, None)
     assert not attributor.errors
     builder = Builder.root(flatten_types(TupleType(types)), packed_type(found.result))
-    build(FunctionMirror(ModuleMirror(frozenset()), found, builder))
+    FunctionMirror(ModuleMirror(frozenset()), found, builder).step(model)
     *made, return_ = builder.finish().entry.ops
     return made, return_.operands
 

@@ -12,8 +12,7 @@ from ziggurat.transforms.attribution import attribute
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.calls.emit import Operand
 from ziggurat.transforms.mirror.flow import body_of
-from ziggurat.transforms.mirror.mirror import ModuleMirror
-from ziggurat.transforms.mirror.walk import FunctionMirror
+from ziggurat.transforms.mirror.mirror import FunctionMirror, ModuleMirror
 
 
 @zg.function
