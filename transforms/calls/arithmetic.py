@@ -1,16 +1,19 @@
-"""Rules of arithmetic, element by element, and of casts."""
+"""Rules of calls element by element: arithmetic, casts, comparisons, functions of floats, and random numbers."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ziggurat.codemodel.dialects import arith, math, tt
+from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
     ConstantType,
     PtrType,
     ScalarType,
+    TensorType,
     Type,
     element_of,
     f32,
@@ -21,7 +24,9 @@ from ziggurat.codemodel.types import (
     shaped,
     with_element,
 )
-from ziggurat.frontends.language.host import OPS, cast
+from ziggurat.frontends.language import CompareKind
+from ziggurat.frontends.language.comparison import NAMED
+from ziggurat.frontends.language.host import OPS, OPS_OF_FLOATS, cast
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Builds, Emitter, Operand, as_given
@@ -30,11 +35,12 @@ from ziggurat.transforms.calls.promotion import (
     constant,
     is_number,
     is_pointer,
+    promote,
     promoted,
     require_fits,
     scalar_type,
 )
-from ziggurat.transforms.calls.rule import Rule, Typing, integers, numbers
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, integers, number_tensor, numbers
 
 # Types of results.
 
@@ -312,6 +318,129 @@ def _bitcast(emit: Emitter, result: Type, x: Operand, dtype: Any) -> Value:
     return emit.add((tt.Bitcast if is_pointer(x.type) else tt.IntToPtr)(value, result))
 
 
+# Comparing and choosing.
+
+# Predicates of floats, signed and unsigned integers by comparison. A NaN is unequal to everything.
+PREDICATES = {
+    CompareKind.EQUAL: (FloatPredicate.OEQ, IntPredicate.EQ, IntPredicate.EQ),
+    CompareKind.NOT_EQUAL: (FloatPredicate.UNE, IntPredicate.NE, IntPredicate.NE),
+    CompareKind.LESS_THAN: (FloatPredicate.OLT, IntPredicate.SLT, IntPredicate.ULT),
+    CompareKind.LESS_THAN_OR_EQUAL: (FloatPredicate.OLE, IntPredicate.SLE, IntPredicate.ULE),
+    CompareKind.GREATER_THAN: (FloatPredicate.OGT, IntPredicate.SGT, IntPredicate.UGT),
+    CompareKind.GREATER_THAN_OR_EQUAL: (FloatPredicate.OGE, IntPredicate.SGE, IntPredicate.UGE),
+}
+
+
+def _compared(call: Typing, a: Type, b: Type, kind: CompareKind | None = None) -> Type:
+    if is_pointer(a) and a == b:
+        return with_element(a, i1)
+    numbers(call, a, b)
+    computed = call.computed(a, b, *([] if kind is None else [ConstantType(kind, i1)]))
+    return computed or with_element(promoted(str(call), a, b), i1)
+
+
+def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareKind) -> Value:
+    """Compare two operands after promotion."""
+    floats, signed, unsigned = PREDICATES[kind]
+    if is_pointer(a.type):
+        return emit.add(arith.CmpI(a.value, b.value, signed))
+    element = promote(a.type, b.type)
+    type_ = with_element(result, element)
+    left, right = emit.convert(a, type_), emit.convert(b, type_)
+    if element.is_fp8:
+        # Promoted first, as all operands are; then compared in f32.
+        left, right = emit.cast(left, f32), emit.cast(right, f32)
+    if element.is_float:
+        return emit.add(arith.CmpF(left, right, floats))
+    return emit.add(arith.CmpI(left, right, signed if element.signed else unsigned))
+
+
+def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
+    if not is_number(condition) or scalar_type(condition) != i1:
+        raise KernelTypeError(
+            f"{call}: the condition must be i1 (true or false); got {describe(condition)}",
+            hint="make a condition with zg.compare",
+        )
+    if isinstance(condition, ConstantType) and isinstance(x, ConstantType) and isinstance(y, ConstantType):
+        return call.computed(condition, x, y) or (x if condition.value else y)
+    if is_pointer(x) and is_pointer(y):
+        element = element_of(x)
+        assert isinstance(element, PtrType)
+        if element != element_of(y):
+            raise KernelTypeError(f"{call} chooses between unlike pointers, {x} and {y}")
+    else:
+        numbers(call, x, y)
+        element = promote(x, y)
+    return shaped(common_shape(str(call), condition, x, y), element)
+
+
+def _where(emit: Emitter, result: Type, condition: Operand, x: Operand, y: Operand) -> Value:
+    if isinstance(condition.type, ConstantType):
+        return emit.convert(x if condition.type.value else y, result)
+    mask = emit.spread(condition.value, shape_of(result)) if shape_of(condition.type) else condition.value
+    return emit.add(arith.Select(mask, emit.convert(x, result), emit.convert(y, result)))
+
+
+# Functions of floats, and random numbers, which are written in the language.
+
+_WRITTEN_IN_THE_LANGUAGE = (
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "expm1", "log1p", "trunc", "rint", "round", "isnan",
+    "isinf", "isfinite",
+)  # fmt: skip
+
+
+def _float(call: Typing, x: Type) -> Type:
+    numbers(call, x)
+    return call.computed(x) or (x if scalar_type(x).is_float else with_element(x, f32))
+
+
+def _known(call: Typing, x: Type) -> Type | None:
+    numbers(call, x)
+    return call.computed(x)
+
+
+def _wide(cls: type[Any]) -> Builds:
+    """A function of a float; of one narrower than f32, computed in f32 and rounded."""
+
+    def build(emit: Emitter, result: Type, x: Operand) -> Value:
+        element = scalar_type(result)
+        wide = with_element(result, f32) if element.bits < 32 else result
+        return emit.cast(emit.add(cls(emit.convert(x, wide))), element)
+
+    return build
+
+
+def _angle(call: Typing, y: Type, x: Type) -> None:
+    numbers(call, y, x)
+    common_shape(str(call), y, x)
+
+
+def _along(call: Typing, x: Type, dim: Any) -> None:
+    axis(call, dim, number_tensor(call, x).rank)
+
+
+def _checked(call: Typing, seed: Type, rounds: Any, differ: str) -> None:
+    if isinstance(seed, TensorType):
+        hint = f"the numbers differ by their {differ}"
+        raise KernelTypeError(f"{call}: 'seed' must be a scalar; got {seed}", hint=hint)
+    if type(rounds) is not int or not 0 <= rounds <= 100:
+        raise KernelValueError(f"{call}: 'n_rounds' must be an integer from 0 to 100; got {show(rounds)}")
+
+
+def _words(call: Typing, seed: Type, c0: Type, c1: Type, c2: Type, c3: Type, rounds: Any) -> None:
+    integers(call, seed=seed, c0=c0, c1=c1, c2=c2, c3=c3)
+    common_shape(str(call), c0, c1, c2, c3)
+    _checked(call, seed, rounds, "counters")
+
+
+def _stream(call: Typing, seed: Type, offset: Type, rounds: Any) -> None:
+    integers(call, seed=seed, offset=offset)
+    _checked(call, seed, rounds, "offsets")
+
+
+_STREAMS = ("rand", "randn", "randint", "rand4x", "randn4x", "randint4x")
+
+
 RULES = {
     "add": Rule(_sum, _add),
     "sub": Rule(_difference, _sub),
@@ -331,4 +460,15 @@ RULES = {
     "brev": Rule(_bits, as_given(math.BitReverse)),
     "cast": Rule(_converted, _cast),
     "bitcast": Rule(_reinterpreted, _bitcast),
+    "compare": Rule(_compared, _compare),
+    **{name: Rule(_compared, partial(_compare, kind=kind)) for name, kind in NAMED.items()},
+    "where": Rule(_chosen, _where),
+    **{name: Rule(_float, _wide(cls)) for name, cls in OPS_OF_FLOATS.items()},
+    "sqrt_rn": Rule(_float, exact(OPS_OF_FLOATS["sqrt_rn"])),
+    "sigmoid": Rule(_known, body=LIBRARY["sigmoid"]),
+    **{name: Rule(numbers, body=LIBRARY[name]) for name in _WRITTEN_IN_THE_LANGUAGE},
+    "atan2": Rule(_angle, body=LIBRARY["atan2"]),
+    "softmax": Rule(_along, body=LIBRARY["softmax"]),
+    "philox": Rule(_words, body=LIBRARY["philox"]),
+    **{name: Rule(_stream, body=LIBRARY[name]) for name in _STREAMS},
 }

@@ -27,7 +27,7 @@ from ziggurat.codemodel.types import (
 )  # fmt: skip
 from ziggurat.frontends.language import CompareKind
 from ziggurat.frontends.language.comparison import NAMED
-from ziggurat.transforms.calls.comparison import PREDICATES
+from ziggurat.transforms.calls.arithmetic import PREDICATES
 from ziggurat.transforms.calls.promotion import constant
 
 R = Types()
