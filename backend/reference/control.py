@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import AllLeft, Fork, Machine, triton
-from ziggurat.backend.reference.values import Array, chosen, element_dtype, same_value, uniform
+from ziggurat.backend.reference.values import Array, Frame, chosen, element_dtype, same_value, uniform
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Jump, Yielded

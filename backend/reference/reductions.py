@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.control import packed
-from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import joined, marks
 from ziggurat.backend.reference.tensors import full
-from ziggurat.backend.reference.values import Array, is_tuple, marked, marks_of, plain
+from ziggurat.backend.reference.values import Array, Frame, is_tuple, marked, marks_of, plain
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.interpret import Meaning

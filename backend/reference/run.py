@@ -11,11 +11,10 @@ import numpy as np
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
 from ziggurat.backend.reference import access, control, host, reductions, tensors
-from ziggurat.backend.reference.frames import Frame
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import Argument, Memory
 from ziggurat.backend.reference.sharing import Conflict
-from ziggurat.backend.reference.values import POINTER, Array, descriptor, is_array
+from ziggurat.backend.reference.values import POINTER, Array, Frame, descriptor, is_array
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
 from ziggurat.codemodel.op import Op

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ziggurat.backend.reference.frames import Frame
+from ziggurat.backend.reference.values import Frame
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.types import i32
 
