@@ -145,9 +145,7 @@ class Table:
         try:
             plt: Any = importlib.import_module("matplotlib.pyplot")
         except ImportError:
-            return print(
-                f"no plot of '{self.benchmark.plot_name}': matplotlib is not installed (pip install matplotlib)"
-            )
+            return print(f"{no_plot} is not installed (pip install matplotlib)")
         figure, axes = plt.subplots()
         try:
             self._draw(axes)

@@ -61,10 +61,6 @@ def _keywords(config: Config) -> dict[str, Any]:
     return {**config.values, **options}
 
 
-def _listed(configs: Iterable[Config]) -> tuple[Config, ...]:
-    return tuple(configs)
-
-
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
@@ -90,7 +86,7 @@ class autotune:
     Raises `LaunchError` for settings that do not fit the kernel, and at a launch if no configuration is left.
     """
 
-    configs: tuple[Config, ...] = attrs.field(converter=_listed)
+    configs: tuple[Config, ...] = attrs.field(converter=tuple[Config, ...])
     key: tuple[str, ...] = attrs.field(default=(), converter=_names)
     prune_configs_by: dict[str, Any] = attrs.field(default=None, converter=_settings, kw_only=True)
     reset_to_zero: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)

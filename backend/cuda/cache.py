@@ -18,7 +18,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import attrs
 
@@ -126,13 +126,15 @@ def remove(path: Path) -> bool:
 
 @attrs.frozen
 class Folder:
-    """The files of one suffix in a folder. A folder that cannot be used, or is not trusted, counts as empty."""
+    """The entries in a folder: its files with the `SUFFIX` of the class. A folder that cannot be used, or is not
+    trusted, counts as empty."""
+
+    SUFFIX: ClassVar[str]
 
     directory: Path
-    suffix: str
 
     def path(self, key: str) -> Path:
-        return self.directory / f"{key}{self.suffix}"
+        return self.directory / f"{key}{self.SUFFIX}"
 
     def load(self, key: str, decoded: Callable[[str, bytes], T], keep: bool = False) -> T | None:
         """An entry, or None. `decoded` makes it from key and bytes, and raises `ValueError` if they are damaged; the
@@ -159,9 +161,9 @@ class Folder:
     def files(self) -> list[tuple[str, os.stat_result]]:
         """The keys of the entries, with the states of their files."""
         found: list[tuple[str, os.stat_result]] = []
-        for path in self.directory.glob(f"[!.]*{self.suffix}") if self._is_trusted() else ():
+        for path in self.directory.glob(f"[!.]*{self.SUFFIX}") if self._is_trusted() else ():
             with contextlib.suppress(OSError):  # Another process may remove it meanwhile.
-                found.append((path.name.removesuffix(self.suffix), path.lstat()))
+                found.append((path.name.removesuffix(self.SUFFIX), path.lstat()))
         return found
 
     def clear(self) -> int:
@@ -197,7 +199,6 @@ class Folder:
 
 
 _MAGIC: Final = "ziggurat kernel 2"
-_SUFFIX: Final = ".kernel"
 DEFAULT_LIMIT: Final = 1 << 30
 
 
@@ -213,31 +214,29 @@ class Entry:
 
 
 @attrs.frozen
-class Cache:
+class Cache(Folder):
     """The kernels in a folder, together of at most `limit` bytes: the least recently used make room.
 
     A folder that cannot be written or read counts as empty: kernels are compiled, and not kept.
     """
 
+    SUFFIX = ".kernel"
+
     directory: Path = attrs.field(factory=default_directory, converter=Path)
     limit: int = DEFAULT_LIMIT
 
-    @property
-    def _folder(self) -> Folder:
-        return Folder(self.directory, _SUFFIX)
-
     def get(self, key: str) -> Binary | None:
         """The kernel of that key, or None. A damaged entry is removed."""
-        binary = self._folder.load(key, _decoded)
+        binary = self.load(key, _decoded)
         if binary is not None:
             with contextlib.suppress(OSError):  # A folder that is only read serves all the same.
-                os.utime(self._folder.path(key))
+                os.utime(self.path(key))
         return binary
 
     def put(self, key: str, binary: Binary) -> bool:
         """Keep a kernel; False where the folder does not allow it."""
         payload = binary.to_bytes()
-        kept = self._folder.write(key, _head(key, payload) + b"\n" + payload)
+        kept = self.write(key, _head(key, payload) + b"\n" + payload)
         if kept:
             self.evict()
         return kept
@@ -245,28 +244,24 @@ class Cache:
     def entries(self) -> list[Entry]:
         """The kernels of the cache, the most recently used first. Damaged entries are left out."""
         found: list[Entry] = []
-        for key, state in self._folder.files():
-            binary = self._folder.load(key, _decoded, keep=True)
+        for key, state in self.files():
+            binary = self.load(key, _decoded, keep=True)
             if binary is not None:
                 found.append(Entry(key, binary.title, binary.target, state.st_size, state.st_mtime))
         return sorted(found, key=lambda entry: -entry.used)
 
-    def clear(self) -> int:
-        """Remove all kernels; their number."""
-        return self._folder.clear()
-
     def evict(self) -> int:
         """Remove the least recently used kernels until the rest fit the limit; the number of removed ones."""
-        files = sorted(self._folder.files(), key=lambda file: file[1].st_mtime)
+        files = sorted(self.files(), key=lambda file: file[1].st_mtime)
         total = sum(state.st_size for _, state in files)
         removed = 0
         for key, state in files:
             if total <= self.limit:
                 break
             total -= state.st_size
-            removed += remove(self._folder.path(key))
+            removed += remove(self.path(key))
         if removed:
-            self._folder.sweep()
+            self.sweep()
         return removed
 
 

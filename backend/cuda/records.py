@@ -20,7 +20,6 @@ import attrs
 from ziggurat.backend.cuda.cache import Folder, default_directory, read_regular, write_whole
 from ziggurat.codemodel.errors import LaunchError
 
-_SUFFIX: Final = ".choice.json"
 _FORMAT: Final = "ziggurat choices 1"
 
 
@@ -69,31 +68,25 @@ def digest_of(data: Any) -> str:
 
 
 @attrs.frozen
-class Records:
+class Records(Folder):
     """The records in a folder. A folder that cannot be used counts as empty."""
+
+    SUFFIX = ".choice.json"
 
     directory: Path = attrs.field(factory=lambda: default_directory() / "choices", converter=Path)
 
-    @property
-    def _folder(self) -> Folder:
-        return Folder(self.directory, _SUFFIX)
-
     def get(self, about: Mapping[str, Any]) -> Record | None:
         """The choice that was made for this, or None. A damaged record is removed."""
-        return self._folder.load(digest_of(about), _decoded)
+        return self.load(digest_of(about), _decoded)
 
     def put(self, record: Record) -> bool:
         """Keep a record; False where the folder does not allow it."""
-        return self._folder.write(record.digest, json.dumps(record.to_json(), indent=1).encode())
+        return self.write(record.digest, json.dumps(record.to_json(), indent=1).encode())
 
     def all(self) -> list[Record]:
         """All records, by kernel."""
-        found = (self._folder.load(key, _decoded, keep=True) for key, _ in sorted(self._folder.files()))
+        found = (self.load(key, _decoded, keep=True) for key, _ in sorted(self.files()))
         return sorted((record for record in found if record is not None), key=lambda record: record.about["kernel"])
-
-    def clear(self) -> int:
-        """Remove all records; their number."""
-        return self._folder.clear()
 
     def export(self, file: str | os.PathLike[str], kernel: str | None = None) -> int:
         """Write the records, or those of one kernel, into a file; their number."""

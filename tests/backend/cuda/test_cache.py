@@ -123,7 +123,7 @@ def hammer(folder: str, seed: int, until: float) -> int:
             cache.put(key(which), binary(which, 500 * which))
         if number % 31 == 0:
             try:
-                with open(cache._folder.path(key(which)), "r+b") as file:
+                with open(cache.path(key(which)), "r+b") as file:
                     file.truncate(30)
             except OSError:
                 pass
@@ -213,7 +213,7 @@ def test_a_folder_that_others_can_write_is_not_trusted(homeless):
 def test_an_entry_counts_for_its_own_key_only(tmp_path: Path):
     cache = Cache(tmp_path)
     cache.put(key(1), binary(1))
-    shutil.copy(cache._folder.path(key(1)), cache._folder.path(key(2)))
+    shutil.copy(cache.path(key(1)), cache.path(key(2)))
     assert cache.get(key(2)) is None and cache.get(key(1)) == binary(1)
     assert [entry.key for entry in cache.entries()] == [key(1)]
 
@@ -250,7 +250,7 @@ def test_a_cache_that_others_can_write_is_not_used(tmp_path: Path, mode: int):
 def test_a_cache_or_an_entry_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     cache = Cache(tmp_path)
     cache.put(key(1), binary(1))
-    os.chown(cache._folder.path(key(1)), 4711, -1)
+    os.chown(cache.path(key(1)), 4711, -1)
     assert cache.get(key(1)) is None
     os.chown(tmp_path, 4711, -1)
     with pytest.warns(zg.ZigguratWarning, match="belongs to another user"):
@@ -260,7 +260,7 @@ def test_a_cache_or_an_entry_of_another_user_is_not_used(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("kind", ["fifo", "link", "folder", "nested"])
 def test_what_is_no_plain_file_is_no_entry(tmp_path: Path, kind: str):
     cache, head = Cache(tmp_path), b"[" * 100_000
-    path = cache._folder.path(key(1))
+    path = cache.path(key(1))
     if kind == "fifo":
         os.mkfifo(path)
     elif kind == "link":

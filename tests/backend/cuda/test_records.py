@@ -95,7 +95,7 @@ def test_a_record_counts_for_what_it_was_made_for(tmp_path):
     records, other = Records(tmp_path), {**ABOUT, "device": "another"}
     records.put(RECORD)
     (path,) = tmp_path.iterdir()
-    path.rename(records._folder.path(digest_of(other)))
+    path.rename(records.path(digest_of(other)))
     assert records.get(other) is None and records.all() == []
 
 
