@@ -6,6 +6,7 @@ shows the model and asks for a report.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -160,6 +161,12 @@ class KernelErrors(ZigguratError):
 class ZigguratWarning(UserWarning):
     """A property of a kernel that is allowed but probably unwanted. It is no error: nothing is raised unless Python's
     `warnings` are configured to."""
+
+
+def warn(message: str, place: Location | None) -> None:
+    """Issue a `ZigguratWarning` at a place of the kernel's source."""
+    file, line = ("<model>", 0) if place is None else (place.file, place.line)
+    warnings.warn_explicit(message, ZigguratWarning, file, line)
 
 
 class InternalError(ZigguratError):

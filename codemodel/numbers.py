@@ -77,8 +77,7 @@ def wrapped(number: int, scalar: ScalarType) -> int:
     """The integer of the type whose bits are the low bits of a number; a bool for i1."""
     if scalar.bits == 1:
         return bool(number & 1)
-    low, _ = scalar.limits
-    return (number - low) % (1 << scalar.bits) + low
+    return _read(number, scalar.bits, signed=scalar.signed)
 
 
 def quotient(a: Any, b: Any) -> Any:

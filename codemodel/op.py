@@ -524,10 +524,10 @@ def expect(thing: object, cls: type[T_], message: str) -> T_:
     return thing
 
 
-def require_argument(thing: Any, fits: Callable[[Any], bool], what: str) -> None:
+def require_argument(thing: Any, fits: Callable[[Any], bool], what: str, hint: str | None = None) -> None:
     """Raise `KernelTypeError` (a `TypeError`) for an argument of a call that is not what it must be."""
     if not fits(thing):
-        raise KernelTypeError(f"{what}; got {thing!r}")
+        raise KernelTypeError(f"{what}; got {thing!r}", hint=hint)
 
 
 def require_model(thing: object, call: str) -> None:

@@ -113,8 +113,9 @@ def _memory(given: Any, index: int) -> np.ndarray[Any, Any] | None:
     from ziggurat.backend.launch.arrays import as_array, is_array
     from ziggurat.backend.launch.descriptors import TensorDescriptor
 
-    array = given.array if isinstance(given, TensorDescriptor) else given
-    return as_array(array, f"argument {index}") if is_array(array) else None
+    if isinstance(given, TensorDescriptor):
+        return given.host
+    return as_array(given, f"argument {index}") if is_array(given) else None
 
 
 def _host(array: Any) -> np.ndarray[Any, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -15,8 +14,8 @@ from ziggurat.codemodel.errors import (
     KernelTypeError,
     LaunchError,
     ZigguratError,
-    ZigguratWarning,
     shown,
+    warn,
 )
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
@@ -269,8 +268,7 @@ def _warn(use: Use, value: Any, kernel: str) -> None:
     lines = [text, place.excerpt()] if place is not None else [text]
     if not isinstance(use.value, Function):
         lines.append(f"  hint: take values that change as parameters: {name}: zg.constexpr")
-    file, line = (place.file, place.line) if place is not None else ("<unknown>", 1)
-    warnings.warn_explicit("\n".join(lines), ZigguratWarning, file, line)
+    warn("\n".join(lines), place)
 
 
 def usable(value: Any) -> bool:

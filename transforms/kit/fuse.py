@@ -79,17 +79,18 @@ def fuse(
     not match.
     """
     require_argument(through, _is_pair, "fuse: 'through' must be the numbers of two parameters, such as (1, 0)")
-    require_argument({} if same is None else same, is_mapping, "fuse: 'same' must map parameters of the consumer")
+    same = {} if same is None else same
+    require_argument(same, is_mapping, "fuse: 'same' must map parameters of the consumer")
     stored, loaded = through
     producer, consumer = inline(producer), inline(consumer)
-    for mine, theirs in (same or {}).items():
+    for mine, theirs in same.items():
         if (mine == loaded) != (theirs == stored):
             raise BuildError(f"fuse: 'same' must agree with 'through', ({stored}, {loaded}); got {{{mine}: {theirs}}}")
         if mine != loaded:
             _demand_no_hand_over(producer, theirs, consumer, mine)
     _demand_one_way(producer, stored, tt.Load, "load from the parameter that it stores to")
     _demand_one_way(consumer, loaded, tt.Store, "store to the parameter that it loads from")
-    model = cse(fold(joined(producer, consumer, {**(same or {}), loaded: stored}, name)))
+    model = cse(fold(joined(producer, consumer, {**same, loaded: stored}, name)))
     kernel = kernel_of(model)
     between = kernel.body.parameters[stored]
     accesses = _accesses(between)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import attrs
 
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.errors import BuildError, KernelTypeError
-from ziggurat.codemodel.op import Op, Value, require, require_model
+from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.op import Op, Value, require, require_argument, require_model
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
@@ -24,6 +24,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.casts import cast
+from ziggurat.transforms.kit.parameters import is_mapping
 from ziggurat.transforms.simplify import inline
 
 
@@ -41,8 +42,7 @@ def retype(model: Op, types: Mapping[ScalarType, ScalarType], parameters: Collec
     `select`, in a call of a function that both are given to, or where one is made from an integer.
     """
     require_model(model, "retype")
-    if not isinstance(types, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise KernelTypeError(f"retype takes a dictionary of dtypes; got {types!r}", hint="{zg.f32: zg.bf16}")
+    require_argument(types, is_mapping, "retype takes a dictionary of dtypes", "{zg.f32: zg.bf16}")
     if parameters is not None:
         model = inline(model)
     functions = [op for op in model.walk() if isinstance(op, tt.Func)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from ziggurat.codemodel.dialects import arith, core, py, scf, tt
-from ziggurat.codemodel.errors import ZigguratWarning
+from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import LeavesIteration
 from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TupleType, Type, i1
@@ -248,9 +247,7 @@ def for_(walk: FunctionMirror, op: py.For) -> Built:
     if walk.finding(lambda scope: scope.exits, op) is not None:
         ignored = [name for name, value in found.options if value]
         if ignored:
-            text = f"a loop with a break ignores the options of zg.range: {', '.join(ignored)}"
-            place = op.location
-            warnings.warn_explicit(text, ZigguratWarning, *((place.file, place.line) if place is not None else ("", 0)))
+            warn(f"a loop with a break ignores the options of zg.range: {', '.join(ignored)}", op.location)
         counted_with_break(walk, op, found.step, start, stop, step)
         return None
     joined = Joined(walk, walk.found(lambda scope: scope.joins, op))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 
 import attrs
 
 import ziggurat.frontends.library
-from ziggurat.codemodel.errors import ZigguratWarning
+from ziggurat.codemodel import errors
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 
@@ -25,9 +24,7 @@ class Obstacle:
 
 def warn(message: str, place: Location | None) -> None:
     """Issue a `ZigguratWarning` at a place of the kernel's source, outside of the library."""
-    place = place.outside(LIBRARY) if place is not None else None
-    file, line = ("<model>", 0) if place is None else (place.file, place.line)
-    warnings.warn_explicit(message, ZigguratWarning, file, line)
+    errors.warn(message, None if place is None else place.outside(LIBRARY))
 
 
 def warn_of(message: str, asked: Op, obstacle: Obstacle) -> None:

@@ -241,6 +241,17 @@ COMPOSE = """(%p : i32, %q : i32, %r : i32, %s : i32)Tuple<i32, i32> -> {
 }"""
 
 
+def store_composed(
+    text: Text, values: list[str], shape: Sequence[int], axis: int, layout: Layout, reverse: bool
+) -> None:
+    """Scan two values together, in an order that matters, and store both results."""
+    type_ = tensor(shape, "i32", layout)
+    more = " @reverse=true" if reverse else ""
+    both = text.add(f"Tuple<{type_}, {type_}>", f"tt.scan {values[0]} {values[1]} @axis={axis}{more} {COMPOSE}")
+    for number in range(2):
+        text.store(text.add(type_, f"tuple.load {both} @{number}"), "i32", shape, layout)
+
+
 @settings(max_examples=60)
 @given(st.data(), shapes, WARPS, st.booleans())
 def test_scans_in_order(data: st.DataObject, sizes: list[int], num_warps: int, reverse: bool) -> None:
@@ -249,11 +260,7 @@ def test_scans_in_order(data: st.DataObject, sizes: list[int], num_warps: int, r
     layout = data.draw(layouts(sum(sizes), num_warps))
     text = Text(num_warps)
     values = [text.load("i32", shape, layout) for _ in range(2)]
-    type_ = tensor(shape, "i32", layout)
-    more = " @reverse=true" if reverse else ""
-    both = text.add(f"Tuple<{type_}, {type_}>", f"tt.scan {values[0]} {values[1]} @axis={axis}{more} {COMPOSE}")
-    for number in range(2):
-        text.store(text.add(type_, f"tuple.load {both} @{number}"), "i32", shape, layout)
+    store_composed(text, values, shape, axis, layout, reverse)
     numel = math.prod(shape)
     agree(text, [noise("i32", numel, 1), noise("i32", numel, 2)], [np.zeros(numel, np.int32) for _ in range(2)])
 
@@ -284,11 +291,7 @@ def test_scans_of_runs(shape: tuple[int, ...], axis: int, num_warps: int, revers
     layout = blocked(shape, order, 4, num_warps)
     text = Text(num_warps)
     values = [text.load("i32", shape, layout) for _ in range(2)]
-    type_ = tensor(shape, "i32", layout)
-    more = " @reverse=true" if reverse else ""
-    both = text.add(f"Tuple<{type_}, {type_}>", f"tt.scan {values[0]} {values[1]} @axis={axis}{more} {COMPOSE}")
-    for number in range(2):
-        text.store(text.add(type_, f"tuple.load {both} @{number}"), "i32", shape, layout)
+    store_composed(text, values, shape, axis, layout, reverse)
     numel, run = math.prod(shape), run_of_warps(layout, shape, axis)
     assert run > 1
     # Two values of 4 bytes, each twice at most: on the way to one warp, and to the next run.
