@@ -150,7 +150,7 @@ class _Wgmmas:
 
     def __init__(self, program: Any) -> None:
         self.accumulators: dict[int, Array] = {}
-        self.groups: dict[int, list[tuple[set[int], list[Array]]]] = {}
+        self.groups: dict[int, list[tuple[set[int], int]]] = {}
         self.pending: dict[int, set[int]] = {}
 
     def marked(self, value: Array) -> Array:
@@ -197,11 +197,9 @@ def _wgmma(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     operands[:outputs] = [wgmmas.marked(value) for value in registers]
     numbers = set(range(first, first + outputs))
     for group, places in read.items():
-        program.shared.begun[group] += 1
-        for one in places:
-            program.shared.reading[one] += 1
-            program.shared.wgmmas[group][one] = program.shared.begun[group]
-        wgmmas.groups.setdefault(group, []).append((numbers, places))
+        code = program.shared.new_code(np.zeros(program.threads, bool))
+        program.shared.wgmmas[group][np.concatenate(places)] = code
+        wgmmas.groups.setdefault(group, []).append((numbers, code))
         wgmmas.pending.setdefault(group, set()).update(numbers)
 
 
@@ -298,11 +296,10 @@ def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     for group in program.warp_groups("a wgmma"):
         groups = wgmmas.groups.get(group, [])
         while len(groups) > int(match[1]):
-            numbers, places = groups.pop(0)
+            numbers, code = groups.pop(0)
             wgmmas.pending[group] -= numbers
-            shared.over[group] += 1
-            for one in places:
-                shared.reading[one] -= 1
+            shared.waited[code] = program.numbers // 128 == group
+            shared.complete.add(code)
         threads = slice(128 * group, 128 * group + 128)
         for value in given:
             value[threads] = wgmmas.complete(value, group)[threads]

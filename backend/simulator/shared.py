@@ -21,8 +21,8 @@ IN_FLIGHT = 1 << 30  # The writer of bytes that a copy in flight will write: no 
 class Shared:
     """Shared memory, with the writer and reader of each byte since the last barrier: -1 none, -2 several, -3 atomics.
 
-    Reads by wgmma are kept apart, as arrivals at mbarriers order them as well: `wgmmas` has the number of the last
-    wgmma of each warp group that has read a byte, `known` the number of wgmmas that each thread knows to be complete.
+    Reads by wgmma are kept apart, as arrivals at mbarriers order them as well: `wgmmas` has the code of the last wgmma
+    of each warp group that has read a byte.
     """
 
     def __init__(self, size: int, seed: int, threads: int = 128) -> None:
@@ -30,71 +30,59 @@ class Shared:
         self.writer = np.full(size, -1)
         self.reader = np.full(size, -1)
         self.in_flight = np.zeros(size, bool)  # Bytes that copies in flight will write.
-        self.reading = np.zeros(size, np.int32)  # The number of wgmmas and copies in flight that read it.
+        self.reading = np.zeros(size, np.int32)  # The number of TMA stores in flight that read it.
         self.unfenced = np.full(size, -1)  # The thread that wrote it without a fence since.
-        # For each code above IN_FLIGHT, of a TMA load or of accesses before a partial barrier: who knows it complete.
+        # For each code above IN_FLIGHT, of a TMA load, a wgmma or accesses before a partial barrier: who knows it
+        # complete. `waited` has the threads that have waited for a wgmma: they know of their own part only.
         self.seen: dict[int, Array] = {}
-        self.partial_barriers: set[int] = set()  # The codes of partial barriers.
+        self.waited: dict[int, Array] = {}
+        self.complete: set[int] = set()  # The codes of partial barriers, and of wgmmas after the wait.
         self.codes = IN_FLIGHT
         self.at_barrier: list[Callable[[Array], None]] = []
         self.several = np.zeros(threads, bool)  # Threads with a part in bytes that are marked -2 or -3.
-        groups = -(-threads // 128)
-        self.wgmmas = np.zeros((groups, size), np.int64)
-        self.begun, self.over = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
-        self.known = np.zeros((threads, groups), np.int64)
+        self.wgmmas = np.full((-(-threads // 128), size), -1)
 
     def barrier(self, threads: Array) -> None:
         """Run a barrier of these threads, a mask."""
         for act in self.at_barrier:
             act(threads)
-        if threads.all():
-            self.writer[:] = np.where(self.in_flight, np.maximum(self.writer, IN_FLIGHT), -1)
-            self.reader[:] = -1
-            self.several[:] = False
-        else:
-            alone = not (self.several & ~threads).any()
-            self._forget_codes()
-            code = self.new_code(threads)
-            self.partial_barriers.add(code)
-            self.writer[:] = np.where(
-                self._of(self.writer, threads, alone), np.where(self.in_flight, IN_FLIGHT, code), self.writer
-            )
-            self.reader[self._of(self.reader, threads, alone)] = code
-            self.several[threads] &= not alone
-            for seen in self.seen.values():
-                seen |= threads & seen[threads].any()
-        self.known[threads] = np.max([self.knowledge(int(thread)) for thread in np.flatnonzero(threads)[::32]], axis=0)
+        alone = not (self.several & ~threads).any()
+        code = -1 if threads.all() else self.new_code(threads)
+        self.complete |= {code} - {-1}
+        self.writer[:] = np.where(
+            self._of(self.writer, threads, alone), np.where(self.in_flight, IN_FLIGHT, code), self.writer
+        )
+        self.reader[self._of(self.reader, threads, alone)] = code
+        self.several[threads] &= not alone
+        for known in self.known_by(threads):
+            self.seen[known] |= threads
 
     def new_code(self, threads: Array) -> int:
         """A new code for `writer` or `reader`, of something that these threads know to be complete."""
+        if len(self.complete) > 100:  # Forget those that no byte has.
+            gone = self.complete.difference(*(np.unique(at).tolist() for at in (self.writer, self.reader, self.wgmmas)))
+            self.complete -= gone
+            for code in gone:
+                del self.seen[code]
+                self.waited.pop(code, None)
         self.codes += 1
         self.seen[self.codes] = threads.copy()
         return self.codes
 
-    def _forget_codes(self) -> None:
-        """Forget the codes of partial barriers that no byte has."""
-        if len(self.partial_barriers) > 100:
-            gone = self.partial_barriers - {*np.unique(self.writer).tolist(), *np.unique(self.reader).tolist()}
-            self.partial_barriers -= gone
-            for code in gone:
-                del self.seen[code]
+    def known_by(self, threads: Any) -> frozenset[int]:
+        """The codes that one of these threads, a mask or a number, knows or has waited for."""
+        return frozenset(
+            code for code, seen in self.seen.items() if (seen | self.waited.get(code, False))[threads].any()
+        )
 
     def _of(self, touched: Array, threads: Array, alone: bool) -> Array:
         """The bytes that only these threads touched. With `alone`, no others have a part in bytes marked -2 or -3."""
         one = (touched >= 0) & (touched < len(threads))
         return np.where(one, threads[np.where(one, touched, 0)], (touched < -1) & alone)
 
-    def knowledge(self, thread: int) -> Array:
-        """The number of wgmmas of each warp group that this thread knows to be complete."""
-        known, group = self.known[thread].copy(), thread // 128
-        known[group] = max(known[group], self.over[group])
-        return known
-
     def read_by_wgmma(self, places: Array, who: Array) -> bool:
         """Whether a wgmma reads one of these places, or has read it without these threads' knowledge."""
-        if self.reading[places].any():
-            return True
-        return any((self.wgmmas[group][places] > self.known[who, group]).any() for group in np.flatnonzero(self.begun))
+        return bool(self.reading[places].any() or self.foreign(self.wgmmas[:, places], who).any())
 
     def written(self, places: Array) -> str:
         """The reason why these places must not be read, for messages."""

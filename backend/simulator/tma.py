@@ -89,28 +89,16 @@ class _Mbarrier:
     bytes: int = 0
     fenced: bool = False  # Whether a fence has made it visible to the asynchronous proxy.
     users: set[int] = attrs.field(factory=set[int])  # The threads that have used it since their last barrier.
-    # The knowledge of threads that arrived: in ended phases, which those who waited share, and in this phase.
-    known: _Knowledge = attrs.field(factory=lambda: _Knowledge())
-    coming: _Knowledge = attrs.field(factory=lambda: _Knowledge())
+    # The codes that threads knew when they arrived: in ended phases, which those who waited share, and in this phase.
+    known: frozenset[int] = frozenset()
+    coming: frozenset[int] = frozenset()
 
     def step(self) -> None:
         """End the phase if all have arrived and all bytes are there."""
         if self.missing == 0 and self.bytes == 0:
             self.phase += 1
             self.missing = self.arrivals
-            self.known, self.coming = self.coming.joined(self.known), _Knowledge()
-
-
-@attrs.frozen(eq=False)
-class _Knowledge:
-    """The work that a thread knows to be complete: wgmmas of each warp group by number, and loads by code."""
-
-    wgmmas: Array = attrs.field(factory=lambda: np.zeros(1, np.int64))
-    loads: frozenset[int] = frozenset()
-
-    def joined(self, other: _Knowledge) -> _Knowledge:
-        """The union with other knowledge."""
-        return _Knowledge(np.maximum(self.wgmmas, other.wgmmas), self.loads | other.loads)
+            self.known, self.coming = self.known | self.coming, frozenset()
 
 
 @attrs.define(eq=False)
@@ -267,9 +255,7 @@ class _Tma:
         made = self.mbarrier(address, np.array([thread]))
         if made.missing == 0:
             raise SimulationError("an mbarrier must have no more arrivals in a phase than it was initialised with")
-        shared = self.program.shared
-        seen = frozenset(code for code, threads in shared.seen.items() if threads[thread])
-        made.coming = _Knowledge(shared.knowledge(thread), seen).joined(made.coming)
+        made.coming |= self.program.shared.known_by(thread)
         made.bytes += expected
         made.missing -= 1
         made.step()
@@ -294,10 +280,8 @@ class _Tma:
                     if load.barrier is made and load.phase < made.phase:
                         self.show(load, threads)
                 # The threads know what those that arrived knew.
-                shared = program.shared
-                shared.known[threads] = np.maximum(shared.known[threads], made.known.wgmmas)
-                for code in made.known.loads & shared.seen.keys():
-                    shared.seen[code] |= threads
+                for code in made.known & program.shared.seen.keys():
+                    program.shared.seen[code] |= threads
         if held.any():
             raise Blocked(held, "deadlock: threads wait for the phase of an mbarrier that never ends")
 

@@ -86,25 +86,25 @@ def test_bytes_that_several_threads_have_read(other: int) -> None:
     write(shared, 5)
 
 
-def begin(shared: Shared, group: int, places: Array) -> None:
-    shared.begun[group] += 1
-    shared.reading[places] += 1
-    shared.wgmmas[group][places] = shared.begun[group]
+def begin(shared: Shared, group: int, places: Array) -> int:
+    code = shared.new_code(~ALL)
+    shared.wgmmas[group][places] = code
+    return code
 
 
-def finish(shared: Shared, group: int, places: Array) -> None:
-    shared.over[group] += 1
-    shared.reading[places] -= 1
+def finish(shared: Shared, group: int, code: int) -> None:
+    shared.waited[code] = np.arange(len(ALL)) // 128 == group
+    shared.complete.add(code)
 
 
 def test_knowledge_of_complete_wgmmas() -> None:
     """A wgmma is known to be complete by threads that met its warp group at a barrier after the wait."""
     shared, places = memory(), np.arange(8)
-    begin(shared, 0, places)
+    code = begin(shared, 0, places)
     shared.barrier(ALL)
     with pytest.raises(SimulationError, match="wgmma or a copy in flight"):
         write(shared, 3)
-    finish(shared, 0, places)
+    finish(shared, 0, code)
     with pytest.raises(SimulationError, match="wgmma"):
         write(shared, 200)
     shared.barrier(FIRST)
@@ -116,10 +116,10 @@ def test_knowledge_of_complete_wgmmas() -> None:
 def test_knowledge_that_a_thread_shares() -> None:
     """A thread knows the complete wgmmas of its own warp group, and those that a barrier made known to it."""
     shared, places = memory(), np.arange(8)
-    for group in (0, 1):
-        begin(shared, group, places)
-        finish(shared, group, places)
+    first, second = (begin(shared, group, places) for group in (0, 1))
+    finish(shared, 0, first)
+    finish(shared, 1, second)
     begin(shared, 0, places)
-    assert shared.knowledge(5).tolist() == [1, 0] and shared.knowledge(200).tolist() == [0, 1]
+    assert shared.known_by(5) == {first} and shared.known_by(200) == {second}
     shared.barrier(ALL)
-    assert shared.knowledge(5).tolist() == [1, 1] == shared.knowledge(200).tolist()
+    assert shared.known_by(5) == {first, second} == shared.known_by(200)
