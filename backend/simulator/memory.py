@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import cast
 
 import numpy as np
 
@@ -45,12 +44,11 @@ class Region:
         self.base = (number << SHIFT) + self.low % _ALIGNED
         self.inside = None if any(array.flags.forc and array.nbytes == size for array in arrays) else self._inside()
         self.writable = any(array.flags.writeable for array in arrays)
-        # Accesses of each byte since the last barrier: the thread that wrote it, a bit for each warp that read it, and
-        # the number of the set of loads that read it.
+        # Accesses of each byte since the last barrier: the thread that wrote it, and a bit for each warp that read it.
+        # `touched` has the bytes of each access, with the number of the load; None for a store.
         self.writer = np.full(size, _NOBODY, np.int16)
         self.readers = np.zeros(size, np.uint32)
-        self.loads = np.zeros(size, np.int32)
-        self.touched: list[Array] = []
+        self.touched: list[tuple[Array, int | None]] = []
 
     def _inside(self) -> Array:
         """The bytes that belong to an element of an array: views have gaps."""
@@ -64,18 +62,17 @@ class Region:
 
     def barrier(self, threads: Array) -> None:
         """Order the earlier accesses of these threads, a mask, before their later ones."""
-        kept: list[Array] = []
+        kept: list[tuple[Array, int | None]] = []
         others = np.uint32(~_warps(np.flatnonzero(threads)) & 0xFFFFFFFF)
-        for places in self.touched:
+        for places, load in self.touched:
             if threads.all():
-                self.writer[places], self.readers[places], self.loads[places] = _NOBODY, 0, 0
+                self.writer[places], self.readers[places] = _NOBODY, 0
                 continue
             writer = self.writer[places]
             self.writer[places] = np.where((writer >= 0) & threads[np.maximum(writer, 0)], _NOBODY, writer)
             self.readers[places] &= others
-            self.loads[places] = np.where(self.readers[places], self.loads[places], 0)
-            if ((self.writer[places] != _NOBODY) | (self.readers[places] != 0)).any():
-                kept.append(places)
+            if (still := self.writer[places] != _NOBODY if load is None else self.readers[places] != 0).any():
+                kept.append((places[still], load))
         self.touched = kept
 
 
@@ -127,8 +124,6 @@ class Memory:
         # For each load by number: the warps that used its values since the last barrier, the warps whose values another
         # warp has overwritten, and the message about it. Values of load 0 count as used by all.
         self.used, self.stale, self.conflicts = [-1], [0], [""]
-        self._sets: list[frozenset[int]] = [frozenset()]  # Sets of loads, for the numbers in `Region.loads`.
-        self._joined: dict[tuple[int, int], int] = {}
         self.barrier(np.ones(1, np.bool_))
 
     def barrier(self, threads: Array) -> None:
@@ -191,18 +186,8 @@ class Memory:
                     f"thread {writer[wrong][0]} has written"
                 )
             np.bitwise_or.at(region.readers, places, _bit(who))
-            before = region.loads[places]
-            for number in map(int, np.unique(before)):
-                region.loads[places[before == number]] = self._with(number, load)
-            region.touched.append(places)
+            region.touched.append((places, load))
         return found
-
-    def _with(self, number: int, load: int) -> int:
-        """The number of a set of loads with a further one."""
-        if (number, load) not in self._joined:
-            self._sets.append(self._sets[number] | {load})
-            self._joined[number, load] = len(self._sets) - 1
-        return self._joined[number, load]
 
     def store(self, addresses: Array, values: Array, threads: Array) -> None:
         """Write each thread's bytes."""
@@ -225,13 +210,12 @@ class Memory:
             if (wrong := readers != 0).any():
                 self._overwritten(region, places[wrong], who[wrong], readers[wrong])
             region.writer[places] = who
-            region.touched.append(places)
+            region.touched.append((places, None))
 
     def _overwritten(self, region: Region, places: Array, who: Array, readers: Array) -> None:
         """Store bytes that other warps have loaded, which must not use the values, now or later."""
         warps = int(np.bitwise_or.reduce(readers))
-        numbers = cast("list[int]", np.unique(region.loads[places]).tolist())
-        for load in frozenset[int]().union(*(self._sets[number] for number in numbers)):
+        for load in {load for read, load in region.touched if load is not None and np.isin(read, places).any()}:
             text = (
                 f"a barrier must be between a load and another thread's store of the same element; thread {who[0]} "
                 f"writes byte {places[0]} of {region.name}, which warp {int(readers[0]).bit_length() - 1} has read"
