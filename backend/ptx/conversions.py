@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, layout_of
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.shuffles import shuffle, shuffled
 from ziggurat.backend.ptx.tensors import moved
@@ -18,6 +18,7 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import LANE_BITS, combine
 from ziggurat.codemodel.types import ScalarType, TensorType
+from ziggurat.transforms.place.queries import layout_of, tensor_of
 from ziggurat.transforms.place.shuffles import Exchange, Factor, exchange
 
 Give = Callable[[int], str]  # The value of each register.
@@ -25,8 +26,7 @@ Give = Callable[[int], str]  # The value of each register.
 
 @emits(gpu.ConvertLayout)
 def _convert(emitter: Emitter, op: gpu.ConvertLayout) -> Emitted:
-    type_ = op.value.type
-    assert isinstance(type_, TensorType)
+    type_ = tensor_of(op.value)
     source, target = layout_of(type_), layout_of(op.type)
     values = emitter.tensor(op.value)
     made = moved(values, source, target, type_.numel)

@@ -26,6 +26,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, bf16, element_of, f16
 from ziggurat.transforms.place.components import component_types
+from ziggurat.transforms.place.queries import layout_of
 
 Emitted = Any  # str, list[str], or a tuple of these; None for an op without a value.
 Emission = Callable[["Emitter", Any], Emitted]
@@ -344,12 +345,6 @@ class Emitter:
             if made is not None:
                 self.values[op.result] = made
         self._place = outer
-
-
-def layout_of(type_: Type) -> Layout:
-    """The layout of a tensor of a GPU model."""
-    assert isinstance(type_, TensorType) and type_.layout is not None, f"{type_} has no layout"
-    return type_.layout
 
 
 def canonical(layout: Layout, register: int) -> int:

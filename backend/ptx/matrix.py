@@ -17,7 +17,6 @@ from ziggurat.backend.ptx.emitter import (
     Emitted,
     Emitter,
     emits,
-    layout_of,
     spread,
     thread_bases,
     unique_registers,
@@ -33,6 +32,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, scalar_element
+from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
 
 _SUM = {"f32": "f32", "f64": "f64", "i32": "s32"}  # PTX's types of accumulators.
 _LINES = 512  # The number of multiply-adds that are unrolled, about; more become a loop.
@@ -41,9 +41,8 @@ _LINES = 512  # The number of multiply-adds that are unrolled, about; more becom
 @emits(tt.Dot, gpu.Mma)
 def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
     """mma.sync on the fragments that the layouts describe."""
-    a_type, b_type, c_type = op.a.type, op.b.type, op.c.type
+    a_type, b_type, c_type = op.a.type, op.b.type, tensor_of(op.c)
     assert isinstance(a_type, TensorType | SharedType) and isinstance(b_type, TensorType | SharedType)
-    assert isinstance(c_type, TensorType)
     tiles = mma_tiles(a_type, b_type, c_type, emitter.module.target)
     total = _SUM.get(scalar_element(c_type).name)
     if tiles is None or total is None:
@@ -130,8 +129,7 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
 
 def _wgmma_text(op: gpu.Wgmma, tile: Group, places: dict[int, int], of_a: dict[tuple[int, ...], str]) -> str:
     """The instructions of a tile from fence to commit. `places` has the asm operand of each register of c."""
-    assert isinstance(op.b.type, SharedType)
-    element, total = op.b.type.element, _SUM[scalar_element(op.c.type).name]
+    element, total = shared_of(op.b).element, _SUM[scalar_element(op.c.type).name]
     start_a = 2 * len(places)
     start_b = start_a if of_a else start_a + 1
     lines = ["{", ".reg .pred never, always;", ".reg .b64 da, db;", "setp.ne.b32 never, 0, 0;"]
@@ -182,9 +180,8 @@ class _Factor:
     """
 
     def __init__(self, emitter: Emitter, buffer: Value, thread: Sequence[int]) -> None:
-        assert isinstance(buffer.type, SharedType)
         self.emitter = emitter
-        self.type = buffer.type
+        self.type = shared_of(buffer)
         self.address = emitter.scalar(buffer)
         self.inverse = inverted(self.type.offsets)
         self.kind = llvm_type(self.type.element)
@@ -223,12 +220,10 @@ class _Factor:
 @emits(gpu.DotFma)
 def _dot_fma(emitter: Emitter, op: gpu.DotFma) -> Emitted:
     """Emit a loop along k that reads both operands from shared memory; each thread accumulates its elements."""
-    type_ = op.c.type
-    assert isinstance(type_, TensorType)
+    type_ = tensor_of(op.c)
     layout = layout_of(type_)
     m, n = type_.shape[-2:]
-    assert isinstance(op.a.type, SharedType)
-    k = op.a.type.shape[-1]
+    k = shared_of(op.a).shape[-1]
 
     def of_a(element: int) -> int:
         batch, row = element // (m * n), element // n % m

@@ -17,6 +17,7 @@ from ziggurat.codemodel.gpu.fragments import byte_of, panels_of
 from ziggurat.codemodel.layout import bits_of
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
+from ziggurat.transforms.place.queries import shared_of
 
 
 class Packed:
@@ -82,8 +83,7 @@ class _InShared:
     kind = "i32"
 
     def __init__(self, emitter: Emitter, value: Value, tiles: Tiles, *, first: bool) -> None:
-        type_ = value.type
-        assert isinstance(type_, SharedType)
+        type_ = shared_of(value)
         panels = panels_of(type_, 1 if first else 0)
         assert panels is not None
         self.emitter = emitter

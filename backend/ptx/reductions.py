@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, layout_of, unique_registers
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, unique_registers
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.backend.ptx.shuffles import shuffle, shuffled
 from ziggurat.codemodel.dialects import tt
@@ -16,7 +16,7 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import bits_of, combine
 from ziggurat.codemodel.op import Body
 from ziggurat.codemodel.traits import Commutative
-from ziggurat.codemodel.types import TensorType
+from ziggurat.transforms.place.queries import layout_of, tensor_of
 
 Column = list[str]  # One value for each operand.
 
@@ -54,8 +54,7 @@ class _Axis:
     """The operands of a reduction or scan, and the register and lane bits along its axis, in the axis' order."""
 
     def __init__(self, emitter: Emitter, op: tt.Reduce | tt.Scan) -> None:
-        type_ = op.values[0].type
-        assert isinstance(type_, TensorType)
+        type_ = tensor_of(op.values[0])
         self.emitter = emitter
         self.op = op
         self.layout = layout_of(type_)

@@ -17,8 +17,9 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Loop
-from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type, i1
-from ziggurat.transforms.place.pressure import registers_of_thread
+from ziggurat.codemodel.types import Type, i1
+from ziggurat.transforms.place.components import component_types
+from ziggurat.transforms.place.pressure import registers_of_thread, value_registers
 
 
 def is_register_limited(module: gpu.Module) -> bool:
@@ -44,11 +45,4 @@ def _needed(loop: Op) -> int:
 
 def _registers(type_: Type) -> int:
     """Registers of 32 bits a thread for a value; 0 for pointers, which LLVM computes again, and for booleans."""
-    if isinstance(type_, TupleType):
-        return sum(map(_registers, type_.components))
-    element = type_.element if isinstance(type_, TensorType) else type_
-    if not isinstance(element, ScalarType) or element == i1:
-        return 0
-    layout = type_.layout if isinstance(type_, TensorType) else None
-    count = 1 if layout is None else 1 << sum(1 for basis in layout.registers if basis)
-    return -(-count * element.bytes // 4)
+    return sum(value_registers(part, lambda element: element != i1) for part in component_types(type_))

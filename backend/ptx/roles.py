@@ -11,8 +11,8 @@ from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
+from ziggurat.transforms.place.queries import WARP_GROUP
 
-_WARP_GROUP = 4
 _CONSUMER_BARRIER = 1  # The number of the named barrier; 0 is that of the CTA.
 ALL_THREADS = 1023  # The mask of the elected thread of a CTA with roles.
 
@@ -47,7 +47,7 @@ def _warp_id(emitter: Emitter, op: gpu.WarpId) -> Emitted:
 @emits(gpu.WarpSpecialize)
 def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
     consumer, producer = op.roles
-    if op.warps[0] != emitter.num_warps or any(count % _WARP_GROUP for count in op.warps):
+    if op.warps[0] != emitter.num_warps or any(count % WARP_GROUP for count in op.warps):
         raise InternalError(
             f"roles must have whole warp groups, {emitter.num_warps} consumer warps first; got {list(op.warps)}",
             str(op.root()),

@@ -16,7 +16,6 @@ from ziggurat.backend.ptx.emitter import (
     Emitted,
     Emitter,
     emits,
-    layout_of,
     spread,
     thread_bases,
     unique_registers,
@@ -25,14 +24,9 @@ from ziggurat.backend.ptx.words import GLOBAL, SHARED, from_words, group, load_e
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, scalar_element
+from ziggurat.codemodel.types import ScalarType, SharedType, scalar_element
+from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
 from ziggurat.transforms.place.swizzle import VECTOR, View, matrix_view, stores_matrices, vector_bits
-
-
-def buffer_type(value: Value) -> SharedType:
-    """The type of a buffer."""
-    assert isinstance(value.type, SharedType)
-    return value.type
 
 
 @emits(gpu.LocalAlloc)
@@ -45,7 +39,7 @@ def _alloc(emitter: Emitter, op: gpu.LocalAlloc) -> Emitted:
 
 @emits(gpu.LocalView)
 def _view(emitter: Emitter, op: gpu.LocalView) -> Emitted:
-    type_ = buffer_type(op.buffer)
+    type_ = shared_of(op.buffer)
     size = type_.numel * type_.element.bytes
     offset = emitter.emit(f"mul i32 {emitter.scalar(op.index)}, {size}")
     return emitter.emit(f"getelementptr i8, {SHARED} {emitter.scalar(op.buffer)}, i32 {offset}")
@@ -55,7 +49,7 @@ class Places:
     """The places of a tensor's vectors in a buffer. `vector` has the register bits of one vector."""
 
     def __init__(self, emitter: Emitter, buffer: Value, layout: Layout, vector: Sequence[int] | None = None) -> None:
-        type_ = buffer_type(buffer)
+        type_ = shared_of(buffer)
         self.emitter = emitter
         self.buffer = emitter.scalar(buffer)
         self.size = type_.element.bytes
@@ -92,7 +86,7 @@ class Places:
 
 @emits(gpu.LocalLoad)
 def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
-    type_ = buffer_type(op.buffer)
+    type_ = shared_of(op.buffer)
     layout, scalar = layout_of(op.type), type_.element
     values: dict[int, str] = {}
     view = matrix_view(layout, type_.offsets, scalar.bytes)
@@ -112,7 +106,7 @@ def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
 
 @emits(gpu.LocalStore)
 def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
-    type_ = buffer_type(op.buffer)
+    type_ = shared_of(op.buffer)
     layout, scalar = layout_of(op.value.type), type_.element
     values = emitter.tensor(op.value)
     view = matrix_view(layout, type_.offsets, scalar.bytes)
@@ -133,7 +127,7 @@ def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
 
 def _matrices(emitter: Emitter, buffer: Value, view: View) -> Iterator[tuple[list[list[int]], Argument, int]]:
     """For each instruction: the registers of each of its words, the address of the lane's row, and an offset."""
-    row = bits_of(VECTOR // buffer_type(buffer).element.bytes)
+    row = bits_of(VECTOR // shared_of(buffer).element.bytes)
     rest, matrices, word = ([1 << bit for bit in bits] for bits in (view.rest, view.matrices, view.word))
     for registers, address, offset in Places(emitter, buffer, view.layout, range(row)).rows():
         first = combine(rest, registers[0] >> row)
@@ -153,7 +147,7 @@ def _instruction(name: str, view: View) -> str:
 
 @emits(gpu.AsyncCopy)
 def _copy(emitter: Emitter, op: gpu.AsyncCopy) -> Emitted:
-    size = buffer_type(op.buffer).element.bytes * op.width
+    size = shared_of(op.buffer).element.bytes * op.width
     owner = emitter.owner(op.ptr.type)
     # Copies of 16 bytes bypass L1, as nothing reads them again.
     cache = "cg" if size == 16 else "ca"
@@ -198,7 +192,7 @@ def _in_order(type_: SharedType) -> None:
 
 @emits(gpu.LocalAtomicAdd)
 def _atomic_add(emitter: Emitter, op: gpu.LocalAtomicAdd) -> Emitted:
-    type_ = buffer_type(op.buffer)
+    type_ = shared_of(op.buffer)
     _in_order(type_)
     scalar, owner = scalar_element(op.index.type), emitter.owner(op.index.type)
     for register in unique_registers(layout_of(op.index.type)):
@@ -214,10 +208,9 @@ def _atomic_add(emitter: Emitter, op: gpu.LocalAtomicAdd) -> Emitted:
 
 @emits(gpu.LocalGather)
 def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
-    type_ = buffer_type(op.buffer)
+    type_ = shared_of(op.buffer)
     _in_order(type_)
-    assert isinstance(op.index.type, TensorType)
-    layout, shape = layout_of(op.index.type), op.index.type.shape
+    layout, shape = layout_of(op.index.type), tensor_of(op.index).shape
     offset = sum(bits_of(size) for size in type_.shape[op.axis + 1 :])
     theirs, ours = bits_of(shape[op.axis]), bits_of(type_.shape[op.axis])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, Emitter, emits, layout_of, spread, thread_bases
+from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, Emitter, emits, spread, thread_bases
 from ziggurat.backend.ptx.numbers import llvm_type
 from ziggurat.codemodel import layout as layouts
 from ziggurat.codemodel.dialects import tt
@@ -13,6 +13,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType
+from ziggurat.transforms.place.queries import layout_of, tensor_of
 
 _REGISTERS: dict[type[Op], str] = {tt.GetProgramId: "ctaid", tt.GetNumPrograms: "nctaid"}
 
@@ -81,8 +82,7 @@ def _within_threads(values: list[str], source: Layout, target: Layout, op: Op) -
 @emits(tt.Broadcast)
 def _broadcast(emitter: Emitter, op: tt.Broadcast) -> Emitted:
     """Look elements up by the target's coordinates without the axes of size 1."""
-    source, target = op.value.type, op.type
-    assert isinstance(source, TensorType) and isinstance(target, TensorType)
+    source, target = tensor_of(op.value), tensor_of(op.result)
     narrow = layout_of(target).narrowed(target.shape, source.shape)
     return _within_threads(emitter.tensor(op.value), layout_of(source), narrow, op)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits
-from ziggurat.backend.ptx.shared import buffer_type
 from ziggurat.backend.ptx.words import SHARED
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import DescriptorType, i32
+from ziggurat.codemodel.types import i32
+from ziggurat.transforms.place.queries import descriptor_of, shared_of
 
 # The type and the attributes of a parameter that is a tensor map.
 MAP_PARAMETER = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
@@ -39,7 +39,7 @@ def _by_elected_thread(
 
 @emits(gpu.MbarrierInit)
 def _init(emitter: Emitter, op: gpu.MbarrierInit) -> Emitted:
-    count = buffer_type(op.buffer).count
+    count = shared_of(op.buffer).count
     lines = [f"mbarrier.init.shared::cta.b64 [$0+{8 * at}], {op.arrivals};" for at in range(count)]
     # TMA accesses memory through the asynchronous proxy.
     lines.append("fence.proxy.async.shared::cta;")
@@ -50,7 +50,7 @@ def _init(emitter: Emitter, op: gpu.MbarrierInit) -> Emitted:
 
 @emits(gpu.MbarrierInval)
 def _inval(emitter: Emitter, op: gpu.MbarrierInval) -> Emitted:
-    count = buffer_type(op.buffer).count
+    count = shared_of(op.buffer).count
     lines = [f"mbarrier.inval.shared::cta.b64 [$0+{8 * at}];" for at in range(count)]
     _by_elected_thread(emitter, lines, _address(emitter, op.buffer))
 
@@ -110,8 +110,7 @@ def _boxes(
 ) -> tuple[list[tuple[int, str]], list[Argument]]:
     """The byte in the buffer and the coordinates of each box of a block, and the arguments that these name from
     `$first` on. A box has up to 256 rows of up to 128 bytes."""
-    type_ = op.descriptor.type
-    assert isinstance(type_, DescriptorType)
+    type_ = descriptor_of(op.descriptor)
     (rows, columns), _ = box_and_swizzle(type_.block, type_.element)
     arguments: list[Argument] = []
     for offset, size, step in zip(op.offsets, type_.block, (rows, columns), strict=True):

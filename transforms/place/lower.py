@@ -27,7 +27,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, bits_of, blocked, moved, replicated
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, TupleType, Type, i32, with_element
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, TupleType, Type, i32, scalar_element, with_element
 from ziggurat.transforms.place.queries import converted, layout_of, placed, repacked, stored, tensor_of, unpacked
 from ziggurat.transforms.place.reduction_layouts import (
     Stage,
@@ -242,8 +242,7 @@ def _histogram(builder: Builder, op: tt.Histogram, operands: tuple[Value, ...]) 
 def _reshape(builder: Builder, op: tt.Reshape, operands: tuple[Value, ...]) -> Outcome:
     """A reshape, after a conversion to the layout of the result, which the other shape does not change."""
     (value,) = operands
-    source, target = value.type, op.type
-    assert isinstance(source, TensorType)
+    source, target = tensor_of(value), op.type
     if moved(layout_of(source), layout_of(target), source.numel) is not None:
         return None
     value = converted(builder, value, layout_of(target))
@@ -254,8 +253,7 @@ def _reshape(builder: Builder, op: tt.Reshape, operands: tuple[Value, ...]) -> O
 def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...]) -> Outcome:
     """A broadcast, after a conversion to the layout of the result without the new sizes."""
     (value,) = operands
-    source, target = value.type, op.type
-    assert isinstance(source, TensorType) and isinstance(target, TensorType)
+    source, target = tensor_of(value), tensor_of(op.result)
     try:
         wanted = layout_of(target).narrowed(target.shape, source.shape)
     except ValueError:
@@ -296,7 +294,6 @@ def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
 
 def _from_first(builder: Builder, value: Value, layout: Layout) -> Value:
     """The tensor in which all copies of an element are that of the first thread that holds it."""
-    type_ = value.type
-    assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
-    offsets = buffer_bases(layout, layout, type_.numel, type_.element.bytes)
+    type_ = tensor_of(value)
+    offsets = buffer_bases(layout, layout, type_.numel, scalar_element(type_).bytes)
     return builder.add(gpu.LocalLoad(stored(builder, value, offsets), type_))

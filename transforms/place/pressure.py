@@ -53,7 +53,7 @@ def pressure(module: gpu.Module) -> Pressure:
     for op in module.walk():
         if isinstance(op, scf.For | scf.While):
             parts = component_types(op.result.type)
-            counts = list(map(_registers, parts))
+            counts = list(map(value_registers, parts))
             if sum(counts) > found.registers:
                 largest = max(range(len(parts)), key=counts.__getitem__)
                 found = Pressure(sum(counts), op.location, counts[largest], parts[largest])
@@ -107,7 +107,7 @@ def _carried(module: gpu.Module) -> tuple[Pressure, str, int]:
     found, most = pressure(module), registers_of_thread(module.num_warps)
     threads = f"in each of {32 * module.num_warps} threads, which have {most}"
     for op in (op for op in module.walk() if isinstance(op, gpu.Wgmma)):
-        count = _registers(op.result.type, lambda element: True)  # Accumulators of integers, too.
+        count = value_registers(op.result.type, lambda element: True)  # Accumulators of integers, too.
         if min(count, WGMMA_REGISTERS) + BESIDE_WGMMA > most:
             message = (
                 f"the accumulator of a dot takes {count} registers {threads}; its addresses and operands need some, too"
@@ -129,7 +129,7 @@ def _hint(most: int) -> str:
     return "smaller blocks, or more warps" if most == MAX_REGISTERS else "smaller blocks"
 
 
-def _registers(type_: Type, counts: Callable[[ScalarType], bool] = lambda element: element.is_float) -> int:
+def value_registers(type_: Type, counts: Callable[[ScalarType], bool] = lambda element: element.is_float) -> int:
     """The registers of a thread for a value, if its elements are of a type that `counts`."""
     element = type_.element if isinstance(type_, TensorType) else type_
     if not isinstance(element, ScalarType) or not counts(element):
