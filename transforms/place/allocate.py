@@ -53,9 +53,8 @@ class Interval:
         return self.start <= other.end and other.start <= self.end
 
 
-def allocate(module: Op) -> Op:
+def allocate(module: gpu.Module) -> Op:
     """The GPU model whose buffers have offsets. Raises `ResourceError` if they need more than the target has."""
-    assert isinstance(module, gpu.Module)
     intervals = intervals_of(module)
     total = place(intervals)
     limit = TARGETS[module.target].max_shared

@@ -222,9 +222,8 @@ def missing_barriers(module: gpu.Module) -> list[Hazard]:
     return found
 
 
-def insert_barriers(module: Op) -> Op:
+def insert_barriers(module: gpu.Module) -> Op:
     """The GPU model with barriers and fences where they are needed, and no more."""
-    assert isinstance(module, gpu.Module)
     flow = _Flow(module)
     needed: dict[str, set[int]] = {"barrier": set(), "fence": set()}  # The nodes that one is needed before.
     while (found := next(flow.missing(needed["barrier"], needed["fence"]), None)) is not None:

@@ -130,12 +130,11 @@ def anchors(module: Op, target: str, num_warps: int) -> Callable[[Op], Layout | 
     return anchor
 
 
-def place_dots(module: Op) -> Op:
+def place_dots(module: gpu.Module) -> Op:
     """The GPU model in which each dot can be emitted, with its operands where its unit reads them.
 
     Every value keeps its type, so its uses do not change.
     """
-    assert isinstance(module, gpu.Module)
     rows_first = is_chained(module)
 
     def placed(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

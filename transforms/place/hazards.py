@@ -62,14 +62,13 @@ _ASYNCHRONOUS = (
 Slot = tuple[Value, int | None]  # An allocation, and the index of a slot; None for any of them.
 
 
-def hazards(module: Op) -> list[Hazard]:
+def hazards(module: gpu.Module) -> list[Hazard]:
     """The pairs of ops of a GPU model between which something is missing; none of a model that `place` has made.
 
     * a barrier or a fence between two accesses of shared memory (`barriers`);
     * a wait, a commit or an arrival for asynchronous ops: copies of cp.async, wgmma, loads and stores of TMA;
     * the bytes and arrivals that an mbarrier expects.
     """
-    assert isinstance(module, gpu.Module)
     return [*missing_barriers(module), *used_too_early(module), *_wrong_phases(module)]
 
 

@@ -42,12 +42,11 @@ from ziggurat.transforms.place.swizzle import buffer_bases, conversion_buffer, r
 _LOWERINGS: OpTable[Callable[[Any, Any, tuple[Value, ...]], Outcome]] = OpTable("lowering")
 
 
-def lower(module: Op) -> Op:
+def lower(module: gpu.Module) -> Op:
     """The GPU model in which conversions, reductions, scans, gathers and histograms are primitives.
 
     Every value keeps its type, so its uses do not change.
     """
-    assert isinstance(module, gpu.Module)
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         lowering = _LOWERINGS.get(type(op))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import InternalError
@@ -25,19 +26,17 @@ from ziggurat.transforms.place.tma import aliasing, lower_tma, tma_accesses
 from ziggurat.transforms.simplify import cse, dce
 
 
-def _assign(op: Op, options: CompileOptions) -> Op:
-    assert isinstance(op, core.Module)
+def _assign(op: core.Module, options: CompileOptions) -> Op:
     # Accumulators stay in the layouts of the matrix units, through loops and elementwise ops.
     return assign(op, options, anchors(op, options.target, options.num_warps))
 
 
-def _descriptors(op: Op, options: CompileOptions) -> Op:
-    assert isinstance(op, core.Module)
+def _descriptors(op: core.Module, options: CompileOptions) -> Op:
     by_tma = tma_accesses(op, options.target, options.num_warps)
     return lower_descriptors(op, by_tma, aliasing(op, by_tma))
 
 
-Step = Callable[[Op, CompileOptions], Op]
+Step = Callable[[Any, CompileOptions], Op]  # Takes a `core.Module` or, after `assign`, a `gpu.Module`.
 
 PLACE: tuple[tuple[str, Step], ...] = (
     ("prepare", lambda op, _: prepare(op)),

@@ -59,13 +59,12 @@ _DRIVER_BYTES = 1024  # Shared memory that the driver takes for each CTA.
 _OTHER_REGISTERS = 64  # Registers a thread, beside those of the accumulator.
 
 
-def pipeline_loads(module: Op, num_stages: int) -> Op:
+def pipeline_loads(module: gpu.Module, num_stages: int) -> Op:
     """The GPU model whose loops with dots copy their operands ahead, in up to `num_stages` stages; 1 changes nothing.
 
     A loop's own `num_stages` takes precedence. There are fewer stages if shared memory does not suffice for more; a
     warning says so if the kernel asked for the number.
     """
-    assert isinstance(module, gpu.Module)
     allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
     plans: dict[Value, LoopPlan] = {}
     for op in module.walk():

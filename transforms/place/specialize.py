@@ -61,9 +61,8 @@ _LOWERING_BYTES = 4096
 Plans = dict[Value, LoopPlan]
 
 
-def specialize(module: Op, num_stages: int) -> Op:
+def specialize(module: gpu.Module, num_stages: int) -> Op:
     """The GPU model with the loops that ask for it split into roles; a warning for each of them if they cannot be."""
-    assert isinstance(module, gpu.Module)
     loops = [op for op in module.walk() if isinstance(op, scf.For) and op.warp_specialize]
     if not loops:
         return module
