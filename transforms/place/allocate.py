@@ -20,19 +20,11 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.transforms.place.flow import allocation
+from ziggurat.transforms.place.flow import WAITS, allocation
 from ziggurat.transforms.place.queries import shared_of
 from ziggurat.transforms.place.shared_memory_error import shared_memory_error
 
 SMALL = 4096  # Bytes of a buffer that is kept longer to save a barrier.
-
-# Asynchronous ops, and the op that waits for each.
-_WAITS: tuple[tuple[type[Op], type[Op]], ...] = (
-    (gpu.Wgmma, gpu.WgmmaWait),
-    (gpu.AsyncCopy, gpu.AsyncWait),
-    (gpu.TmaStore, gpu.TmaStoreWait),
-    (gpu.TmaLoad, gpu.MbarrierWait),
-)
 
 
 @attrs.define(eq=False)
@@ -143,7 +135,7 @@ def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], ops: Sequence
             yield last  # Control flow passes it on, and it is not followed.
         else:
             number = numbers[user.result][0]
-            waits = next((waits for begins, waits in _WAITS if isinstance(user, begins)), None)
+            waits = WAITS.get(type(user))
             if waits is None:
                 yield number
                 continue

@@ -30,7 +30,7 @@ from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType, TensorType
-from ziggurat.transforms.place.flow import Graph, Hazard, allocation, interval
+from ziggurat.transforms.place.flow import WAITS, Graph, Hazard, allocation, interval
 from ziggurat.transforms.place.queries import shared_of
 from ziggurat.transforms.place.swizzle import matrix_view
 
@@ -41,16 +41,14 @@ READ, WRITE, COUNT = "read", "write", "count"
 class Access:
     """An access of one op to an interval of shared memory.
 
-    `holder` says which thread touches which place, if each place has one thread; None where that is not known. `until`
-    says of an asynchronous access what ends it: the class of a wait, or the allocation of an mbarrier. `proxy` is true
-    of accesses that do not see plain writes without a fence.
+    `holder` says which thread touches which place, if each place has one thread; None where that is not known. `proxy`
+    is true of accesses that do not see plain writes without a fence.
     """
 
     kind: str
     start: int
     end: int
     holder: tuple[int, SharedType, Layout] | None = None
-    until: type[Op] | Value | None = None
     proxy: bool = False
 
     def conflicts(self, other: Access) -> bool:
@@ -63,13 +61,7 @@ class Access:
 _ONE_THREAD = Layout((), (0,) * 5, ())
 
 
-def _access(
-    kind: str,
-    buffer: Value,
-    holder: Value | None = None,
-    until: type[Op] | Value | None = None,
-    proxy: bool = False,
-) -> Access:
+def _access(kind: str, buffer: Value, holder: Value | None = None, proxy: bool = False) -> Access:
     """An access to a buffer, which may touch all bytes of its allocation."""
     start, end = interval(allocation(buffer))
     who: tuple[int, SharedType, Layout] | None = None
@@ -79,16 +71,16 @@ def _access(
         # The lanes of a warp move a matrix together, so that a place does not belong to one thread.
         if matrix_view(type_.layout, shared.offsets, shared.element.bytes) is None:
             who = (start, attrs.evolve(shared, count=1), type_.layout)
-    return Access(kind, start, end, who, until, proxy)
+    return Access(kind, start, end, who, proxy)
 
 
 def _by_one_thread(op: gpu.MbarrierInit | gpu.MbarrierInval) -> list[Access]:
     return [attrs.evolve(_access(WRITE, op.buffer), holder=(-1, shared_of(op.buffer), _ONE_THREAD))]
 
 
-def _operands(op: Any, until: type[Op] | None = None) -> list[Access]:
+def _operands(op: gpu.Wgmma | gpu.Mma | gpu.DotFma) -> list[Access]:
     read = [value for value in (op.a, op.b) if isinstance(value.type, SharedType)]
-    return [_access(READ, value, until=until, proxy=until is not None) for value in read]
+    return [_access(READ, value, proxy=isinstance(op, gpu.Wgmma)) for value in read]
 
 
 # The accesses of each op to shared memory.
@@ -97,12 +89,12 @@ _ACCESSES: dict[type[Op], Callable[[Any], list[Access]]] = {
     gpu.LocalStore: lambda op: [_access(WRITE, op.buffer, op.value)],
     gpu.LocalGather: lambda op: [_access(READ, op.buffer)],
     gpu.LocalAtomicAdd: lambda op: [_access(COUNT, op.buffer)],
-    gpu.AsyncCopy: lambda op: [_access(WRITE, op.buffer, until=gpu.AsyncWait)],
-    gpu.Wgmma: lambda op: _operands(op, gpu.WgmmaWait),
+    gpu.AsyncCopy: lambda op: [_access(WRITE, op.buffer)],
+    gpu.Wgmma: _operands,
     gpu.Mma: _operands,
     gpu.DotFma: _operands,
-    gpu.TmaLoad: lambda op: [_access(WRITE, op.buffer, until=allocation(op.barrier), proxy=True)],
-    gpu.TmaStore: lambda op: [_access(READ, op.buffer, until=gpu.TmaStoreWait, proxy=True)],
+    gpu.TmaLoad: lambda op: [_access(WRITE, op.buffer, proxy=True)],
+    gpu.TmaStore: lambda op: [_access(READ, op.buffer, proxy=True)],
     gpu.MbarrierInit: _by_one_thread,
     gpu.MbarrierInval: _by_one_thread,
     gpu.MbarrierWait: lambda op: [_access(READ, op.barrier)],
@@ -142,10 +134,13 @@ class _Flow:
             self.owners += [op for _ in found if op is not None]
         numbered = list(enumerate(self.accesses))
         self.conflicts = [sum(1 << at for at, other in numbered if access.conflicts(other)) for _, access in numbered]
-        self.until: dict[type[Op] | Value | None, int] = {}  # The accesses that each wait ends.
-        for at, access in numbered:
-            self.until[access.until] = self.until.get(access.until, 0) | 1 << at
-        self.asynchronous = sum(mask for wait, mask in self.until.items() if wait is not None)
+        # The asynchronous accesses that end at each class of waits, or at a wait for an mbarrier.
+        self.until: dict[type[Op] | Value, int] = {}
+        for at, op in enumerate(self.owners):
+            if wait := WAITS.get(type(op)):
+                until = allocation(op.barrier) if isinstance(op, gpu.TmaLoad) else wait
+                self.until[until] = self.until.get(until, 0) | 1 << at
+        self.asynchronous = sum(self.until.values())
         self.plain_writes = sum(1 << at for at, access in numbered if access.kind != READ and not access.proxy)
 
     def states(self, barriers: Set[int], fences: Set[int]) -> list[_State]:

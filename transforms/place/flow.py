@@ -19,6 +19,14 @@ from ziggurat.codemodel.traits import BodyTerminator, Loop
 from ziggurat.transforms.place.components import Component, components_of
 from ziggurat.transforms.place.queries import shared_of
 
+# Asynchronous ops, and the op that waits for each.
+WAITS: dict[type[Op], type[Op]] = {
+    gpu.Wgmma: gpu.WgmmaWait,
+    gpu.AsyncCopy: gpu.AsyncWait,
+    gpu.TmaStore: gpu.TmaStoreWait,
+    gpu.TmaLoad: gpu.MbarrierWait,
+}
+
 
 def allocation(buffer: Value) -> Value:
     """The allocation that a buffer is part of."""
