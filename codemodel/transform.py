@@ -160,11 +160,14 @@ class Rewriter(Builder):
 
     def inside(self, types: Sequence[Type], yield_type: Type, *, isolated: bool = False) -> Rewriter:
         """A rewriter for the body of an op that is added here next. It sees the counterparts that are known here."""
-        start = Builder.root(types, yield_type) if isolated else self.nested(types, yield_type)
-        inner = Rewriter.over(start, self.transformers, self.pass_name, self.caller)
-        inner.mapping.parent = self.mapping
-        inner._run = self._run
-        return inner
+        return self.scoped(Builder.root(types, yield_type) if isolated else self.nested(types, yield_type))
+
+    def scoped(self, start: Builder | None = None) -> Rewriter:
+        """A rewriter that appends at `start`, or here. Counterparts that it is told of are unknown to this one."""
+        made = Rewriter.over(start or self, self.transformers, self.pass_name, self.caller)
+        made.mapping.parent = self.mapping
+        made._run = self._run
+        return made
 
     def rewrite_body(
         self,

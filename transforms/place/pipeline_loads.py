@@ -46,9 +46,9 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, i1, with_element
-from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
+from ziggurat.transforms.place.loop_plan import LoopPlan, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import constant, shared_of, tensor_of
@@ -180,19 +180,92 @@ class Counter:
         return following
 
 
-class _PipelinedLoop:
+class LoopWriter:
+    """The writer of a loop whose loads have become copies to `rings`: one ring for each copy of the plan, in order.
+
+    `full` has the mbarriers that say that a slot is full, for each group of TMA's copies.
+    """
+
+    def __init__(self, loop: scf.For, plan: LoopPlan, rings: Sequence[Value], full: Sequence[Value]) -> None:
+        self.loop = loop
+        self.plan = plan
+        self.rings = {copy.buffer.result: ring for copy, ring in zip(plan.copies, rings, strict=True)}
+        self.full = dict(zip(plan.groups(), full, strict=True))
+
+    def fetch(self, builder: Rewriter, reader: Value, slot: Value, condition: Value) -> None:
+        """Have TMA fill the slots of the group of a reader where a condition holds, and tell the mbarrier."""
+        copies = self.plan.groups()[reader]
+        full = builder.add(gpu.LocalView(self.full[reader], slot))
+        builder.add(gpu.MbarrierExpect(full, condition, bytes=sum(copy.shared.bytes for copy in copies)))
+        for copy in copies:
+            descriptor, *offsets = (builder[value] for value in copy.load.operands)
+            view = builder.add(gpu.LocalView(self.rings[copy.buffer.result], slot))
+            builder.add(gpu.TmaLoad(descriptor, view, full, condition, offsets), copy.load.location)
+
+    def rewritten(self, inner: Rewriter, slot: Value, phase: Value | None) -> Iterator[Op]:
+        """Write the body of the loop without the copies, op by op.
+
+        An op is given after it was written, with the wait for the wgmma of the iteration before that follows it.
+        """
+        loop, deferred = self.loop, self.plan.deferred
+        gone = {op.result for copy in self.plan.copies for op in (copy.load, copy.store, *copy.transposed)}
+        gone |= _superfluous_fences(loop, gone)
+        for op in loop.body.entry.ops[:-1]:
+            if op.result in gone:
+                continue
+            if op.result in self.full:
+                assert phase is not None
+                inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(self.full[op.result], slot)), phase))
+            if op.result in self.rings:
+                inner[op.result] = inner.add(gpu.LocalView(self.rings[op.result], slot), op.location)
+            elif deferred is not None and op is deferred.wait:
+                inner[op.result] = inner[deferred.wait.value]
+            else:
+                inner.rewrite(op)
+            if deferred is not None and op is deferred.covered:
+                value = deferred.wait.value if deferred.chained else loop.body.parameters[deferred.position + 1]
+                inner[value] = inner.add(gpu.WgmmaWait(inner[value], int(deferred.chained)), deferred.wait.location)
+            yield op
+
+    def completed(
+        self,
+        builder: Rewriter,
+        initial: Sequence[Value],
+        write: Callable[[Rewriter], Value],
+        end: Callable[[Rewriter, Sequence[Value]], None] = lambda builder, values: None,
+    ) -> Value:
+        """The packed values after the new loop, which `write` adds, and a wait for the deferred wgmma. Then `end`
+        writes.
+
+        If a wgmma is deferred, these are the counterparts of `initial`, and the loop stands in a branch that runs if
+        the loop has an iteration. This keeps the in-flight accumulator out of a phi with the initial one: LLVM would
+        copy it, and ptxas then waits for each wgmma (its warning C7515).
+        """
+        deferred = self.plan.deferred
+        if deferred is None:
+            return write(builder)
+        before = arith.IntPredicate.SLT if self.plan.step > 0 else arith.IntPredicate.SGT
+        runs = builder.add(arith.CmpI(builder[self.loop.start], builder[self.loop.stop], before))
+        yields = scf.packed([value.type for value in initial])
+        then = builder.inside([], yields)
+        made = write(then)
+        values: list[Value] = [then.add(core.TupleLoad(made, at)) for at in range(len(initial))]
+        values[deferred.position] = then.add(gpu.WgmmaWait(values[deferred.position], 0), deferred.wait.location)
+        end(then, values)
+        then.add(scf.Yield(values))
+        otherwise = builder.nested([], yields)
+        otherwise.add(scf.Yield(initial))
+        return builder.add(scf.If(runs, then.finish(), otherwise.finish()))
+
+
+class _PipelinedLoop(LoopWriter):
     """The writer of a pipelined loop, with its prologue and its end."""
 
     def __init__(self, builder: Rewriter, loop: scf.For, plan: LoopPlan) -> None:
+        rings, groups = new_rings(builder, plan), len(plan.groups())
+        super().__init__(loop, plan, rings, mbarriers(builder, groups, plan.stages) if groups else [])
         self.builder = builder
-        self.loop = loop
-        self.plan = plan
-        self.start, self.stop = builder[loop.start], builder[loop.stop]
         self.initial = [builder[value] for value in loop.initial]
-        self.rings = new_rings(builder, plan)
-        self.groups = plan.groups()
-        made = mbarriers(builder, len(self.groups), plan.stages) if self.groups else []
-        self.full = dict(zip(self.groups, made, strict=True))
         self.copied = [copy for copy in plan.copies if not copy.by_tma]
 
     def write(self) -> Value:
@@ -200,24 +273,24 @@ class _PipelinedLoop:
         builder, plan = self.builder, self.plan
         ahead: Sequence[Value] = [self.initial[number] for number in plan.carried]
         for number in range(plan.distance):
-            ahead = self._begin(builder, self.start, number, ahead, constant(builder, number))
-        made = completed(builder, self.loop, plan, self.initial, lambda inner: self._loop(inner, ahead))
+            ahead = self._begin(builder, builder[self.loop.start], number, ahead, constant(builder, number))
+        made = self.completed(builder, self.initial, lambda inner: self._loop(inner, ahead))
         if self.copied:
             # The copies of the last iterations, which copied nothing, still hold the buffers.
             builder.add(gpu.AsyncWait(0))
-        if self.groups:
+        if self.full:
             forget_mbarriers(builder, self.full.values())
         return builder.add(core.TupleLoad(made, 0)) if plan.deferred is None and len(self.initial) == 1 else made
 
     def _loop(self, builder: Rewriter, ahead: Sequence[Value]) -> Value:
         """The loop, which carries the counters and the values `ahead` as well."""
-        further = [*[constant(builder, 0)] * (2 if self.groups else 1), *ahead]
+        further = [*[constant(builder, 0)] * (2 if self.full else 1), *ahead]
         return carrying_loop(builder, self.loop, range(len(self.initial)), further, self._body, self.loop.attributes)
 
     def _body(self, inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
         plan, loop, deferred = self.plan, self.loop, self.plan.deferred
         index, slot = inner[loop.body.parameters[0]], carried[0]
-        phase, ahead = (carried[1], carried[2:]) if self.groups else (None, carried[1:])
+        phase, ahead = (carried[1], carried[2:]) if self.full else (None, carried[1:])
         if self.copied:
             inner.add(gpu.AsyncWait(plan.distance - 1))
             if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops):
@@ -229,7 +302,7 @@ class _PipelinedLoop:
         at_once = deferred is None or plan.reuse > 1
         if at_once:
             ahead = self._begin(inner, index, plan.distance, ahead, before)
-        for op in rewritten(inner, loop, plan, self.rings, self.full, slot, phase):
+        for op in self.rewritten(inner, slot, phase):
             if not at_once and deferred is not None and op is deferred.covered:
                 ahead = self._begin(inner, index, plan.distance, ahead, before)
         return [*counter.after(phase), *ahead]
@@ -243,25 +316,20 @@ class _PipelinedLoop:
         """
         plan, body = self.plan, self.loop.body
         more = self._has_iteration(builder, index, distance)
-        known: dict[Value, Value] = {}
         shift = constant(builder, distance * plan.step, index.type)
-        known[body.parameters[0]] = builder.add(arith.AddI(index, shift)) if distance else index
+        later = builder.scoped()
+        later[body.parameters[0]] = builder.add(arith.AddI(index, shift)) if distance else index
         for number, value in zip(plan.carried, ahead, strict=True):
-            known[body.parameters[number + 1]] = value
-
-        def new(value: Value) -> Value:
-            return known[value] if value.block is body.entry else builder[value]
-
-        for op in plan.ahead:
-            known[op.result] = builder.add(rebuilt(op, [new(value) for value in op.operands], ()), op.location)
-        for reader, copies in self.groups.items():
-            fetch(builder, copies, self.rings, builder.add(gpu.LocalView(self.full[reader], slot)), slot, more, new)
+            later[body.parameters[number + 1]] = value
+        later.rewrite_ops(plan.ahead)
+        for reader in self.full:
+            self.fetch(later, reader, slot, more)
         for copy in self.copied:
             assert isinstance(copy.load, tt.Load)
-            pointers = new(copy.load.ptr)
+            pointers = later[copy.load.ptr]
             mask = builder.add(tt.Splat(more, with_element(tensor_of(pointers), i1)))
             if copy.load.mask is not None:
-                mask = builder.add(arith.AndI(new(copy.load.mask), mask))
+                mask = builder.add(arith.AndI(later[copy.load.mask], mask))
             for step in copy.transposed:
                 pointers, mask = (builder.add(tt.Trans(value, step.order)) for value in (pointers, mask))
             view = builder.add(gpu.LocalView(self.rings[copy.buffer.result], slot))
@@ -269,15 +337,14 @@ class _PipelinedLoop:
         if self.copied:
             builder.add(gpu.AsyncCommit())
         yielded = body.entry.terminator.operands
-        return [new(yielded[number]) for number in plan.carried]
+        return [later[yielded[number]] for number in plan.carried]
 
-    def _has_iteration(self, builder: Builder, index: Value, distance: int) -> Value:
+    def _has_iteration(self, builder: Rewriter, index: Value, distance: int) -> Value:
         """Whether the loop has the iteration `distance` after that of `index`: without a sum that may overflow."""
-        shift = distance * self.plan.step
+        shift, up = distance * self.plan.step, self.plan.step > 0
         assert isinstance(index.type, ScalarType)
         low, high = index.type.limits
-        up = shift > 0 or self.plan.step > 0
-        bound = self.stop
+        bound = builder[self.loop.stop]
         if shift:
             furthest = constant(builder, (low if up else high) + shift, index.type)
             bound = builder.add(arith.MaxSI(bound, furthest) if up else arith.MinSI(bound, furthest))
@@ -285,101 +352,12 @@ class _PipelinedLoop:
         return builder.add(arith.CmpI(index, bound, arith.IntPredicate.SLT if up else arith.IntPredicate.SGT))
 
 
-def fetch(
-    builder: Builder,
-    copies: Sequence[Copy],
-    rings: Mapping[Value, Value],
-    full: Value,
-    slot: Value,
-    condition: Value,
-    new: Callable[[Value], Value],
-) -> None:
-    """Have TMA fill the slots of a group of copies where a condition holds, and tell the mbarrier `full`.
-
-    `new` gives the values that stand for the operands of the loads.
-    """
-    builder.add(gpu.MbarrierExpect(full, condition, bytes=sum(copy.shared.bytes for copy in copies)))
-    for copy in copies:
-        assert isinstance(copy.load, tt.DescriptorLoad)
-        view = builder.add(gpu.LocalView(rings[copy.buffer.result], slot))
-        offsets = [new(offset) for offset in copy.load.offsets]
-        builder.add(gpu.TmaLoad(new(copy.load.descriptor), view, full, condition, offsets), copy.load.location)
-
-
-def rewritten(
-    inner: Rewriter,
-    loop: scf.For,
-    plan: LoopPlan,
-    rings: Mapping[Value, Value],
-    full: Mapping[Value, Value],
-    slot: Value,
-    phase: Value | None,
-) -> Iterator[Op]:
-    """Write the body of a loop without the copies, op by op.
-
-    An op is given after it was written, with the wait for the wgmma of the iteration before that follows it. `rings`
-    has the ring for each buffer of the loop, `full` the mbarriers for each first reader.
-    """
-    deferred = plan.deferred
-    gone = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
-    gone |= _superfluous_fences(loop, gone)
-    for op in loop.body.entry.ops[:-1]:
-        if op.result in gone:
-            continue
-        if op.result in full:
-            assert phase is not None
-            inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(full[op.result], slot)), phase))
-        if op.result in rings:
-            inner[op.result] = inner.add(gpu.LocalView(rings[op.result], slot), op.location)
-        elif deferred is not None and op is deferred.wait:
-            inner[op.result] = inner[deferred.wait.value]
-        else:
-            inner.rewrite(op)
-        if deferred is not None and op is deferred.covered:
-            value = deferred.wait.value if deferred.chained else loop.body.parameters[deferred.position + 1]
-            inner[value] = inner.add(gpu.WgmmaWait(inner[value], int(deferred.chained)), deferred.wait.location)
-        yield op
-
-
-def completed(
-    builder: Rewriter,
-    loop: scf.For,
-    plan: LoopPlan,
-    initial: Sequence[Value],
-    write: Callable[[Rewriter], Value],
-    end: Callable[[Rewriter, Sequence[Value]], None] | None = None,
-) -> Value:
-    """The packed values after the new `loop`, which `write` adds, and a wait for the deferred wgmma. Then `end` writes.
-
-    If a wgmma is deferred, these are the counterparts of `initial`, and the loop stands in a branch that runs if the
-    loop has an iteration. This keeps the in-flight accumulator out of a phi with the initial one: LLVM would copy it,
-    and ptxas then waits for each wgmma (its warning C7515).
-    """
-    if plan.deferred is None:
-        return write(builder)
-    before = arith.IntPredicate.SLT if plan.step > 0 else arith.IntPredicate.SGT
-    runs = builder.add(arith.CmpI(builder[loop.start], builder[loop.stop], before))
-    yields = scf.packed([value.type for value in initial])
-    then = builder.inside([], yields)
-    made = write(then)
-    values: list[Value] = [then.add(core.TupleLoad(made, at)) for at in range(len(initial))]
-    position = plan.deferred.position
-    values[position] = then.add(gpu.WgmmaWait(values[position], 0), plan.deferred.wait.location)
-    if end is not None:
-        end(then, values)
-    then.add(scf.Yield(values))
-    otherwise = builder.nested([], yields)
-    otherwise.add(scf.Yield(initial))
-    return builder.add(scf.If(runs, then.finish(), otherwise.finish()))
-
-
-def new_rings(builder: Builder, plan: LoopPlan) -> dict[Value, Value]:
-    """A new ring for each buffer of a loop."""
-    made: dict[Value, Value] = {}
+def new_rings(builder: Builder, plan: LoopPlan) -> list[Value]:
+    """A new ring for each copy of a loop."""
+    made: list[Value] = []
     for copy in plan.copies:
         type_ = attrs.evolve(copy.shared, count=plan.stages)
-        alloc = gpu.LocalAlloc(type_, alignment=copy.buffer.alignment)
-        made[copy.buffer.result] = builder.add(alloc, copy.buffer.location)
+        made.append(builder.add(gpu.LocalAlloc(type_, alignment=copy.buffer.alignment), copy.buffer.location))
     return made
 
 

@@ -42,11 +42,9 @@ from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, p
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.pipeline_loads import (
     Counter,
+    LoopWriter,
     carrying_loop,
-    completed,
-    fetch,
     new_rings,
-    rewritten,
     warn_of_loads,
 )
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
@@ -165,13 +163,9 @@ def _slice(plans: Plans) -> _Slice | Obstacle:
 class _Channel:
     """Rings, in the order of the copies, and for each group of copies its mbarriers."""
 
-    rings: tuple[Value, ...]
-    full: tuple[Value, ...]
-    empty: tuple[Value, ...]
-
-    def rings_of(self, plan: LoopPlan) -> dict[Value, Value]:
-        """The ring for each buffer of a loop."""
-        return dict(zip((copy.buffer.result for copy in plan.copies), self.rings, strict=True))
+    rings: Sequence[Value]
+    full: Sequence[Value]
+    empty: Sequence[Value]
 
 
 class _Roles:
@@ -196,8 +190,8 @@ class _Roles:
 
     def _channel(self, plan: LoopPlan) -> _Channel:
         outer = self.outer
-        made = tuple(new_rings(outer, plan).values())
-        full, empty = (tuple(mbarrier_buffer(outer, plan.stages) for _ in plan.groups()) for _ in range(2))
+        made = new_rings(outer, plan)
+        full, empty = ([mbarrier_buffer(outer, plan.stages) for _ in plan.groups()] for _ in range(2))
         for buffers, arrivals in ((full, 1), (empty, self.num_warps // WARP_GROUP)):
             for buffer in buffers:
                 outer.add(gpu.MbarrierInit(buffer, arrivals=arrivals))
@@ -264,7 +258,7 @@ class _Roles:
         plan, count = self.plans[loop.result], len(loop.initial)
         key, deferred = _shape_of(plan), plan.deferred
         channel, counters = self.channels[key], self.counters[key]
-        full = dict(zip(plan.groups(), channel.full, strict=True))
+        writer = LoopWriter(loop, plan, channel.rings, channel.full)
         released = _releases(loop, plan)
 
         def release(builder: Builder, groups: Sequence[int], slot: Value, condition: Value) -> None:
@@ -275,7 +269,7 @@ class _Roles:
         def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
             slot, phase = carried
             counter, always = Counter(inner, slot, plan.stages), constant(inner, True, i1)
-            for op in rewritten(inner, loop, plan, channel.rings_of(plan), full, slot, phase):
+            for op in writer.rewritten(inner, slot, phase):
                 if deferred is not None and op is deferred.covered:
                     index = inner[loop.body.parameters[0]]
                     later = inner.add(arith.CmpI(index, inner[loop.start], arith.IntPredicate.NE))
@@ -291,7 +285,7 @@ class _Roles:
             release(builder, released.get(None, ()), last, constant(builder, True, i1))
 
         initial = [*(builder[value] for value in loop.initial), *counters]
-        made = completed(builder, loop, plan, initial, write, end)
+        made = writer.completed(builder, initial, write, end)
         *values, slot, phase = [builder.add(core.TupleLoad(made, at)) for at in range(len(initial))]
         self.counters[key] = slot, phase
         return repacked(builder, values)
@@ -302,8 +296,7 @@ class _Roles:
         """Write those of these ops that the producer needs."""
         for op in ops:
             if op.result in self.sliced.ops:
-                made = rebuilt(op, [builder[value] for value in op.operands], ())
-                builder[op.result] = builder.add(made, op.location)
+                builder.rewrite(op)
             elif isinstance(op, scf.For) and op.result in self.plans:
                 self._fetching_loop(builder, op)
             elif isinstance(op, scf.For) and op.result in self.sliced.around:
@@ -314,19 +307,18 @@ class _Roles:
         plan = self.plans[loop.result]
         key, last = _shape_of(plan), len(plan.carried)
         channel = self.channels[key]
+        writer = LoopWriter(loop, plan, channel.rings, channel.full)
 
         def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
             slot, phase = carried
-            for op in plan.ahead:
-                inner[op.result] = inner.add(rebuilt(op, [inner[value] for value in op.operands], ()), op.location)
+            inner.rewrite_ops(plan.ahead)
             counter, always = Counter(inner, slot, plan.stages), constant(inner, True, i1)
             other = inner.add(arith.XOrI(phase, counter.one))
-            rings = channel.rings_of(plan)
-            for copies, full, empty in zip(plan.groups().values(), channel.full, channel.empty, strict=True):
+            for reader, empty in zip(writer.full, channel.empty, strict=True):
                 # Before a slot is filled for the first time, its mbarrier is in its first phase: the one before counts
                 # as over.
                 inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(empty, slot)), other))
-                fetch(inner, copies, rings, inner.add(gpu.LocalView(full, slot)), slot, always, inner.__getitem__)
+                writer.fetch(inner, reader, slot, always)
             return counter.after(phase)
 
         made = carrying_loop(builder, loop, plan.carried, self.counters[key], body, {})
