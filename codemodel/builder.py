@@ -17,10 +17,10 @@ func @"sum" (%0 : i32, %1 : i32)i32 -> {
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.graphs import reverse_postorder
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, fill
 from ziggurat.codemodel.traits import Terminator
@@ -185,27 +185,6 @@ class Builder:
             f"{op.NAME}: an operand is not visible here (declared in another body)",
             hint="in a transformer, use `operands` or builder[value] for the counterpart of an old value",
         )
-
-
-Node = TypeVar("Node")
-
-
-def reverse_postorder(entry: Node, successors: Callable[[Node], Sequence[Node]]) -> tuple[Node, ...]:
-    """The nodes of a graph reachable from `entry`, each before the nodes it alone leads to."""
-    order: list[Node] = []
-    seen = {entry}
-    stack = [(entry, list(successors(entry)))]
-    while stack:
-        node, rest = stack[-1]
-        if not rest:
-            order.append(node)
-            stack.pop()
-            continue
-        following = rest.pop()  # The last successor is visited first, so that the first one comes first in the result.
-        if following not in seen:
-            seen.add(following)
-            stack.append((following, list(successors(following))))
-    return tuple(reversed(order))
 
 
 def _start(types: Sequence[Type], yield_type: Type, parent: _Draft | None, location: Location | None) -> Builder:

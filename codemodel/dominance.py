@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from ziggurat.codemodel.builder import reverse_postorder
+from ziggurat.codemodel.graphs import reached, reverse_postorder
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 
 
@@ -74,13 +74,7 @@ class DominatorTree:
 
     def iterated_frontier(self, blocks: Sequence[Block]) -> set[Block]:
         """The iterated frontier of `blocks`, where values that are set in them meet: their frontier, its frontier …"""
-        found: set[Block] = set()
-        work = list(blocks)
-        while work:
-            following = self.frontiers[work.pop()].keys() - found
-            found |= following
-            work += following
-        return found
+        return reached([block for origin in blocks for block in self.frontiers[origin]], self.frontiers.__getitem__)
 
 
 class Dominance:

@@ -16,8 +16,8 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from ziggurat.codemodel.builder import reverse_postorder
 from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.graphs import reverse_postorder
 from ziggurat.codemodel.location import Location
 
 _DTYPES: dict[str, Any] = {

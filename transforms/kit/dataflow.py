@@ -9,10 +9,11 @@ The answers hold for all paths: a value counts when some execution computes it f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Returns, Symbol, SymbolTable
@@ -28,7 +29,8 @@ def derived(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     `through` says which ops count: `lambda op: not isinstance(op, MemoryRead)` leaves out what is read from memory.
     """
     root = _root(value)
-    found = _reached(_nodes(value), _flow(root, through))
+    flow = _flow(root, through)
+    found = reached(_nodes(value), lambda node: flow.get(node, ()))
     return tuple(v for v in dict.fromkeys((value, *_values(root))) if v is value or any(n in found for n in _nodes(v)))
 
 
@@ -43,7 +45,7 @@ def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     for source, targets in _flow(root, through).items():
         for target in targets:
             sources.setdefault(target, []).append(source)
-    ends = {node[0] for node in _reached(_nodes(value), sources) if node not in sources}
+    ends = {node[0] for node in reached(_nodes(value), lambda node: sources.get(node, ())) if node not in sources}
     return tuple(v for v in _values(root) if v in ends)
 
 
@@ -72,17 +74,6 @@ def _values(root: Op) -> Iterator[Value]:
 def _nodes(value: Value) -> list[_Node]:
     count = len(value.type.components) if isinstance(value.type, TupleType) else 1
     return [(value, index) for index in range(count)]
-
-
-def _reached(start: Iterable[_Node], edges: dict[_Node, list[_Node]]) -> set[_Node]:
-    found: set[_Node] = set(start)
-    work = list(found)
-    while work:
-        for target in edges.get(work.pop(), ()):
-            if target not in found:
-                found.add(target)
-                work.append(target)
-    return found
 
 
 def _flow(root: Op, through: Through) -> dict[_Node, list[_Node]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import cf, core, tt
 from ziggurat.codemodel.errors import BuildError, ResourceError
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Successor, Value
 from ziggurat.codemodel.traits import Returns
@@ -138,18 +139,7 @@ def _recursive(functions: Mapping[str, Op]) -> set[str]:
         name: {callee for inner in function.walk() for callee in callees(inner) if callee in functions}
         for name, function in functions.items()
     }
-    found: set[str] = set()
-    for name in functions:
-        reached: set[str] = set()
-        work = list(calls[name])
-        while work:
-            callee = work.pop()
-            if callee not in reached:
-                reached.add(callee)
-                work.extend(calls[callee])
-        if name in reached:
-            found.add(name)
-    return found
+    return {name for name in functions if name in reached(calls[name], calls.__getitem__)}
 
 
 def _demand_size(functions: Mapping[str, Op], roots: Sequence[Op]) -> None:

@@ -1,0 +1,38 @@
+"""Walks of graphs that are given by a function from a node to the nodes after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+Node = TypeVar("Node")
+
+
+def reverse_postorder(entry: Node, successors: Callable[[Node], Sequence[Node]]) -> tuple[Node, ...]:
+    """The nodes of a graph reachable from `entry`, each before the nodes it alone leads to."""
+    order: list[Node] = []
+    seen = {entry}
+    stack = [(entry, list(successors(entry)))]
+    while stack:
+        node, rest = stack[-1]
+        if not rest:
+            order.append(node)
+            stack.pop()
+            continue
+        following = rest.pop()  # The last successor is visited first, so that the first one comes first in the result.
+        if following not in seen:
+            seen.add(following)
+            stack.append((following, list(successors(following))))
+    return tuple(reversed(order))
+
+
+def reached(start: Iterable[Node], following: Callable[[Node], Iterable[Node]]) -> set[Node]:
+    """The nodes of `start`, and all that come after them."""
+    found = set(start)
+    work = list(found)
+    while work:
+        for node in following(work.pop()):
+            if node not in found:
+                found.add(node)
+                work.append(node)
+    return found
