@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import attrs
-
-from ziggurat.codemodel.builder import reverse_postorder
 from ziggurat.codemodel.dialects import cf, core
-from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
+from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of, require_model
 from ziggurat.codemodel.traits import Isolated
-from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 
 
 def normalize_blocks(op: Op) -> Op:
@@ -36,265 +32,136 @@ def normalize_blocks(op: Op) -> Op:
 
     Gives `op` itself where there is nothing to change.
     """
-    return transform(op, _normalized)
+    require_model(op, "normalize_blocks")
+    if all(len(body.blocks) < 2 for inner in op.walk() for body in inner.bodies):
+        return op
+    while (made := transform(transform(op, _redirected), _Shortening())) is not op:
+        op = made
+    return op
 
 
-def _normalized(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-    """The transformer: an op with the bodies that have several blocks simplified."""
-    graphs = {body: _Graph(body) for body in op.bodies if len(body.blocks) > 1}
-    changed = [graph.simplify() for graph in graphs.values()]
-    if not any(changed):
+# Branches: to where they lead.
+
+_Edge = tuple[Block, tuple[Value, ...]]
+
+
+def _redirected(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    """The transformer: decide branches on constants, and pass over blocks that only branch."""
+    edges = [_onward(edge) for edge in _edges(op, {})]
+    if edges == [(successor.block, successor.arguments) for successor in op.successors]:
         return None
-    isolated = isinstance(op, Isolated) or op.parent is None
-    bodies = [
-        _written(builder, graphs[body], isolated) if body in graphs else builder.rewrite_body(body, isolated=isolated)
-        for body in op.bodies
-    ]
-    return builder.add(rebuilt(op, operands, bodies), op.location)
+    blocks = builder.mapping.blocks
+    successors = [Successor(blocks[block], [builder[value] for value in values]) for block, values in edges]
+    if len(edges) == len(op.successors):
+        return builder.add(rebuilt(op, operands, (), successors))
+    return builder.add((core.Branch if isinstance(op, core.CondBranch) else cf.Br)(successors[0]))
 
 
-def _written(builder: Rewriter, graph: _Graph, isolated: bool) -> Body:
-    """The body that a simplified graph stands for."""
-    body = graph.body
-    inner = builder.inside([p.type for p in body.parameters], body.yield_type, isolated=isolated)
-    graph.write(inner)
-    return inner.finish()
+def _edges(op: Op, given: dict[Value, Value]) -> list[_Edge]:
+    """The edges that a branch may take where `given` has the values of the parameters of its block."""
+    edges = [(s.block, tuple(given.get(value, value) for value in s.arguments)) for s in op.successors]
+    if len(edges) < 2:
+        return edges
+    condition = op.operands[0]
+    known = constant_of(given.get(condition, condition))
+    if known is not None:
+        return [edges[0 if known else 1]]
+    return edges[:1] if edges[0] == edges[1] else edges
 
 
-@attrs.define(eq=False)
-class _Edge:
-    """A successor: its target, and the old values that are its arguments."""
-
-    target: _Node
-    arguments: list[Value]
-
-
-@attrs.define(eq=False)
-class _Node:
-    """A block that can be changed. `terminator` is an old op; `edges` and `operands` are what it has now."""
-
-    parameters: list[Value]
-    ops: list[Op]
-    terminator: Op
-    operands: Sequence[Value]
-    edges: list[_Edge]
-
-    @property
-    def branches(self) -> bool:
-        """Whether the block ends in a branch without a condition."""
-        return len(self.edges) == 1 and isinstance(self.terminator, cf.Br | core.Branch | cf.CondBr | core.CondBranch)
-
-    @property
-    def chooses(self) -> bool:
-        """Whether the block ends in a branch with a condition."""
-        return len(self.edges) == 2 and isinstance(self.terminator, cf.CondBr | core.CondBranch)
+def _onward(edge: _Edge) -> _Edge:
+    """The edge past the blocks that only branch, as far as it determines their branches."""
+    (block, values), passed = edge, set[Block]()
+    while _only_branches(block):
+        if block in passed:
+            return edge  # These blocks are an endless loop.
+        passed.add(block)
+        following = _edges(block.terminator, dict(zip(block.parameters, values, strict=True)))
+        if len(following) > 1:
+            break
+        [(block, values)] = following
+    return block, values
 
 
-class _Graph:
-    """The blocks of a body while they are simplified. Values are old ones; `same` maps removed parameters to values."""
+def _only_branches(block: Block) -> bool:
+    branch = block.terminator
+    users = (user for parameter in block.parameters for user in parameter.uses)
+    return len(block) == 1 and bool(branch.successors) and all(user is branch for user in users)
 
-    def __init__(self, body: Body) -> None:
-        nodes: dict[Block, _Node] = {}
+
+# Blocks: their number, and their parameters.
+
+
+class _Shortening:
+    """The transformer: merge blocks into their only predecessors, and leave out parameters."""
+
+    def __init__(self) -> None:
+        self.next: dict[Block, Block] = {}  # The block that is merged into another one, by that one.
+        self.same: dict[Value, Value] = {}  # The parameters that are always one value, and that value.
+        self.needed: set[Value] = set()  # The values that an op needs, directly or through parameters.
+
+    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op.parent in self.next and op.successors:
+            return DROP
+        if any(len(s.arguments) > len(self.kept(s.block)) for s in op.successors):
+            return builder.add(rebuilt(op, operands, (), [self.successor(builder, s) for s in op.successors]))
+        shorter = [len(body.blocks) > 1 and self.plan(body) for body in op.bodies]
+        if not any(shorter):
+            return None
+        isolated = isinstance(op, Isolated) or op.parent is None
+        bodies = [self.write(builder, body, isolated) for body in op.bodies]
+        return builder.add(rebuilt(op, operands, bodies), op.location)
+
+    def plan(self, body: Body) -> bool:
+        """Find what the body can do without. False when it needs all it has."""
+        given: dict[Value, list[Value]] = {p: [] for block in body.blocks[1:] for p in block.parameters}
+        before: dict[Block, list[Op]] = {block: [] for block in body.blocks[1:]}
+        used: set[Value] = set()
         for block in body.blocks:
-            *ops, terminator = block.ops
-            nodes[block] = _Node(list(block.parameters), ops, terminator, terminator.operands, [])
-        for block, node in nodes.items():
-            node.edges = [_Edge(nodes[s.block], list(s.arguments)) for s in block.terminator.successors]
-        self.body = body
-        self.entry = nodes[body.entry]
-        self.same: dict[Value, Value] = {}
-        self.nodes = self.reached()
-        self.dropped = len(self.nodes) < len(nodes)
-        self._used: dict[Value, tuple[Value, ...]] = {}
+            for op in block.ops:
+                used.update(op.operands if op.successors else op.used_values())
+            for successor in block.terminator.successors:
+                before[successor.block].append(block.terminator)
+                for parameter, value in zip(successor.block.parameters, successor.arguments, strict=True):
+                    given[parameter].append(value)
+        for parameter, values in given.items():
+            others = {self.same.get(value, value) for value in values} - {parameter}
+            if len(others) == 1:
+                self.same[parameter] = others.pop()
+        self.needed |= reached(used, lambda value: given.get(value, ()))
+        merged = [(branches[0].parent, block) for block, branches in before.items() if len(branches) == 1]
+        self.next.update((first, block) for first, block in merged if first and len(first.successors) == 1)
+        return any(block in self.next for block in body.blocks) or any(
+            len(self.kept(block)) < len(block.parameters) for block in body.blocks[1:]
+        )
 
-    def simplify(self) -> bool:
-        """Apply all the rules until none applies. True when one did."""
-        changed = self.dropped
-        rules = (self.decide, self.merge, self.forward, self.unify, self.drop_unused)
-        while sum(rule() for rule in rules):
-            self.nodes = self.reached()
-            changed = True
-        return changed
+    def kept(self, block: Block) -> list[int]:
+        """The indices of the parameters that a block keeps."""
+        return [p.index for p in block.parameters if p in self.needed and p not in self.same]
 
-    def resolve(self, value: Value) -> Value:
-        """The value that stands for this one."""
-        while value in self.same:
-            value = self.same[value]
-        return value
+    def successor(self, builder: Rewriter, old: Successor) -> Successor:
+        return Successor(
+            builder.mapping.blocks[old.block], [builder[old.arguments[index]] for index in self.kept(old.block)]
+        )
 
-    def reached(self) -> tuple[_Node, ...]:
-        """The reachable nodes, in reverse postorder."""
-        return reverse_postorder(self.entry, lambda node: [edge.target for edge in node.edges])
-
-    def incoming(self) -> dict[_Node, list[_Edge]]:
-        """The edges to each node."""
-        found: dict[_Node, list[_Edge]] = {node: [] for node in self.nodes}
-        for node in self.nodes:
-            for edge in node.edges:
-                found[edge.target].append(edge)
-        return found
-
-    def used_by(self, op: Op) -> tuple[Value, ...]:
-        """The values from outside that an op or one inside it uses."""
-        found = self._used.get(op.result)
-        if found is None:
-            found = self._used[op.result] = op.used_values()
-        return found
-
-    # The rules. Each is True when it changed something.
-
-    def decide(self) -> bool:
-        """Make branches on constants, and branches with two equal edges, unconditional."""
-        changed = False
-        for node in self.nodes:
-            if not node.chooses:
-                continue
-            then, otherwise = node.edges
-            known = constant_of(self.resolve(node.operands[0]))
-            alike = then.target is otherwise.target and self.alike(then.arguments, otherwise.arguments)
-            if known is not None or alike:
-                node.edges, node.operands = [then if known or alike else otherwise], ()
-                changed = True
-        return changed
-
-    def alike(self, first: Sequence[Value], second: Sequence[Value]) -> bool:
-        return all(self.resolve(a) is self.resolve(b) for a, b in zip(first, second, strict=True))
-
-    def merge(self) -> bool:
-        """Merge each block into its only predecessor that has no other successor."""
-        changed = False
-        self.nodes = self.reached()
-        incoming = self.incoming()
-        gone: set[_Node] = set()
-        for node in self.nodes:
-            while node not in gone and node.branches:
-                edge = node.edges[0]
-                target = edge.target
-                if target is node or target is self.entry or len(incoming[target]) != 1:
-                    break
-                self.same.update(zip(target.parameters, edge.arguments, strict=True))
-                node.ops += target.ops
-                node.terminator, node.operands, node.edges = target.terminator, target.operands, target.edges
-                gone.add(target)
-                changed = True
-        if changed:
-            self.nodes = self.reached()
-        return changed
-
-    def forward(self) -> bool:
-        """Redirect edges to a block that only branches to the target of that block, if the edge determines it."""
-        for node in self.nodes:
-            if node is self.entry or node.ops or not (node.branches or node.chooses):
-                continue
-            if any(edge.target is node for edge in node.edges) or self.used_elsewhere(node):
-                continue
-            changed = False
-            for edge in self.incoming()[node]:
-                given = dict(zip(node.parameters, edge.arguments, strict=True))
-                onward = node.edges[0]
-                if node.chooses:
-                    condition = self.resolve(node.operands[0])
-                    known = constant_of(self.resolve(given.get(condition, condition)))
-                    if known is None:
-                        continue
-                    onward = node.edges[0 if known else 1]
-                arguments = [self.resolve(value) for value in onward.arguments]
-                edge.target = onward.target
-                edge.arguments = [given.get(value, value) for value in arguments]
-                changed = True
-            if changed:
-                self.nodes = self.reached()
-                return True
-        return False
-
-    def used_elsewhere(self, node: _Node) -> bool:
-        """Whether a parameter of the block is used in another one."""
-        mine = set(node.parameters)
-        if not mine:
-            return False
-        for other in self.nodes:
-            if other is node:
-                continue
-            used = [value for op in other.ops for value in self.used_by(op)]
-            used += other.operands
-            used += [value for edge in other.edges for value in edge.arguments]
-            if any(self.resolve(value) in mine for value in used):
-                return True
-        return False
-
-    def unify(self) -> bool:
-        """Remove the parameters that are always one value, or their own previous value."""
-
-        def one_value(parameter: Value, arguments: Sequence[Value]) -> bool:
-            values = {self.resolve(value) for value in arguments} - {parameter}
-            if len(values) == 1:
-                self.same[parameter] = values.pop()
-            return parameter in self.same
-
-        return self.take_out(one_value)
-
-    def drop_unused(self) -> bool:
-        """Remove the parameters that no op needs, directly or through other parameters."""
-        needed: set[Value] = set()
-        flows: dict[Value, list[Value]] = {}
-        work: list[Value] = []
-        for node in self.nodes:
-            work += [self.resolve(value) for op in node.ops for value in self.used_by(op)]
-            work += [self.resolve(value) for value in node.operands]
-            for edge in node.edges:
-                for parameter, value in zip(edge.target.parameters, edge.arguments, strict=True):
-                    flows.setdefault(parameter, []).append(self.resolve(value))
-        while work:
-            value = work.pop()
-            if value not in needed:
-                needed.add(value)
-                work += flows.get(value, ())
-        return self.take_out(lambda parameter, arguments: parameter not in needed)
-
-    def take_out(self, useless: Callable[[Value, Sequence[Value]], bool]) -> bool:
-        """Remove the parameters of which `useless` holds, given the arguments of all edges for them."""
-        changed = False
-        for node, edges in self.incoming().items():
-            if node is self.entry:
-                continue
-            for index in reversed(range(len(node.parameters))):
-                if useless(node.parameters[index], [edge.arguments[index] for edge in edges]):
-                    del node.parameters[index]
-                    for edge in edges:
-                        del edge.arguments[index]
-                    changed = True
-        return changed
-
-    # The result.
-
-    def write(self, builder: Rewriter) -> None:
-        """Append the blocks to a builder at the start of the new body."""
-        made: dict[_Node, Block] = {}
-        builder.mapping.values.update(zip(self.body.parameters, builder.parameters, strict=True))
-        for node in self.nodes:
-            if node is self.entry:
-                made[node] = builder.block
-                continue
-            made[node] = builder.new_block([p.type for p in node.parameters])
-            builder.mapping.values.update(zip(node.parameters, made[node].parameters, strict=True))
-        for node in self.nodes:
-            builder.move_to(made[node])
-            for op in node.ops:
-                self.map(builder, self.used_by(op))
-                builder.rewrite(op)
-            builder.add(self.terminator(builder, node, made), node.terminator.location)
-
-    def map(self, builder: Rewriter, values: Sequence[Value]) -> None:
-        for value in values:
-            if value in self.same:
-                builder[value] = builder[self.resolve(value)]
-
-    def terminator(self, builder: Rewriter, node: _Node, made: dict[_Node, Block]) -> Op:
-        successors: list[Successor] = []
-        for edge in node.edges:
-            successors.append(Successor(made[edge.target], [builder[self.resolve(v)] for v in edge.arguments]))
-        if node.branches:
-            core_dialect = isinstance(node.terminator, core.Branch | core.CondBranch)
-            return core.Branch(successors[0]) if core_dialect else cf.Br(successors[0])
-        operands = [builder[self.resolve(value)] for value in node.operands]
-        return rebuilt(node.terminator, operands, (), successors)
+    def write(self, builder: Rewriter, body: Body, isolated: bool) -> Body:
+        """The body without what it does not need."""
+        inner = builder.inside([p.type for p in body.parameters], body.yield_type, isolated=isolated)
+        values, blocks = inner.mapping.values, inner.mapping.blocks
+        values.update(zip(body.parameters, inner.parameters, strict=True))
+        merged = {self.next[block] for block in body.blocks if block in self.next}
+        heads = [block for block in body.blocks if block not in merged]
+        for head in heads[1:]:
+            kept = [head.parameters[index] for index in self.kept(head)]
+            blocks[head] = inner.new_block([p.type for p in kept])
+            values.update(zip(kept, blocks[head].parameters, strict=True))
+        for head in heads:
+            inner.move_to(blocks.get(head, inner.entry))
+            block: Block | None = head
+            while block is not None:
+                for parameter in block.parameters:
+                    if parameter in self.needed and parameter in self.same:
+                        values[parameter] = inner[self.same[parameter]]
+                inner.rewrite_ops(block.ops)
+                block = self.next.get(block)
+        return inner.finish()

@@ -13,7 +13,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.interpret import Interpreter, Jump, Returned, Yielded
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Successor, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import PtrType, VarType, i1, i32
 from ziggurat.codemodel.verify import verify
@@ -171,14 +171,18 @@ def _yield(machine: Machine, op: Op, operands: Any) -> Any:
 
 @scalars.of(cf.Br, core.Branch)
 def _br(machine: Machine, op: Any, operands: Any) -> Any:
-    machine.tick()
-    return Jump(op.target)
+    return _jump(machine, op, op.target)
 
 
 @scalars.of(cf.CondBr, core.CondBranch)
 def _cond_br(machine: Machine, op: Any, operands: Any) -> Any:
-    machine.tick()
-    return Jump(op.then if operands[0] else op.otherwise)
+    return _jump(machine, op, op.then if operands[0] else op.otherwise)
+
+
+def _jump(machine: Machine, op: Any, successor: Successor) -> Jump:
+    if successor.block.index <= op.parent.index:  # Only jumps back count, as only the iterations of an scf loop do.
+        machine.tick()
+    return Jump(successor)
 
 
 @scalars.of(core.Unreachable)

@@ -188,3 +188,27 @@ def lower_and_normalize(model: Op) -> Op:
 @settings(max_examples=80)
 def test_random_programs_do_the_same(seed: int, preserves: Any) -> None:
     preserves(lower_and_normalize, seed)
+
+
+def test_an_endless_loop_of_blocks_stays_one(becomes: Any) -> None:
+    becomes(
+        normalize_blocks,
+        """
+        tt.func @"f" (%x : i32, %y : i32, %c : i1)void -> {
+            cf.cond_br %c ^a(%x, %y) ^d;
+          ^a(%0 : i32, %1 : i32):
+            cf.br ^b(%1, %0);
+          ^b(%2 : i32, %3 : i32):
+            cf.br ^a(%2, %3);
+          ^d:
+            tt.return;
+        };""",
+        """
+        tt.func @"f" (%x : i32, %y : i32, %c : i1)void -> {
+            cf.cond_br %c ^a ^d;
+          ^a:
+            cf.br ^a;
+          ^d:
+            tt.return;
+        };""",
+    )
