@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.errors import BuildError, KernelTypeError, shown
 from ziggurat.codemodel.graphs import reverse_postorder
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, fill
@@ -112,9 +112,13 @@ class Builder:
         """
         draft = self._draft
         block = self.block
+        try:
+            placed = op.parent is not None
+        except AttributeError:
+            raise KernelTypeError(f"a builder must get an op to add; got {shown(op)}") from None
         if draft.closed:
             raise BuildError(f"cannot add {op.NAME}: the body is finished")
-        if op.parent is not None:
+        if placed:
             raise BuildError(f"{op.NAME} is placed already; copy it with a transform")
         if self.terminated:
             raise BuildError(f"cannot add {op.NAME} after the block's terminator")

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
 from ziggurat.codemodel import fields as roles
-from ziggurat.codemodel.errors import BuildError, KernelTypeError
+from ziggurat.codemodel.errors import BuildError, KernelTypeError, shown
 from ziggurat.codemodel.traits import Constant
 from ziggurat.codemodel.types import FunctionType, Type, constant_key, void
 
@@ -524,15 +524,16 @@ def expect(thing: object, cls: type[T_], message: str) -> T_:
     return thing
 
 
-def require_argument(thing: Any, fits: Callable[[Any], bool], what: str, hint: str | None = None) -> None:
-    """Raise `KernelTypeError` (a `TypeError`) for an argument of a call that is not what it must be."""
-    if not fits(thing):
-        raise KernelTypeError(f"{what}; got {thing!r}", hint=hint)
+def require_argument(thing: Any, fits: type | tuple[type, ...] | bool, what: str, hint: str | None = None) -> None:
+    """Raise `KernelTypeError` (a `TypeError`) for an argument of a call that is not what it must be.
+
+    `fits` has the classes of a fitting argument, or says whether this one fits. `what` says what it must be.
+    """
+    if not (fits if isinstance(fits, bool) else isinstance(thing, fits)):
+        raise KernelTypeError(f"{what}; got {shown(thing)}", hint=hint)
 
 
 def require_model(thing: object, call: str) -> None:
     """Raise `KernelTypeError` (a `TypeError`) when `thing`, the argument of `call`, is not a model."""
-    if isinstance(thing, Op):
-        return
     hint = "its models are kernel.model and kernel.triton(types…)" if hasattr(thing, "triton") else None
-    raise KernelTypeError(f"{call} takes a model, an Op; got {thing!r}", hint=hint)
+    require_argument(thing, Op, f"{call}: the model must be an Op", hint)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ziggurat.codemodel.errors import VerifyError
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, require_argument, require_model
 from ziggurat.codemodel.verify import verify as verify_model
 
 Pass = Callable[[Op], Op]
+_PASS = "a pass must be a function from model to model"
 
 
 class Snapshot(NamedTuple):
@@ -32,7 +33,10 @@ def run_passes(
     With `verify`, the model is verified after each pass that changed it: a `VerifyError` names the pass. `snapshots`
     gets the model after each pass.
     """
+    require_model(model, "run_passes")
+    require_argument(passes, Iterable, "the passes must be in a list", "give [a, b], or kit.compose(a, b) as one pass")
     for step in passes:
+        require_argument(step, callable(step) or isinstance(step, tuple), _PASS)  # pyright: ignore[reportUnnecessaryIsInstance]
         name, function = (str(getattr(step, "__name__", step)), step) if callable(step) else step
         before, model = model, function(model)
         if verify and model is not before:
@@ -47,4 +51,6 @@ def run_passes(
 
 def compose(*passes: Pass) -> Pass:
     """The pass that runs these passes one after the other."""
+    for step in passes:
+        require_argument(step, callable(step), _PASS)
     return functools.partial(run_passes, passes=passes)

@@ -338,6 +338,7 @@ def _drop_uncalled(op: Op, inlined: set[str]) -> None:
 
 def with_attributes(op: Op, changes: Mapping[str, object]) -> Op:
     """A copy of a root op with some attributes changed. Raises `BuildError` for one that the op does not have."""
+    require_model(op, "with_attributes")
     for name in changes:
         if name not in op.attributes:
             raise BuildError(f"{op.NAME} has no attribute '{name}'; it has {', '.join(op.attributes) or 'none'}")

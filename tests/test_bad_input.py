@@ -249,7 +249,7 @@ OF_MODELS: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("thing", NO_MODELS, ids=str)
 def test_objects_that_are_no_models(call: str, thing: Any):
     error = failure_of_any(lambda: OF_MODELS[call](thing))
-    assert "takes a model, an Op; got " in error.summary
+    assert "the model must be an Op; got " in error.summary
     assert (error.hint == "its models are kernel.model and kernel.triton(types…)") == (thing is scale)
 
 

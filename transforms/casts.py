@@ -5,7 +5,7 @@ from __future__ import annotations
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import Value, require_argument
 from ziggurat.codemodel.types import ScalarType, element_of, f32, i1, with_element
 
 
@@ -17,11 +17,14 @@ def cast(
     Floats are rounded as `rounding` says; a float becomes the integer toward zero. Raises `BuildError` for pointers and
     for i1 as `element`.
     """
+    require_argument(builder, Builder, "cast: 'builder' must be a Builder")
+    require_argument(value, Value, "cast: 'value' must be a Value", "give op.result, or a parameter of a body")
+    require_argument(element, ScalarType, "cast: 'element' must be a dtype such as zg.f32")
     source = element_of(value.type)
     if source == element:
         return value
     if not isinstance(source, ScalarType) or element == i1:
-        raise BuildError(f"cast takes numbers, not {value.type} to {element}")
+        raise BuildError(f"cast: the types must be of numbers, the new one not i1; got {value.type} and {element}")
     target = with_element(value.type, element)
     if source.is_float and element.is_float:
         if source.bits < element.bits:

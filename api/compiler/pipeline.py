@@ -80,7 +80,8 @@ def _compilable(model: Any) -> Op:
     """The model, a lone function wrapped in a module. Raises `KernelTypeError` for a model that is not compilable."""
     if isinstance(model, str):
         raise KernelTypeError(
-            "zg.compile takes a model, an Op; got a string", hint="use zg.compile(zg.parse(text)) for a model's text"
+            "zg.compile: the model must be an Op; got a string",
+            hint="parse the text of a model: zg.compile(zg.parse(text))",
         )
     require_model(model, "zg.compile")
     if isinstance(model, core.Func) or (

@@ -151,12 +151,12 @@ def test_a_map_is_encoded_as_its_block_lies(block):
 @pytest.mark.parametrize(
     ("given", "words", "hint"),
     [
-        (add_one, "zg.compile takes a model, an Op; got <kernel add_one", "kernel.triton(types…)"),
-        (str(MODEL), "takes a model, an Op; got a string", "zg.parse(text)"),
+        (add_one, "zg.compile: the model must be an Op; got <kernel add_one", "kernel.triton(types…)"),
+        (str(MODEL), "the model must be an Op; got a string", "zg.parse(text)"),
         (add_one.model, "this is a Python model, which has no types yet", "kernel.triton(types…)"),
         (add_one.module, "this is a Python model", "kernel.compile(types…)"),
         (zg.parse("module ()void -> { unreachable; };"), "a module with a tt.func; got module", None),
-        (3, "takes a model, an Op; got 3", None),
+        (3, "the model must be an Op; got 3", None),
     ],
 )
 def test_what_is_no_model_to_compile_is_said(given, words, hint):

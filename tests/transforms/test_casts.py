@@ -36,7 +36,7 @@ def test_what_is_no_number():
     builder = Builder.root([zg.ptr(zg.f32), zg.i1])
     pointer, truth = builder.parameters
     for value, element in ((pointer, zg.f32), (pointer, zg.i64), (cast(builder, truth, zg.i32), zg.i1)):
-        with pytest.raises(zg.BuildError, match="cast takes numbers"):
+        with pytest.raises(zg.BuildError, match="cast: the types must be of numbers"):
             cast(builder, value, element)
 
 

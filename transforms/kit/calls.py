@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.op import Op, Value, require_model
+from ziggurat.codemodel.op import Op, Value, require_argument, require_model
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.transforms.simplify import dce
 
@@ -38,6 +38,9 @@ def replace_calls(model: Op, callee: str | Callable[[str], bool], replacement: R
     instances have it.
     """
     require_model(model, "replace_calls")
+    require_argument(
+        replacement, callable(replacement), "replace_calls: 'replacement' must be a function (builder, arguments)"
+    )
     called = dict.fromkeys(op.callee for op in model.walk() if isinstance(op, _CALLS))
     if callable(callee):
         chosen = list(filter(callee, called))

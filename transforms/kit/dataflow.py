@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ziggurat.codemodel.dialects import core, tt
-from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value, require_argument
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Returns, Symbol, SymbolTable
 from ziggurat.codemodel.types import TupleType, void
@@ -28,7 +27,7 @@ def derived(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
 
     `through` says which ops count: `lambda op: not isinstance(op, MemoryRead)` leaves out what is read from memory.
     """
-    root = _root(value)
+    root = _root(value, through)
     flow = _flow(root, through)
     found = reached(_nodes(value), lambda node: flow.get(node, ()))
     return tuple(v for v in dict.fromkeys((value, *_values(root))) if v is value or any(n in found for n in _nodes(v)))
@@ -40,7 +39,7 @@ def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     These are the parameters of functions that nothing calls, and the results of ops without operands or for which
     `through` does not hold.
     """
-    root = _root(value)
+    root = _root(value, through)
     sources: dict[_Node, list[_Node]] = {}
     for source, targets in _flow(root, through).items():
         for target in targets:
@@ -49,12 +48,10 @@ def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     return tuple(v for v in _values(root) if v in ends)
 
 
-def _root(value: object) -> Op:
-    if not isinstance(value, Value):
-        raise KernelTypeError(
-            f"derived and origins must get a Value; got {value!r}",
-            hint="give op.result, or one of body.parameters",
-        )
+def _root(value: Value, through: object) -> Op:
+    hint = "give op.result, or one of body.parameters"
+    require_argument(value, Value, "'value' must be a Value", hint)
+    require_argument(through, callable(through), "'through' must be a function that says of an op whether it counts")
     if isinstance(value, OpResult):
         return value.op.root()
     block = value.block

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, require_argument, require_model
 from ziggurat.codemodel.text.writer import to_text
 
 _NAME = re.compile(r"[%^][\w.]+")
@@ -17,6 +17,10 @@ def difference(before: Op, after: Op, context: int = 3) -> str:
     Values and blocks have numbers in the text, and one more op renumbers all that follow. Lines that differ in numbers
     alone count as equal, as long as each old number corresponds to one new number.
     """
+    require_model(before, "difference")
+    require_model(after, "difference")
+    is_count = isinstance(context, int) and context >= 0  # pyright: ignore[reportUnnecessaryIsInstance]
+    require_argument(context, is_count, "difference: 'context' must be a number of lines, zero or more")
     if before == after:
         return ""
     old, new = to_text(before).splitlines(), to_text(after).splitlines()

@@ -9,13 +9,13 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, require_argument
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, require_argument, require_model
 from ziggurat.codemodel.text.writer import summary
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, PtrType
 from ziggurat.transforms.kit.dataflow import derived
-from ziggurat.transforms.kit.parameters import is_mapping, kernel_of, without_parameter
+from ziggurat.transforms.kit.parameters import kernel_of, without_parameter
 from ziggurat.transforms.simplify import cse, dce, fold, inline, inline_call
 
 
@@ -26,7 +26,9 @@ def joined(first: Op, second: Op, same: Mapping[int, int], name: str | None = No
     `first`, then the others of `second`. Helper functions are inlined. Raises `BuildError` when the types of two
     parameters that are the same differ, or when a kernel returns early.
     """
-    require_argument(same, is_mapping, "joined: 'same' must map parameters of the second kernel")
+    _require_numbers(same, "joined: 'same' must map numbers of parameters of the second kernel to those of the first")
+    for model in (first, second):
+        require_model(model, "joined")
     kernels = [kernel_of(inline(model)) for model in (first, second)]
     before, after = (kernel.body.parameters for kernel in kernels)
     for mine, theirs in same.items():
@@ -78,9 +80,13 @@ def fuse(
     cannot be fused there. Raises `BuildError`, with the place of the access, for these, and when offsets or masks do
     not match.
     """
-    require_argument(through, _is_pair, "fuse: 'through' must be the numbers of two parameters, such as (1, 0)")
+    require_argument(
+        through, _is_pair(through), "fuse: 'through' must be the numbers of two parameters, such as (1, 0)"
+    )
     same = {} if same is None else same
-    require_argument(same, is_mapping, "fuse: 'same' must map parameters of the consumer")
+    _require_numbers(same, "fuse: 'same' must map numbers of parameters of the consumer to those of the producer")
+    for model in (producer, consumer):
+        require_model(model, "fuse")
     stored, loaded = through
     producer, consumer = inline(producer), inline(consumer)
     for mine, theirs in same.items():
@@ -115,6 +121,13 @@ def fuse(
 
     model = dce(transform(model, fused, pass_name="fuse"))
     return model if keep else without_parameter(model, stored)
+
+
+def _require_numbers(same: Any, what: str) -> None:
+    """Raise `KernelTypeError` unless an argument maps numbers to numbers."""
+    require_argument(same, Mapping, what)
+    for number in (*same, *same.values()):
+        require_argument(number, int, what)
 
 
 def _is_pair(thing: Any) -> bool:

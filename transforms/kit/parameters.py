@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import BuildError
@@ -21,13 +22,8 @@ def kernel_of(model: Op) -> tt.Func:
     require_model(model, "kernel_of")
     found = reachable_roots(model) if isinstance(model, SymbolTable) else [model]
     if len(found) != 1 or not isinstance(found[0], tt.Func):
-        raise BuildError(f"a model with one kernel, a tt.func, is wanted; got {', '.join(op.NAME for op in found)}")
+        raise BuildError(f"the model must have one kernel, a tt.func; got {', '.join(op.NAME for op in found)}")
     return found[0]
-
-
-def is_mapping(thing: Any) -> bool:
-    """Whether an argument is a dictionary or the like."""
-    return isinstance(thing, Mapping)
 
 
 def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
@@ -38,14 +34,18 @@ def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
 
     The constants have the types of the parameters. `simplify` computes what follows from them.
     """
+    require_model(model, "specialize")
+    require_argument(values, Mapping, "specialize: 'values' must map parameters to numbers")
     kernel = kernel_of(model)
-    require_argument(values, is_mapping, "specialize: 'values' must map parameters to numbers")
+    numbers: dict[int, Any] = {
+        i: value.item() if isinstance(value, np.generic) else value for i, value in values.items()
+    }
     numeric = [p.index for p in kernel.body.parameters if isinstance(p.type, ScalarType)]
     for index in values:
-        if index not in numeric:
+        if isinstance(index, float | np.floating) or index not in numeric:
             hint = f"the numbers of its numeric parameters: {', '.join(map(str, numeric)) or 'none'}"
             raise BuildError(f"'{kernel.sym_name}' has no numeric parameter {index!r}", kernel.location, hint)
-    return _with_kernel(model, kernel, values) if values else model
+    return _with_kernel(model, kernel, numbers) if numbers else model
 
 
 def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
@@ -56,8 +56,9 @@ def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
     All chosen constants of the kernel have one value and one scalar type. Raises `BuildError` when they differ, or when
     there is none.
     """
+    require_model(model, "unspecialize")
     kernel = kernel_of(model)
-    require_argument(chosen, callable, "unspecialize: 'chosen' must be a function of an arith.constant")
+    require_argument(chosen, callable(chosen), "unspecialize: 'chosen' must be a function of an arith.constant")
     constants = [op for op in kernel.walk() if isinstance(op, arith.ConstantOp) and chosen(op)]
     kinds = {(repr(op.value), str(op.type)) for op in constants}
     type_ = constants[0].type if constants else None

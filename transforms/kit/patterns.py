@@ -28,8 +28,7 @@ from typing import Any
 import attrs
 
 from ziggurat.codemodel.declare import OPS
-from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import OpResult, Value
+from ziggurat.codemodel.op import OpResult, Value, require_argument
 from ziggurat.codemodel.traits import Commutative, Constant
 from ziggurat.codemodel.types import constant_key
 
@@ -49,16 +48,14 @@ class Pattern:
 def match(pattern: Pattern, value: Value) -> Captures | None:
     """The captures of the first match of the pattern with the tree of operands at `value`, or None."""
     _require_patterns("match", pattern)
-    if not isinstance(value, Value):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise KernelTypeError(f"match takes a Value; got {value!r}", hint="give op.result, or a parameter of a body")
+    require_argument(value, Value, "match: 'value' must be a Value", "give op.result, or a parameter of a body")
     return next(pattern.matches(value, {}), None)
 
 
 def _require_patterns(call: str, *patterns: object) -> None:
     for pattern in patterns:
-        if not isinstance(pattern, Pattern):
-            hint = "make one with op_, capture, constant, anything or either"
-            raise KernelTypeError(f"{call} takes patterns; got {pattern!r}", hint=hint)
+        hint = "make one with op_, capture, constant, anything or either"
+        require_argument(pattern, Pattern, f"{call}: each pattern must be a Pattern", hint)
 
 
 def anything() -> Pattern:
@@ -68,6 +65,7 @@ def anything() -> Pattern:
 
 def capture(name: str, pattern: Pattern | None = None) -> Pattern:
     """A value of this form (any, without a pattern), captured under the name."""
+    require_argument(name, str, "the name of a captured value must be a string", "kit.constant(value=3) is a constant")
     form = anything() if pattern is None else pattern
     _require_patterns("capture", form)
 
@@ -103,10 +101,9 @@ def op_(kind: type | tuple[type, ...], *operands: Pattern, **attributes: Any) ->
     The number of operands must agree. The attributes that are named must be equal; one that the op lacks is not.
     """
     for cls in kind if isinstance(kind, tuple) else (kind,):
-        if not isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
-            declared = OPS.get(str(cls))
-            hint = f"its class is {declared.__name__}" if declared else "arith.MulF is such a class"
-            raise KernelTypeError(f"op_ takes classes of ops; got {cls!r}", hint=hint)
+        declared = OPS.get(str(cls))
+        hint = f"its class is {declared.__name__}" if declared else "arith.MulF is such a class"
+        require_argument(cls, _is_of_ops(cls), "op_: 'kind' must be a class of ops, or a trait", hint)
     _require_patterns("op_", *operands)
 
     def matches(value: Value, captured: Captures) -> Iterator[Captures]:
@@ -123,6 +120,10 @@ def op_(kind: type | tuple[type, ...], *operands: Pattern, **attributes: Any) ->
             yield from _each(operands, (second, first, *rest), captured)
 
     return Pattern(matches)
+
+
+def _is_of_ops(cls: Any) -> bool:
+    return isinstance(cls, type) and any(issubclass(op, cls) for op in OPS.values())
 
 
 def _each(patterns: Sequence[Pattern], values: Sequence[Value], captured: Captures) -> Iterator[Captures]:

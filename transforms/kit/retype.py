@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import attrs
 
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.errors import BuildError, shown
 from ziggurat.codemodel.op import Op, Value, require, require_argument, require_model
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -24,7 +24,6 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.casts import cast
-from ziggurat.transforms.kit.parameters import is_mapping
 from ziggurat.transforms.simplify import inline
 
 
@@ -42,13 +41,12 @@ def retype(model: Op, types: Mapping[ScalarType, ScalarType], parameters: Collec
     `select`, in a call of a function that both are given to, or where one is made from an integer.
     """
     require_model(model, "retype")
-    require_argument(types, is_mapping, "retype takes a dictionary of dtypes", "{zg.f32: zg.bf16}")
+    require_argument(types, Mapping, "retype: 'types' must be a dictionary of dtypes", "{zg.f32: zg.bf16}")
     if parameters is not None:
+        require_argument(parameters, Collection, "retype: 'parameters' must be the numbers of parameters, such as [0]")
         model = inline(model)
     functions = [op for op in model.walk() if isinstance(op, tt.Func)]
-    require(
-        bool(functions), "retype takes a Triton model; got one without a tt.func", "kernel.triton(types…) gives one"
-    )
+    require(bool(functions), "retype: the model must have a tt.func; got none", "give kernel.triton(types…)")
     if parameters is not None:
         count = len(functions[0].body.parameters)
         require(len(functions) == 1, f"to retype parameters, a model must have one function; got {len(functions)}")
@@ -62,7 +60,7 @@ def retype(model: Op, types: Mapping[ScalarType, ScalarType], parameters: Collec
 def _dtype(given: object) -> ScalarType:
     found = find_scalar(given)
     if found is None:
-        raise BuildError(f"retype takes dtypes such as zg.f32; got {given!r}")
+        raise BuildError(f"retype: 'types' must map dtypes to dtypes, such as zg.f32; got {shown(given)}")
     return found
 
 

@@ -9,7 +9,7 @@ from ziggurat.codemodel.dialects import cf, core, tt
 from ziggurat.codemodel.errors import BuildError, ResourceError
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op, Successor, Value
+from ziggurat.codemodel.op import Op, Successor, Value, require_argument, require_model
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer, transform
 from ziggurat.codemodel.types import void
@@ -38,6 +38,7 @@ def inline(op: Op) -> Op:
     the place of the call. Gives `op` itself where it is no module, or there is nothing to inline. Raises
     `ResourceError` when a function would come to more than `MAX_OPS` ops.
     """
+    require_model(op, "inline")
     if not isinstance(op, core.Module):
         return op
     functions = op.functions()
@@ -60,12 +61,17 @@ def inline_call(
     about the ops of the function. In a transformer, a function of the transformed model goes with its last call.
     Raises `BuildError` when the arguments do not fit or the function cannot be inlined here.
     """
+    require_argument(builder, Builder, "inline_call: 'builder' must be a Builder")
+    require_argument(function, (tt.Func, core.Func), "inline_call: 'function' must be a tt.func or a func")
+    require_argument(arguments, Sequence, "inline_call: 'arguments' must be a list of values")
+    for value in arguments:
+        require_argument(value, Value, "inline_call: an argument must be a Value")
     if isinstance(builder, Rewriter):
         builder.note_inlined(function)
     body = function.bodies[0]
     expected, given = [p.type for p in body.parameters], [value.type for value in arguments]
     if expected != given:
-        raise BuildError(f"inline_call: the function takes ({_listed(expected)}), not ({_listed(given)})")
+        raise BuildError(f"inline_call: the arguments must be of types ({_listed(expected)}); got ({_listed(given)})")
     if not _can_inline(function, builder):
         raise BuildError("inline_call: the function returns from a loop or a branch, or its blocks have no place here")
     if len(body.blocks) == 1:

@@ -74,5 +74,5 @@ def test_an_index_comes_from_the_bounds():
 
 @pytest.mark.parametrize("ask", [derived, origins])
 def test_only_values_have_origins_and_uses(ask):
-    with pytest.raises(zg.KernelTypeError, match="must get a Value; got 3"):
+    with pytest.raises(zg.KernelTypeError, match="'value' must be a Value; got 3"):
         ask(3)

@@ -83,15 +83,15 @@ def test_examples():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: match("x", SUM), "match takes patterns; got 'x'"),
-        (lambda: match(X, 3), "match takes a Value; got 3"),
+        (lambda: match("x", SUM), "match: each pattern must be a Pattern; got 'x'"),
+        (lambda: match(X, 3), "match: 'value' must be a Value; got 3"),
         (
             lambda: op_("arith.mulf"),
-            "op_ takes classes of ops; got 'arith.mulf'\n  hint: its class is MulF",
+            "op_: 'kind' must be a class of ops, or a trait; got 'arith.mulf'\n  hint: its class is MulF",
         ),
-        (lambda: op_(arith.AddI, 3, X), "op_ takes patterns; got 3"),
-        (lambda: capture("x", 3), "capture takes patterns; got 3"),
-        (lambda: either(X, 3), "either takes patterns; got 3"),
+        (lambda: op_(arith.AddI, 3, X), "op_: each pattern must be a Pattern; got 3"),
+        (lambda: capture("x", 3), "capture: each pattern must be a Pattern; got 3"),
+        (lambda: either(X, 3), "either: each pattern must be a Pattern; got 3"),
     ],
 )
 def test_wrong_arguments(call, message):

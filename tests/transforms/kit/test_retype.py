@@ -97,7 +97,7 @@ def test_dtypes_go_by_their_names():
 @pytest.mark.parametrize(
     ("types", "parameters", "said"),
     [
-        ({"f33": zg.bf16}, None, "retype takes dtypes such as zg.f32; got 'f33'"),
+        ({"f33": zg.bf16}, None, "retype: 'types' must map dtypes to dtypes, such as zg.f32; got 'f33'"),
         ({zg.f32: zg.bf16}, [9], r"the numbers 0 to 2; got \[9\]"),
     ],
 )
@@ -108,7 +108,7 @@ def test_what_there_is_none_of_is_refused(types, parameters, said):
 
 
 def test_a_python_model_is_refused():
-    with pytest.raises(zg.BuildError, match="retype takes a Triton model"):
+    with pytest.raises(zg.BuildError, match="the model must have a tt"):
         kit.retype(total.model, {zg.f32: zg.bf16})
 
 
@@ -134,7 +134,7 @@ def test_rows_of_a_descriptor_keep_16_bytes():
 
 
 def test_types_that_are_no_dictionary():
-    with pytest.raises(zg.KernelTypeError, match="retype takes a dictionary of dtypes; got 5"):
+    with pytest.raises(zg.KernelTypeError, match="retype: 'types' must be a dictionary of dtypes; got 5"):
         kit.retype(softmax.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 16), 5)  # type: ignore[arg-type]
 
 

@@ -251,7 +251,7 @@ def test_inline_call_leaves_a_model_that_runs(other: str, left: list[str]) -> No
 
 def test_inline_call_wants_fitting_arguments() -> None:
     function = parse('tt.func @"f" (%0 : i32)i32 -> { tt.return %0; };')
-    with pytest.raises(BuildError, match=r"takes \(i32\), not \(\)"):
+    with pytest.raises(BuildError, match=r"must be of types \(i32\); got \(\)"):
         inline_call(Builder.root(), function, [])
 
 
