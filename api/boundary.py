@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from ziggurat.codemodel.errors import BuildError, InternalError, ResourceError, ZigguratError
+from ziggurat.codemodel.errors import BuildError, InternalError, KernelTypeError, ResourceError, ZigguratError
 from ziggurat.codemodel.recursion import deep_recursion
 
 P = ParamSpec("P")
@@ -25,6 +25,10 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
             raise  # A fault needs the whole traceback.
         except ZigguratError as error:
             raise error.with_traceback(None) from error.__cause__
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # The call itself has failed.
+                raise KernelTypeError(str(error)) from None
+            raise
 
     return call
 

@@ -36,6 +36,9 @@ def scale(x_ptr, out_ptr, n, factor, BLOCK: zg.constexpr):
 X = np.arange(32, dtype=np.float32)
 
 
+TRITON = scale.triton(P32, P32, zg.i32, zg.f32, 32)
+
+
 def launch(grid: Any = (1,), **changed: Any) -> None:
     given = {"x_ptr": X, "out_ptr": np.zeros_like(X), "n": 32, "factor": 2.0, "BLOCK": 32}
     scale[grid](**(given | changed))
@@ -179,6 +182,97 @@ WRONG_CALLS: list[tuple[Callable[[], object], str, str]] = [
         "it has 'x_ptr', 'out_ptr', 'n', 'factor', 'BLOCK'",
     ),
 ]
+
+
+COMPILED = scale.compile(P32, P32, zg.i32, zg.f32, 32)
+CYCLE: list[Any] = [1.0]
+CYCLE.append(CYCLE)
+MUST_BE_NAMES = "zg.autotune: key, reset_to_zero and restore_value must be names of parameters; got "
+ONE = [zg.Config({"BLOCK": 32})]
+WRONG_CALLS += [
+    (
+        lambda: zg.kernel(do_not_specialize=3)(scale.fn),
+        "zg.kernel: 'do_not_specialize' must be names of parameters; got 3",
+        "",
+    ),
+    (
+        lambda: launch(lambda: 4),
+        "the grid of 'scale' must be a function of one parameter, the arguments by name; got: "
+        "<lambda>.<locals>.<lambda>() takes 0 positional arguments but 1 was given",
+        'scale[lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),)](…)',
+    ),
+    (lambda: COMPILED(X, X, 1, 1.0), "'scale' must be launched over a grid", "compiled[grid](…)"),
+    (lambda: COMPILED.simulate(X, X, 1, 1.0), "'scale' must be simulated over a grid", "compiled.simulate[grid](…)"),
+    (
+        lambda: COMPILED.simulate[1](X, X.copy(), 1, 1.0, optimized="x"),
+        "optimized must be True or False; got 'x'",
+        "",
+    ),
+    (lambda: zg.run(TRITON, 1, X, X, 1, 1.0, strict="x"), "strict must be True or False; got 'x'", ""),
+    (lambda: zg.run(TRITON, 1, X, X, 1, 1.0, warps=4), "run() got an unexpected keyword argument 'warps'", ""),
+    (
+        lambda: zg.execute(abs),
+        "zg.execute: 'function' must be a function of the language or a model; got <built-in function abs>",
+        "decorate a function with @zg.function",
+    ),
+    (lambda: zg.execute(7), "zg.execute: 'function' must be a function of the language or a model; got 7", ""),
+    (
+        lambda: zg.autotune(configs=None),
+        "zg.autotune: 'configs' must be a list; got None",
+        'configs=[zg.Config({"BLOCK": 128})]',
+    ),
+    (
+        lambda: zg.autotune(configs=zg.Config({})),
+        f"zg.autotune: 'configs' must be a list; got {errors.shown(zg.Config({}))}",
+        'configs=[zg.Config({"BLOCK": 128})]',
+    ),
+    (lambda: zg.autotune(configs=ONE, key=None), f"{MUST_BE_NAMES}None", ""),
+    (lambda: zg.autotune(configs=ONE, reset_to_zero=3), f"{MUST_BE_NAMES}3", ""),
+    (
+        lambda: zg.autotune(configs=ONE, prune_configs_by=3),
+        "zg.autotune: 'prune_configs_by' must be a dict; got 3",
+        "it has the keys early_config_prune, perf_model and top_k",
+    ),
+    (
+        lambda: zg.autotune(configs=ONE, prune_configs_by={"top_k": "a"})(scale),
+        "zg.autotune: 'top_k' must be a number; got 'a'",
+        "",
+    ),
+    (
+        lambda: zg.autotune(configs=ONE, prune_configs_by={"perf_model": 3})(scale),
+        "zg.autotune: 'perf_model' must be a function; got 3",
+        "",
+    ),
+    (
+        lambda: zg.autotune(configs=ONE, measure=3)(scale),
+        "zg.autotune: 'measure' must be a function; got 3",
+        "",
+    ),
+    (lambda: zg.autotune(configs=ONE, rep="a")(scale), "zg.autotune: 'rep' must be a number; got 'a'", ""),
+    (
+        lambda: zg.testing.assert_close(X, X, rtol="a"),
+        "assert_close: 'rtol' must be a number of zero or more; got 'a'",
+        "",
+    ),
+    (
+        lambda: zg.testing.assert_close(X, X, atol=-1),
+        "assert_close: 'atol' must be a number of zero or more; got -1",
+        "",
+    ),
+    (lambda: zg.testing.assert_close(X, "a"), "assert_close: 'expected' must be an array of numbers; got 'a'", ""),
+    (
+        lambda: zg.testing.assert_same(TRITON, TRITON, None),
+        "assert_same: 'inputs' must be the arguments of a launch, in a list; got None",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize("parameter", ["x_ptr", "n", "BLOCK"])
+def test_a_list_that_contains_itself(parameter: str):
+    given = {"x_ptr": P32, "out_ptr": P32, "n": 1, "factor": 1.0, "BLOCK": 32, parameter: CYCLE}
+    for call in (lambda: launch(**{parameter: CYCLE}), lambda: scale.compile(**given)):
+        assert "lists and tuples must be nested at most 100 deep" in failure(call).summary
 
 
 @pytest.mark.parametrize(("call", "summary", "hint"), WRONG_CALLS, ids=[summary for _, summary, _ in WRONG_CALLS])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
+from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.passes import Snapshot
@@ -96,6 +97,9 @@ class Compiled:
         return self.name or self.symbol
 
     __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        raise LaunchError(f"'{self.title}' must be launched over a grid", hint="compiled[grid](…)")
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         """`compiled[grid](arguments…, stream=None, check=False)` runs it once for each program of the grid, on a GPU.

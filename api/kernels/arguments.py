@@ -41,6 +41,7 @@ class Divisible:
     by: int = 16
 
 
+_MAX_DEPTH = 100
 _MOST_DIVISIBLE = 1 << 30  # LLVM has no alignments from 2^33 on.
 
 
@@ -141,14 +142,16 @@ def is_tuple_of_arguments(given: Any) -> bool:
     )
 
 
-def leaves(values: Iterable[Any]) -> Iterator[Any]:
+def leaves(values: Iterable[Any], depth: int = 0) -> Iterator[Any]:
     """Arguments, with the components of tuples and lists in their places."""
+    if depth > _MAX_DEPTH:
+        raise LaunchError(f"lists and tuples must be nested at most {_MAX_DEPTH} deep; got one that may contain itself")
     for value in values:
         components = components_of(value)
         if components is None:
             yield value
         else:
-            yield from leaves(components)
+            yield from leaves(components, depth + 1)
 
 
 def _run_time(function: Function, name: str, given: Type) -> Type:
@@ -176,6 +179,8 @@ def constant_of(function: Function, name: str, given: Any) -> ConstantType:
             return tuple(map(compiled_in, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         return as_constant(value)[1]
 
+    for _ in leaves([given]):
+        pass  # Raises an error for a list that contains itself.
     given = _without_lists(given)
     if not usable(given):
         hint = "give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument"

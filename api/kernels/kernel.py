@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, overload
 import attrs
 
 from ziggurat import compiler
-from ziggurat.backend.launch.grids import Meta, sizes_of
+from ziggurat.backend.launch.grids import computed_grid, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, SHARED_OPTIONS, CompileOptions
+from ziggurat.codemodel.op import require_argument
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, i1
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.reflection import reader
@@ -48,6 +49,7 @@ class Kernel(Function):
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         super().__init__(fn, reader(fn))
         names = [do_not_specialize] if isinstance(do_not_specialize, str) else do_not_specialize
+        require_argument(names, Iterable, "zg.kernel: 'do_not_specialize' must be names of parameters")
         self.do_not_specialize = frozenset(names)
         unknown = self.do_not_specialize and self.do_not_specialize - set(self.signature.parameters)
         if unknown:
@@ -218,13 +220,22 @@ class Kernel(Function):
     def sizes(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
         """The sizes of the grid for the arguments of a launch."""
         if callable(grid):
-            grid = grid(Meta(self.name, dict(bound)))
+            grid = computed_grid(grid, self.name, dict(bound))
         return sizes_of(grid, self.name)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         raise LaunchError(
             f"'{self.name}' is a kernel, which must be launched over a grid", hint=f"{self.name}[grid](…)"
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            from ziggurat.compiler.compiled import Compiled
+
+            if hasattr(Compiled, name):
+                raise AttributeError(f"'{self.name}' must be compiled: {self.name}.compile(types…).{name}")
+            return self.__getattribute__(name)  # Its own error.
 
     def __repr__(self) -> str:
         return f"<kernel {self.written}>"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ziggurat.backend.launch.grids import Meta
+from ziggurat.backend.launch.grids import computed_grid
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TupleType, Type
@@ -36,7 +36,7 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
         shape = tuple(map(_shape, bound.values()))
         if shape not in spread:
             spread[shape] = _spread(kernel, on_host, dispatcher.parameters, shape)
-        sizes: Any = grid(Meta(kernel.name, bound)) if callable(grid) else grid
+        sizes: Any = computed_grid(grid, kernel.name, bound) if callable(grid) else grid
         spread[shape].at(sizes)(*_flat(tuple(bound.values()), shape), **options)
 
     constexprs = constexpr_names(kernel)

@@ -8,7 +8,8 @@ from ziggurat.backend.launch.grids import sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.execute import execute as execute_model
-from ziggurat.codemodel.op import Op, require_model
+from ziggurat.codemodel.gpu.options import boolean
+from ziggurat.codemodel.op import Op, require_argument, require_model
 from ziggurat.frontends.language import CALLS, Function
 from ziggurat.transforms.attribution import link
 
@@ -29,6 +30,7 @@ def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = 
     from ziggurat.backend.reference.run import run as run_on_arrays
 
     require_model(model, "zg.run")
+    strict = boolean("strict", strict)
     if callable(grid):
         raise LaunchError(
             "the grid of zg.run must be one to three sizes; got a function",
@@ -48,6 +50,10 @@ def execute(function: Function | Op, *arguments: Any, symbol: str | None = None)
     functions. Calls of the language have their meaning for Python numbers (`zg.cdiv`, `zg.minimum` …), so that a
     source can be compared with its model. Raises `KernelRuntimeError` where Python raises.
     """
+    hint = "decorate a function with @zg.function" if callable(function) else None
+    require_argument(
+        function, (Function, Op), "zg.execute: 'function' must be a function of the language or a model", hint
+    )
     host = {f"zg.{name}": call for name, call in CALLS.items()}
     if isinstance(function, Function):
         module = link(function)

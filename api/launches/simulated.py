@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ziggurat.backend.simulator import MAX_STEPS
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import boolean
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import SCALARS, ScalarType, TensorType, Type
@@ -43,6 +44,9 @@ class Simulation(Checked):
     """
 
     __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        raise LaunchError(f"'{self.title}' must be simulated over a grid", hint="compiled.simulate[grid](…)")
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         """A launch over this grid."""
@@ -77,7 +81,7 @@ class Simulation(Checked):
             for value, type_ in zip(parts, compiled.parameters, strict=True)
         ]
         text = compiled.stages["llvm"]
-        if optimized:
+        if boolean("optimized", optimized):
             text = after_passes(text, compiled.target)
         simulate(
             text, num_warps=compiled.num_warps, shared=compiled.shared, grid=sizes, arguments=values, seed=seed,

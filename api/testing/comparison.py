@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, require_argument
 
 # Relative and absolute tolerances by the name of the element type; other types must be equal.
 TOLERANCES: dict[str, tuple[float, float]] = {
@@ -30,7 +30,13 @@ def assert_close(
     the coarser of the two element types; integers must be equal. Shapes must agree, unless one is a single number.
     Differences are computed in float64. The message tells how many elements differ, and the largest difference.
     """
+    tolerances: dict[str, Any] = {"rtol": rtol, "atol": atol}
+    for name, tolerance in tolerances.items():
+        fits = tolerance is None or (isinstance(tolerance, int | float | np.number) and tolerance >= 0)
+        require_argument(tolerance, fits, f"assert_close: '{name}' must be a number of zero or more")
     found, wanted = _host(actual), _host(expected)
+    for name, array, given in (("actual", found, actual), ("expected", wanted, expected)):
+        require_argument(given, array.dtype.kind not in "OSUMm", f"assert_close: '{name}' must be an array of numbers")
     if found.shape != wanted.shape and wanted.ndim and found.ndim:
         raise AssertionError(f"the shapes differ: {list(found.shape)}, and {list(wanted.shape)} is expected")
     default = max(TOLERANCES.get(found.dtype.name, (0.0, 0.0)), TOLERANCES.get(wanted.dtype.name, (0.0, 0.0)))
@@ -81,6 +87,7 @@ def assert_same(
     from ziggurat.launches.host import run
     from ziggurat.transforms.kit import difference
 
+    require_argument(inputs, Iterable, "assert_same: 'inputs' must be the arguments of a launch, in a list")
     inputs = tuple(inputs)
     if not callable(grid) and 0 in sizes_of(grid, "assert_same"):
         raise LaunchError(f"the grid of assert_same must have a program; got {grid}")

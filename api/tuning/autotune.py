@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from ziggurat.boundary import public
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, LAUNCH_OPTIONS, checked_option
+from ziggurat.codemodel.op import require_argument
 from ziggurat.kernels.arguments import bind
 from ziggurat.kernels.heuristics import ComputedKernel, Heuristic, decorated
 from ziggurat.kernels.kernel import Grid, Kernel
@@ -61,11 +62,21 @@ def _keywords(config: Config) -> dict[str, Any]:
     return {**config.values, **options}
 
 
+_PRUNING = "it has the keys early_config_prune, perf_model and top_k"
+
+
+def _listed(configs: Iterable[Config]) -> tuple[Config, ...]:
+    require_argument(configs, Iterable, "zg.autotune: 'configs' must be a list", 'configs=[zg.Config({"BLOCK": 128})]')
+    return tuple(configs)
+
+
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:
+    require_argument(given, Iterable, "zg.autotune: key, reset_to_zero and restore_value must be names of parameters")
     return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _settings(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    require_argument(given, (Mapping, type(None)), "zg.autotune: 'prune_configs_by' must be a dict", _PRUNING)
     return dict(given or {})
 
 
@@ -86,7 +97,7 @@ class autotune:
     Raises `LaunchError` for settings that do not fit the kernel, and at a launch if no configuration is left.
     """
 
-    configs: tuple[Config, ...] = attrs.field(converter=tuple[Config, ...])
+    configs: tuple[Config, ...] = attrs.field(converter=_listed)
     key: tuple[str, ...] = attrs.field(default=(), converter=_names)
     prune_configs_by: dict[str, Any] = attrs.field(default=None, converter=_settings, kw_only=True)
     reset_to_zero: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)
@@ -226,7 +237,7 @@ def _check(kernel: TunedKernel, tuning: autotune) -> None:
         )
     for config in tuning.configs:
         if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise LaunchError(f"a configuration of '{kernel.name}' must be a zg.Config; got {config!r}")
+            raise LaunchError(f"a configuration of '{kernel.name}' must be a zg.Config; got {shown(config)}")
         _known(kernel, config.values, "a configuration")
         if set(config.values) != set(tuning.configs[0].values):
             raise LaunchError(
@@ -249,10 +260,12 @@ def _check(kernel: TunedKernel, tuning: autotune) -> None:
         _known(kernel, getattr(tuning, setting), setting)
     unknown = set(tuning.prune_configs_by) - {"early_config_prune", "perf_model", "top_k"}
     if unknown:
-        raise LaunchError(
-            f"prune_configs_by of '{kernel.name}' has '{min(unknown)}'",
-            hint="it takes early_config_prune, perf_model and top_k",
-        )
+        raise LaunchError(f"prune_configs_by of '{kernel.name}' has '{min(unknown)}'", hint=_PRUNING)
+    numbers = {"warmup": tuning.warmup, "rep": tuning.rep, "processes": tuning.processes}
+    for name, value in {**numbers, "measure": tuning.measure, **tuning.prune_configs_by}.items():
+        of_number = name in numbers or name == "top_k"
+        fits = value is None or (isinstance(value, int | float) if of_number else callable(value))
+        require_argument(value, fits, f"zg.autotune: '{name}' must be a {'number' if of_number else 'function'}")
 
 
 def _known(kernel: Kernel, used: Iterable[str], where: str) -> None:

@@ -33,7 +33,7 @@ from ziggurat.backend.cuda.specialize import (
     kind_of,
 )
 from ziggurat.backend.launch.descriptors import TensorDescriptor, check_disjoint
-from ziggurat.backend.launch.grids import Meta, gpu_sizes
+from ziggurat.backend.launch.grids import computed_grid, gpu_sizes
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
 
@@ -227,7 +227,7 @@ class Dispatcher:
             spec = self._specialization(values, route.kinds, options)
             sizes = (x, y, z)
             if y is None:
-                sizes = gpu_sizes(x(Meta(self.name, self._named(values))), self.name)
+                sizes = gpu_sizes(computed_grid(x, self.name, self._named(values)), self.name)
             try:
                 loaded = self._load(spec, int(context))
                 if loaded.binary.disjoint:
@@ -314,8 +314,8 @@ class Launcher:
         return found
 
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
-        sizes = gpu_sizes(grid(Meta(self.binary.title, {})) if callable(grid) else grid, self.binary.title)
         binary = self.binary
+        sizes = gpu_sizes(computed_grid(grid, binary.title, {}) if callable(grid) else grid, binary.title)
         names = [f"argument {number}" for number in range(len(arguments))]
         device = next(iter(devices_of(zip(names, arguments, strict=True))), None)
         if set(binary.arguments) != set(range(len(arguments))):

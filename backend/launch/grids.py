@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ziggurat.codemodel.errors import LaunchError, shown
@@ -60,6 +60,19 @@ def three(given: Any) -> tuple[Any, Any, Any]:
     if type(given) is tuple and 1 <= len(given) <= 3:  # pyright: ignore[reportUnknownArgumentType]
         return (*given, 1, 1)[:3]  # pyright: ignore[reportUnknownVariableType, reportReturnType]
     raise TypeError("neither an int nor a tuple of one to three")
+
+
+def computed_grid(grid: Callable[[dict[str, Any]], Any], name: str, arguments: dict[str, Any]) -> Any:
+    """The grid that a function of it gives for the arguments of a launch."""
+    try:
+        return grid(Meta(name, arguments))
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # An error inside of the function.
+            raise
+        raise LaunchError(
+            f"the grid of '{name}' must be a function of one parameter, the arguments by name; got: {error}",
+            hint=f'{name}[lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),)](…)',
+        ) from None
 
 
 class Meta(dict[str, Any]):

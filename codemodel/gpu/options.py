@@ -54,7 +54,8 @@ def _num_stages(name: str, value: Any) -> int:
     return number
 
 
-def _boolean(name: str, value: Any) -> bool:
+def boolean(name: str, value: Any) -> bool:
+    """A boolean, 0 or 1 as a bool. Raises `LaunchError` that has the name for anything else."""
     if _is_boolean(value) or _integer(value) in (0, 1):
         return bool(value)
     raise LaunchError(f"{name} must be True or False; got {shown(value)}")
@@ -106,12 +107,12 @@ class CompileOptions:
     num_warps: int = _option(4, _num_warps, "warps of a CTA, a power of two up to 32", shared=True)
     num_stages: int = _option(3, _num_stages, "slots of a ring that loads of a loop are pipelined through", shared=True)
     exact_math: bool = _option(
-        False, _boolean, "IEEE division and square roots, and accurate functions, in place of fast ones", shared=True
+        False, boolean, "IEEE division and square roots, and accurate functions, in place of fast ones", shared=True
     )
-    line_info: bool = _option(True, _boolean, "source lines in the code, for profilers and debuggers")
-    verify: bool = _option(False, _boolean, "run the verifier after every pass", in_key=False)
+    line_info: bool = _option(True, boolean, "source lines in the code, for profilers and debuggers")
+    verify: bool = _option(False, boolean, "run the verifier after every pass", in_key=False)
     isolate: bool = _option(
-        False, _boolean, "compile in a child process: a crash of the compiler is an error", in_key=False
+        False, boolean, "compile in a child process: a crash of the compiler is an error", in_key=False
     )
 
     @classmethod
@@ -132,9 +133,9 @@ class CompileOptions:
 class LaunchOptions:
     """Options of one launch that compiled code does not depend on."""
 
-    strict: bool = _option(False, _boolean, "on arrays in memory: report a use of undefined lanes")
+    strict: bool = _option(False, boolean, "on arrays in memory: report a use of undefined lanes")
     stream: Any = _option(None, _stream, "the stream of the launch: an address, or a stream of torch or CuPy")  # noqa: RUF009
-    check: bool = _option(False, _boolean, "wait for the launch, so that a fault is reported as this kernel's")
+    check: bool = _option(False, boolean, "wait for the launch, so that a fault is reported as this kernel's")
 
 
 DEFAULT_OPTIONS: Final = CompileOptions()

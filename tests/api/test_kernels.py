@@ -217,3 +217,10 @@ def test_kernels_are_no_sequences(double):
             list(thing)
         with pytest.raises(TypeError, match="not iterable"):
             assert 3 in thing
+
+
+def test_attributes_of_compiled_kernels_say_how_to_get_them(double):
+    with pytest.raises(AttributeError, match=r"'double' must be compiled: double\.compile\(types…\)\.simulate"):
+        double.simulate
+    with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
+        double.simulat
