@@ -327,6 +327,7 @@ class VarType(Type):
 class PtrType(Type):
     """`ptr<scalar>`: the address of scalars in global memory."""
 
+    bytes: ClassVar[int] = 8
     pointee: ScalarType
 
     def syntax(self) -> TypeSyntax:

@@ -7,7 +7,7 @@ digits and rounded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from ziggurat.backend.ptx.routines import Number, Routine, two_over_pi
 
@@ -233,7 +233,7 @@ def _far(r: Routine, x: Number, of: Format) -> list[Number]:
     position = exponent - (of.BIAS + of.DIGITS - width + 2)
     first = position >> width.bit_length() - 1
     if of is F64:
-        first = r.call("llvm.umin", first, bits.like(last - 3))
+        first = first.call("llvm.umin", last - 3)
     shift = position & width - 1
     load = r.table(f"zg.two.over.pi.{of.NAME}", f"i{width}", words, first)
     loaded = [load(at) for at in range(4)]
@@ -241,7 +241,7 @@ def _far(r: Routine, x: Number, of: Format) -> list[Number]:
     carry: Number | int = 0
     parts: list[Number] = []
     for at in (2, 1, 0):
-        word = r.call("llvm.fshl", loaded[at], loaded[at + 1], shift)
+        word = loaded[at].call("llvm.fshl", loaded[at + 1], shift)
         product = word.to("zext", wide) * factor + carry
         carry = product >> width
         parts.append(product)
@@ -265,8 +265,8 @@ def _far(r: Routine, x: Number, of: Format) -> list[Number]:
 def _as_two_floats(r: Routine, fraction: Number) -> list[Number]:
     """A signed i128 times π/2 · 2^-128, as a sum of two floats: its first 53 digits, and the next 53."""
     below = fraction.test("slt", 0)
-    size = r.call("llvm.abs", fraction, False)
-    zeros = r.call("llvm.ctlz", size, False) & 127
+    size = fraction.call("llvm.abs", False)
+    zeros = size.call("llvm.ctlz", False) & 127
     aligned = size << zeros
     top = (aligned >> 75).to("trunc", "i64")
     following = (aligned >> 22).to("trunc", "i64") & (1 << 53) - 1
@@ -317,8 +317,8 @@ def _tanh_f32() -> Routine:
     square = size * size
     small = r.fma(size * square, r.poly(square, F32.TANH), size)
     bounded = size.test("ogt", 10.0).select(10.0, size)
-    power = r.call("llvm.exp2", bounded * 2.885390081777927)
-    inverse = r.emit("float", f"fdiv afn float {size.like(1.0)}, {power + 1.0}")
+    power = (bounded * 2.885390081777927).call("llvm.exp2")
+    inverse = Number(r, "float", r.emit(f"fdiv afn float {size.like(1.0)}, {power + 1.0}"))
     large = r.fma(inverse, -2.0, 1.0)
     return r.done(size.test("olt", 0.55).select(small, large).signed_as(r.argument()))
 
@@ -328,7 +328,7 @@ def _erf_f32() -> Routine:
     size = abs(r.argument())
     small = r.fma(size, r.poly(size * size, F32.ERF), size)
     bounded = size.test("ogt", 3.95).select(3.95, size)
-    power = r.call("llvm.exp2", r.poly(bounded, F32.ERFC))
+    power = r.poly(bounded, F32.ERFC).call("llvm.exp2")
     near = size.test("olt", 1.0)
     return r.done(near.select(small, 1.0 - power).signed_as(r.argument()))
 
@@ -398,11 +398,11 @@ def _remainder(of: Format) -> Routine:
     divides = defined & larger
 
     def divided() -> list[Number]:
-        head, body, after = (r.fresh("block") for _ in range(3))
+        head, body, after = (r.name("block") for _ in range(3))
         rest = m % n
         left = e - f
         before = r.label
-        names = [f"%{r.fresh()}" for _ in range(4)]
+        names = [f"%{r.name()}" for _ in range(4)]
         kept, more = Number(r, "i64", names[0]), Number(r, whole, names[1])
         r.line(f"br label %{head}")
         r.start(head)
@@ -410,7 +410,7 @@ def _remainder(of: Format) -> Routine:
         r.line(f"{more} = phi {whole} [ {left}, %{before} ], [ {names[3]}, %{body} ]")
         r.line(f"br i1 {more.test('sgt', 0)}, label %{body}, label %{after}")
         r.start(body)
-        step = r.call("llvm.smin", more, more.like(chunk))
+        step = more.call("llvm.smin", chunk)
         moved = kept << (step if bits == 64 else step.to("zext", "i64"))
         r.line(f"{names[2]} = urem i64 {moved}, {n}")
         r.line(f"{names[3]} = sub {whole} {more}, {step}")
@@ -436,3 +436,9 @@ ROUTINES = {
     "float": {**_routines(F32), "tanh": _tanh_f32, "erf": _erf_f32},
     "double": {**_routines(F64), "tanh": _tanh_f64, "erf": _erf_f64},
 }
+
+
+@cache
+def accurate(name: str, kind: str) -> Routine:
+    """The routine of a function for an LLVM type."""
+    return ROUTINES[kind][name]()

@@ -21,12 +21,14 @@ around them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from ziggurat.backend.ptx.casts import rounded, widened
 from ziggurat.backend.ptx.elementwise import choose
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits, unique_registers
 from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.routines import Number
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.backend.ptx.words import GLOBAL, from_memory, pack, to_memory, unpack, vector
 from ziggurat.codemodel.dialects import arith, tt
@@ -130,16 +132,13 @@ class _Word:
         self.bits = 32 if access.size == 8 else access.size
         self.kind = f"i{self.bits}"
         self.address = address
-        self.shift = ""
+        self.shift: Number | None = None
         if access.size == 8:
-            number = emitter.emit(f"ptrtoint {GLOBAL} {address} to i64")
-            byte = emitter.emit(f"and i64 {number}, 3")
-            number = emitter.emit(f"and i64 {number}, -4")
-            self.address = emitter.emit(f"inttoptr i64 {number} to {GLOBAL}")
-            byte = emitter.emit(f"trunc i64 {byte} to i32")
-            self.shift = emitter.emit(f"shl i32 {byte}, 3")
-            mask = emitter.emit(f"shl i32 255, {self.shift}")
-            self.rest = emitter.emit(f"xor i32 {mask}, -1")
+            number = emitter.of(GLOBAL, address).to("ptrtoint", "i64")
+            byte = number & 3
+            self.address = (number & -4).to("inttoptr", GLOBAL).name
+            self.shift = byte.to("trunc", "i32") << 3
+            self.rest = (self.shift.like(255) << self.shift) ^ -1
 
     def read(self) -> str:
         """The word in memory."""
@@ -148,19 +147,16 @@ class _Word:
 
     def element(self, word: str) -> str:
         """The bits of the element in a word, as an integer of its size in memory."""
-        if not self.shift:
+        if self.shift is None:
             return word
-        moved = self.emitter.emit(f"lshr i32 {word}, {self.shift}")
-        return self.emitter.emit(f"trunc i32 {moved} to i8")
+        return (self.emitter.of("i32", word) >> self.shift).to("trunc", "i8").name
 
     def swap(self, expected: str, element: str) -> str:
         """Write the word with another element if memory holds the expected word; the word that it held."""
         new = element
-        if self.shift:
-            kept = self.emitter.emit(f"and i32 {expected}, {self.rest}")
-            moved = self.emitter.emit(f"zext i8 {element} to i32")
-            moved = self.emitter.emit(f"shl i32 {moved}, {self.shift}")
-            new = self.emitter.emit(f"or i32 {kept}, {moved}")
+        if self.shift is not None:
+            kept = self.emitter.of("i32", expected) & self.rest
+            new = (kept | self.emitter.of("i8", element).to("zext", "i32") << self.shift).name
         names = [(f"cas.b{self.bits}", None)]
         return self.access.native(names, self.kind, self.address, [expected], [new], used=True)[0]
 
@@ -231,18 +227,15 @@ def _combined(emitter: Emitter, kind: AtomicKind, scalar: ScalarType, old: str, 
 def _float_choice(access: _Access, kind: AtomicKind, address: str, value: str, mask: str | None) -> list[str]:
     """The maximum or minimum of floats, by their bits."""
     emitter, bits = access.emitter, access.size
-    whole, number = f"i{bits}", llvm_type(access.scalar)
     name, other = ("max", "min") if kind is AtomicKind.FMAX else ("min", "max")
-    known = emitter.emit(f"fcmp ord {number} {value}, {value}")
-    identity = "0xFFF0000000000000" if kind is AtomicKind.FMAX else "0x7FF0000000000000"
-    value = emitter.emit(f"select i1 {known}, {number} {value}, {number} {identity}")
-    value = emitter.emit(f"bitcast {number} {value} to {whole}")
-    positive = emitter.emit(f"icmp sge {whole} {value}, 0")
-    negative = emitter.emit(f"icmp slt {whole} {value}, 0")
+    number = emitter.of(llvm_type(access.scalar), value)
+    identity = -math.inf if kind is AtomicKind.FMAX else math.inf
+    found = number.test("ord", number).select(number, identity).bits()
+    positive, negative = (found.test(predicate, 0).name for predicate in ("sge", "slt"))
     names = [
         (f"{name}.s{bits}", emitter.both(mask, positive)), (f"{other}.u{bits}", emitter.both(mask, negative))
     ]  # fmt: skip
-    return access.native(names, whole, address, [value], used=access.used)
+    return access.native(names, found.kind, address, [found.name], used=access.used)
 
 
 def _update(access: _Access, kind: AtomicKind, address: str, value: str, mask: str | None) -> list[str]:

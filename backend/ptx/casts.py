@@ -39,11 +39,9 @@ def has_fp8(emitter: Emitter) -> bool:
 def _widen_fp8(emitter: Emitter, values: Sequence[str], source: ScalarType) -> list[str]:
     """8-bit floats as f16, exactly; two at a time where the target does so."""
     if source == f8e5m2:  # It is the upper half of an f16.
-        wide = [emitter.emit(f"zext i8 {value} to i16") for value in values]
-        wide = [emitter.emit(f"shl i16 {value}, 8") for value in wide]
-        return [emitter.emit(f"bitcast i16 {value} to half") for value in wide]
+        return [(emitter.of("i8", x).to("zext", "i16") << 8).to("bitcast", "half").name for x in values]
     if not has_fp8(emitter):
-        return [small_floats.widen_e4m3(emitter, value) for value in values]
+        return [emitter.routine(small_floats.widen_e4m3(), value) for value in values]
     made: list[str] = []
     for at in range(0, len(values), 2):
         pair = values[at : at + 2]
@@ -82,7 +80,7 @@ def widened(emitter: Emitter, value: str, source: ScalarType) -> str:
 def _narrow_fp8(emitter: Emitter, values: Sequence[str], target: ScalarType, rounding: Rounding) -> list[str]:
     """f32 as 8-bit floats, saturating; two at a time where the target does so."""
     if rounding is Rounding.ZERO or not has_fp8(emitter):
-        return [small_floats.narrow(emitter, value, target, rounding) for value in values]
+        return [emitter.routine(small_floats.narrow(target, rounding), value) for value in values]
     made: list[str] = []
     for at in range(0, len(values), 2):
         low, *rest = values[at : at + 2]
@@ -98,12 +96,9 @@ def _cut(emitter: Emitter, value: str, source: ScalarType, target: ScalarType) -
     if target == bf16:
         if source == f64:
             value = _cut(emitter, value, f64, f32)
-        bits = emitter.emit(f"bitcast float {value} to i32")
-        bits = emitter.emit(f"and i32 {bits}, {0xFFFF0000}")
-        cut = emitter.emit(f"bitcast i32 {bits} to float")
-        known = emitter.emit(f"fcmp ord float {value}, {value}")
-        cut = emitter.emit(f"select i1 {known}, float {cut}, float {value}")  # A NaN must keep a digit.
-        return emitter.emit(f"fptrunc float {cut} to bfloat")
+        x = emitter.of("float", value)
+        cut = (x.bits() & 0xFFFF0000).to("bitcast", "float")
+        return x.test("ord", x).select(cut, x).to("fptrunc", "bfloat").name  # A NaN must keep a digit.
     kind = llvm_type(source)
     if target == f32:
         return emitter.asm(("float",), "cvt.rz.f32.f64 $0, $1;", (kind, value))[0]
@@ -124,7 +119,7 @@ def narrow(
         return given
     if target.is_fp8:
         if source == f64:
-            given = [small_floats.to_odd(emitter, value) for value in given]
+            given = [emitter.routine(small_floats.to_odd(), value) for value in given]
         elif source.bits < 32:
             given = widen(emitter, given, source, f32)
         return _narrow_fp8(emitter, given, target, rounding)
@@ -132,7 +127,7 @@ def narrow(
     if rounding is Rounding.ZERO:
         return [_cut(emitter, value, source, target) for value in given]
     if target == bf16 and source == f64:
-        given, before = [small_floats.to_odd(emitter, value) for value in given], "float"
+        given, before = [emitter.routine(small_floats.to_odd(), value) for value in given], "float"
     if before != "float":
         return [emitter.emit(f"fptrunc {before} {value} to {after}") for value in given]
     # Two at once: the packed conversion has four times the throughput, and saves the packing.
@@ -184,19 +179,11 @@ def int_to_float(emitter: Emitter, value: str, source: ScalarType, target: Scala
 
 def _sticky(emitter: Emitter, value: str, bits: int, low: int, limit: int, signed: bool) -> str:
     """The integer with its `low` last bits replaced by 10…0 if any is set; unchanged below 2**limit."""
-    kind = f"i{bits}"
-    mask = (1 << low) - 1
-    rest = emitter.emit(f"and {kind} {value}, {mask}")
-    some = emitter.emit(f"icmp ne {kind} {rest}, 0")
-    head = emitter.emit(f"and {kind} {value}, {~mask}")
-    more = emitter.emit(f"select i1 {some}, {kind} {1 << low - 1}, {kind} 0")
-    sticky = emitter.emit(f"or {kind} {head}, {more}")
-    if signed:
-        shifted = emitter.emit(f"add {kind} {value}, {1 << limit}")
-        small = emitter.emit(f"icmp ule {kind} {shifted}, {1 << limit + 1}")
-    else:
-        small = emitter.emit(f"icmp ule {kind} {value}, {1 << limit}")
-    return emitter.emit(f"select i1 {small}, {kind} {value}, {kind} {sticky}")
+    x, mask = emitter.of(f"i{bits}", value), (1 << low) - 1
+    some = (x & mask).test("ne", 0)
+    sticky = x & ~mask | some.select(1 << low - 1, 0, x.kind)
+    small = (x + (1 << limit)).test("ule", 1 << limit + 1) if signed else x.test("ule", 1 << limit)
+    return small.select(x, sticky).name
 
 
 @emits(arith.SIToFP, arith.UIToFP)

@@ -142,47 +142,33 @@ def _count(emitter: Emitter, op: scf.For, kind: str, start: str, stop: str) -> s
     step = constant_of(op.step)
     if step is None or -1 <= step <= 1:
         return None
-    less = "slt" if scalar_element(op.start.type).signed else "ult"
-    first, last = (start, stop) if step > 0 else (stop, start)
-    some = emitter.emit(f"icmp {less} {kind} {first}, {last}")
-    left = emitter.emit(f"sub {kind} {last}, {first}")
-    left = emitter.emit(f"add {kind} {left}, -1")
-    rounds = emitter.emit(f"udiv {kind} {left}, {abs(step)}")
-    rounds = emitter.emit(f"add {kind} {rounds}, 1")
-    return emitter.emit(f"select i1 {some}, {kind} {rounds}, {kind} 0")
+    first, last = (emitter.of(kind, value) for value in ((start, stop) if step > 0 else (stop, start)))
+    some = first.test("slt" if scalar_element(op.start.type).signed else "ult", last)
+    return some.select((last - first + -1) / abs(step) + 1, 0).name
 
 
 def _continues(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
     """Whether the loop runs its body for this index: it counts up to `stop`, or down with a negative step."""
     signed = scalar_element(op.start.type).signed
     less, greater = ("slt", "sgt") if signed else ("ult", "ugt")
-    known = constant_of(op.step)
-    if known is not None:
-        return emitter.emit(f"icmp {less if known > 0 else greater} {kind} {number}, {stop}")
-    up = emitter.emit(f"icmp {less} {kind} {number}, {stop}")
-    down = emitter.emit(f"icmp {greater} {kind} {number}, {stop}")
-    if not signed:
-        return up
-    negative = emitter.emit(f"icmp slt {kind} {step}, 0")
-    return emitter.emit(f"select i1 {negative}, i1 {down}, i1 {up}")
+    known, index, end = constant_of(op.step), emitter.of(kind, number), emitter.of(kind, stop)
+    if known is not None or not signed:
+        return index.test(greater if known is not None and known < 0 else less, end).name
+    up, down = index.test(less, end), index.test(greater, end)
+    return emitter.of(kind, step).test("slt", 0).select(down, up).name
 
 
 def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
     """The next index. Where adding the step could wrap around, it is `stop` once less than a step is left."""
-    following = emitter.emit(f"add {kind} {number}, {step}")
+    index, end, by = (emitter.of(kind, value) for value in (number, stop, step))
+    following = index + by
     if constant_of(op.step) in (1, -1):
-        return following
+        return following.name
+    left = end - index
     if scalar_element(op.start.type).signed:
-        up = emitter.emit(f"sub {kind} {stop}, {number}")
-        down = emitter.emit(f"sub {kind} {number}, {stop}")
-        size = emitter.emit(f"sub {kind} 0, {step}")
-        negative = emitter.emit(f"icmp slt {kind} {step}, 0")
-        left = emitter.emit(f"select i1 {negative}, {kind} {down}, {kind} {up}")
-        by = emitter.emit(f"select i1 {negative}, {kind} {size}, {kind} {step}")
-    else:
-        left, by = emitter.emit(f"sub {kind} {stop}, {number}"), step
-    more = emitter.emit(f"icmp ugt {kind} {left}, {by}")
-    return emitter.emit(f"select i1 {more}, {kind} {following}, {kind} {stop}")
+        down, size, negative = index - end, -by, by.test("slt", 0)
+        left, by = negative.select(down, left), negative.select(size, by)
+    return left.test("ugt", by).select(following, end).name
 
 
 @emits(scf.If)

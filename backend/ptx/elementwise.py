@@ -7,12 +7,12 @@ from typing import Any, cast
 
 from ziggurat.backend.ptx.casts import rounded, widened
 from ziggurat.backend.ptx.emitter import Argument, Emitted, Emitter, emits
-from ziggurat.backend.ptx.numbers import literal, llvm_type, suffix
+from ziggurat.backend.ptx.numbers import literal, llvm_type
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, element_of, f32, scalar_element
 
-# One instruction for each register: {k} is the type of the first operand, {r} that of the result.
+# One instruction for each register: {k} is the type of the first operand, {r} that of the result, {p} the predicate.
 _PLAIN: dict[type[Op], str] = {
     **{
         cls: f"{name} {{k}} {{0}}, {{1}}"
@@ -24,7 +24,7 @@ _PLAIN: dict[type[Op], str] = {
     },
     arith.Select: "select i1 {0}, {r} {1}, {r} {2}",
     arith.ExtSI: "sext {k} {0} to {r}", arith.ExtUI: "zext {k} {0} to {r}", arith.TruncI: "trunc {k} {0} to {r}",
-    tt.IntToPtr: "inttoptr {k} {0} to {r}", tt.PtrToInt: "ptrtoint {k} {0} to {r}",
+    arith.CmpI: "icmp {p} {k} {0}, {1}", tt.IntToPtr: "inttoptr {k} {0} to {r}", tt.PtrToInt: "ptrtoint {k} {0} to {r}",
 }  # fmt: skip
 
 _FLOAT_BINARY: dict[type[Op], str] = {arith.AddF: "fadd", arith.SubF: "fsub", arith.MulF: "fmul"}
@@ -53,6 +53,8 @@ def _constant(emitter: Emitter, op: arith.ConstantOp) -> Emitted:
 @emits(*_PLAIN)
 def _plain(emitter: Emitter, op: Op) -> Emitted:
     text, kinds = _PLAIN[type(op)], {"k": llvm_type(op.operands[0].type), "r": llvm_type(op.result.type)}
+    if isinstance(op, arith.CmpI):
+        kinds["p"] = op.predicate.value
 
     def make(*values: str) -> str:
         return emitter.emit(text.format(*values, **kinds))
@@ -84,11 +86,11 @@ def _shift(emitter: Emitter, op: Any) -> Emitted:
         if by.isdecimal() and int(by) < bits:
             return emitter.emit(f"{name} {kind} {value}, {by}")
         if name == "ashr":
-            by = emitter.call(kind, f"llvm.umin.{kind}", (kind, by), (kind, str(bits - 1)))
+            by = emitter.of(kind, by).call("llvm.umin", bits - 1).name
             return emitter.emit(f"ashr {kind} {value}, {by}")
-        within = emitter.emit(f"icmp ult {kind} {by}, {bits}")
-        shifted = emitter.emit(f"{name} {kind} {value}, {by}")
-        return emitter.emit(f"select i1 {within}, {kind} {shifted}, {kind} 0")
+        within = emitter.of(kind, by).test("ult", bits)
+        shifted = emitter.of(kind, emitter.emit(f"{name} {kind} {value}, {by}"))
+        return within.select(shifted, 0).name
 
     return emitter.each(op.result.type, op.operands, shift)
 
@@ -124,17 +126,14 @@ def _float_binary(emitter: Emitter, op: Op) -> Emitted:
 def choose(emitter: Emitter, cls: type[Op], scalar: ScalarType, a: str, b: str) -> str:
     """The larger or smaller of two floats, by the rules of the op's class."""
     kind = "float" if scalar.is_fp8 else llvm_type(scalar)
-    function = f"llvm.{_CHOICES[cls]}.{suffix(kind)}"
+    function = f"llvm.{_CHOICES[cls]}"
     if not scalar.is_fp8:
-        return emitter.call(kind, function, (kind, a), (kind, b))
+        return emitter.of(kind, a).call(function, emitter.of(kind, b)).name
     # The result is one of the operands, unrounded: rounding would make an infinity finite.
-    wide = [widened(emitter, value, scalar) for value in (a, b)]
-    chosen = emitter.call("float", function, ("float", wide[0]), ("float", wide[1]))
-    bits = [emitter.emit(f"bitcast float {value} to i32") for value in (chosen, *wide)]
-    first = emitter.emit(f"icmp eq i32 {bits[0]}, {bits[1]}")
-    second = emitter.emit(f"icmp eq i32 {bits[0]}, {bits[2]}")
-    result = emitter.emit(f"select i1 {second}, i8 {b}, i8 127")
-    return emitter.emit(f"select i1 {first}, i8 {a}, i8 {result}")
+    x, y = (emitter.of("float", widened(emitter, value, scalar)) for value in (a, b))
+    chosen, first, second = (value.bits() for value in (x.call(function, y), x, y))
+    is_first, is_second = chosen.test("eq", first), chosen.test("eq", second)
+    return is_first.select(emitter.of("i8", a), is_second.select(emitter.of("i8", b), 127)).name
 
 
 @emits(*_CHOICES)
@@ -161,13 +160,6 @@ def _negf(emitter: Emitter, op: arith.NegF) -> Emitted:
     kind = llvm_type(op.operand.type)
     change = "xor i8 {}, 128" if scalar_element(op.operand.type).is_fp8 else f"fneg {kind} {{}}"
     return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(change.format(a)))
-
-
-@emits(arith.CmpI)
-def _cmpi(emitter: Emitter, op: arith.CmpI) -> Emitted:
-    kind = llvm_type(op.lhs.type)
-    predicate = op.predicate.value
-    return emitter.each(op.result.type, op.operands, lambda a, b: emitter.emit(f"icmp {predicate} {kind} {a}, {b}"))
 
 
 @emits(arith.CmpF)
@@ -204,9 +196,7 @@ def _mulhi(emitter: Emitter, op: tt.MulHiUI) -> Emitted:
     bits = scalar_element(op.lhs.type).bits
 
     def high(a: str, b: str) -> str:
-        wide = [emitter.emit(f"zext i{bits} {x} to i{2 * bits}") for x in (a, b)]
-        product = emitter.emit(f"mul i{2 * bits} {wide[0]}, {wide[1]}")
-        shifted = emitter.emit(f"lshr i{2 * bits} {product}, {bits}")
-        return emitter.emit(f"trunc i{2 * bits} {shifted} to i{bits}")
+        x, y = (emitter.of(f"i{bits}", value).to("zext", f"i{2 * bits}") for value in (a, b))
+        return (x * y >> bits).to("trunc", f"i{bits}").name
 
     return emitter.each(op.result.type, op.operands, high)

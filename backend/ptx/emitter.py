@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from ziggurat.backend.ptx.lines import LineInfo
 from ziggurat.backend.ptx.numbers import escaped, llvm_type
-from ziggurat.backend.ptx.routines import Routine
+from ziggurat.backend.ptx.routines import Code, Number, Routine
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError
@@ -24,7 +24,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, replicated
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, bf16, element_of, f16
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, f16
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.queries import layout_of
 
@@ -49,25 +49,22 @@ EMITTERS: OpTable[Emission] = OpTable("PTX emitter")
 emits = EMITTERS.of
 
 
-class Emitter:
+class Emitter(Code):
     """The LLVM text of one kernel while it is written. `values` has the LLVM values for each value of the model."""
 
     def __init__(self, module: gpu.Module, options: CompileOptions) -> None:
+        super().__init__()
         self.module = module
         self.options = options
         self.num_warps = module.num_warps
         self.capability = TARGETS[module.target].capability
         self.values: dict[Value, Emitted] = {}
         self.preamble: list[str] = []
-        self.lines: list[str] = []
-        self.declarations: dict[str, None] = {}
         # The module's routines and variables, by name.
         self.definitions: dict[str, str] = {}
         self.metadata: list[str] = []
-        self.variables: dict[str, str] = {}
         self.types: dict[str, str] = {}
-        # The current block. In a function with several blocks: their labels, and the values from each predecessor.
-        self.label = "entry"
+        # In a function with several blocks: their labels, and the values from each predecessor.
         self.labels: dict[Block, str] = {}
         self.incoming: dict[Block, list[tuple[list[Emitted], str]]] = {}
         # The threads that run the current ops: their barrier, and the mask of the elected thread, whose number has
@@ -75,46 +72,27 @@ class Emitter:
         self.barrier_text = "bar.sync 0;"
         self.elected_mask = 32 * self.num_warps - 1
         self._scalar = replicated(1, self.num_warps)
-        self._count = 0
         self.slot_bytes = 0  # The size of `@zg_slot`, which `allocate` does not count.
         self._entry: dict[Any, str] = {}
-        self._into = self.lines
         func = kernel_of(module)
         self.places: LineInfo | None = None
         if options.line_info:
             self.places = LineInfo(func.sym_name, symbol_of(func.sym_name), first_place(func))
-        self._place = ""
 
     # Text.
 
-    def name(self, hint: str = "v") -> str:
-        """A fresh name for a value or a block, without its sigil."""
-        self._count += 1
-        return f"{hint}{self._count}"
-
-    def line(self, text: str) -> None:
-        """Append an instruction without a result."""
-        self._into.append(f"  {text}{self._place}")
-
-    def emit(self, text: str) -> str:
-        """Append an instruction; the name of its value."""
-        name = f"%{self.name()}"
-        self._into.append(f"  {name} = {text}{self._place}")
-        return name
-
-    def start(self, label: str) -> None:
-        """Begin a block."""
-        self._into.append(f"{label}:")
-        self.label = label
-
-    def routine(self, result: str, name: str, make: Callable[[], Routine], *arguments: Argument) -> str:
-        """Call a routine of the module, which defines it once."""
-        if name not in self.definitions:
-            routine = make()
-            self.declarations.update(routine.declared)
+    def routine(self, routine: Routine, *values: str) -> str:
+        """Call a routine, which the module defines once."""
+        if routine.symbol not in self.definitions:
+            self.declarations.update(routine.declarations)
             self.variables.update(routine.variables)
-            self.definitions[name] = routine.text
-        return self.emit(f"call {result} @{name}({', '.join(map(' '.join, arguments))})")
+            self.definitions[routine.symbol] = routine.text
+        given = ", ".join(map(" ".join, zip(routine.parameters, values, strict=True)))
+        return self.emit(f"call {routine.result} @{routine.symbol}({given})")
+
+    def of(self, kind: str, name: str) -> Number:
+        """A value with the operators of its LLVM type."""
+        return Number(self, kind, name)
 
     def slot(self, size: int) -> str:
         """The name of shared memory of at least `size` bytes, in which threads pass values within one op.
@@ -272,11 +250,13 @@ class Emitter:
                 found.update(element_of(part) for part in component_types(value.type))
         return {f16, bf16} <= found
 
-    def bits(self, value: str, scalar: ScalarType) -> str:
-        """The bits of a number as an LLVM integer."""
+    def bits(self, value: str, scalar: ScalarType | PtrType) -> str:
+        """The bits of a number, or of an address, as an LLVM integer."""
         kind = llvm_type(scalar)
         if kind[0] == "i":
             return value
+        if isinstance(scalar, PtrType):
+            return self.emit(f"ptrtoint {kind} {value} to i64")
         number = self.emit(f"bitcast {kind} {value} to i{scalar.bits}")
         if scalar.bits == 16 and self._has_both_halves:
             # LLVM 22 joins half → i16 → bfloat to one bitcast, and aborts where its result is compared with 0: it takes
@@ -284,9 +264,11 @@ class Emitter:
             (number,) = self.asm(("i16",), "mov.b16 $0, $1;", ("i16", number))
         return number
 
-    def number(self, bits: str, scalar: ScalarType) -> str:
-        """The number that has these bits."""
+    def number(self, bits: str, scalar: ScalarType | PtrType) -> str:
+        """The number, or the address, that has these bits."""
         kind = llvm_type(scalar)
+        if isinstance(scalar, PtrType):
+            return self.emit(f"inttoptr i64 {bits} to {kind}")
         return bits if kind[0] == "i" else self.emit(f"bitcast i{scalar.bits} {bits} to {kind}")
 
     def scalar(self, value: Value) -> str:

@@ -7,7 +7,7 @@ floats are computed in f32. `docs/accuracy.md` has the error bounds.
 
 from __future__ import annotations
 
-from ziggurat.backend.ptx.accurate import ROUTINES
+from ziggurat.backend.ptx.accurate import accurate
 from ziggurat.backend.ptx.casts import narrow, widen
 from ziggurat.backend.ptx.elementwise import computed, computing
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
@@ -35,7 +35,7 @@ def function(emitter: Emitter, name: str, value: str, kind: str) -> str:
     if name in ("sqrt", "rsqrt"):
         root = emitter.call(kind, f"llvm.sqrt.{suffix(kind)}", (kind, value))
         return root if name == "sqrt" else emitter.emit(f"fdiv {kind} 0x3FF0000000000000, {root}")
-    return emitter.routine(kind, f"zg.{name}.{suffix(kind)}", ROUTINES[kind][name], (kind, value))
+    return emitter.routine(accurate(name, kind), value)
 
 
 @emits(
@@ -49,11 +49,7 @@ def _function(emitter: Emitter, op: math.FloatUnary) -> Emitted:
 @emits(arith.RemF)
 def _remf(emitter: Emitter, op: arith.RemF) -> Emitted:
     """Call C's fmod. In f32 the remainder of two small floats is exact."""
-
-    def apply(kind: str, a: str, b: str) -> str:
-        return emitter.routine(kind, f"zg.fmod.{suffix(kind)}", ROUTINES[kind]["fmod"], (kind, a), (kind, b))
-
-    return computed(emitter, op, apply)
+    return computed(emitter, op, lambda kind, a, b: emitter.routine(accurate("fmod", kind), a, b))
 
 
 @emits(tt.PreciseSqrt)

@@ -73,21 +73,17 @@ def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
 
 def _bit_times(emitter: Emitter, number: str, bit: int, factor: int) -> str:
     """A constant where a bit of an i32 is set, else 0."""
-    part = emitter.emit(f"lshr i32 {number}, {bit}")
-    part = emitter.emit(f"and i32 {part}, 1")
-    return emitter.emit(f"mul nuw nsw i32 {part}, {factor}")
+    return emitter.emit(f"mul nuw nsw i32 {emitter.of('i32', number) >> bit & 1}, {factor}")
 
 
 def _descriptor(emitter: Emitter, buffer: Value, constant: int, bases: Sequence[int]) -> Argument:
     """The matrix descriptor of an operand for this warp group, as i64."""
-    address = emitter.emit(f"ptrtoint {SHARED} {emitter.scalar(buffer)} to i32")
+    address = emitter.of(SHARED, emitter.scalar(buffer)).to("ptrtoint", "i32")
     for bit, basis in enumerate(bases):
         if basis:
             warp_group = emitter.once("warp group", lambda: uniform(emitter, 7))
-            address = emitter.emit(f"add i32 {address}, {_bit_times(emitter, warp_group, bit, basis)}")
-    address = emitter.emit(f"lshr i32 {address}, 4")
-    address = emitter.emit(f"and i32 {address}, 16383")
-    wide = emitter.emit(f"zext i32 {address} to i64")
+            address += emitter.of("i32", _bit_times(emitter, warp_group, bit, basis))
+    wide = (address >> 4 & 16383).to("zext", "i64")
     # LLVM reads i64 constants as signed numbers.
     signed = constant - (1 << 64) if constant >> 63 else constant
     return "i64", emitter.emit(f"or disjoint i64 {wide}, {signed}")

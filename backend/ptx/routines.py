@@ -1,6 +1,7 @@
-"""Routines: functions of the LLVM module, defined once and called where they are needed.
+"""LLVM text while it is written, its values as numbers with operators, and routines.
 
-They are plain LLVM without target-specific parts, so that tests can run them on the host.
+A routine is a function of the LLVM module, defined once and called where it is needed. Routines are plain LLVM without
+target-specific parts, so that tests can run them on the host.
 """
 
 from __future__ import annotations
@@ -15,14 +16,47 @@ from ziggurat.codemodel.types import bf16, f16, f32, f64
 _FLOATS = {scalar.llvm: scalar for scalar in (f16, bf16, f32, f64)}
 
 
+class Code:
+    """LLVM text while it is written. `label` is the current block."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.declarations: dict[str, None] = {}
+        self.variables: dict[str, str] = {}
+        self.label = "entry"
+        self._into = self.lines
+        self._place = ""  # The suffix of instructions, which tells their source.
+        self._count = 0
+
+    def name(self, hint: str = "v") -> str:
+        """A fresh name for a value or a block, without its sigil."""
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def line(self, text: str) -> None:
+        """Append an instruction without a result."""
+        self._into.append(f"  {text}{self._place}")
+
+    def emit(self, text: str) -> str:
+        """Append an instruction; the name of its value."""
+        name = f"%{self.name()}"
+        self._into.append(f"  {name} = {text}{self._place}")
+        return name
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self._into.append(f"{label}:")
+        self.label = label
+
+
 class Number:
-    """A value of a routine, an SSA value or a constant, with the operators of its LLVM type.
+    """A value of some code, an SSA value or a constant, with the operators of its LLVM type.
 
     `>>`, `/` and `%` of integers are the unsigned ones. Python's numbers may be operands.
     """
 
-    def __init__(self, routine: Routine, kind: str, name: str) -> None:
-        self.routine = routine
+    def __init__(self, code: Code, kind: str, name: str) -> None:
+        self.code = code
         self.kind = kind
         self.name = name
 
@@ -34,12 +68,15 @@ class Number:
         if isinstance(value, Number):
             return value
         scalar = _FLOATS.get(self.kind)
-        return Number(self.routine, self.kind, str(value) if scalar is None else literal(value, scalar))
+        return Number(self.code, self.kind, str(value) if scalar is None else literal(value, scalar))
+
+    def _made(self, kind: str, text: str) -> Number:
+        return Number(self.code, kind, self.code.emit(text))
 
     def _operation(self, opcode: str, other: Number | float, swapped: bool = False) -> Number:
         a, b = (self.like(other), self) if swapped else (self, self.like(other))
         prefix = "f" if self.kind in _FLOATS else "u" if opcode in ("div", "rem") else ""
-        return self.routine.emit(self.kind, f"{prefix}{opcode} {self.kind} {a}, {b}")
+        return self._made(self.kind, f"{prefix}{opcode} {self.kind} {a}, {b}")
 
     __add__ = partialmethod(_operation, "add")
     __sub__ = partialmethod(_operation, "sub")
@@ -59,26 +96,33 @@ class Number:
         return self._operation("ashr", by)
 
     def __neg__(self) -> Number:
-        return self.routine.emit(self.kind, f"fneg {self.kind} {self}") if self.kind in _FLOATS else 0 - self
+        return self._made(self.kind, f"fneg {self.kind} {self}") if self.kind in _FLOATS else 0 - self
 
     def __abs__(self) -> Number:
-        return self.routine.call("llvm.fabs", self)
+        return self.call("llvm.fabs")
 
     def test(self, predicate: str, other: Number | float) -> Number:
         """A comparison, by the predicate of icmp or fcmp."""
         opcode = "fcmp" if self.kind in _FLOATS else "icmp"
-        return self.routine.emit("i1", f"{opcode} {predicate} {self.kind} {self}, {self.like(other)}")
+        return self._made("i1", f"{opcode} {predicate} {self.kind} {self}, {self.like(other)}")
 
     def select(self, then: Number | float, otherwise: Number | float, kind: str = "") -> Number:
         """One of two values, by an i1. Two Python numbers are of the type `kind`."""
-        of = next((x for x in (then, otherwise) if isinstance(x, Number)), Number(self.routine, kind, ""))
-        return self.routine.emit(
-            of.kind, f"select i1 {self}, {of.kind} {of.like(then)}, {of.kind} {of.like(otherwise)}"
-        )
+        of = next((x for x in (then, otherwise) if isinstance(x, Number)), Number(self.code, kind, ""))
+        return self._made(of.kind, f"select i1 {self}, {of.kind} {of.like(then)}, {of.kind} {of.like(otherwise)}")
 
     def to(self, opcode: str, kind: str) -> Number:
         """The value cast to another type."""
-        return self.routine.emit(kind, f"{opcode} {self.kind} {self} to {kind}")
+        return self._made(kind, f"{opcode} {self.kind} {self} to {kind}")
+
+    def call(self, function: str, *others: Number | float) -> Number:
+        """Call an intrinsic whose result has the type of this number, its first argument. A bool is an i1."""
+        given: list[Number] = [self]
+        for x in others:
+            given.append(Number(self.code, "i1", str(x).lower()) if isinstance(x, bool) else self.like(x))
+        name = f"{function}.{suffix(self.kind)}"
+        self.code.declarations[f"declare {self.kind} @{name}({', '.join(x.kind for x in given)})"] = None
+        return self._made(self.kind, f"call {self.kind} @{name}({', '.join(f'{x.kind} {x}' for x in given)})")
 
     def bits(self) -> Number:
         """The bits of a float as an integer."""
@@ -86,7 +130,7 @@ class Number:
 
     def signed_as(self, sign: Number) -> Number:
         """The magnitude of a float with the sign of another one."""
-        return self.routine.call("llvm.copysign", self, sign)
+        return self.call("llvm.copysign", sign)
 
     def clamp(self, low: float, high: float) -> Number:
         """A float limited to an interval; NaN stays."""
@@ -94,51 +138,19 @@ class Number:
         return x.test("ogt", high).select(high, x)
 
 
-class Routine:
-    """One function `result @name(parameters)` while it is written; its arguments are `%a0`, `%a1` and so on."""
+class Routine(Code):
+    """One function `result @symbol(parameters)` while it is written; its arguments are `%a0`, `%a1` and so on."""
 
-    def __init__(self, name: str, result: str, parameters: Sequence[str]) -> None:
-        self.name = name
+    def __init__(self, symbol: str, result: str, parameters: Sequence[str]) -> None:
+        super().__init__()
+        self.symbol = symbol
         self.result = result
         self.parameters = tuple(parameters)
-        self.lines: list[str] = []
-        self.declared: dict[str, None] = {}
-        self.variables: dict[str, str] = {}
         self.text = ""
-        self.label = "entry"
-        self._count = 0
 
     def argument(self, index: int = 0) -> Number:
         """An argument."""
         return Number(self, self.parameters[index], f"%a{index}")
-
-    def fresh(self, hint: str = "t") -> str:
-        """A fresh name, without its sigil."""
-        self._count += 1
-        return f"{hint}{self._count}"
-
-    def line(self, text: str) -> None:
-        """Append an instruction without a result."""
-        self.lines.append(f"  {text}")
-
-    def emit(self, kind: str, text: str) -> Number:
-        """Append an instruction with a result of this type."""
-        name = f"%{self.fresh()}"
-        self.lines.append(f"  {name} = {text}")
-        return Number(self, kind, name)
-
-    def start(self, label: str) -> None:
-        """Begin a block."""
-        self.lines.append(f"{label}:")
-        self.label = label
-
-    def call(self, function: str, *arguments: Number | bool) -> Number:
-        """Call an intrinsic whose result has the type of its first argument, declaring it. A bool is an i1."""
-        given = [a if isinstance(a, Number) else Number(self, "i1", str(a).lower()) for a in arguments]
-        kind = given[0].kind
-        name = f"{function}.{suffix(kind)}"
-        self.declared[f"declare {kind} @{name}({', '.join(a.kind for a in given)})"] = None
-        return self.emit(kind, f"call {kind} @{name}({', '.join(f'{a.kind} {a}' for a in given)})")
 
     def table(self, name: str, kind: str, values: Sequence[int], index: Number) -> Callable[[int], Number]:
         """A table of the module in constant memory: a function of constant offsets from an index."""
@@ -147,14 +159,14 @@ class Routine:
 
         def load(offset: int) -> Number:
             at = index + offset
-            place = self.emit("ptr", f"getelementptr {kind}, ptr addrspace(4) @{name}, {at.kind} {at}")
-            return self.emit(kind, f"load {kind}, ptr addrspace(4) {place}")
+            place = self.emit(f"getelementptr {kind}, ptr addrspace(4) @{name}, {at.kind} {at}")
+            return Number(self, kind, self.emit(f"load {kind}, ptr addrspace(4) {place}"))
 
         return load
 
     def fma(self, a: Number, b: Number | float, c: Number | float) -> Number:
         """a · b + c, rounded once."""
-        return self.call("llvm.fma", a, a.like(b), a.like(c))
+        return a.call("llvm.fma", b, c)
 
     def poly(self, x: Number, coefficients: Sequence[float]) -> Number:
         """The polynomial with these coefficients, from the lowest, by Horner's rule."""
@@ -191,7 +203,7 @@ class Routine:
         self, condition: Number, then: Callable[[], list[Number]], otherwise: Callable[[], list[Number]]
     ) -> list[Number]:
         """Branch on a condition; the values of the branch that was taken."""
-        labels = [self.fresh("block") for _ in range(3)]
+        labels = [self.name("block") for _ in range(3)]
         self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
         ends: list[tuple[list[Number], str]] = []
         for label, make in zip(labels, (then, otherwise), strict=False):
@@ -202,16 +214,15 @@ class Routine:
         found: list[Number] = []
         for index, value in enumerate(ends[0][0]):
             sources = ", ".join(f"[ {values[index]}, %{label} ]" for values, label in ends)
-            found.append(self.emit(value.kind, f"phi {value.kind} {sources}"))
+            found.append(Number(self, value.kind, self.emit(f"phi {value.kind} {sources}")))
         return found
 
     def done(self, value: Number, inline: bool = True) -> Routine:
         """End with the result. With `inline` LLVM may inline the routine. Long and slow ones are better called: for a
         tensor with many elements a thread, the copies would take long to compile."""
-        self.line(f"ret {self.result} {value}")
         given = ", ".join(f"{kind} %a{index}" for index, kind in enumerate(self.parameters))
-        head = f"define internal {self.result} @{self.name}({given}) nounwind {'' if inline else 'noinline '}{{"
-        self.text = "\n".join([head, "entry:", *self.lines, "}"])
+        head = f"define internal {self.result} @{self.symbol}({given}) nounwind {'' if inline else 'noinline '}{{"
+        self.text = "\n".join([head, "entry:", *self.lines, f"  ret {self.result} {value}", "}"])
         return self
 
 

@@ -198,7 +198,7 @@ def _atomic_add(emitter: Emitter, op: gpu.LocalAtomicAdd) -> Emitted:
     for register in unique_registers(layout_of(op.index.type)):
         number = emitter.at(op.index, register)
         offset = number if scalar.bits > 32 else _index(emitter, number, scalar)
-        inside = emitter.emit(f"icmp ult i{max(32, scalar.bits)} {offset}, {type_.numel}")
+        inside = emitter.of(f"i{max(32, scalar.bits)}", offset).test("ult", type_.numel).name
         mask = emitter.both(owner, emitter.mask(op.mask, register), inside)
         offset = _index(emitter, number, scalar) if scalar.bits > 32 else offset
         pointer = emitter.emit(f"getelementptr i32, {SHARED} {emitter.scalar(op.buffer)}, i32 {offset}")

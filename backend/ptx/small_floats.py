@@ -5,7 +5,8 @@ Each conversion is a routine of the module, in plain LLVM.
 
 from __future__ import annotations
 
-from ziggurat.backend.ptx.emitter import Emitter
+from functools import cache
+
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.numbers import bits_of_number
@@ -14,13 +15,12 @@ from ziggurat.codemodel.types import ScalarType
 ZERO = "0x0000000000000000"
 
 
-def widen_e4m3(emitter: Emitter, value: str) -> str:
-    """An f8e4m3 as f16."""
-    return emitter.routine("half", "zg.f8e4m3.to.f16", _widen_e4m3, ("i8", value))
+@cache
+def widen_e4m3() -> Routine:
+    """An f8e4m3 as f16.
 
-
-def _widen_e4m3() -> Routine:
-    """Move the fields to their places in an f16: that is 1/256 of the number, for subnormals as well."""
+    Moving the fields to their places in an f16 gives 1/256 of the number, for subnormals as well.
+    """
     r = Routine("zg.f8e4m3.to.f16", "half", ["i8"])
     wide = r.argument().to("zext", "i16")
     magnitude = wide & 127
@@ -30,20 +30,18 @@ def _widen_e4m3() -> Routine:
     return r.done(magnitude.test("eq", 127).select(number.like(float("nan")), number))
 
 
-def narrow(emitter: Emitter, value: str, target: ScalarType, rounding: Rounding) -> str:
-    """An f32 as an 8-bit float, saturating."""
-    name = f"zg.f32.to.{target.name}.{rounding.value}"
-    return emitter.routine("i8", name, lambda: _narrow(name, target, rounding), ("float", value))
+@cache
+def narrow(target: ScalarType, rounding: Rounding) -> Routine:
+    """An f32 as an 8-bit float, saturating.
 
-
-def _narrow(name: str, target: ScalarType, rounding: Rounding) -> Routine:
-    """Shift the bits of normal numbers into place and round them as an integer, so that a carry reaches the exponent.
-    Below the smallest normal number, the last place has a fixed weight."""
+    The bits of normal numbers are shifted into place and rounded as an integer, so that a carry reaches the exponent.
+    Below the smallest normal number, the last place has a fixed weight.
+    """
     digits, bias, nan = target.format.mantissa_bits, target.format.bias, 0x7F
     largest = bits_of_number(target.format.largest, target)
     shift = 23 - digits
     smallest = 127 - bias + 1  # The exponent field, in an f32, of the smallest normal number.
-    r = Routine(name, "i8", ["float"])
+    r = Routine(f"zg.f32.to.{target.name}.{rounding.value}", "i8", ["float"])
     bits = r.argument().bits()
     magnitude = bits & 0x7FFFFFFF
     number = magnitude.to("bitcast", "float")
@@ -65,13 +63,12 @@ def _narrow(name: str, target: ScalarType, rounding: Rounding) -> Routine:
     return r.done((code | sign).to("trunc", "i8"))
 
 
-def to_odd(emitter: Emitter, value: str) -> str:
-    """An f64 as f32 such that rounding the result to fewer digits gives what rounding the f64 would."""
-    return emitter.routine("float", "zg.f64.to.odd", _to_odd, ("double", value))
+@cache
+def to_odd() -> Routine:
+    """An f64 as f32 such that rounding the result to fewer digits gives what rounding the f64 would.
 
-
-def _to_odd() -> Routine:
-    """Give a number that f32 lacks as its neighbour with an odd last bit (Boldo and Melquiond, 2008)."""
+    A number that f32 lacks becomes its neighbour with an odd last bit (Boldo and Melquiond, 2008).
+    """
     r = Routine("zg.f64.to.odd", "float", ["double"])
     x = r.argument()
     near = x.to("fptrunc", "float")

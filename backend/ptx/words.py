@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitter
-from ziggurat.codemodel.types import ScalarType, i1
+from ziggurat.codemodel.types import PtrType, ScalarType, i1
+
+Element = ScalarType | PtrType
 
 GLOBAL = "ptr addrspace(1)"
 SHARED = "ptr addrspace(3)"
@@ -16,14 +18,14 @@ def word_bytes(size: int, count: int) -> int:
     return 8 if size == 8 else min(4, size * count)
 
 
-def to_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
+def to_memory(emitter: Emitter, value: str, scalar: Element) -> str:
     """The bits that memory holds for a value; an i1 is a byte."""
     if scalar == i1:
         return emitter.emit(f"zext i1 {value} to i8")
     return emitter.bits(value, scalar)
 
 
-def from_memory(emitter: Emitter, value: str, scalar: ScalarType) -> str:
+def from_memory(emitter: Emitter, value: str, scalar: Element) -> str:
     """The inverse of `to_memory`."""
     if scalar == i1:
         return emitter.emit(f"icmp ne i8 {value}, 0")
@@ -61,12 +63,12 @@ def unpack(emitter: Emitter, words: Sequence[str], size: int, word: int) -> list
     return values
 
 
-def to_words(emitter: Emitter, values: Sequence[str], scalar: ScalarType, word: int) -> list[str]:
+def to_words(emitter: Emitter, values: Sequence[str], scalar: Element, word: int) -> list[str]:
     """Elements as words of `word` bytes."""
     return pack(emitter, [to_memory(emitter, value, scalar) for value in values], scalar.bytes, word)
 
 
-def from_words(emitter: Emitter, words: Sequence[str], scalar: ScalarType, word: int) -> list[str]:
+def from_words(emitter: Emitter, words: Sequence[str], scalar: Element, word: int) -> list[str]:
     """The inverse of `to_words`."""
     return [from_memory(emitter, value, scalar) for value in unpack(emitter, words, scalar.bytes, word)]
 

@@ -72,7 +72,13 @@ def emitted() -> Callable[[str], tuple[str, str]]:
 def run_on_host(routine: Routine, extra: Sequence[str] = ()) -> Callable[..., Any]:
     """A function of NumPy arrays that applies a routine to each element. `extra` are further lines of the module."""
     kinds, result = routine.parameters, routine.result
-    lines = [*routine.declared, *extra, *routine.variables.values(), routine.text, each(routine.name, kinds, result)]
+    lines = [
+        *routine.declarations,
+        *extra,
+        *routine.variables.values(),
+        routine.text,
+        each(routine.symbol, kinds, result),
+    ]
     text = "\n".join(lines).replace("internal addrspace(4)", "internal").replace("ptr addrspace(4)", "ptr")
     function = compiled(text, "each", len(kinds) + 1)
 

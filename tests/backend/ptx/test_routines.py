@@ -23,21 +23,21 @@ def made(kind: str, write, parameters: int = 1):
 def test_the_text_of_a_routine() -> None:
     r = Routine("zg.sum", "i32", ("i32", "i64"))
     low = r.argument(1).to("trunc", "i32")
-    larger = r.call("llvm.smax", r.argument(), low)
-    r.call("llvm.smax", r.argument(), low.like(0))
+    larger = r.argument().call("llvm.smax", low)
+    r.argument().call("llvm.smax", 0)
     assert r.done(larger) is r
     assert r.text == "\n".join(
         [
             "define internal i32 @zg.sum(i32 %a0, i64 %a1) nounwind {",
             "entry:",
-            "  %t1 = trunc i64 %a1 to i32",
-            "  %t2 = call i32 @llvm.smax.i32(i32 %a0, i32 %t1)",
-            "  %t3 = call i32 @llvm.smax.i32(i32 %a0, i32 0)",
-            "  ret i32 %t2",
+            "  %v1 = trunc i64 %a1 to i32",
+            "  %v2 = call i32 @llvm.smax.i32(i32 %a0, i32 %v1)",
+            "  %v3 = call i32 @llvm.smax.i32(i32 %a0, i32 0)",
+            "  ret i32 %v2",
             "}",
         ]
     )
-    assert list(r.declared) == ["declare i32 @llvm.smax.i32(i32, i32)"]
+    assert list(r.declarations) == ["declare i32 @llvm.smax.i32(i32, i32)"]
 
 
 def test_operators_are_those_of_the_type() -> None:
@@ -62,7 +62,7 @@ def test_long_routines_are_not_for_inlining() -> None:
 
 def test_fresh_names_differ() -> None:
     r = Routine("zg.names", "i1", ())
-    assert len({r.fresh(), r.fresh(), r.fresh("block"), r.fresh("block")}) == 4
+    assert len({r.name(), r.name(), r.name("block"), r.name("block")}) == 4
 
 
 def test_a_table_is_read(on_host) -> None:

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx.small_floats import _narrow, _to_odd, _widen_e4m3, narrow, to_odd, widen_e4m3
+from ziggurat.backend.ptx.small_floats import narrow, to_odd, widen_e4m3
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.scalars import converted, to_odd_f32
 from ziggurat.codemodel.types import f8e4m3, f8e5m2, f32
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("target", [f8e4m3, f8e5m2], ids=str)
 def test_narrowing_to_8_bits(target, rounding: Rounding, on_host, numbers, same) -> None:
     x = numbers()
-    found = on_host(_narrow("zg.narrow", target, rounding))(x).view(target.dtype)
+    found = on_host(narrow(target, rounding))(x).view(target.dtype)
     with np.errstate(all="ignore"):
         same(found, converted(x, f32, target, toward_zero=rounding is Rounding.ZERO))
 
 
 def test_widening_from_8_bits(on_host, same) -> None:
     codes = np.arange(256, dtype=np.uint8)
-    same(on_host(_widen_e4m3())(codes), codes.view(ml_dtypes.float8_e4m3fn).astype(np.float16))
+    same(on_host(widen_e4m3())(codes), codes.view(ml_dtypes.float8_e4m3fn).astype(np.float16))
 
 
 def test_rounding_to_odd(on_host, numbers, same) -> None:
@@ -34,15 +34,16 @@ def test_rounding_to_odd(on_host, numbers, same) -> None:
     bits = random.integers(0, 1 << 64, 50_000, dtype=np.uint64).view(np.float64)
     x = np.concatenate([bits, random.standard_normal(50_000), numbers(1000).astype(np.float64), [np.inf, -np.inf]])
     with np.errstate(all="ignore"):
-        same(on_host(_to_odd())(x), to_odd_f32(x))
+        same(on_host(to_odd())(x), to_odd_f32(x))
 
 
 def test_a_kernel_has_each_routine_once(emission) -> None:
     """However often it is called; one for each type and rounding."""
     emitter, _ = emission("", "")
-    calls = [narrow(emitter, "%x", f8e4m3, Rounding.NEAREST) for _ in range(2)]
-    calls += [narrow(emitter, "%x", f8e4m3, Rounding.ZERO), narrow(emitter, "%x", f8e5m2, Rounding.NEAREST)]
-    calls += [widen_e4m3(emitter, "%y"), to_odd(emitter, "%z")]
+    calls = [emitter.routine(narrow(f8e4m3, Rounding.NEAREST), "%x") for _ in range(2)]
+    calls += [emitter.routine(narrow(f8e4m3, Rounding.ZERO), "%x")]
+    calls += [emitter.routine(narrow(f8e5m2, Rounding.NEAREST), "%x")]
+    calls += [emitter.routine(widen_e4m3(), "%y"), emitter.routine(to_odd(), "%z")]
     assert len(set(calls)) == 6 == len(emitter.lines)
     assert list(emitter.definitions) == [
         *(f"zg.f32.to.{name}" for name in ("f8e4m3.rtne", "f8e4m3.rtz", "f8e5m2.rtne")),
