@@ -194,14 +194,14 @@ class Layout:
         """The layout without an axis: threads whose elements differed along it hold copies."""
         return self.narrowed(shape, [*shape[:axis], 1, *shape[axis + 1 :]])
 
-    def widened(self, narrow: Sequence[int], wide: Sequence[int]) -> Layout:
-        """A layout of a broadcast tensor, from that of its narrow form: lanes and warps with copies take the new axes,
-        and registers those that are left."""
+    def widened(self, narrow: Sequence[int], wide: Sequence[int], *, in_warps: bool = True) -> Layout:
+        """A layout of a broadcast tensor, from that of its narrow form: lanes with copies take the new axes, then warps
+        if `in_warps`, and registers those that are left."""
         axes = [axis for axis in reversed(range(len(wide))) if narrow[axis] != wide[axis]]
         free = iter([basis for axis in axes for basis in axis_bases(wide, axis)])
         spread = self.without_copies().map(_renumbering(narrow, _strides(wide)))
         lanes = tuple(basis or next(free, 0) for basis in spread.lanes)
-        warps = tuple(basis or next(free, 0) for basis in spread.warps)
+        warps = tuple(basis or next(free, 0) for basis in spread.warps) if in_warps else spread.warps
         return Layout((*free, *spread.registers), lanes, warps)
 
     def without_copies(self) -> Layout:

@@ -68,7 +68,7 @@ def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple
     runs = _runs(sum(in_warps) // stride, bits_of(shape[axis]))  # Bits that warps hold, and bits that they do not.
     count = 1 << len(in_warps)
     small = (*before, count, *after)
-    gathered = _everywhere(layout.dropped(shape, axis), bits_of(stride), len(in_warps))
+    gathered = layout.dropped(shape, axis).widened((*before, 1, *after), small, in_warps=False)
     last = Stage((), small, axis, gathered)
     if count == shape[axis]:
         return layout, (last,)
@@ -85,29 +85,6 @@ def _runs(mask: int, count: int) -> list[tuple[bool, int]]:
     """The runs of equal bits of a mask, from the highest: (bit, length)."""
     bits = (bool(mask >> bit & 1) for bit in reversed(range(count)))
     return [(value, len(list(run))) for value, run in groupby(bits)]
-
-
-def _everywhere(rest: Layout, offset: int, count: int) -> Layout:
-    """A layout of the tensor that has `count` more bits at bit `offset`, all of them within each warp.
-
-    Without these bits it is `rest`, apart from copies in more registers.
-    """
-    low = (1 << offset) - 1
-
-    def widened(basis: int) -> int:
-        return basis & low | (basis & ~low) << count
-
-    registers = [widened(basis) for basis in rest.registers]
-    lanes = [widened(basis) for basis in rest.lanes]
-    for bit in range(count):
-        basis = 1 << (offset + bit)
-        for held in (lanes, registers):
-            if 0 in held:
-                held[held.index(0)] = basis
-                break
-        else:
-            registers.append(basis)
-    return Layout(tuple(registers), tuple(lanes), tuple(widened(basis) for basis in rest.warps))
 
 
 def scans_within_warps(layout: Layout, shape: Sequence[int], axis: int) -> bool:
