@@ -21,7 +21,8 @@ are done with pointers (`descriptors`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from functools import partial
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
@@ -34,7 +35,7 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, SharedType, i1, i64
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.components import Component, component_of
-from ziggurat.transforms.place.dots import block_axis, is_chained, mma_of
+from ziggurat.transforms.place.dots import MmaChoice, block_axis, is_chained, mma_of
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.queries import constant, descriptor_of, shared_of
 
@@ -60,7 +61,7 @@ def tma_accesses(module: core.Module, target: str, num_warps: int) -> set[Value]
     stored = {op.descriptor for op in accesses if isinstance(op, tt.DescriptorStore)}
     (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
     infos: Mapping[Component, AxisInfo] = {}
-    rows_first = is_chained(module)
+    choice = partial(mma_of, target=target, num_warps=num_warps, rows_first=is_chained(module))
     found: set[Value] = set()
     for op in accesses:
         obstacle: Obstacle | None = None
@@ -71,9 +72,7 @@ def tma_accesses(module: core.Module, target: str, num_warps: int) -> set[Value]
         elif not _is_movable(op.descriptor):
             why = "a block must have two axes and 8 rows or more, each of 32, 64, or a multiple of 128 bytes"
             obstacle = Obstacle(f"{why}, and padding of floats", op)
-        elif isinstance(op, tt.DescriptorLoad) and not _feeds_wgmma(
-            op, op.result, (0, 1), target, num_warps, rows_first
-        ):
+        elif isinstance(op, tt.DescriptorLoad) and not _feeds_wgmma(op, op.result, (0, 1), choice):
             obstacle = Obstacle("the block is not read by wgmma alone, in the form that TMA gives it", op)
         else:
             infos = infos or analyse(func)
@@ -155,7 +154,7 @@ def _feeds_dot(value: Value) -> bool:
 
 
 def _feeds_wgmma(
-    load: tt.DescriptorLoad, value: Value, order: tuple[int, int], target: str, num_warps: int, rows_first: bool
+    load: tt.DescriptorLoad, value: Value, order: tuple[int, int], choice: Callable[[tt.Dot], MmaChoice]
 ) -> bool:
     """Whether only wgmma reads a block, in the form in which TMA loads it.
 
@@ -165,12 +164,12 @@ def _feeds_wgmma(
     for user in value.uses:
         if isinstance(user, tt.Trans):
             transposed = (order[user.order[0]], order[user.order[1]])
-            if not _feeds_wgmma(load, user.result, transposed, target, num_warps, rows_first):
+            if not _feeds_wgmma(load, user.result, transposed, choice):
                 return False
             continue
         if not isinstance(user, tt.Dot) or value is user.c or user.a is user.b:
             return False
-        mma = mma_of(user, target, num_warps, rows_first=rows_first)
+        mma = choice(user)
         if mma.kind != "wgmma" or mma.element != type_.element or mma.warps is None:
             return False
         # Neighbours in memory go along k; or along m or n, for elements of 16 bits only.
