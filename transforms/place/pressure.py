@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import attrs
 
-from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.types import ScalarType, TensorType, Type
+from ziggurat.codemodel.traits import Loop
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, void
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.obstacle import warn
 
@@ -31,13 +31,17 @@ BESIDE_WGMMA = 26  # Registers that ptxas needs beside those of a wgmma.
 class Pressure:
     """The values that a loop carries: registers of 32 bits a thread, and the location of the loop.
 
-    `largest` of the registers are those of one value, of the type `type`.
+    `type` is that of the value with the most registers.
     """
 
     registers: int = 0
     location: Location | None = None
-    largest: int = 0
-    type: Type | None = None
+    type: Type = void
+
+    @property
+    def largest(self) -> int:
+        """The registers of the value with the most."""
+        return value_registers(self.type)
 
     @property
     def value(self) -> str:
@@ -51,12 +55,11 @@ def pressure(module: gpu.Module) -> Pressure:
     """The largest number of registers in which a loop of the model carries floating-point values."""
     found = Pressure()
     for op in module.walk():
-        if isinstance(op, scf.For | scf.While):
+        if isinstance(op, Loop):
             parts = component_types(op.result.type)
-            counts = list(map(value_registers, parts))
-            if sum(counts) > found.registers:
-                largest = max(range(len(parts)), key=counts.__getitem__)
-                found = Pressure(sum(counts), op.location, counts[largest], parts[largest])
+            registers = sum(map(value_registers, parts))
+            if registers > found.registers:
+                found = Pressure(registers, op.location, max(parts, key=value_registers))
     return found
 
 
