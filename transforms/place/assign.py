@@ -40,8 +40,7 @@ from ziggurat.codemodel.traits import BodyTerminator, Terminator
 from ziggurat.codemodel.transform import rebuilt
 from ziggurat.codemodel.types import TensorType, TupleType, Type, void
 from ziggurat.transforms.place.components import Component, component_of, component_types, components_of
-from ziggurat.transforms.place.layout_plan import LayoutPlan
-from ziggurat.transforms.place.primary_layouts import Anchor
+from ziggurat.transforms.place.layout_plan import Anchor, LayoutPlan
 from ziggurat.transforms.place.queries import is_shaping
 
 # A value that control flow carries: its position among the values, and its layout (None for a scalar).

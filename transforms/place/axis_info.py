@@ -8,19 +8,23 @@ For a kernel whose pointer and whose number of elements are divisible by 16:
     %5 : tensor<x64, i1> = arith.cmpi %4 %3 @slt;                16 equal ones each
     %6 : tensor<x64, ptr<f32>> = tt.addptr %0 %4;                runs of 64, which begin at a multiple of 16 bytes
 
-The analysis begins with the parameters' divisibility, ranges, constants and hints, follows arithmetic by the rules of
-`axis_rules`, and visits the ops of loops again until nothing changes.
+The analysis begins with the parameters' divisibility, ranges, constants and hints, follows arithmetic by a rule for
+each op, and visits the ops of loops again until nothing changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
 
 from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects import math as math_dialect
 from ziggurat.codemodel.dialects.arith import IntPredicate
+from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import ScalarType, Type
-from ziggurat.transforms.place.axis_rules import AxisInfo, infer, known, meet, power
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, shape_of
 from ziggurat.transforms.place.components import (
     Component,
     Group,
@@ -30,9 +34,340 @@ from ziggurat.transforms.place.components import (
     groups_of,
     propagate,
 )
-from ziggurat.transforms.place.queries import constant_of
+from ziggurat.transforms.place.queries import constant_of, is_elementwise
 
-__all__ = ["AxisInfo", "analyse", "unknown_component"]
+LIMIT = 1 << 40  # The largest divisor that is counted; that of zero.
+
+
+@attrs.frozen
+class AxisInfo:
+    """Facts about a tensor of integers or pointers. Each tuple has a number, a power of two, for each axis.
+
+    * `contiguity`: along the axis, the tensor consists of aligned runs of this length of consecutive numbers (for
+      pointers: of pointers to neighbours). A run may wrap around at the end of an integer type, but no part of it does
+      that is as long, and as aligned, as `divisibility` says of its beginning.
+    * `divisibility`: a divisor of the first number of each of these runs (for pointers: of the address, in bytes).
+    * `constancy`: along the axis, the tensor consists of aligned runs of this length of equal values.
+    * `constant`: the value of every element, if known.
+    * `nonnegative`: no element is negative. This assumes that a sum or product of such numbers does not wrap around,
+      and that a divisor is positive. It is not known of a signed argument of a kernel.
+
+    `unit` is the distance of neighbours: 1, or for pointers the bytes of an element. A scalar has one axis of size 1.
+    """
+
+    contiguity: tuple[int, ...]
+    divisibility: tuple[int, ...]
+    constancy: tuple[int, ...]
+    constant: int | None = None
+    nonnegative: bool = False
+    unit: int = 1
+
+    def divides(self, axis: int, run: int) -> int:
+        """A divisor of the first number of each aligned run of this length along the axis."""
+        known = self.divisibility[axis]
+        return known if run >= self.contiguity[axis] else min(known, run * self.unit)
+
+    @property
+    def everywhere(self) -> int:
+        """A divisor of every element."""
+        return max(self.divides(axis, 1) for axis in range(len(self.divisibility)))
+
+    def aligned(self, axis: int) -> int:
+        """The length of the runs of consecutive numbers that begin at a multiple of their length."""
+        return min(self.contiguity[axis], max(1, self.divisibility[axis] // self.unit))
+
+
+def power(number: int) -> int:
+    """The largest power of two that divides a number."""
+    return min(number & -number, LIMIT) if number else LIMIT
+
+
+def unit_of(type_: Type) -> int:
+    """The distance of neighbours of a type."""
+    element = element_of(type_)
+    return element.pointee.bytes if isinstance(element, PtrType) else 1
+
+
+def known(
+    type_: Type,
+    contiguity: Sequence[int] = (),
+    divisibility: Sequence[int] = (),
+    constancy: Sequence[int] = (),
+    constant: int | None = None,
+    nonnegative: bool = False,
+) -> AxisInfo:
+    """Facts about a value of this type; a number that is not given is 1, or the alignment of the type pointed to."""
+    shape = shape_of(type_) or (1,)
+    unit = unit_of(type_)
+    ones = (1,) * len(shape)
+    runs = tuple(min(a, b) for a, b in zip(contiguity or ones, shape, strict=True))
+    same = tuple(min(a, b) for a, b in zip(constancy or ones, shape, strict=True))
+    element = element_of(type_)
+    nonnegative |= isinstance(element, ScalarType) and not element.signed
+    if constant is not None:
+        divisibility, same, nonnegative = (power(constant),) * len(shape), tuple(shape), constant >= 0
+    divided = tuple(max(unit, min(d, LIMIT)) for d in divisibility or ones)
+    base = AxisInfo(runs, divided, same, constant, nonnegative, unit)
+    # A divisor of every element divides the first of any run.
+    return attrs.evolve(base, divisibility=tuple(max(d, base.everywhere) for d in base.divisibility))
+
+
+def meet(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
+    """The facts about a value that is one or the other."""
+    runs = list(map(min, first.contiguity, second.contiguity))
+    divided = [min(first.divides(a, run), second.divides(a, run)) for a, run in enumerate(runs)]
+    same = list(map(min, first.constancy, second.constancy))
+    constant = first.constant if first.constant == second.constant else None
+    return known(type_, runs, divided, same, constant, first.nonnegative and second.nonnegative)
+
+
+Rule = Callable[..., AxisInfo]  # Takes the op and the facts about its operands.
+RULES: OpTable[Rule] = OpTable("axis rule")
+_rule = RULES.of
+
+
+def infer(op: Op, operands: Sequence[AxisInfo]) -> AxisInfo:
+    """The facts about the result of an op that gives one value."""
+    rule = RULES.get(type(op))
+    if rule is not None:
+        return rule(op, *operands)
+    if is_elementwise(op):
+        return known(op.result.type, constancy=_constancy(op, *operands))
+    return known(op.result.type)
+
+
+def _constancy(op: Op, *operands: AxisInfo) -> list[int]:
+    """Equal operands give equal results. A scalar among tensors is equal everywhere."""
+    shape = shape_of(op.result.type) or (1,)
+    same = list(shape)
+    for value, info in zip(op.operands, operands, strict=True):
+        if isinstance(value.type, TensorType):
+            same = list(map(min, same, info.constancy))
+    return same
+
+
+# Tensors from scalars.
+
+
+@_rule(arith.ConstantOp)
+def _constant(op: arith.ConstantOp) -> AxisInfo:
+    if isinstance(op.value, int):
+        return known(op.type, constant=int(op.value))
+    return known(op.type, constancy=shape_of(op.type))
+
+
+@_rule(tt.MakeRange)
+def _make_range(op: tt.MakeRange) -> AxisInfo:
+    count = op.end - op.start
+    return known(op.result.type, (count,), (power(op.start),), nonnegative=op.start >= 0)
+
+
+@_rule(tt.GetProgramId, tt.GetNumPrograms, tt.SmId)
+def _grid(op: tt.Grid | tt.SmId) -> AxisInfo:
+    return known(op.result.type, nonnegative=True)
+
+
+@_rule(tt.Splat)
+def _splat(op: tt.Splat, info: AxisInfo) -> AxisInfo:
+    shape = shape_of(op.type)
+    return known(op.type, (), [info.everywhere] * len(shape), shape, info.constant, info.nonnegative)
+
+
+# Moves of elements.
+
+
+@_rule(tt.Broadcast)
+def _broadcast(op: tt.Broadcast, info: AxisInfo) -> AxisInfo:
+    wide, narrow = shape_of(op.type), shape_of(op.value.type)
+    same = [k if a == b else a for k, a, b in zip(info.constancy, wide, narrow, strict=True)]
+    return known(op.type, info.contiguity, info.divisibility, same, info.constant, info.nonnegative)
+
+
+def _moved(op: Op, info: AxisInfo, olds: Sequence[int | None]) -> AxisInfo:
+    """The facts when each axis is an axis of the operand, or, for None, has nothing to do with one."""
+    sizes = shape_of(op.result.type)
+    runs = [1 if old is None else min(info.contiguity[old], size) for old, size in zip(olds, sizes, strict=True)]
+    axes = list(zip(olds, runs, strict=True))
+    divided = [info.everywhere if old is None else info.divides(old, run) for old, run in axes]
+    same = [1 if old is None else info.constancy[old] for old in olds]
+    return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
+
+
+@_rule(tt.Trans)
+def _trans(op: tt.Trans, info: AxisInfo) -> AxisInfo:
+    return _moved(op, info, op.order)
+
+
+@_rule(tt.Reshape, tt.ExpandDims)
+def _reshape(op: tt.Reshape | tt.ExpandDims, info: AxisInfo) -> AxisInfo:
+    """An axis keeps its facts, up to its new size, if as many elements as before come after it."""
+    source, target = shape_of(op.value.type), shape_of(op.result.type)
+    if isinstance(op, tt.Reshape) and op.allow_reorder:
+        return known(op.type, divisibility=[info.everywhere] * len(target), nonnegative=info.nonnegative)
+    inner = {math.prod(source[axis + 1 :]): axis for axis in range(len(source)) if source[axis] > 1}
+    sizes = enumerate(target)
+    return _moved(op, info, [inner.get(math.prod(target[axis + 1 :])) if size > 1 else None for axis, size in sizes])
+
+
+# Arithmetic.
+
+
+def _in_runs(
+    op: Op, operands: Sequence[AxisInfo], runs: Sequence[int], divisor: Callable[[int, int], int], nonnegative: bool
+) -> AxisInfo:
+    """A result with runs along each axis. `divisor` tells that of a run's first number, by the axis and the length."""
+    divided = [divisor(axis, run) for axis, run in enumerate(runs)]
+    return known(op.result.type, runs, divided, _constancy(op, *operands), nonnegative=nonnegative)
+
+
+def _scaled(op: Op, divisor: int, nonnegative: bool, *operands: AxisInfo) -> AxisInfo:
+    """A result without runs, but with a known divisor of every element."""
+    return _in_runs(op, operands, [1] * len(operands[0].contiguity), lambda axis, run: divisor, nonnegative)
+
+
+def _blocks(x: AxisInfo, y: AxisInfo) -> list[int]:
+    """The length of the aligned runs of consecutive x that pass no multiple of y, which is constant in them."""
+    return [min(x.aligned(axis), same, y.everywhere) for axis, same in enumerate(y.constancy)]
+
+
+@_rule(arith.AddI, arith.SubI, tt.AddPtr)
+def _sum(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    """A run of one operand moved by a constant of the other. Offsets of pointers count in the pointers' unit."""
+    minus = isinstance(op, arith.SubI)
+    runs = list(map(min, x.contiguity, y.constancy))
+    if not minus:
+        runs = list(map(max, runs, map(min, x.constancy, y.contiguity)))
+    scale = x.unit // y.unit
+    nonnegative = not minus and x.nonnegative and y.nonnegative
+    return _in_runs(op, (x, y), runs, lambda at, run: min(x.divides(at, run), y.divides(at, run) * scale), nonnegative)
+
+
+def _power_of_two(op: Op, shift: AxisInfo) -> AxisInfo:
+    """The factor by which a shift multiplies or divides."""
+    constant = 1 << shift.constant if shift.constant is not None and 0 <= shift.constant < 64 else None
+    return known(op.result.type, constancy=shift.constancy, constant=constant, nonnegative=True)
+
+
+@_rule(arith.MulI, arith.ShlI)
+def _mul(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    y = _power_of_two(op, y) if isinstance(op, arith.ShlI) else y
+    if 1 in (x.constant, y.constant):
+        return y if x.constant == 1 else x
+    return _scaled(op, x.everywhere * y.everywhere, x.nonnegative and y.nonnegative, x, y)
+
+
+@_rule(arith.DivSI, arith.DivUI, arith.ShrSI, arith.ShrUI)
+def _div(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    shifts = isinstance(op, arith.ShrSI | arith.ShrUI)
+    y = _power_of_two(op, y) if shifts else y
+    if y.constant == 1:
+        return x
+    same = _constancy(op, x, y)
+    # A shift rounds down. A quotient of negative numbers is rounded toward zero, which breaks runs.
+    if x.nonnegative or shifts:
+        same = list(map(max, same, _blocks(x, y)))
+    divisor = max(1, x.everywhere // y.constant) if y.constant is not None and y.constant == power(y.constant) else 1
+    return known(op.result.type, (), [divisor] * len(same), same, nonnegative=x.nonnegative)
+
+
+@_rule(arith.RemSI, arith.RemUI)
+def _rem(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    runs = _blocks(x, y) if x.nonnegative else [1] * len(x.contiguity)
+    return _in_runs(op, (x, y), runs, lambda axis, run: min(x.divides(axis, run), y.everywhere), x.nonnegative)
+
+
+@_rule(arith.AndI)
+def _and(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    """A remainder with a mask of low bits, a rounding down with one of high bits."""
+    x, y = (x, y) if x.constant is None else (y, x)
+    low_bits = y.constant is not None and y.constant > 0 and power(y.constant + 1) == y.constant + 1
+    runs = [min(x.aligned(axis), (y.constant or 0) + 1 if low_bits else 1) for axis in range(len(x.contiguity))]
+    divided = [max(x.divides(axis, run), x.everywhere, y.everywhere) for axis, run in enumerate(runs)]
+    same = list(map(max, _constancy(op, x, y), _blocks(x, y)))
+    return known(op.result.type, runs, divided, same, nonnegative=x.nonnegative or y.nonnegative)
+
+
+@_rule(arith.OrI, arith.XOrI)
+def _or(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    """The low bits of a run stay if the other operand has none of them."""
+    runs = list(map(max, _blocks(x, y), _blocks(y, x)))
+    return _with_shared_divisors(op, (x, y), runs, x, y)
+
+
+def _with_shared_divisors(
+    op: Op, operands: Sequence[AxisInfo], runs: Sequence[int], x: AxisInfo, y: AxisInfo
+) -> AxisInfo:
+    """A result in runs whose first numbers have the divisors that x and y share."""
+    nonnegative = x.nonnegative and y.nonnegative
+    return _in_runs(op, operands, runs, lambda at, run: min(x.divides(at, run), y.divides(at, run)), nonnegative)
+
+
+@_rule(arith.Select)
+def _select(op: arith.Select, condition: AxisInfo, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    chosen = condition.constancy if isinstance(op.condition.type, TensorType) else x.contiguity
+    return _with_shared_divisors(op, (condition, x, y), list(map(min, x.contiguity, y.contiguity, chosen)), x, y)
+
+
+@_rule(arith.MaxSI, arith.MinSI, arith.MaxUI, arith.MinUI)
+def _extreme(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    either = isinstance(op, arith.MaxSI) and (x.nonnegative or y.nonnegative)
+    return _scaled(op, min(x.everywhere, y.everywhere), either or (x.nonnegative and y.nonnegative), x, y)
+
+
+@_rule(math_dialect.AbsI)
+def _abs(op: Op, info: AxisInfo) -> AxisInfo:
+    return _scaled(op, info.everywhere, True, info)
+
+
+_BELOW = (IntPredicate.SLT, IntPredicate.SGE, IntPredicate.ULT, IntPredicate.UGE)
+_ABOVE = (IntPredicate.SGT, IntPredicate.SLE, IntPredicate.UGT, IntPredicate.ULE)
+
+
+@_rule(arith.CmpI)
+def _cmpi(op: arith.CmpI, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    """Consecutive numbers that pass no multiple of the bound are all below it, or none of them is."""
+    same = _constancy(op, x, y)
+    if x.unit == y.unit == 1 and op.predicate in (*_BELOW, *_ABOVE):
+        same = list(map(max, same, _blocks(x, y) if op.predicate in _BELOW else _blocks(y, x)))
+    return known(op.result.type, constancy=same)
+
+
+@_rule(arith.ExtSI, arith.ExtUI, arith.TruncI, arith.Bitcast, tt.Bitcast)
+def _cast(op: Op, info: AxisInfo) -> AxisInfo:
+    target, source = element_of(op.result.type), element_of(op.operands[0].type)
+    if isinstance(target, PtrType):
+        return info if unit_of(op.result.type) == info.unit else known(op.result.type)
+    assert isinstance(target, ScalarType) and isinstance(source, ScalarType)
+    if target.is_float or source.is_float or source.bits == 1 or target.bits == 1:
+        return known(op.result.type, constancy=info.constancy, nonnegative=source.bits == 1)
+    wider = isinstance(op, arith.ExtSI | arith.ExtUI)
+    runs = [min(run, 1 << (target.bits - 1)) for run in info.contiguity]
+    divided = [info.divides(axis, run) for axis, run in enumerate(runs)]
+    constant = info.constant if info.constant is not None and 0 <= info.constant < 1 << (target.bits - 1) else None
+    nonnegative = (wider and info.nonnegative) or isinstance(op, arith.ExtUI)
+    return known(op.result.type, runs, divided, info.constancy, constant, nonnegative)
+
+
+@_rule(tt.IntToPtr, tt.PtrToInt)
+def _address(op: Op, info: AxisInfo) -> AxisInfo:
+    return _scaled(op, info.everywhere, False, info)
+
+
+# Hints.
+
+
+@_rule(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
+def _hint(op: tt.MultipleOf | tt.MaxContiguous | tt.MaxConstancy, info: AxisInfo) -> AxisInfo:
+    runs, divided, same = (
+        [max(n, power(v)) if type(op) is kind else n for n, v in zip(numbers, op.values, strict=True)]
+        for kind, numbers in (
+            (tt.MaxContiguous, info.contiguity), (tt.MultipleOf, info.divisibility), (tt.MaxConstancy, info.constancy)
+        )
+    )  # fmt: skip
+    return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
+
+
+# The analysis.
 
 
 def unknown_component(component: Component) -> AxisInfo:

@@ -1,20 +1,38 @@
-"""The plan of a layout assignment: the layouts in which each tensor is used, and those in which it is computed."""
+"""The plan of a layout assignment: the layouts in which each tensor is used, and those in which it is computed.
+
+The primary layout of a tensor that is computed once is the layout in which its op gives it. Accesses to memory
+(coalesced) and dots are anchors: their layouts are given. From there, layouts spread forward through elementwise ops,
+reductions and control flow. A layout that comes from a dot outranks one from memory, which outranks that of a widened
+narrow tensor. Flexible tensors, such as indices, have no primary layout: they are computed in each layout in which they
+are needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.layout import Layout, moved
+from ziggurat.codemodel.layout import Layout, blocked, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator
-from ziggurat.codemodel.types import TensorType
-from ziggurat.transforms.place.accesses import Accesses
+from ziggurat.codemodel.types import TensorType, Type, shape_of
+from ziggurat.transforms.place.accesses import Access, Accesses
 from ziggurat.transforms.place.axis_info import analyse
-from ziggurat.transforms.place.components import Component, Group, component_of, groups_of, tensor_operands, tensor_type
-from ziggurat.transforms.place.primary_layouts import Anchor, PrimaryLayouts, flexible_components
+from ziggurat.transforms.place.components import (
+    Component,
+    Group,
+    component_of,
+    components_of,
+    groups_of,
+    propagate,
+    tensor_operands,
+    tensor_type,
+)
 from ziggurat.transforms.place.queries import (
+    is_computable,
     is_elementwise,
     is_shaping,
     is_widening,
@@ -22,7 +40,218 @@ from ziggurat.transforms.place.queries import (
     tensor_of,
 )
 
+Anchor = Callable[[Op], Layout | None]
+Ranked = tuple[int, Layout]
+
 _PASSING_ON = (Structured, BodyTerminator, BlockTerminator)
+_DOT, _MEMORY, _WEAK, _FORCED = 3, 2, 1, 0
+
+
+def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: int) -> set[Component]:
+    """The tensors that may be computed again in any layout: from constants, ranges and scalars, by pure ops alone.
+
+    A load is flexible as well if it has no more elements than there are threads, or if it is only broadcast: another
+    load costs less than a conversion.
+    """
+    ops = list(func.walk())
+    found: set[Component] = {(op.result, 0) for op in ops if is_computable(op) or _is_loaded_again(op, 32 * num_warps)}
+    found.update(component for component in groups if tensor_type(component) is not None)
+
+    def visit(item: Op | Group) -> tuple[Component, ...]:
+        if isinstance(item, Group):
+            results, sources = item.members, [source for _, source in item.sources]
+        else:
+            results, sources = ((item.result, 0),), [source for _, source, _ in tensor_operands(item)]
+            if results[0] in groups:
+                return ()
+        if results[0] not in found or all(source in found for source in sources):
+            return ()
+        found.difference_update(results)
+        return results
+
+    propagate([*ops, *dict.fromkeys(groups.values())], visit)
+    return {component for component in found if tensor_type(component) is not None}
+
+
+def _is_loaded_again(op: Op, threads: int) -> bool:
+    if not isinstance(op, tt.Load) or not isinstance(op.ptr.type, TensorType) or op.volatile:
+        return False
+    return op.ptr.type.numel <= threads or _is_only_broadcast(op.result)
+
+
+def _is_only_broadcast(value: Value) -> bool:
+    """Whether only wider tensors are computed from a tensor."""
+    seen = {value}
+    work = [value]
+    while work:
+        for user in work.pop().uses:
+            if isinstance(user, tt.Broadcast) or user.result in seen:
+                continue
+            if not is_computable(user):
+                return False
+            seen.add(user.result)
+            work.append(user.result)
+    return True
+
+
+class PrimaryLayouts:
+    """The primary layouts of a function's tensors, and the layouts in which ops that are not flexible read theirs."""
+
+    def __init__(
+        self, func: Op, groups: Mapping[Component, Group], flexible: set[Component], accesses: Accesses, anchor: Anchor
+    ) -> None:
+        self.groups = groups
+        self.flexible = flexible
+        self.accesses = accesses
+        self.anchor = anchor
+        self.ranked: dict[Component, Ranked] = {}
+        self._reads: dict[Value, Layout] = {}
+        items = [*func.walk(), *dict.fromkeys(groups.values())]
+        # First from inside of loops, then from before them, then by default.
+        for stage in range(3):
+            propagate(items, partial(self._visit, stage))
+
+    def of(self, component: Component) -> Layout | None:
+        """The primary layout of a component; None for scalars and flexible tensors."""
+        found = self.ranked.get(component)
+        return None if found is None else found[1]
+
+    def reads(self, op: Op) -> list[tuple[int, Layout]]:
+        """The layouts in which an op that is computed once reads its tensor operands, by position."""
+        # The accumulator of a dot, and the index of a gather, have the layout of the result.
+        alike = 2 if isinstance(op, tt.Dot) else 1 if isinstance(op, tt.Gather) else None
+        own, read = self.of((op.result, 0)), self._reads.get(op.result)
+        return [
+            (at, read or (own if at == alike else None) or self.of(component) or self.accesses.default(type_.shape))
+            for at, component, type_ in tensor_operands(op)
+        ]
+
+    def _visit(self, stage: int, item: Op | Group) -> Sequence[Component]:
+        """Note the layout of a group or of an op's results, if it is known by now and outranks the one known so far.
+
+        Returns the components for which it does.
+        """
+        whole = item.members if isinstance(item, Group) else components_of(item.result)
+        components = [component for component in whole if tensor_type(component) is not None]
+        if components and components[0] in self.flexible:
+            return ()
+        if isinstance(item, Group):
+            ranked = self._joined(item, stage)
+        elif item.bodies and not isinstance(item, tt.Reduce | tt.Scan):
+            return ()
+        else:
+            ranked = self._derived(item, stage)
+        if ranked is None:
+            return ()
+        changed = [c for c in components if c not in self.ranked or self.ranked[c][0] < ranked[0]]
+        self.ranked.update(dict.fromkeys(changed, ranked))
+        return changed
+
+    def _best(self, components: Sequence[Component], preferred: Layout | None = None) -> Ranked | None:
+        """The layout of the highest rank; of equal ones the preferred, or else the first."""
+        found = [self.ranked[component] for component in components if component in self.ranked]
+        return max(found, key=lambda ranked: (ranked[0], ranked[1] == preferred), default=None)
+
+    def _default(self, type_: Type, rank: int = _FORCED) -> Ranked:
+        return rank, self.accesses.default(shape_of(type_))
+
+    def _joined(self, group: Group, stage: int) -> Ranked | None:
+        """The layout of the values that control flow joins: the best of its sources."""
+        type_ = tensor_type(group.members[0])
+        sources = [component for op, component in group.sources if stage > 0 or op.result != group.members[-1][0]]
+        best = self._best(sources)
+        return self._default(type_) if type_ is not None and best is None and stage == 2 else best
+
+    def _derived(self, op: Op, stage: int) -> Ranked | None:
+        """The layout of the results of an op, if it is known by now. Notes the layout that the op reads."""
+        operands = tensor_operands(op)
+        sources, own = [component for _, component, _ in operands], op.result.type
+        if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS):
+            return self._accessed(op, stage)
+        if isinstance(op, tt.Dot):
+            anchored = self.anchor(op)
+            return self._default(own, _DOT) if anchored is None else (_DOT, anchored)
+        if isinstance(op, tt.DescriptorLoad):
+            return self._default(own, _MEMORY)
+        if isinstance(op, tt.Histogram):
+            return None if self._read(op, stage) is None else self._default(own, _MEMORY)
+        if not operands:
+            alone = isinstance(op, tt.Join | tt.InlineAsm) and isinstance(own, TensorType)
+            return self._default(own, _MEMORY) if alone else None
+        first = operands[0][2]
+        if is_elementwise(op) or is_shaping(op):
+            found = self._best(sources, self.accesses.default(first.shape))
+            if found is None:
+                return self._default(own) if stage == 2 else None
+            if isinstance(op, tt.Broadcast):
+                return _WEAK, found[1].widened(first.shape, shape_of(own))
+            return (found[0], found[1].transposed(first.shape, op.order)) if isinstance(op, tt.Trans) else found
+        if isinstance(op, tt.Gather):
+            found = self._best(sources[1:])
+            if found is None and stage < 2 and sources[1] not in self.flexible:
+                return None
+            return found or self._default(operands[1][2], _MEMORY)
+        found = self._read(op, stage)
+        if found is None or isinstance(op, tt.Scan | tt.InlineAsm):
+            return found
+        rank, layout = found
+        if isinstance(op, tt.Reduce):
+            return rank, layout.dropped(first.shape, op.axis)
+        if isinstance(op, tt.Join):
+            return rank, layout.joined()
+        if isinstance(op, tt.Split):
+            half = layout.split()
+            if half is None:
+                order = tuple(reversed(range(first.rank)))
+                layout = self._reads[op.result] = blocked(first.shape, order, 2, self.accesses.num_warps)
+                half = layout.split()
+            assert half is not None
+            return rank, half
+        if isinstance(op, tt.Cat):
+            return rank, Layout((*layout.registers, first.numel), layout.lanes, layout.warps)
+        return None
+
+    def _read(self, op: Op, stage: int) -> Ranked | None:
+        """The layout in which an op reads its operands: the best of theirs, or the default."""
+        operands = tensor_operands(op)
+        sources = [component for _, component, _ in operands]
+        found = self._best(sources)
+        if found is None and operands and (stage == 2 or self.flexible.issuperset(sources)):
+            found = self._default(operands[0][2], _FORCED if stage == 2 else _MEMORY)
+        if found is not None:
+            before = self._best(components_of(op.result)[:1])
+            if before is None or found[0] > before[0] or op.result not in self._reads:
+                self._reads[op.result] = found[1]
+        return found
+
+    def _accessed(self, op: Access, stage: int) -> Ranked | None:
+        """The layout of an access: coalesced, unless the layout of its operand is as good."""
+        type_ = op.ptr.type
+        if not isinstance(type_, TensorType) or (op.result in self._reads and not isinstance(op, tt.Store)):
+            return None
+        pointers = [component_of(op.ptr)] if component_of(op.ptr) not in self.flexible else []
+        layout = self.accesses.coalesced(op)
+        if isinstance(op, tt.Load):
+            followed = pointers if self.accesses.vector(op) == 1 else []
+        else:
+            moved = [component for position, component, _ in tensor_operands(op) if position > 0]
+            followed = [component for component in moved if component not in self.flexible] or pointers
+        found = self._best(followed)
+        if found is None and followed and stage < 2:
+            return None
+        if found is not None and (isinstance(op, tt.Load) or self._is_as_good(op, found[1], layout)):
+            layout = found[1]
+        self._reads[op.result] = layout
+        return _MEMORY, layout
+
+    def _is_as_good(self, op: Access, layout: Layout, coalesced: Layout) -> bool:
+        small = math.prod(shape_of(op.ptr.type)) <= 32 * self.accesses.num_warps
+        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS) or small:
+            return True
+        return self.accesses.traffic(op, layout) <= self.accesses.traffic(op, coalesced)
+
+
+# The plan.
 
 
 class LayoutPlan:

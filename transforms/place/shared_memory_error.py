@@ -145,12 +145,11 @@ def _expression(place: Location | None) -> tuple[ast.expr | None, str | None]:
         return None, None
     start, end = (place.line, place.column), (place.end_line, place.end_column)
     for node in nodes:  # Outer expressions come first: of `f(x)(y)` the whole.
-        if not isinstance(node, ast.expr) or (node.lineno, node.col_offset) != start:
-            continue
-        if not place.end_line or (node.end_lineno, node.end_col_offset) == end:
-            assigned = (stmt for stmt in nodes if isinstance(stmt, ast.Assign | ast.AnnAssign) and stmt.value is node)
-            for statement in assigned:
-                target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-                return node, target.id if isinstance(target, ast.Name) else None
-            return node, None
+        if isinstance(node, ast.expr) and (node.lineno, node.col_offset) == start:
+            if not place.end_line or (node.end_lineno, node.end_col_offset) == end:
+                assigned = [
+                    stmt for stmt in nodes if isinstance(stmt, ast.Assign | ast.AnnAssign) and stmt.value is node
+                ]
+                targets = [stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target for stmt in assigned]
+                return node, next((target.id for target in targets if isinstance(target, ast.Name)), None)
     return None, None

@@ -22,7 +22,7 @@ from ziggurat.codemodel.dialects import math as math_dialect
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, TensorType, Type, f16, f32, i1, i8, i32, i64, u8, u32
-from ziggurat.transforms.place.axis_rules import LIMIT, RULES, AxisInfo, infer, known, meet, power, unit_of
+from ziggurat.transforms.place.axis_info import LIMIT, RULES, AxisInfo, infer, known, meet, power, unit_of
 
 SIZE = 8
 ROW = TensorType((SIZE,), i32)
