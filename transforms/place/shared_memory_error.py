@@ -143,13 +143,12 @@ def _expression(place: Location | None) -> tuple[ast.expr | None, str | None]:
         nodes = list(ast.walk(ast.parse("".join(linecache.getlines(place.file)))))
     except (SyntaxError, ValueError):
         return None, None
-    start, end = (place.line, place.column), (place.end_line, place.end_column)
+    wanted = (place.line, place.column, place.end_line, place.end_column)[: 4 if place.end_line else 2]
     for node in nodes:  # Outer expressions come first: of `f(x)(y)` the whole.
-        if isinstance(node, ast.expr) and (node.lineno, node.col_offset) == start:
-            if not place.end_line or (node.end_lineno, node.end_col_offset) == end:
-                assigned = [
-                    stmt for stmt in nodes if isinstance(stmt, ast.Assign | ast.AnnAssign) and stmt.value is node
-                ]
-                targets = [stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target for stmt in assigned]
+        if isinstance(node, ast.expr):
+            span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+            if span[: len(wanted)] == wanted:
+                assigned = (n for n in nodes if isinstance(n, ast.Assign | ast.AnnAssign) and n.value is node)
+                targets = (n.targets[0] if isinstance(n, ast.Assign) else n.target for n in assigned)
                 return node, next((target.id for target in targets if isinstance(target, ast.Name)), None)
     return None, None
