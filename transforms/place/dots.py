@@ -20,7 +20,7 @@ through loops; `place_dots` converts those that have others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import attrs
@@ -39,6 +39,7 @@ from ziggurat.codemodel.gpu.fragments import (
     unit_for,
 )
 from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
@@ -281,17 +282,14 @@ def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def is_chained(module: Op) -> bool:
     """Whether the first operand of a dot comes from another dot, so that each warp should have whole rows of both."""
-    work = [op.a for op in module.walk() if isinstance(op, tt.Dot)]
-    seen: set[Value] = set()
-    while work:
-        value = work.pop()
-        if value in seen or not isinstance(value, OpResult) or isinstance(value.op, tt.Load | tt.DescriptorLoad):
-            continue
-        seen.add(value)
-        if isinstance(value.op, tt.Dot):
-            return True
-        work += value.op.operands
-    return False
+
+    def sources(value: Value) -> Sequence[Value]:
+        if not isinstance(value, OpResult) or isinstance(value.op, tt.Load | tt.DescriptorLoad | tt.Dot):
+            return ()
+        return value.op.operands
+
+    found = reached((op.a for op in module.walk() if isinstance(op, tt.Dot)), sources)
+    return any(isinstance(value, OpResult) and isinstance(value.op, tt.Dot) for value in found)
 
 
 def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:

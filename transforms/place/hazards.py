@@ -39,6 +39,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.numbers import ELEMENTWISE, on_numbers
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
@@ -195,17 +196,13 @@ class _Run:
             for role in op.roles[1:] if isinstance(op, gpu.WarpSpecialize) else ():
                 self._readers_of(role)
         nodes = Graph(self.func.bodies[0], (gpu.LocalAlloc, *_READERS, *_WRITERS, *_ASYNCHRONOUS, tt.Return)).nodes
-        work = [(0, _State())]
-        seen = set(work)
-        while work:
-            number, state = work.pop()
-            op = nodes[number].op
-            after = state if op is None else self._step(op, state)
-            for edge in nodes[number].following:
-                pair = edge.target, self._passed(after, edge)
-                if pair not in seen:
-                    seen.add(pair)
-                    work.append(pair)
+
+        def following(place: tuple[int, _State]) -> Iterable[tuple[int, _State]]:
+            node, state = nodes[place[0]], place[1]
+            after = state if node.op is None else self._step(node.op, state)
+            return ((edge.target, self._passed(after, edge)) for edge in node.following)
+
+        reached([(0, _State())], following)
         return self.found.values()
 
     def _note(self, first: Op, second: Op, missing: str) -> None:
@@ -226,19 +223,14 @@ class _Run:
 
     def _sources(self, values: Sequence[Value]) -> set[Component]:
         """The components that control flow passes on, from which these values are computed."""
-        seen: set[Component] = set()
-        work = [component_of(value) for value in values]
-        while work:
-            component = work.pop()
-            if component in seen:
-                continue
-            seen.add(component)
-            if component in self.groups:
-                seen.update(self.groups[component].members)
-                work += [source for _, source in self.groups[component].sources]
-            elif isinstance(component[0], OpResult) and not component[0].op.bodies:
-                work += map(component_of, component[0].op.operands)
-        return seen & self.groups.keys()
+
+        def sources(component: Component) -> Iterable[Component]:
+            value, group = component[0], self.groups.get(component)
+            if group is not None:
+                return (*group.members, *(source for _, source in group.sources))
+            return map(component_of, value.op.operands) if isinstance(value, OpResult) and not value.op.bodies else ()
+
+        return reached(map(component_of, values), sources) & self.groups.keys()
 
     def _number(self, value: Value, numbers: Mapping[Component, int]) -> int | None:
         """The number that a value is, where it is known."""

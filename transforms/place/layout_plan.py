@@ -10,10 +10,11 @@ are needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import Layout, blocked, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
@@ -81,17 +82,11 @@ def _is_loaded_again(op: Op, threads: int) -> bool:
 
 def _is_only_broadcast(value: Value) -> bool:
     """Whether only wider tensors are computed from a tensor."""
-    seen = {value}
-    work = [value]
-    while work:
-        for user in work.pop().uses:
-            if isinstance(user, tt.Broadcast) or user.result in seen:
-                continue
-            if not is_computable(user):
-                return False
-            seen.add(user.result)
-            work.append(user.result)
-    return True
+
+    def as_wide(value: Value) -> Iterable[Value]:
+        return (user.result for user in value.uses if is_computable(user) and not isinstance(user, tt.Broadcast))
+
+    return all(is_computable(user) for each in reached([value], as_wide) for user in each.uses)
 
 
 class PrimaryLayouts:
