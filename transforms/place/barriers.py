@@ -19,8 +19,7 @@ An asynchronous access counts from the wait for it on; `hazards` checks that the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
-from typing import Any
+from collections.abc import Iterator, Sequence, Set
 
 import attrs
 
@@ -29,76 +28,61 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import SharedType, TensorType
-from ziggurat.transforms.place.flow import WAITS, Graph, Hazard, allocation, interval
-from ziggurat.transforms.place.queries import shared_of
+from ziggurat.codemodel.types import SharedType
+from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Graph, Hazard, allocation, interval
+from ziggurat.transforms.place.queries import layout_of, shared_of
 from ziggurat.transforms.place.swizzle import matrix_view
 
 READ, WRITE, COUNT = "read", "write", "count"
 
 
 @attrs.frozen(eq=False)
-class Access:
-    """An access of one op to an interval of shared memory.
+class _Access(Access):
+    """An access of one op, which may touch all bytes of an allocation.
 
     `holder` says which thread touches which place, if each place has one thread; None where that is not known. `proxy`
     is true of accesses that do not see plain writes without a fence.
     """
 
     kind: str
-    start: int
-    end: int
-    holder: tuple[int, SharedType, Layout] | None = None
-    proxy: bool = False
+    holder: tuple[int, SharedType, Layout] | None
+    proxy: bool
 
-    def conflicts(self, other: Access) -> bool:
+    def conflicts(self, other: _Access) -> bool:
         """Whether a barrier must order the two: they overlap, one writes, and they may be of different threads."""
-        if self.start >= other.end or other.start >= self.end or self.kind == other.kind != WRITE:
+        if not self.overlaps(other) or self.kind == other.kind != WRITE:
             return False
         return self.holder is None or self.holder != other.holder
 
 
 _ONE_THREAD = Layout((), (0,) * 5, ())
+_MBARRIERS = (gpu.MbarrierInit, gpu.MbarrierInval, gpu.MbarrierWait)
 
 
-def _access(kind: str, buffer: Value, holder: Value | None = None, proxy: bool = False) -> Access:
-    """An access to a buffer, which may touch all bytes of its allocation."""
-    start, end = interval(allocation(buffer))
-    who: tuple[int, SharedType, Layout] | None = None
-    type_ = holder.type if holder is not None else None
-    if isinstance(type_, TensorType) and type_.layout is not None and not any(type_.layout.free[1:]):
-        shared = shared_of(buffer)
-        # The lanes of a warp move a matrix together, so that a place does not belong to one thread.
-        if matrix_view(type_.layout, shared.offsets, shared.element.bytes) is None:
-            who = (start, attrs.evolve(shared, count=1), type_.layout)
-    return Access(kind, start, end, who, proxy)
+def _accesses(op: Op | None) -> Iterator[_Access]:
+    """The accesses of an op to shared memory."""
+    if not isinstance(op, (*USERS, *_MBARRIERS)):
+        return
+    kind = READ if isinstance(op, (*READERS, gpu.MbarrierWait)) else WRITE
+    kind = COUNT if isinstance(op, gpu.LocalAtomicAdd) else kind
+    buffers = [value for value in op.operands if isinstance(value.type, SharedType)]
+    for buffer in buffers[:1] if isinstance(op, gpu.TmaLoad) else buffers:
+        start, end = interval(allocation(buffer))
+        yield _Access(op, start, end, kind, _holder(op, buffer, start), isinstance(op, _BY_PROXY))
 
 
-def _by_one_thread(op: gpu.MbarrierInit | gpu.MbarrierInval) -> list[Access]:
-    return [attrs.evolve(_access(WRITE, op.buffer), holder=(-1, shared_of(op.buffer), _ONE_THREAD))]
-
-
-def _operands(op: gpu.Wgmma | gpu.Mma | gpu.DotFma) -> list[Access]:
-    read = [value for value in (op.a, op.b) if isinstance(value.type, SharedType)]
-    return [_access(READ, value, proxy=isinstance(op, gpu.Wgmma)) for value in read]
-
-
-# The accesses of each op to shared memory.
-_ACCESSES: dict[type[Op], Callable[[Any], list[Access]]] = {
-    gpu.LocalLoad: lambda op: [_access(READ, op.buffer, op.result)],
-    gpu.LocalStore: lambda op: [_access(WRITE, op.buffer, op.value)],
-    gpu.LocalGather: lambda op: [_access(READ, op.buffer)],
-    gpu.LocalAtomicAdd: lambda op: [_access(COUNT, op.buffer)],
-    gpu.AsyncCopy: lambda op: [_access(WRITE, op.buffer)],
-    gpu.Wgmma: _operands,
-    gpu.Mma: _operands,
-    gpu.DotFma: _operands,
-    gpu.TmaLoad: lambda op: [_access(WRITE, op.buffer, proxy=True)],
-    gpu.TmaStore: lambda op: [_access(READ, op.buffer, proxy=True)],
-    gpu.MbarrierInit: _by_one_thread,
-    gpu.MbarrierInval: _by_one_thread,
-    gpu.MbarrierWait: lambda op: [_access(READ, op.barrier)],
-}
+def _holder(op: Op, buffer: Value, start: int) -> tuple[int, SharedType, Layout] | None:
+    """The `holder` of an access to a buffer that starts at an offset."""
+    shared = shared_of(buffer)
+    if isinstance(op, gpu.MbarrierInit | gpu.MbarrierInval):
+        return -1, shared, _ONE_THREAD
+    if not isinstance(op, gpu.LocalLoad | gpu.LocalStore):
+        return None
+    layout = layout_of(op.result.type if isinstance(op, gpu.LocalLoad) else op.value.type)
+    # The lanes of a warp move a matrix together, so that a place does not belong to one thread.
+    if any(layout.free[1:]) or matrix_view(layout, shared.offsets, shared.element.bytes) is not None:
+        return None
+    return start, attrs.evolve(shared, count=1), layout
 
 
 @attrs.frozen
@@ -114,7 +98,9 @@ class _State:
 
 
 _BARRIERS = (gpu.Barrier, tt.Barrier)
+# Threads that have waited for an mbarrier see what TMA has loaded: no barrier is needed for that.
 _WAITS = (gpu.AsyncWait, gpu.WgmmaWait, gpu.TmaStoreWait)
+_BY_PROXY = (gpu.Wgmma, gpu.TmaLoad, gpu.TmaStore)
 
 
 class _Flow:
@@ -122,24 +108,20 @@ class _Flow:
 
     def __init__(self, module: gpu.Module) -> None:
         (func,) = module.functions().values()
-        self.nodes = Graph(func.bodies[0], (*_ACCESSES, *_BARRIERS, gpu.FenceAsync, *_WAITS)).nodes
-        self.accesses: list[Access] = []
-        self.owners: list[Op] = []  # The op of each access.
+        kinds = (*USERS, *_MBARRIERS, *_BARRIERS, gpu.FenceAsync, *_WAITS)
+        self.nodes = Graph(func.bodies[0], kinds).nodes
+        self.accesses: list[_Access] = []
         self.made: list[Sequence[int]] = []  # The numbers of the accesses of each node.
         for node in self.nodes:
-            op = node.op
-            found = _ACCESSES[type(op)](op) if op is not None and type(op) in _ACCESSES else []
-            self.made.append(range(len(self.accesses), len(self.accesses) + len(found)))
-            self.accesses += found
-            self.owners += [op for _ in found if op is not None]
+            before = len(self.accesses)
+            self.accesses += _accesses(node.op)
+            self.made.append(range(before, len(self.accesses)))
         numbered = list(enumerate(self.accesses))
         self.conflicts = [sum(1 << at for at, other in numbered if access.conflicts(other)) for _, access in numbered]
-        # The asynchronous accesses that end at each class of waits, or at a wait for an mbarrier.
-        self.until: dict[type[Op] | Value, int] = {}
-        for at, op in enumerate(self.owners):
-            if wait := WAITS.get(type(op)):
-                until = allocation(op.barrier) if isinstance(op, gpu.TmaLoad) else wait
-                self.until[until] = self.until.get(until, 0) | 1 << at
+        self.until: dict[type[Op], int] = {}  # The asynchronous accesses that end at each class of waits.
+        for at, access in numbered:
+            if wait := WAITS.get(type(access.op)):
+                self.until[wait] = self.until.get(wait, 0) | 1 << at
         self.asynchronous = sum(self.until.values())
         self.plain_writes = sum(1 << at for at, access in numbered if access.kind != READ and not access.proxy)
 
@@ -173,10 +155,6 @@ class _Flow:
             return attrs.evolve(state, pending=0)
         if isinstance(op, gpu.FenceAsync):
             return attrs.evolve(state, unfenced=0)
-        if isinstance(op, gpu.MbarrierWait):
-            # Threads that have waited for a fetch see its data: no barrier is needed for that.
-            brought = self.until.get(allocation(op.barrier), 0)
-            return attrs.evolve(state, pending=state.pending | made, in_flight=state.in_flight & ~brought)
         if isinstance(op, _WAITS):
             over = state.in_flight & self.until.get(type(op), 0)
             left = state.in_flight if op.pending else state.in_flight & ~over
@@ -213,7 +191,7 @@ def missing_barriers(module: gpu.Module) -> list[Hazard]:
     for number, other, missing in flow.missing(set(), set()):
         second = flow.nodes[number].op
         assert second is not None
-        found.append(Hazard(flow.owners[other], second, missing))
+        found.append(Hazard(flow.accesses[other].op, second, missing))
     return found
 
 

@@ -95,21 +95,16 @@ def propagate(items: Sequence[Op | Group], visit: Callable[[Op | Group], Iterabl
             read = [component_of(value) for value in item.operands if len(component_types(value.type)) == 1]
         for component in read:
             readers.setdefault(component, []).append(at)
-    work, later = list(range(len(items))), list[int]()
-    waiting = set(work)
+    work = [(0, at) for at in range(len(items))]  # Rounds and items.
+    waiting = set(range(len(items)))
     while work:
-        at = heappop(work)
+        count, at = heappop(work)
         waiting.discard(at)
         for component in visit(items[at]):
             for reader in readers.get(component, ()):
                 if reader not in waiting:
                     waiting.add(reader)
-                    if reader > at:
-                        heappush(work, reader)
-                    else:
-                        heappush(later, reader)
-        if not work:
-            work, later = later, work
+                    heappush(work, (count + (reader <= at), reader))
 
 
 def _structured_groups(op: Structured) -> Iterator[Group]:

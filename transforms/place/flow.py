@@ -19,6 +19,9 @@ from ziggurat.codemodel.traits import BodyTerminator, Loop
 from ziggurat.transforms.place.components import Component, components_of
 from ziggurat.transforms.place.queries import shared_of
 
+# Ops that read buffers; and these with those that write them, mbarriers aside.
+READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
+USERS = (*READERS, gpu.LocalStore, gpu.LocalAtomicAdd, gpu.AsyncCopy, gpu.TmaLoad)
 # Asynchronous ops, and the op that waits for each.
 WAITS: dict[type[Op], type[Op]] = {
     gpu.Wgmma: gpu.WgmmaWait,
@@ -45,6 +48,19 @@ def interval(alloc: Value, slot: int | None = None) -> tuple[int, int]:
     type_, start = shared_of(alloc), alloc.op.offset
     size = type_.bytes // type_.count
     return (start, start + type_.bytes) if slot is None else (start + slot * size, start + (slot + 1) * size)
+
+
+@attrs.frozen
+class Access:
+    """The bytes of shared memory that an op touches."""
+
+    op: Op
+    start: int
+    end: int
+
+    def overlaps(self, other: Access) -> bool:
+        """Whether both touch some byte."""
+        return self.start < other.end and other.start < self.end
 
 
 @attrs.frozen

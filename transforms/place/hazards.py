@@ -47,14 +47,12 @@ from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.barriers import missing_barriers
 from ziggurat.transforms.place.components import Component, Group, component_of, groups_of
-from ziggurat.transforms.place.flow import Edge, Graph, Hazard, allocation, interval, slot_index
+from ziggurat.transforms.place.flow import READERS, USERS, Access, Edge, Graph, Hazard, allocation, interval, slot_index
 from ziggurat.transforms.place.queries import WARP_GROUP, shared_of
 
 __all__ = ["Hazard", "hazards"]
 
 _MAX_GROUPS = 64  # In flight. No kernel has more; if one had, the oldest two would count as one.
-_READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
-_WRITERS = (gpu.LocalStore, gpu.LocalAtomicAdd, gpu.AsyncCopy, gpu.TmaLoad)
 _ASYNCHRONOUS = (
     gpu.AsyncCopy, gpu.AsyncCommit, gpu.AsyncWait, gpu.Wgmma, gpu.WgmmaWait, gpu.TmaStore, gpu.TmaStoreWait,
     gpu.MbarrierInit, gpu.MbarrierWait, gpu.MbarrierArrive,
@@ -114,19 +112,7 @@ def _computing(component: Component, groups: Mapping[Component, Group], seen: se
 # Shared memory, state by state.
 
 
-@attrs.frozen
-class _Access:
-    """The bytes of shared memory that an op touches."""
-
-    op: Op
-    start: int
-    end: int
-
-    def overlaps(self, other: _Access) -> bool:
-        return self.start < other.end and other.start < self.end
-
-
-Accesses = frozenset[_Access]
+Accesses = frozenset[Access]
 Groups = tuple[Accesses, ...]
 
 
@@ -149,7 +135,7 @@ class _State:
     odd: frozenset[Slot] = frozenset()
 
 
-def _begun(groups: Groups, *group: _Access) -> Groups:
+def _begun(groups: Groups, *group: Access) -> Groups:
     if len(groups) == _MAX_GROUPS:
         groups = (groups[0] | groups[1], *groups[2:])
     return (*groups, frozenset(group))
@@ -185,7 +171,7 @@ class _Run:
                 self.filled_by.setdefault(allocation(op.barrier), set()).add(ring)
                 if op.parent in waited:
                     self.emptied_by.setdefault(waited[op.parent], set()).add(ring)
-            elif isinstance(op, _READERS):
+            elif isinstance(op, READERS):
                 for buffer in op.operands:
                     self.readers.setdefault(allocation(buffer), []).append(op)
         self.released = {ring for rings in self.emptied_by.values() for ring in rings}
@@ -195,7 +181,7 @@ class _Run:
         for op in self.func.walk():
             for role in op.roles[1:] if isinstance(op, gpu.WarpSpecialize) else ():
                 self._readers_of(role)
-        nodes = Graph(self.func.bodies[0], (gpu.LocalAlloc, *_READERS, *_WRITERS, *_ASYNCHRONOUS, tt.Return)).nodes
+        nodes = Graph(self.func.bodies[0], (gpu.LocalAlloc, *USERS, *_ASYNCHRONOUS, tt.Return)).nodes
 
         def following(place: tuple[int, _State]) -> Iterable[tuple[int, _State]]:
             node, state = nodes[place[0]], place[1]
@@ -269,13 +255,13 @@ class _Run:
         """The state after an op without bodies."""
         buffers = [value for value in op.operands if isinstance(value.type, SharedType)]
         slots = [self._slot(buffer, state) for buffer in buffers]
-        accesses = [_Access(op, *interval(*slot)) for slot in slots]
-        if isinstance(op, _READERS):
+        accesses = [Access(op, *interval(*slot)) for slot in slots]
+        if isinstance(op, READERS):
             self._meets_copies(accesses, state)
             for slot in slots:
                 if slot[0] in self.fetches and slot not in state.full:
                     self._note(self.fetches[slot[0]], op, "wait")
-        elif isinstance(op, _WRITERS):
+        elif isinstance(op, USERS):
             self._meets_copies(accesses[:1], state)
             self._meets("wait", accesses[:1], (*state.dots, *state.stores))
         match op:
@@ -319,13 +305,13 @@ class _Run:
             case _:
                 return state
 
-    def _meets(self, missing: str, accesses: Iterable[_Access], groups: Groups) -> None:
+    def _meets(self, missing: str, accesses: Iterable[Access], groups: Groups) -> None:
         """Note what overlaps these accesses."""
         for access in accesses:
             for other in (other for group in groups for other in group if other.overlaps(access)):
                 self._note(other.op, access.op, missing)
 
-    def _meets_copies(self, accesses: Iterable[_Access], state: _State) -> None:
+    def _meets_copies(self, accesses: Iterable[Access], state: _State) -> None:
         self._meets("commit", accesses, (state.open,))
         self._meets("wait", accesses, state.copies)
 
@@ -346,7 +332,7 @@ class _Run:
         """The state after the consumer has released slots, which no wgmma may still read."""
         slots = frozenset((ring, mbarrier[1]) for ring in self.emptied_by.get(mbarrier[0], ()))
         for ring, index in slots:
-            self._meets("wait", [_Access(self.fetches[ring], *interval(ring, index))], state.dots)
+            self._meets("wait", [Access(self.fetches[ring], *interval(ring, index))], state.dots)
         return attrs.evolve(state, full=state.full - slots)
 
 
