@@ -42,11 +42,12 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, scalar_element
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.place.queries import WARP_GROUP, constant_of, converted, layout_of, stored, tensor_of
 from ziggurat.transforms.place.swizzle import row_major
+from ziggurat.transforms.simplify.hoist import hoist
 
 _MAX_COLUMNS = 256  # The widest wgmma.
 _ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
@@ -159,47 +160,28 @@ def place_dots(module: gpu.Module) -> Op:
             made = _multiplied(builder, mma, _operand(builder, mma, a, 1), _operand(builder, mma, b, 0), start, total)
         return converted(builder, cast(builder, made, scalar_element(tensor_of(c))), layout_of(op.result.type))
 
-    return _before_loops(transform(module, placed, pass_name="dots"))
+    return hoist(transform(module, placed, pass_name="dots"), _invariant_stores)
 
 
-def _before_loops(module: Op) -> Op:
-    """Move stores of operands that all iterations of a loop share, such as attention's queries, before the loop."""
+def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
+    """The buffers of a loop's body, and the stores, that are filled once, with a value from before the loop.
 
-    def hoisted(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, scf.For):
-            for store in _invariant_stores(op):
-                buffer = store.buffer
-                assert isinstance(buffer, OpResult)
-                builder[buffer] = builder.copy(buffer.op, ())
-                builder.copy(store, (builder[buffer], builder[store.value]))
-            return None
-        # Drop the buffers and stores that are before the loop now.
-        if isinstance(op, gpu.LocalAlloc):
-            return builder.mapping.get(op.result)
-        if isinstance(op, gpu.LocalStore) and op.result in stored:
-            return DROP
-        return None
-
-    while stored := {
-        store.result for op in module.walk() if isinstance(op, scf.For) for store in _invariant_stores(op)
-    }:
-        module = transform(module, hoisted, pass_name="dots")
-    return module
-
-
-def _invariant_stores(loop: scf.For) -> list[gpu.LocalStore]:
-    """The stores of a loop's body that fill a buffer of the body, once, with a value from before the loop."""
+    All iterations share such an operand: attention's queries, for example.
+    """
+    if isinstance(loop, scf.While):
+        return []
     body = loop.body.entry
     inside = {*body.parameters, *(op.result for op in body.ops)}
     return [
-        op
-        for op in body.ops
-        if isinstance(op, gpu.LocalStore)
-        and op.value not in inside
-        and isinstance(op.buffer, OpResult)
-        and isinstance(op.buffer.op, gpu.LocalAlloc)
-        and op.buffer in inside
-        and not any(isinstance(user, gpu.LocalStore) and user is not op for user in op.buffer.uses)
+        moved
+        for store in body.ops
+        if isinstance(store, gpu.LocalStore)
+        and store.value not in inside
+        and isinstance(store.buffer, OpResult)
+        and isinstance(store.buffer.op, gpu.LocalAlloc)
+        and store.buffer in inside
+        and not any(isinstance(user, gpu.LocalStore) and user is not store for user in store.buffer.uses)
+        for moved in (store.buffer.op, store)
     ]
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.op import Op, Value, constant_of
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.simplify.effects import is_nonzero, is_pure, is_read, may_stop, may_trap, may_write
 
+Invariants = Callable[[scf.For | scf.While], Sequence[Op]]
 
-def hoist(op: Op) -> Op:
+
+def hoist(op: Op, invariants: Invariants | None = None) -> Op:
     """Move ops out of `scf.for` and `scf.while` that use nothing the loop computes; out of all the loops they stand in.
 
         scf.for %a %b %c (%i : i32)void -> {          %4 : i32 = arith.muli %0 %1;
@@ -21,9 +25,10 @@ def hoist(op: Op) -> Op:
     Pure ops move that are defined for all operands: a loop may run no iteration, and then they run all the same. A read
     moves only when nothing in the loop may write memory, and the read surely happens: the loop runs at least once, and
     nothing before the read may fail, leave the function, or not end. Ops inside an `scf.if` stay there, and loops with
-    `disable_licm` keep theirs. Gives `op` itself where there is nothing to move.
+    `disable_licm` keep theirs. `invariants` may name other ops of a loop to move. Gives `op` itself where there is
+    nothing to move.
     """
-    while (made := transform(op, _Hoisting())) is not op:
+    while (made := transform(op, _Hoisting(invariants or _invariants))) is not op:
         op = made
     return op
 
@@ -31,14 +36,15 @@ def hoist(op: Op) -> Op:
 class _Hoisting:
     """The transformer, for one level: it moves ops from a loop to just before it."""
 
-    def __init__(self) -> None:
+    def __init__(self, invariants: Invariants) -> None:
+        self.invariants = invariants
         self.moved: set[Value] = set()
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.result in self.moved:
             return DROP
-        if isinstance(op, scf.While) or (isinstance(op, scf.For) and not op.disable_licm):
-            for inner in _invariants(op):
+        if isinstance(op, scf.For | scf.While):
+            for inner in self.invariants(op):
                 builder.rewrite(inner)
                 self.moved.add(inner.result)
         return None
@@ -46,6 +52,8 @@ class _Hoisting:
 
 def _invariants(loop: scf.For | scf.While) -> list[Op]:
     """The ops directly in the bodies of a loop that can move before it, in order."""
+    if isinstance(loop, scf.For) and loop.disable_licm:
+        return []
     writes = any(may_write(inner) for body in loop.bodies for block in body.blocks for inner in block.ops)
     found: list[Op] = []
     moving: set[Value] = set()
