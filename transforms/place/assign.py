@@ -41,7 +41,7 @@ from ziggurat.codemodel.transform import rebuilt
 from ziggurat.codemodel.types import TensorType, TupleType, Type, void
 from ziggurat.transforms.place.components import Component, component_of, component_types, components_of
 from ziggurat.transforms.place.layout_plan import Anchor, LayoutPlan
-from ziggurat.transforms.place.queries import is_shaping
+from ziggurat.transforms.place.queries import is_shaping, with_layout
 
 # A value that control flow carries: its position among the values, and its layout (None for a scalar).
 Entry = tuple[int, Layout | None]
@@ -255,11 +255,6 @@ class _Rebuilding:
                 successors.append(Successor(target, [self.get(old.arguments[at], layout) for at, layout in entries]))
             made = rebuilt(op, [self.get(value, None) for value in op.operands], (), successors)
         builder.add(made, op.location)
-
-
-def with_layout(type_: Type, layout: Layout | None) -> Type:
-    """The type with this layout, if it is a tensor."""
-    return TensorType(type_.shape, type_.element, layout) if isinstance(type_, TensorType) else type_
 
 
 def _only_masks(value: Value) -> bool:

@@ -72,7 +72,7 @@ class Deferred:
 
 @attrs.frozen(eq=False)
 class LoopPlan:
-    """The plan for one pipelined loop.
+    """The plan for pipelining `loop`.
 
     `ahead` are the ops, in order, that compute the addresses of the next iteration; `carried` the numbers of the
     carried values that they start from. A copy fills the slot that was read `reuse` iterations before: 1 needs a
@@ -80,6 +80,7 @@ class LoopPlan:
     are the loads for dots that are not pipelined.
     """
 
+    loop: scf.For
     copies: tuple[Copy, ...]
     stages: int
     step: int
@@ -145,7 +146,7 @@ def planned(
             deferred = None  # Copies that begin after the deferred wgmma would overlap with nothing.
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return Obstacle(f"there is no shared memory for a second stage of {stage_bytes} bytes", loop)
-    return LoopPlan(kept, stages, step, in_order, tuple(carried), deferred, reuse, tuple(left))
+    return LoopPlan(loop, kept, stages, step, in_order, tuple(carried), deferred, reuse, tuple(left))
 
 
 def _deferred(loop: scf.For, copies: Sequence[Copy]) -> Deferred | None:

@@ -28,7 +28,7 @@ from ziggurat.codemodel.layout import Layout, bits_of, blocked, moved, replicate
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, TupleType, Type, i32, scalar_element, with_element
-from ziggurat.transforms.place.queries import converted, layout_of, placed, repacked, stored, tensor_of, unpacked
+from ziggurat.transforms.place.queries import converted, layout_of, repacked, stored, tensor_of, unpacked, with_layout
 from ziggurat.transforms.place.reduction_layouts import (
     Stage,
     compact_layout,
@@ -73,12 +73,12 @@ def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> V
         return value
     size = type_.element.bytes if isinstance(type_.element, ScalarType) else 8
     if moved(source, layout, type_.numel) is not None or by_shuffles(source, layout, type_.numel, size):
-        return builder.add(gpu.ConvertLayout(value, placed(type_, layout)))
+        return builder.add(gpu.ConvertLayout(value, with_layout(type_, layout)))
     if isinstance(type_.element, PtrType):
         numbers = _across(builder, builder.add(tt.PtrToInt(value)), layout, stmatrix)
-        return builder.add(tt.IntToPtr(numbers, placed(type_, layout)))
+        return builder.add(tt.IntToPtr(numbers, with_layout(type_, layout)))
     offsets = conversion_buffer(source, layout, type_.numel, size, stmatrix)
-    return builder.add(gpu.LocalLoad(stored(builder, value, offsets), placed(type_, layout)))
+    return builder.add(gpu.LocalLoad(stored(builder, value, offsets), with_layout(type_, layout)))
 
 
 # Reductions and scans.
@@ -259,7 +259,7 @@ def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...]) 
         # The narrow tensor would need bases that are no layout: take a detour through one that keeps the axes apart.
         order = tuple(reversed(range(len(target.shape))))
         clean = blocked(target.shape, order, 1, layout_of(target).num_warps)
-        type_ = placed(target, clean)
+        type_ = with_layout(target, clean)
         made = builder.add(tt.Broadcast(converted(builder, value, clean.narrowed(target.shape, source.shape)), type_))
         return converted(builder, made, layout_of(target))
     if moved(layout_of(source), wanted, source.numel) is not None:

@@ -82,8 +82,7 @@ def pipeline_loads(module: gpu.Module, num_stages: int) -> Op:
         plan = plans.get(op.result)
         if plan is None:
             return None
-        assert isinstance(op, scf.For)
-        return _PipelinedLoop(builder, op, plan).write()
+        return _PipelinedLoop(builder, plan).write()
 
     return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
 
@@ -186,8 +185,8 @@ class LoopWriter:
     `full` has the mbarriers that say that a slot is full, for each group of TMA's copies.
     """
 
-    def __init__(self, loop: scf.For, plan: LoopPlan, rings: Sequence[Value], full: Sequence[Value]) -> None:
-        self.loop = loop
+    def __init__(self, plan: LoopPlan, rings: Sequence[Value], full: Sequence[Value]) -> None:
+        self.loop = plan.loop
         self.plan = plan
         self.rings = {copy.buffer.result: ring for copy, ring in zip(plan.copies, rings, strict=True)}
         self.full = dict(zip(plan.groups(), full, strict=True))
@@ -261,11 +260,11 @@ class LoopWriter:
 class _PipelinedLoop(LoopWriter):
     """The writer of a pipelined loop, with its prologue and its end."""
 
-    def __init__(self, builder: Rewriter, loop: scf.For, plan: LoopPlan) -> None:
+    def __init__(self, builder: Rewriter, plan: LoopPlan) -> None:
         rings, groups = new_rings(builder, plan), len(plan.groups())
-        super().__init__(loop, plan, rings, mbarriers(builder, groups, plan.stages) if groups else [])
+        super().__init__(plan, rings, mbarriers(builder, groups, plan.stages) if groups else [])
         self.builder = builder
-        self.initial = [builder[value] for value in loop.initial]
+        self.initial = [builder[value] for value in plan.loop.initial]
         self.copied = [copy for copy in plan.copies if not copy.by_tma]
 
     def write(self) -> Value:

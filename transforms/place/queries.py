@@ -35,17 +35,16 @@ def layout_of(type_: Type) -> Layout:
     return type_.layout
 
 
-def placed(type_: Type, layout: Layout) -> TensorType:
-    """A tensor type with another layout."""
-    assert isinstance(type_, TensorType)
-    return TensorType(type_.shape, type_.element, layout)
+def with_layout(type_: Type, layout: Layout | None) -> Type:
+    """The type with another layout, if it is a tensor."""
+    return TensorType(type_.shape, type_.element, layout) if isinstance(type_, TensorType) else type_
 
 
 def converted(builder: Builder, value: Value, layout: Layout) -> Value:
     """The tensor in a layout, converted where it has another one."""
     if layout_of(value.type) == layout:
         return value
-    return builder.add(gpu.ConvertLayout(value, placed(value.type, layout)))
+    return builder.add(gpu.ConvertLayout(value, with_layout(value.type, layout)))
 
 
 def stored(builder: Builder, value: Value, offsets: tuple[int, ...], alignment: int = 16) -> Value:

@@ -34,7 +34,7 @@ from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
 from ziggurat.transforms.place.allocate import intervals_of, place
@@ -100,7 +100,7 @@ def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], 
         plan = planned(loop, stages, limit)
         if isinstance(plan, Obstacle):
             return plan
-        other = next((copy for copy in plan.copies if not _is_for_wgmma(copy, loop)), None)
+        other = next((copy for copy in plan.copies if not _is_for_wgmma(copy)), None)
         if other is not None:
             return Obstacle("the load is not done by TMA for wgmma alone", other.load)
         found[loop.result] = plan
@@ -115,9 +115,9 @@ def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], 
     return Obstacle("there is no shared memory for the channels of all loops", loops[0])
 
 
-def _is_for_wgmma(copy: Copy, loop: scf.For) -> bool:
-    readers = [user for user in copy.buffer.result.uses if user is not copy.store]
-    return copy.by_tma and all(isinstance(user, gpu.Wgmma) and user.parent is loop.body.entry for user in readers)
+def _is_for_wgmma(copy: Copy) -> bool:
+    readers = (user for user in copy.buffer.result.uses if user is not copy.store)
+    return copy.by_tma and all(isinstance(user, gpu.Wgmma) for user in readers)
 
 
 @attrs.frozen(eq=False)
@@ -136,9 +136,8 @@ def _slice(plans: Plans) -> _Slice | Obstacle:
     """The slice for the producer; the obstacle where something does not follow from scalars by pure ops."""
     wanted: list[Value] = []
     around: dict[Value, list[int]] = {}
-    for result, plan in plans.items():
-        assert isinstance(result, OpResult) and isinstance(result.op, scf.For)
-        loop = result.op
+    for plan in plans.values():
+        loop = plan.loop
         owner = loop.parent_op
         while isinstance(owner, scf.For) and owner.result not in plans:
             around.setdefault(owner.result, [])
@@ -258,8 +257,8 @@ class _Roles:
         plan, count = self.plans[loop.result], len(loop.initial)
         key, deferred = _shape_of(plan), plan.deferred
         channel, counters = self.channels[key], self.counters[key]
-        writer = LoopWriter(loop, plan, channel.rings, channel.full)
-        released = _releases(loop, plan)
+        writer = LoopWriter(plan, channel.rings, channel.full)
+        released = _releases(plan)
 
         def release(builder: Builder, groups: Sequence[int], slot: Value, condition: Value) -> None:
             for group in groups:
@@ -307,7 +306,7 @@ class _Roles:
         plan = self.plans[loop.result]
         key, last = _shape_of(plan), len(plan.carried)
         channel = self.channels[key]
-        writer = LoopWriter(loop, plan, channel.rings, channel.full)
+        writer = LoopWriter(plan, channel.rings, channel.full)
 
         def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
             slot, phase = carried
@@ -346,14 +345,14 @@ def _shape_of(plan: LoopPlan) -> tuple[object, ...]:
     return plan.stages, groups, tuple(copy.buffer.type for copy in plan.copies)
 
 
-def _releases(loop: scf.For, plan: LoopPlan) -> dict[Value | None, list[int]]:
+def _releases(plan: LoopPlan) -> dict[Value | None, list[int]]:
     """For ops of a loop's body after which slots have been read, the numbers of the groups.
 
     Such an op is the first wait for all wgmma after the last one that reads the slot. None has the groups that the
     deferred wgmma reads, which is complete in the next iteration.
     """
     found: dict[Value | None, list[int]] = {}
-    ops = loop.body.entry.ops
+    ops = plan.loop.body.entry.ops
     deferred = plan.deferred.wait.value if plan.deferred is not None else None
     for number, copies in enumerate(plan.groups().values()):
         readers = {user.result for copy in copies for user in copy.buffer.result.uses if user is not copy.store}

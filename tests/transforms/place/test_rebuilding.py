@@ -15,8 +15,9 @@ from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, TensorType, TupleType, f32, i32
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.assign import assign, with_layout
+from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.place.queries import with_layout
 
 F32 = zg.ptr(zg.f32)
 
