@@ -13,17 +13,17 @@ declarations. Several results form a Tuple, which `tuple.load`s right after the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.dominance import DominatorTree
+from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, require_model
 from ziggurat.codemodel.structured import Structured, packed
-from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Isolated, Loop, Returns
+from ziggurat.codemodel.traits import BodyTerminator, Isolated, Loop, Returns
 from ziggurat.codemodel.transform import rebuilt
 from ziggurat.codemodel.types import Type, VarType
 
@@ -52,7 +52,7 @@ def ssa(op: Op, undefined: Undefined = poison) -> Op:
     if op.operands or op.successors:
         raise BuildError("the root of a model has no operands")
     variables = promotable(op)
-    writer = _Writer(variables, VariableLiveness(variables), undefined)
+    writer = _Writer(variables, VariableFlow(op, variables), undefined)
     root = Builder.root()
     bodies = [writer.body(body, root, {}, isolated=True) for body in op.bodies]
     return rebuilt(op, (), bodies, (), op.result.type)
@@ -67,14 +67,12 @@ _Handed = Callable[[_State], list[Value]]
 class _Writer:
     """Writes the new model: block by block in reverse postorder, so that dominating blocks come first."""
 
-    def __init__(self, variables: dict[Value, core.Var], liveness: VariableLiveness, undefined: Undefined) -> None:
+    def __init__(self, variables: dict[Value, core.Var], flow: VariableFlow, undefined: Undefined) -> None:
         self.variables = variables
-        self.liveness = liveness
+        self.flow = flow
         self.undefined = undefined
         self.values: dict[Value, Value] = {}
         self.blocks: dict[Block, Block] = {}
-        self.live: dict[Block, frozenset[Value]] = {}  # The variables live at the start of each block.
-        self.gains: dict[Block, tuple[Value, ...]] = {}  # The variables that each block takes as parameters.
 
     def body(
         self,
@@ -83,29 +81,24 @@ class _Writer:
         state: _State,
         *,
         isolated: bool = False,
-        at_exit: frozenset[Value] = frozenset(),
         gained: tuple[Value, ...] = (),
         handed: _Handed = lambda state: [],
         yield_type: Type | None = None,
     ) -> Body:
         """A body without variables. `state` is what they hold before; it takes those of `gained` as parameters."""
-        entry, *others = body.blocks
-        types, yields = self._types(entry, gained), body.yield_type if yield_type is None else yield_type
+        types, yields = self._types(body.entry, gained), body.yield_type if yield_type is None else yield_type
         builder = Builder.root(types, yields) if isolated else outer.nested(types, yields)
-        start = self._enter(entry, builder.block, gained, state)
-        tree = DominatorTree(body)
-        if others:
-            self.live.update(self.liveness.live_in(body, at_exit))
-            self._set_block_parameters(body, tree)
-        for block in others:
-            self.blocks[block] = builder.new_block(self._types(block, self.gains[block]))
-        ends: dict[Block, _State] = {}
+        for block in body.blocks[1:]:
+            self.blocks[block] = builder.new_block(self._types(block, self.flow.parameters(block)))
+        ends: dict[Block | None, _State] = {}
         for block in body.blocks:
-            above = tree.parent[block]
-            if above is not None:
+            if block is body.entry:
+                start = self._enter(block, builder.block, gained, state)
+            else:
                 builder.move_to(self.blocks[block])
-                start = self._enter(block, builder.block, self.gains[block], ends[above])
-            ends[block] = self.block(block, builder, start, at_exit, handed)
+                before = ends[self.flow.dominance.tree(body).parent[block]]
+                start = self._enter(block, builder.block, self.flow.parameters(block), before)
+            ends[block] = self.block(block, builder, start, handed)
         return builder.finish()
 
     def _types(self, block: Block, gained: Sequence[Value]) -> list[Type]:
@@ -118,33 +111,15 @@ class _Writer:
         self.values.update(zip(old.parameters, new.parameters[:count], strict=True))
         return {**state, **dict(zip(gained, new.parameters[count:], strict=True))}
 
-    def _set_block_parameters(self, body: Body, tree: DominatorTree) -> None:
-        """Find the variables that each block of a body takes as parameters."""
-        setters: dict[Value, dict[Block, None]] = {}
-        for block in body.blocks:
-            for op in block.ops:
-                for variable in set_by(op, self.variables):
-                    setters.setdefault(variable, {})[block] = None
-        meet = {variable: tree.iterated_frontier(list(blocks)) for variable, blocks in setters.items()}
-        for block in body.blocks:
-            live = self.live[block]
-            self.gains[block] = tuple(v for v in self.variables if v in meet and v in live and block in meet[v])
-
-    def block(
-        self, block: Block, builder: Builder, state: _State, at_exit: frozenset[Value], handed: _Handed
-    ) -> _State:
+    def block(self, block: Block, builder: Builder, state: _State, handed: _Handed) -> _State:
         """Write the ops of a block; returns what the variables hold at its end."""
         *ops, terminator = block.ops
-        after: dict[Value, frozenset[Value]] = {}  # The variables live after each structured op.
-        if any(isinstance(op, Structured) for op in ops):
-            backward = self.liveness.backward(block, self.liveness.live_out(block, self.live, at_exit))
-            after = {op.result: now for op, now in backward if isinstance(op, Structured)}
         for op in ops:
             if isinstance(op, core.Var | core.VarLoad | core.VarStore) and self._access(op, state):
                 continue
             operands = [self.values[value] for value in op.operands]
             if isinstance(op, Structured):
-                self._structured(op, operands, builder, state, after[op.result])
+                self._structured(op, operands, builder, state)
             else:
                 bodies = [self.body(body, builder, state, isolated=isinstance(op, Isolated)) for body in op.bodies]
                 self.values[op.result] = builder.add(rebuilt(op, operands, bodies, (), op.result.type))
@@ -175,38 +150,26 @@ class _Writer:
         held = self._held(builder, op.location)
         successors = [
             Successor(
-                self.blocks[s.block], [*map(self.values.__getitem__, s.arguments), *held(state, self.gains[s.block])]
+                self.blocks[s.block],
+                [*map(self.values.__getitem__, s.arguments), *held(state, self.flow.parameters(s.block))],
             )
             for s in op.successors
         ]
         builder.add(rebuilt(op, operands, (), successors, op.result.type))
 
-    def _structured(
-        self, op: Structured, operands: list[Value], builder: Builder, state: _State, after: frozenset[Value]
-    ) -> None:
+    def _structured(self, op: Structured, operands: list[Value], builder: Builder, state: _State) -> None:
         """Write a structured op with the variables that it must hand on."""
-        exits = self.liveness.at_exits(op, after)
-        seen = exits[0].union(*exits)
-        variables = tuple(variable for variable in stored_in(op, self.variables) if variable in seen)
-        if not op.terminators():
-            variables = ()
+        variables = self.flow.handed(op)
         held = self._held(builder, op.location)
         old = op.value_types
         type_ = packed([*old, *map(self.type_of, variables)]) if variables else None
         gained = variables if isinstance(op, Loop) else ()
         operands += held(state, gained)
-        bodies = [
-            self.body(
-                body,
-                builder,
-                state,
-                at_exit=live,
-                gained=gained,
-                handed=lambda state: held(state, variables),
-                yield_type=type_,
-            )
-            for body, live in zip(op.bodies, exits, strict=True)
-        ]
+
+        def handed(state: _State) -> list[Value]:
+            return held(state, variables)
+
+        bodies = [self.body(body, builder, state, gained=gained, handed=handed, yield_type=type_) for body in op.bodies]
         result = builder.add(rebuilt(op, operands, bodies, (), type_ or op.result.type))
         if variables:
             self._unpack(op, result, len(old), variables, builder, state)
@@ -257,7 +220,7 @@ class _Writer:
         return type_.value
 
 
-# The variables that can become values, and their liveness.
+# The variables that can become values, and where their values go.
 
 
 def promotable(root: Op) -> dict[Value, core.Var]:
@@ -298,103 +261,93 @@ def _reachable(variable: Value, store: Op) -> bool:
     return False
 
 
-class VariableLiveness:
-    """Liveness of variables: a variable is live where a load can still see its value."""
-
-    def __init__(self, variables: Iterable[Value]) -> None:
-        self.variables = frozenset(variables)
-        self._entries: dict[tuple[Body, frozenset[Value]], frozenset[Value]] = {}
-
-    def before(self, op: Op, after: frozenset[Value]) -> frozenset[Value]:
-        """The variables live before an op with all its bodies, where those of `after` are live after it."""
-        if isinstance(op, core.VarLoad):
-            return after | {op.var} if op.var in self.variables else after
-        if isinstance(op, core.VarStore | core.Var):
-            return after - {op.var if isinstance(op, core.VarStore) else op.result}
-        if isinstance(op, Structured):
-            return self._through(op, after)[0]
-        if not op.bodies or isinstance(op, Isolated):
-            return after
-        # Any other body may be skipped or repeated.
-        return after.union(*(self._at_entry(body, frozenset()) for body in op.bodies))
-
-    def _through(
-        self, op: Structured, after: frozenset[Value]
-    ) -> tuple[frozenset[Value], dict[Body, frozenset[Value]]]:
-        """The variables live before a structured op, and at the end of each body, by those live after it."""
-        ends: dict[Body, frozenset[Value]] = dict.fromkeys(op.bodies, frozenset())
-
-        def before(following: Sequence[Body | None]) -> frozenset[Value]:
-            return frozenset[Value]().union(
-                *(after if body is None else self._at_entry(body, ends[body]) for body in following)
-            )
-
-        changed = True
-        while changed:
-            found = {body: before(op.following(body)) for body in op.bodies}
-            changed, ends = found != ends, found
-        return before(op.following(None)), ends
-
-    def _at_entry(self, body: Body, at_exit: frozenset[Value]) -> frozenset[Value]:
-        """The variables live at the start of a body. Known ones are kept: nested loops ask for the same again."""
-        found = self._entries.get((body, at_exit))
-        if found is None:
-            found = self._entries[body, at_exit] = self.live_in(body, at_exit)[body.entry]
-        return found
-
-    def live_in(self, body: Body, at_exit: frozenset[Value]) -> dict[Block, frozenset[Value]]:
-        """The variables live at the start of each block, where those of `at_exit` are live when the body is left."""
-        live: dict[Block, frozenset[Value]] = dict.fromkeys(body.blocks, frozenset())
-        changed = True
-        while changed:
-            changed = False
-            for block in reversed(body.blocks):
-                *_, (_, now) = self.backward(block, self.live_out(block, live, at_exit))
-                changed = changed or now != live[block]
-                live[block] = now
-            changed = changed and len(body.blocks) > 1
-        return live
-
-    def backward(self, block: Block, now: frozenset[Value]) -> Iterator[tuple[Op | None, frozenset[Value]]]:
-        """The ops of a block, last first, each with the variables live after it; at last None, for the block's start.
-
-        `now` are the variables live at the end of the block.
-        """
-        for op in reversed(block.ops):
-            yield op, now
-            now = self.before(op, now)
-        yield None, now
-
-    @staticmethod
-    def live_out(block: Block, live: dict[Block, frozenset[Value]], at_exit: frozenset[Value]) -> frozenset[Value]:
-        """The variables live at the end of a block, from those live at the start of its successors."""
-        terminator = block.terminator
-        if isinstance(terminator, BlockTerminator):
-            return frozenset[Value]().union(*(live[target] for target in block.successors))
-        return frozenset() if isinstance(terminator, Returns | core.Unreachable) else at_exit
-
-    def at_exits(self, op: Structured, after: frozenset[Value]) -> list[frozenset[Value]]:
-        """The variables live at the end of each body of an op, where those of `after` are live after the op."""
-        ends = self._through(op, after)[1]
-        return [ends[body] for body in op.bodies]
+# A place in a model: a variable, a block, and the number of its ops before the place.
+_Place = tuple[Value, Block, int]
 
 
-def set_by(op: Op, variables: Container[Value]) -> tuple[Value, ...]:
-    """Those of the variables that the op changes, itself or in its bodies."""
-    if isinstance(op, Structured):
-        return stored_in(op, variables)
-    if isinstance(op, core.VarStore):
-        return (op.var,) if op.var in variables else ()
-    return (op.result,) if op.result in variables else ()
+class VariableFlow:
+    """The variables that blocks take as parameters and structured ops hand on: those that a load can see there.
 
+    It follows each variable from its loads back to where it is set. `_needed` has the blocks at whose start a variable
+    is needed, and the results of the ops, setting it, after which it is.
+    """
 
-def stored_in(op: Op, variables: Container[Value]) -> tuple[Value, ...]:
-    """Those of the variables that are declared outside of the op and stored to inside, by their first stores."""
-    own: set[Value] = set()
-    found: dict[Value, None] = {}
-    for inner in op.walk():
-        if isinstance(inner, core.Var):
-            own.add(inner.result)
-        elif isinstance(inner, core.VarStore) and inner.var in variables and inner.var not in own:
-            found[inner.var] = None
-    return tuple(found)
+    def __init__(self, root: Op, variables: Iterable[Value]) -> None:
+        self.variables = tuple(variables)
+        self.dominance = Dominance()
+        self._setters: dict[tuple[Value, Block], list[Op]] = {}  # The ops of a block that set a variable.
+        self._set_by: dict[Value, dict[Value, None]] = {}  # The variables that an op sets, by its result.
+        self._frontiers: dict[tuple[Value, Body], set[Block]] = {}
+        self._needed: set[tuple[Value, Block | Value]] = set()
+        work: list[_Place] = []
+        known = frozenset(self.variables)
+        for op in root.walk():
+            variable = op.result if isinstance(op, core.Var) else op.operands[0] if op.operands else None
+            if variable in known and isinstance(op, core.VarLoad) and op.parent is not None:
+                work.append((variable, op.parent, self.dominance.position(op)))
+            elif variable in known and isinstance(op, core.VarStore | core.Var):
+                self._note(variable, op)
+        while work:
+            work += self._before(*work.pop())
+
+    def parameters(self, block: Block) -> tuple[Value, ...]:
+        """The variables that a block takes as parameters: those whose stores meet there."""
+        return tuple(v for v in self.variables if (v, block) in self._needed and block in self._frontier(v, block))
+
+    def handed(self, op: Structured) -> tuple[Value, ...]:
+        """The variables that a structured op hands on, by their first stores."""
+        nodes = [op.result, *(body.entry for body in op.bodies if isinstance(op, Loop))]
+        stored = self._set_by.get(op.result, {}) if op.terminators() else ()
+        return tuple(v for v in stored if any((v, node) in self._needed for node in nodes))
+
+    def _note(self, variable: Value, setter: Op) -> None:
+        """Note that an op sets a variable, and so do the ops around it in which the variable is visible."""
+        for op in setter.path():
+            assert op.parent is not None and variable.block is not None
+            self._set_by.setdefault(op.result, {})[variable] = None
+            setters = self._setters.setdefault((variable, op.parent), [])
+            if not setters or setters[-1] is not op:
+                setters.append(op)
+            if op.parent.parent is variable.block.parent:
+                break
+
+    def _frontier(self, variable: Value, block: Block) -> set[Block]:
+        """The blocks where stores to a variable meet, in the body of the block."""
+        body = block.parent
+        if (variable, body) not in self._frontiers:
+            origins = [other for other in body.blocks if (variable, other) in self._setters]
+            self._frontiers[variable, body] = self.dominance.tree(body).iterated_frontier(origins)
+        return self._frontiers[variable, body]
+
+    def _before(self, variable: Value, block: Block, count: int) -> Iterator[_Place]:
+        """The places from which control comes to one where a variable is needed, if that was not known."""
+        setters = reversed(self._setters.get((variable, block), ()))
+        setter = next((op for op in setters if self.dominance.position(op) < count), None)
+        node = block if setter is None else setter.result
+        if (variable, node) in self._needed:
+            return
+        self._needed.add((variable, node))
+        body, owner = block.parent, block.parent.parent
+        if setter is not None:
+            if isinstance(setter, Structured):
+                yield from self._ends_before(variable, setter, None)
+        elif block is not body.entry:
+            above = self.dominance.tree(body).parent[block]
+            meet = block in self._frontier(variable, block)
+            for other in block.predecessors if meet or above is None else [above]:
+                yield variable, other, len(other)
+        elif isinstance(owner, Structured):
+            yield from self._ends_before(variable, owner, body)
+        elif owner is not None and owner.parent is not None:
+            yield variable, owner.parent, self.dominance.position(owner)
+
+    def _ends_before(self, variable: Value, op: Structured, following: Body | None) -> Iterator[_Place]:
+        """The places from which control comes to a body of an op; to the place after the op, for None."""
+        if following in op.following(None) and op.parent is not None:
+            yield variable, op.parent, self.dominance.position(op)
+        for body in op.bodies:
+            if following in op.following(body):
+                for terminator in op.terminators(body):
+                    block = terminator.result.block
+                    assert block is not None
+                    yield variable, block, len(block)
