@@ -1,12 +1,10 @@
 """Calls and returns, tuples, branches, and structured control flow.
 
-MLIR's structured ops have bodies of one block each, and no return inside. Other loops and branches are written as
-blocks of the function. MLIR's loops count upward only; others become loops over the number of iterations.
+MLIR's structured ops have bodies of one block each, and no return inside: `to_mlir` has turned others into blocks.
+MLIR's loops count upward only; others become loops over the number of iterations.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from ziggurat.backend.mlir.arithmetic import choose, compare
 from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
@@ -14,10 +12,8 @@ from ziggurat.backend.mlir.spelling import leaves, mlir_type, mlir_types, result
 from ziggurat.backend.mlir.tensors import listed
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Op, OpResult, Successor, Value
-from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import Returns
-from ziggurat.codemodel.types import ScalarType, Type, i1
+from ziggurat.codemodel.op import OpResult, Successor, Value
+from ziggurat.codemodel.types import ScalarType, Type
 
 # Tuples: the names of the components, in order.
 
@@ -70,9 +66,9 @@ def unreachable(e: Emitter, op: core.Unreachable) -> Names:
     """A terminator with undefined values: Triton's MLIR has no `unreachable`."""
     body = op.parent.parent if op.parent is not None else None
     owner = body.parent if body is not None else None
-    if isinstance(owner, scf.If) and body not in e.exits:
+    if isinstance(owner, scf.If):
         return e.line(*_handing("scf.yield", e.poison(owner.result.type), ", ".join(mlir_types(owner.result.type))))
-    if body not in e.exits and not isinstance(owner, tt.Func):
+    if not isinstance(owner, tt.Func):
         raise TargetError(f"unreachable in the body of {owner.NAME if owner else 'no op'}")
     return _return(e, e.poison(e.result_type), ", ".join(mlir_types(e.result_type)))
 
@@ -84,12 +80,9 @@ def _handing(op: str, names: Names, types: str) -> tuple[str, str]:
 # Branches.
 
 
-def _jump(label: str, names: Names, types: Sequence[str]) -> str:
-    return f"{label}({', '.join(names)} : {', '.join(types)})" if names else label
-
-
 def _target(e: Emitter, successor: Successor) -> str:
-    return _jump(e.labels[successor.block], e.names(successor.arguments), [listed(successor.arguments)])
+    label, names = e.labels[successor.block], e.names(successor.arguments)
+    return f"{label}({', '.join(names)} : {listed(successor.arguments)})" if names else label
 
 
 @emits(cf.Br, core.Branch)
@@ -107,11 +100,6 @@ def conditional_branch(e: Emitter, op: cf.CondBr | core.CondBranch) -> Names:
 
 @emits(scf.Yield, core.Yield, scf.Condition)
 def hand_over(e: Emitter, op: scf.Yield | core.Yield | scf.Condition) -> Names:
-    assert op.parent is not None
-    exit_ = e.exits.get(op.parent.parent)
-    if exit_ is not None:
-        exit_(op)
-        return ()
     names, types = e.names(op.values), listed(op.values)
     if isinstance(op, scf.Condition):
         return e.line(*_handing(f"scf.condition({e.name(op.condition)})", names, types))
@@ -122,8 +110,6 @@ def hand_over(e: Emitter, op: scf.Yield | core.Yield | scf.Condition) -> Names:
 
 @emits(scf.If)
 def if_(e: Emitter, op: scf.If) -> Names:
-    if needs_blocks(op):
-        return if_as_blocks(e, op)
     types = mlir_types(op.result.type)
     arrow = f" -> ({', '.join(types)})" if types else ""
     names = e.opening(f"scf.if {e.name(op.condition)}{arrow}", len(types))
@@ -137,8 +123,6 @@ def if_(e: Emitter, op: scf.If) -> Names:
 
 @emits(scf.While)
 def while_(e: Emitter, op: scf.While) -> Names:
-    if needs_blocks(op):
-        return while_as_blocks(e, op)
     types = mlir_types(op.result.type)
     first = e.names(op.initial)
     parameters = [name for name, _ in e.parameters(op.before.entry)]
@@ -166,8 +150,6 @@ def _options(op: scf.For) -> Attributes:
 
 @emits(scf.For)
 def for_(e: Emitter, op: scf.For) -> Names:
-    if needs_blocks(op):
-        return for_as_blocks(e, op)
     type_ = op.start.type
     assert isinstance(type_, ScalarType)
     text = mlir_type(type_)
@@ -229,93 +211,3 @@ def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -
     whole = e.value(f"arith.divui {last}, {size}", text)
     count = e.value(f"arith.addi {whole}, {one}", text)
     return choose(e, runs, count, zero, type_)
-
-
-def before_stop(e: Emitter, index: str, stop: str, step: Value, type_: ScalarType) -> str:
-    """The condition that the index is below the stop; for a negative step, above it."""
-    sign = step_sign(step)
-    if sign:
-        return compare(e, ("slt" if type_.signed else "ult") if sign > 0 else "sgt", index, stop, type_)
-    below, above = compare(e, "slt", index, stop, type_), compare(e, "sgt", index, stop, type_)
-    up = compare(e, "sgt", e.name(step), e.constant(0, type_), type_)
-    return choose(e, up, below, above, i1)
-
-
-# Structured control flow as blocks.
-
-
-def needs_blocks(op: Op) -> bool:
-    """Whether structured control flow has no form in MLIR's structured ops."""
-    return any(
-        isinstance(inner, Returns)
-        or (isinstance(inner, Structured) and any(len(body.blocks) > 1 for body in inner.bodies))
-        for inner in op.walk()
-    )
-
-
-def _goto(e: Emitter, label: str, names: Names, types: tuple[str, ...]) -> None:
-    e.line(f"cf.br {_jump(label, names, types)}")
-
-
-def _begin(e: Emitter, label: str, types: tuple[str, ...]) -> Names:
-    """Begin a block with parameters of these types. Returns their names."""
-    names = tuple(e.fresh("%arg") for _ in types)
-    e.label(label, tuple(zip(names, types, strict=True)))
-    return names
-
-
-def if_as_blocks(e: Emitter, op: scf.If) -> Names:
-    """A conditional branch to the blocks of both bodies, and a block after them with the results as parameters."""
-    types = mlir_types(op.result.type)
-    then, otherwise, after = (e.fresh("^bb") for _ in range(3))
-    e.line(f"cf.cond_br {e.name(op.condition)}, {then}, {otherwise}")
-    for label, body in ((then, op.then), (otherwise, op.otherwise)):
-        e.exits[body] = lambda end: _goto(e, after, e.names(end.operands), types)
-        e.label(label)
-        e.blocks(body)
-    return _begin(e, after, types)
-
-
-def while_as_blocks(e: Emitter, op: scf.While) -> Names:
-    """A block for the condition, one for the body with a branch back, and one after the loop.
-
-    The carried values are parameters of each.
-    """
-    types = mlir_types(op.result.type)
-    head, body, after = (e.fresh("^bb") for _ in range(3))
-    _goto(e, head, e.names(op.initial), types)
-
-    def decide(end: Op) -> None:
-        assert isinstance(end, scf.Condition)
-        names = e.names(end.values)
-        e.line(f"cf.cond_br {e.name(end.condition)}, {_jump(body, names, types)}, {_jump(after, names, types)}")
-
-    e.exits[op.before] = decide
-    e.exits[op.after] = lambda end: _goto(e, head, e.names(end.operands), types)
-    for label, part in ((head, op.before), (body, op.after)):
-        e.label(label, e.parameters(part.entry))
-        e.blocks(part)
-    return _begin(e, after, types)
-
-
-def for_as_blocks(e: Emitter, op: scf.For) -> Names:
-    """A block that compares the index, one for the body with a branch back, and one after the loop."""
-    types = mlir_types(op.result.type)
-    index_type = op.start.type
-    assert isinstance(index_type, ScalarType)
-    carried = (mlir_type(index_type), *types)
-    head, body, after = (e.fresh("^bb") for _ in range(3))
-    _goto(e, head, (e.name(op.start), *e.names(op.initial)), carried)
-    e.label(head, e.parameters(op.body.entry))
-    index, *values = e.names(op.body.parameters)
-    runs = before_stop(e, index, e.name(op.stop), op.step, index_type)
-    e.line(f"cf.cond_br {runs}, {body}, {_jump(after, tuple(values), types)}")
-
-    def advance(end: Op) -> None:
-        following = e.value(f"arith.addi {index}, {e.name(op.step)}", f" : {carried[0]}")
-        _goto(e, head, (following, *e.names(end.operands)), carried)
-
-    e.exits[op.body] = advance
-    e.label(body)
-    e.blocks(op.body)
-    return _begin(e, after, types)

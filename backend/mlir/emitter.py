@@ -50,8 +50,6 @@ class Emitter:
         self.lines: list[Line] = []
         self.values: dict[Value, Names] = {}
         self.labels: dict[Block, str] = {}
-        # For each body that is written as blocks of the function, the emitter of its terminators.
-        self.exits: dict[Body, Callable[[Op], None]] = {}
         self.result_type: Type = void
         self._locations = locations
         self._indent = 0

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ziggurat.backend.mlir.control import before_stop, step_sign, trip_count
+from ziggurat.backend.mlir.control import step_sign, trip_count
 from ziggurat.backend.mlir.emitter import Emitter
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith
@@ -56,15 +56,3 @@ def test_the_sign_of_a_step():
     known = [builder.add(arith.ConstantOp(number, i32)) for number in (3, -2, 0)]
     assert [step_sign(value) for value in known] == [1, -1, 0]
     assert [step_sign(value) for value in builder.parameters] == [0, 1], "an unsigned step counts up"
-
-
-@pytest.mark.parametrize("step", [2, -2])
-def test_whether_the_stop_is_reached(step):
-    builder = Builder.root([i8])
-    for value in (builder.parameters[0], builder.add(arith.ConstantOp(step, i8))):
-        for index in (-5, 0, 3, 4, 5):
-            e = Emitter({}, False)
-            e.values[value] = ("%s",)
-            name = before_stop(e, "%i", "%stop", value, i8)
-            found = evaluated(e, {"%i": index & MASK, "%stop": 4, "%s": step & MASK})
-            assert bool(found[name]) == (index < 4 if step > 0 else index > 4)
