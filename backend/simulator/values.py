@@ -16,8 +16,10 @@ import numpy as np
 from ziggurat.backend.simulator.shared import Array
 from ziggurat.backend.simulator.text import dtype_of, elements_of, odd_width, unknown
 from ziggurat.codemodel import scalars
-from ziggurat.codemodel.numbers import quotient
-from ziggurat.codemodel.types import bf16, f16, f32, f64
+from ziggurat.codemodel.dialects import math
+from ziggurat.codemodel.numbers import COMPARISONS, quotient
+from ziggurat.codemodel.scalars import INTEGER_FUNCTIONS, bits_of
+from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f16, f32, f64, i32, u32
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _FLOATS = {np.dtype(scalar.dtype): scalar for scalar in (f16, bf16, f32, f64)}
@@ -73,10 +75,6 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
 }  # fmt: skip
 BINARY = frozenset(_BINARY)
 
-_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-}  # fmt: skip
-
 
 def binary(opcode: str, a: Any, b: Any) -> Any:
     """The result of an instruction in `BINARY`."""
@@ -114,15 +112,14 @@ def compared(opcode: str, predicate: str, a: Any, b: Any) -> Any:
 def _integers(predicate: str, a: Array, b: Array) -> Array:
     if predicate[0] == "s":
         a, b = signed(a), signed(b)
-    return _COMPARE[predicate if predicate in ("eq", "ne") else predicate[1:]](a, b)
+    return COMPARISONS[predicate[-2:]](a, b)
 
 
 def _floats(predicate: str, a: Array, b: Array) -> Array:
     unordered = np.isnan(a) | np.isnan(b)
-    if predicate in ("ord", "uno", "true", "false"):
-        same = np.zeros_like(unordered)
-        return {"ord": ~unordered, "uno": unordered, "true": ~same, "false": same}[predicate]
-    found = _COMPARE[predicate[1:]](a, b)
+    if predicate in ("true", "false"):
+        return np.full_like(unordered, predicate == "true")
+    found = ~unordered if predicate == "ord" else predicate != "uno" and COMPARISONS[predicate[1:]](a, b)
     return found | unordered if predicate[0] == "u" else found & ~unordered
 
 
@@ -201,29 +198,18 @@ def _saturated(function: Callable[[Array, Array], Array]) -> Callable[[Array, Ar
     return made
 
 
-def _bits_of(a: Array) -> Array:
-    """The bits of integers, the lowest first."""
+def _leading_zeros(a: Array) -> Array:
     if a.dtype == object:
-        return np.concatenate([_bits_of((a >> at & 0xFFFFFFFF).astype(np.uint32)) for at in range(0, 128, 32)], axis=1)
-    octets = np.ascontiguousarray(a).view(np.uint8).reshape(len(a), -1)
-    return np.unpackbits(octets, axis=1, bitorder="little")
+        return np.array([128 - value.bit_length() for value in a.tolist()], object)
+    return INTEGER_FUNCTIONS[math.CtLz](a)
 
 
-def _first_set(bits: Array) -> Array:
-    """The index of the first set bit of each row; the number of bits where none is set."""
-    return np.append(bits, np.ones((len(bits), 1), bits.dtype), axis=1).argmax(1)
+_reversed = INTEGER_FUNCTIONS[math.BitReverse]
 
 
-def _reversed(a: Array) -> Array:
-    return np.packbits(_bits_of(a)[:, ::-1], axis=1, bitorder="little").view(a.dtype)[:, 0]
-
-
-def _whole(a: Array, dtype: Any) -> Array:
-    """The bits of floats as integers of a dtype, toward zero and saturating; NaN is 0."""
-    info, exact = np.iinfo(dtype), np.trunc(a.astype(np.float64))
-    high = np.nextafter(float(info.max) + 1, 0)  # For 64 bits, the largest f64 below the limit.
-    made = np.clip(np.nan_to_num(exact, posinf=np.inf, neginf=-np.inf), info.min, high).astype(dtype)
-    return np.where(exact > high, info.max, made).astype(dtype).view(f"u{np.dtype(dtype).itemsize}")
+def _whole(a: Array, scalar: ScalarType) -> Array:
+    """The bits of floats as integers of a type, toward zero and saturating; NaN is 0."""
+    return bits_of(scalars.float_to_int(a, scalar))
 
 
 def _of_class(a: Array, mask: Array) -> Array:
@@ -240,10 +226,10 @@ def _of_class(a: Array, mask: Array) -> Array:
 
 
 _OF_ONE: dict[str, Callable[[Array], Array]] = {
-    "ctpop": lambda a: _bits_of(a).sum(1).astype(a.dtype), "bswap": lambda a: np.asarray(a.byteswap()),
+    "ctpop": INTEGER_FUNCTIONS[math.CtPop], "bswap": lambda a: np.asarray(a.byteswap()),
     "bitreverse": _reversed, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
     "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint, "roundeven": np.rint, "sqrt.approx": np.sqrt,
-    "sqrt.rn": np.sqrt, "f2i.rz": lambda a: _whole(a, np.int32), "f2ui.rz": lambda a: _whole(a, np.uint32),
+    "sqrt.rn": np.sqrt, "f2i.rz": partial(_whole, scalar=i32), "f2ui.rz": partial(_whole, scalar=u32),
     "internal.addrspace.wrap": lambda a: a,  # The address of a parameter in parameter memory.
 }  # fmt: skip
 _OF_TWO: dict[str, Callable[[Array, Array], Any]] = {
@@ -254,8 +240,8 @@ _OF_TWO: dict[str, Callable[[Array, Array], Any]] = {
     "maximum": scalars.maximum, "minimum": scalars.minimum, "maxnum": scalars.maxnum, "minnum": scalars.minnum,
     "copysign": np.copysign, "is.fpclass": _of_class,
     # The second operand says whether some results are poison.
-    "abs": lambda a, _: _on_signed(np.abs)(a), "cttz": lambda a, _: _first_set(_bits_of(a)).astype(a.dtype),
-    "ctlz": lambda a, _: _first_set(_bits_of(a)[:, ::-1]).astype(a.dtype),
+    "abs": lambda a, _: _on_signed(np.abs)(a), "cttz": lambda a, _: _leading_zeros(_reversed(a)),
+    "ctlz": lambda a, _: _leading_zeros(a),
 }  # fmt: skip
 _OF_THREE: dict[str, Callable[[Array, Array, Array], Array]] = {
     "fshl": partial(_funnel, True), "fshr": partial(_funnel, False),
@@ -272,8 +258,8 @@ def function_named(name: str) -> Callable[..., Any] | None:
     """The function of an LLVM intrinsic, for arrays and vectors of them; None for an unknown one."""
     saturated = re.fullmatch(r"llvm\.fpto([us])i\.sat\.i(8|16|32|64)\..*", name)
     if saturated:
-        dtype = np.dtype(f"{saturated[1].replace('s', 'i')}{int(saturated[2]) // 8}")
-        return partial(over, partial(_whole, dtype=dtype))
+        scalar = SCALARS[f"{saturated[1].replace('s', 'i')}{saturated[2]}"]
+        return partial(over, partial(_whole, scalar=scalar))
     words = name.removeprefix("llvm.").removeprefix("nvvm.").split(".")
     width = odd_width(words[-1])
     if width:  # Integers of a width that NumPy lacks.
