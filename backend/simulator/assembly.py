@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from ziggurat.backend.simulator.program import Blocked, unit
-from ziggurat.backend.simulator.shared import IN_FLIGHT, Array, SimulationError
+from ziggurat.backend.simulator.shared import Array, SimulationError
 
 _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
     "ex2": np.exp2, "lg2": np.log2, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "rcp": np.reciprocal,
@@ -143,8 +143,7 @@ def _copy(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     shared.check_free(places, who, "a copy writes")
     if len(np.unique(places)) != places.size:
         raise SimulationError("two threads must not copy to the same place")
-    shared.in_flight[places] = True
-    shared.writer[places] = IN_FLIGHT
+    shared.writer[places] = shared.stamp(shared.in_flight)
     program.copies[-1].append((places, who, data))
     program.requests += 1
 
@@ -161,9 +160,7 @@ def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     groups, shared = program.copies, program.shared
     while len(groups) - 1 > int(match[1]):
         for places, who, data in groups.pop(0):
-            shared.in_flight[places] = False
-            shared.writer[places] = shared.unfenced[places] = who
-            shared.bytes[places] = data
+            shared.write(places, who, data)
 
 
 @unit(r"setmaxnreg\.(inc|dec)\.sync\.aligned\.u32 (\d+)")

@@ -123,18 +123,17 @@ class _Matrix:
         return address ^ (address >> 7 & self.width // 16 - 1) << 4
 
     def read(
-        self, shared: Any, threads: slice, lines: int, depth: int, k_major: bool, dtype: Any
+        self, shared: Any, threads: Array, lines: int, depth: int, k_major: bool, dtype: Any
     ) -> tuple[Array, Array]:
         """The operand, lines × depth, read by these threads, and its places."""
         size = np.dtype(dtype).itemsize
         line, along = np.meshgrid(np.arange(lines), np.arange(depth), indexing="ij")
         places = shared.places(self.addresses(line, along, k_major, size).reshape(-1), size)
-        for code in np.unique(shared.writer[places]):
-            if code != -1 and not (code in shared.seen and shared.seen[code][threads].all()):
-                raise SimulationError(
-                    "a wgmma reads what was written since the last barrier, or is on its "
-                    "way: a barrier or a wait is missing"
-                )
+        if shared.foreign(np.unique(shared.writer[places])[:, None], threads).any():
+            raise SimulationError(
+                "a wgmma reads what was written since the last barrier, or is on its "
+                "way: a barrier or a wait is missing"
+            )
         shared.check_fenced(places, "a wgmma reads")
         return np.ascontiguousarray(shared.bytes[places]).view(dtype).reshape(lines, depth), places.reshape(-1)
 
@@ -197,9 +196,8 @@ def _wgmma(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     operands[:outputs] = [wgmmas.marked(value) for value in registers]
     numbers = set(range(first, first + outputs))
     for group, places in read.items():
-        code = program.shared.new_code(np.zeros(program.threads, bool))
-        program.shared.wgmmas[group][np.concatenate(places)] = code
-        wgmmas.groups.setdefault(group, []).append((numbers, code))
+        time = program.shared.begin_wgmma(group, np.concatenate(places))
+        wgmmas.groups.setdefault(group, []).append((numbers, time))
         wgmmas.pending.setdefault(group, set()).update(numbers)
 
 
@@ -228,7 +226,7 @@ def _one(
     transposed_a = bool(len(flags) == 2 and flags[0])
     fragments = _unpacked([operands[number] for numbers in of_a for number in numbers], dtype)
     for group, places in read.items():
-        threads = slice(128 * group, 128 * group + 128)
+        threads = np.arange(128 * group, 128 * group + 128)
         for value in (first, second):
             if value is not None and len(np.unique(value[threads])) != 1:
                 raise SimulationError("the descriptors of a wgmma must be the same in a warp group")
@@ -260,10 +258,10 @@ def _ldmatrix(program: Any, match: re.Match[str], operands: list[Any]) -> None:
             places = rows[:, None] + np.arange(16)
             lanes = _LANES + int(warp)
             writer: Array = program.shared.writer[places]
-            if (program.shared.foreign(writer, np.full(places.shape, warp)) & ~np.isin(writer, lanes)).any():
+            if program.shared.foreign(writer[..., None], lanes).all(-1).any():
                 raise SimulationError(f"ldmatrix reads shared memory {program.shared.written(places)}")
-            program.shared.reader[places] = -2
-            program.shared.several[warp : warp + 32] = True
+            program.shared.reader[places] = program.shared.stamp(program.shared.several)
+            program.shared.parts[lanes] = program.shared.time
             matrix = np.ascontiguousarray(program.shared.bytes[places]).view(np.uint16)
             pairs = np.ascontiguousarray(matrix.T if match[2] else matrix).view(np.uint32)
             result[j][warp : warp + 32] = pairs[_GROUP, _MEMBER]
@@ -296,10 +294,9 @@ def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     for group in program.warp_groups("a wgmma"):
         groups = wgmmas.groups.get(group, [])
         while len(groups) > int(match[1]):
-            numbers, code = groups.pop(0)
+            numbers, time = groups.pop(0)
             wgmmas.pending[group] -= numbers
-            shared.waited[code] = program.numbers // 128 == group
-            shared.complete.add(code)
+            shared.end_wgmma(group, time)
         threads = slice(128 * group, 128 * group + 128)
         for value in given:
             value[threads] = wgmmas.complete(value, group)[threads]

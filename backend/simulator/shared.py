@@ -1,105 +1,108 @@
-"""Shared memory of the simulation, with the threads that have accessed each byte: unordered accesses are errors.
+"""Shared memory of the simulation, with the last accesses of each byte: accesses that nothing orders are errors.
 
-A barrier orders the accesses of its threads before it and after it. A wgmma or a TMA load is ordered with the accesses
-of a thread that knows of its completion: by a wait, by a barrier, or by an mbarrier at which threads arrived that knew.
+Vector clocks order them (Mattern, "Virtual time and global states of distributed systems", 1989). An access has a
+stamp: its agent, and the time. Agents are the threads, the wgmmas of a warp group, and the TMA loads of an mbarrier. A
+thread knows, for each agent, the time up to which that agent's accesses come before its own. Threads learn what others
+know at barriers, by waiting at an mbarrier where those have arrived, and by waits for asynchronous work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ziggurat.backend.simulator.text import unknown
 from ziggurat.codemodel.errors import SimulationError
 
 Array = np.ndarray[Any, Any]
 
-IN_FLIGHT = 1 << 30  # The writer of bytes that a copy in flight will write: no thread may touch them.
+_AGENTS = 1 << 12  # A stamp is its time times this, plus the number of its agent.
+_MBARRIERS = 256
 
 
 class Shared:
-    """Shared memory, with the writer and reader of each byte since the last barrier: -1 none, -2 several, -3 atomics.
+    """Shared memory, with stamps of the last write and the last read of each byte.
 
-    Reads by wgmma are kept apart, as arrivals at mbarriers order them as well: `wgmmas` has the code of the last wgmma
-    of each warp group that has read a byte.
+    The agent of reads by several threads is `several`, and that of atomics `atomic`: of all threads in `parts`, which
+    has the time of each thread's last part in one. Nobody ever knows of what the agent `in_flight` does. Reads by wgmma
+    are kept apart: `wgmmas` has the last one of each warp group.
     """
 
     def __init__(self, size: int, seed: int, threads: int = 128) -> None:
         self.bytes = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
-        self.writer = np.full(size, -1)
-        self.reader = np.full(size, -1)
-        self.in_flight = np.zeros(size, bool)  # Bytes that copies in flight will write.
+        groups = -(-threads // 128)
+        self.several, self.atomic, self.in_flight = range(threads, threads + 3)
+        self._groups = threads + 3 + np.arange(groups)
+        self._waited = self._groups + groups  # A thread that waits for wgmmas knows of its own part only.
+        self._mbarriers: dict[int, int] = {}
+        self.time = 1
+        self.known = np.ones((threads, threads + 3 + 2 * groups + _MBARRIERS), np.int64)
+        np.fill_diagonal(self.known, np.iinfo(np.int64).max)  # A thread's own accesses are in order.
+        self.writer, self.reader = np.zeros((2, size), np.int64)
+        self.wgmmas = np.zeros((groups, size), np.int64)
+        self.parts = np.zeros(threads, np.int64)
         self.reading = np.zeros(size, np.int32)  # The number of TMA stores in flight that read it.
         self.unfenced = np.full(size, -1)  # The thread that wrote it without a fence since.
-        # For each code above IN_FLIGHT, of a TMA load, a wgmma or accesses before a partial barrier: who knows it
-        # complete. `waited` has the threads that have waited for a wgmma: they know of their own part only.
-        self.seen: dict[int, Array] = {}
-        self.waited: dict[int, Array] = {}
-        self.complete: set[int] = set()  # The codes of partial barriers, and of wgmmas after the wait.
-        self.codes = IN_FLIGHT
-        self.at_barrier: list[Callable[[Array], None]] = []
-        self.several = np.zeros(threads, bool)  # Threads with a part in bytes that are marked -2 or -3.
-        self.wgmmas = np.full((-(-threads // 128), size), -1)
+
+    # Order.
+
+    def stamp(self, agent: Any) -> Any:
+        """The stamp of accesses by agents now."""
+        return self.time * _AGENTS + agent
+
+    def loads_of(self, mbarrier: int) -> int:
+        """The agent of the TMA loads that arrive at the mbarrier of this address."""
+        number = self._mbarriers.setdefault(mbarrier, len(self._mbarriers))
+        if number == _MBARRIERS:
+            raise unknown(f"more than {_MBARRIERS} mbarriers")
+        return int(self._waited[-1]) + 1 + number
+
+    def knowledge(self, threads: Array) -> Array:
+        """For each agent, the time up to which these threads, by number, know of its accesses and of their own."""
+        self.time += 1
+        told = self.known[threads]
+        told[np.arange(len(threads)), threads] = self.time
+        told[:, self._groups] = np.maximum(told[:, self._groups], told[:, self._waited])
+        return told.max(0)
+
+    def learn(self, threads: Array, knowledge: Array) -> None:
+        """Let these threads know what `knowledge` returned."""
+        self.known[threads] = np.maximum(self.known[threads], knowledge)
 
     def barrier(self, threads: Array) -> None:
         """Run a barrier of these threads, a mask."""
-        for act in self.at_barrier:
-            act(threads)
-        alone = not (self.several & ~threads).any()
-        code = -1 if threads.all() else self.new_code(threads)
-        self.complete |= {code} - {-1}
-        self.writer[:] = np.where(
-            self._of(self.writer, threads, alone), np.where(self.in_flight, IN_FLIGHT, code), self.writer
-        )
-        self.reader[self._of(self.reader, threads, alone)] = code
-        self.several[threads] &= not alone
-        for known in self.known_by(threads):
-            self.seen[known] |= threads
+        numbers = np.flatnonzero(threads)
+        self.learn(numbers, self.knowledge(numbers))
 
-    def new_code(self, threads: Array) -> int:
-        """A new code for `writer` or `reader`, of something that these threads know to be complete."""
-        if len(self.complete) > 100:  # Forget those that no byte has.
-            gone = self.complete.difference(*(np.unique(at).tolist() for at in (self.writer, self.reader, self.wgmmas)))
-            self.complete -= gone
-            for code in gone:
-                del self.seen[code]
-                self.waited.pop(code, None)
-        self.codes += 1
-        self.seen[self.codes] = threads.copy()
-        return self.codes
+    def foreign(self, stamps: Any, who: Any) -> Array:
+        """A mask of the accesses with these stamps that the threads `who`, or one thread, do not know to come before
+        their own."""
+        time, agent = np.divmod(stamps, _AGENTS)
+        found = time >= self.known[who, agent]
+        shared = found & ((agent == self.several) | (agent == self.atomic))
+        if shared.any():
+            pairs, at = np.unique(np.where(shared, time * _AGENTS + who, 0)[shared], return_inverse=True)
+            time, who = np.divmod(pairs, _AGENTS)
+            part = np.minimum(time[:, None], self.parts)
+            found[shared] = (part >= self.known[who, : len(self.parts)]).any(1)[at]
+        return found
 
-    def known_by(self, threads: Any) -> frozenset[int]:
-        """The codes that one of these threads, a mask or a number, knows or has waited for."""
-        return frozenset(
-            code for code, seen in self.seen.items() if (seen | self.waited.get(code, False))[threads].any()
-        )
+    def begin_wgmma(self, group: int, places: Array) -> int:
+        """Note that wgmmas of a warp group read these places from now on. Returns the time for `end_wgmma`."""
+        self.wgmmas[group][places] = self.stamp(self._groups[group])
+        self.time += 1
+        return self.time
 
-    def _of(self, touched: Array, threads: Array, alone: bool) -> Array:
-        """The bytes that only these threads touched. With `alone`, no others have a part in bytes marked -2 or -3."""
-        one = (touched >= 0) & (touched < len(threads))
-        return np.where(one, threads[np.where(one, touched, 0)], (touched < -1) & alone)
-
-    def read_by_wgmma(self, places: Array, who: Array) -> bool:
-        """Whether a wgmma reads one of these places, or has read it without these threads' knowledge."""
-        return bool(self.reading[places].any() or self.foreign(self.wgmmas[:, places], who).any())
-
-    def written(self, places: Array) -> str:
-        """The reason why these places must not be read, for messages."""
-        if self.in_flight[places].any():
-            return "which a copy in flight will write: a wait is missing"
-        return "which another thread has written since the last barrier: a barrier is missing"
+    def end_wgmma(self, group: int, time: int) -> None:
+        """Note that a warp group has waited for its wgmmas that began before a time."""
+        self.known[128 * group : 128 * group + 128, self._waited[group]] = time
 
     def fence(self, threads: Array) -> None:
         """Make the writes of these threads visible to the asynchronous proxy."""
         self.unfenced[np.isin(self.unfenced, threads)] = -1
 
-    def foreign(self, touched: Array, who: Array) -> Array:
-        """A mask of the bytes that these threads must not access, from a part of `writer` or `reader`."""
-        found = (touched != -1) & (touched != who)
-        for code in np.unique(touched[found & (touched > IN_FLIGHT)]).tolist():
-            found &= ~((touched == code) & self.seen[code][who])
-        return found
+    # Checks.
 
     def places(self, addresses: Array, size: int) -> Array:
         """The bytes of accesses of one size. Raises `SimulationError` for those outside of shared memory."""
@@ -109,7 +112,17 @@ class Shared:
             )
         return addresses[:, None] + np.arange(size)
 
-    def check_free(self, places: Array, who: Array, what: str) -> None:
+    def read_by_wgmma(self, places: Array, who: Any) -> bool:
+        """Whether a wgmma reads one of these places, or has read it without these threads' knowledge."""
+        return bool(self.reading[places].any() or self.foreign(self.wgmmas[:, places], who).any())
+
+    def written(self, places: Array) -> str:
+        """The reason why these places must not be read, for messages."""
+        if (self.writer[places] % _AGENTS >= self.in_flight).any():
+            return "which a copy in flight will write: a wait is missing"
+        return "which another thread has written since the last barrier: a barrier is missing"
+
+    def check_free(self, places: Array, who: Any, what: str) -> None:
         """Raise `SimulationError` unless these threads may write these bytes; `what` begins the message."""
         for touched in (self.writer[places], self.reader[places]):
             if (wrong := self.foreign(touched, who)).any():
@@ -130,17 +143,22 @@ class Shared:
                 f"{what} what a thread has written without a fence since: a fence.proxy.async is missing"
             )
 
+    # Accesses.
+
+    def note_reads(self, places: Array, who: Any) -> None:
+        """Note that threads read these bytes."""
+        made = self.stamp(np.where(self.foreign(self.reader[places], who), self.several, who))
+        self.reader[places] = made
+        self.reader[places[self.reader[places] != made]] = self.stamp(self.several)
+        self.parts[who] = self.time
+
     def load(self, addresses: Array, threads: Array, size: int) -> Array:
         places = self.places(addresses, size)
         who = np.broadcast_to(threads[:, None], places.shape)
-        writer, reader = self.writer[places], self.reader[places]
-        if (wrong := self.foreign(writer, who)).any():
+        if (wrong := self.foreign(self.writer[places], who)).any():
             at = places[wrong][0]
             raise SimulationError(f"thread {who[wrong][0]} reads byte {at} of shared memory, {self.written(at)}")
-        made = np.where(self.foreign(reader, who), -2, who)
-        self.reader[places] = made
-        self.reader[places[self.reader[places] != made]] = -2
-        self.several[threads] = True
+        self.note_reads(places, who)
         return self.bytes[places]
 
     def store(self, addresses: Array, threads: Array, values: Array) -> None:
@@ -149,17 +167,19 @@ class Shared:
         self.check_free(places, who, "a thread writes")
         if len(np.unique(places)) != places.size:
             raise SimulationError("two threads must not write the same place of shared memory")
-        self.writer[places] = self.unfenced[places] = who
-        self.bytes[places] = values
-        self.in_flight[places] = False  # A thread that may write knows that an earlier copy is complete.
+        self.write(places, who, values)
+
+    def write(self, places: Array, who: Any, values: Array) -> None:
+        """Write bytes without a check."""
+        self.writer[places], self.unfenced[places], self.bytes[places] = self.stamp(who), who, values
 
     def add(self, addresses: Array, threads: Array, amount: int) -> None:
         places = self.places(addresses, 4)
         who = np.broadcast_to(threads[:, None], places.shape)
         writer = self.writer[places]
-        plain = ((writer >= 0) & (writer < IN_FLIGHT)) | ((writer != -3) & self.foreign(writer, who))
+        plain = (writer % _AGENTS != self.atomic) & self.foreign(writer, who)
         if (plain | self.foreign(self.reader[places], who)).any() or self.read_by_wgmma(places, who):
             raise SimulationError("an atomic access of what was touched since the last barrier: a barrier is missing")
-        self.writer[places] = -3
-        self.several[threads] = True
+        self.writer[places] = self.stamp(self.atomic)
+        self.parts[threads] = self.time
         np.add.at(self.bytes.view(np.uint32), addresses // 4, np.uint32(amount))

@@ -23,7 +23,7 @@ import numpy as np
 
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.simulator.program import Blocked, unit
-from ziggurat.backend.simulator.shared import IN_FLIGHT, Array, SimulationError
+from ziggurat.backend.simulator.shared import Array, SimulationError
 from ziggurat.backend.simulator.text import unknown
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
@@ -85,32 +85,30 @@ class _Mbarrier:
 
     arrivals: int
     missing: int
+    made: int  # The stamp of its initialisation.
+    users: Array  # The stamp of each thread's last use.
+    # What threads knew when they arrived: in this phase, and in ended phases, which those who waited learn.
+    coming: Array
+    known: Array
     phase: int = 0
     bytes: int = 0
     fenced: bool = False  # Whether a fence has made it visible to the asynchronous proxy.
-    users: set[int] = attrs.field(factory=set[int])  # The threads that have used it since their last barrier.
-    # The codes that threads knew when they arrived: in ended phases, which those who waited share, and in this phase.
-    known: frozenset[int] = frozenset()
-    coming: frozenset[int] = frozenset()
 
     def step(self) -> None:
         """End the phase if all have arrived and all bytes are there."""
         if self.missing == 0 and self.bytes == 0:
             self.phase += 1
             self.missing = self.arrivals
-            self.known, self.coming = self.known | self.coming, frozenset()
+            self.known = self.coming
 
 
 @attrs.define(eq=False)
 class _Load:
-    """A load of a box into shared memory, with the number of the phase of its mbarrier."""
+    """A load of a box into shared memory."""
 
     places: Array
     data: Array
-    code: int
     barrier: _Mbarrier
-    phase: int
-    landed: bool = False
 
 
 @attrs.define(eq=False)
@@ -130,11 +128,10 @@ class _Tma:
         self.program = program
         self.random = np.random.default_rng(program.seed)
         self.barriers: dict[int, _Mbarrier] = {}
-        self.loads: list[_Load] = []  # Those that not all threads know to be complete.
+        self.loads: list[_Load] = []  # Those in flight.
         # Stores of each thread by group, oldest first; the last is not committed.
         self.groups: dict[int, list[list[_Store]]] = {}
         self.written: list[_Store] = []  # Stores whose source has been read, and that are not yet in global memory.
-        program.shared.at_barrier.append(self.barrier)
         program.at_end.append(self.end)
 
     def fence(self, threads: Array) -> None:
@@ -146,14 +143,9 @@ class _Tma:
 
     # Time.
 
-    @property
-    def in_flight(self) -> list[_Load]:
-        """The loads that have not landed."""
-        return [load for load in self.loads if not load.landed]
-
     def land(self, load: _Load) -> None:
         shared = self.program.shared
-        load.landed = True
+        self.loads.remove(load)
         shared.bytes[load.places] = load.data
         shared.unfenced[load.places] = -1
         load.barrier.bytes -= load.data.size
@@ -162,32 +154,9 @@ class _Tma:
     def some_land(self) -> None:
         """Let loads land that may: none with the seed 0, all with 1, and some with others."""
         seed = self.program.seed
-        for load in self.in_flight:
+        for load in list(self.loads):
             if seed == 1 or (seed != 0 and self.random.integers(2)):
                 self.land(load)
-
-    def show(self, load: _Load, threads: Array) -> None:
-        """Let these threads know that a load is complete, and forget it when all know."""
-        shared = self.program.shared
-        shared.seen[load.code] |= threads
-        if shared.seen[load.code].all():
-            mine = shared.writer[load.places] == load.code
-            shared.writer[load.places[mine]] = -1
-            shared.in_flight[load.places[mine]] = False
-            self.forget(load)
-
-    def forget(self, load: _Load) -> None:
-        del self.program.shared.seen[load.code]
-        self.loads.remove(load)
-
-    def barrier(self, threads: Array) -> None:
-        """Share the knowledge of loads among the threads of a barrier."""
-        gone = set(np.flatnonzero(threads).tolist())
-        for made in self.barriers.values():
-            made.users -= gone
-        for load in list(self.loads):
-            if self.program.shared.seen[load.code][threads].any():
-                self.show(load, threads)
 
     def write(self) -> None:
         """Write the stores to global memory, in any order: without a wait between them they are unordered."""
@@ -198,7 +167,7 @@ class _Tma:
 
     def end(self) -> None:
         """Check that no copy is in flight when all threads have returned."""
-        if self.in_flight:
+        if self.loads:
             raise SimulationError("a program ends while a TMA load is in flight: a wait is missing")
         if any(group for groups in self.groups.values() for group in groups):
             raise SimulationError("a program ends while a TMA store still reads its shared memory: a wait is missing")
@@ -209,53 +178,45 @@ class _Tma:
     def mbarrier(self, address: int, threads: Array) -> _Mbarrier:
         """The mbarrier at an address. Raises `SimulationError` if these threads must not use it."""
         shared, made = self.program.shared, self.barriers.get(address)
-        places = np.arange(address, address + 8)
         if made is None:
             raise SimulationError("an mbarrier must be initialised before its use")
-        if ((shared.writer[places] != IN_FLIGHT)[:, None] & (shared.writer[places][:, None] != threads)).any():
+        if shared.foreign(made.made, threads).any():
             raise SimulationError(
                 "a thread uses an mbarrier that another has initialised since the last barrier: a barrier is missing"
             )
-        made.users.update(threads.tolist())
+        made.users[threads] = shared.stamp(threads)
         return made
 
     def init(self, address: int, thread: int, arrivals: int) -> None:
         if address in self.barriers:
             raise SimulationError("an mbarrier must not be initialised twice")
-        self._written(address, thread, free=False)
-        self.barriers[address] = _Mbarrier(arrivals, arrivals)
-        self.program.shared.in_flight[address : address + 8] = True
+        shared = self.program.shared
+        places = shared.places(np.array([address]), 8)[0]
+        if address % 8:
+            raise SimulationError("an mbarrier must be aligned to 8 bytes")
+        touched = shared.foreign(shared.reader[places], thread) | shared.foreign(shared.writer[places], thread)
+        if touched.any() or shared.read_by_wgmma(places, thread):
+            raise SimulationError(_UNORDERED)
+        shared.write(places, thread, self.random.integers(0, 256, 8, dtype=np.uint8))
+        shared.writer[places] = shared.stamp(shared.in_flight)
+        users, known = np.zeros(self.program.threads, np.int64), np.zeros(shared.known.shape[1], np.int64)
+        self.barriers[address] = _Mbarrier(arrivals, arrivals, shared.stamp(thread), users, known, known)
 
     def invalidate(self, address: int, thread: int) -> None:
         made = self.mbarrier(address, np.array([thread]))
         if made.bytes or made.missing != made.arrivals:
             raise SimulationError("an mbarrier must not be invalidated in the middle of a phase")
-        if made.users - {thread}:
+        shared, places = self.program.shared, np.arange(address, address + 8)
+        if shared.foreign(made.users, thread).any():
             raise SimulationError(_UNORDERED)
-        self._written(address, thread, free=True)
+        shared.write(places, thread, self.random.integers(0, 256, 8, dtype=np.uint8))
         del self.barriers[address]
-        self.program.shared.in_flight[address : address + 8] = False
-
-    def _written(self, address: int, thread: int, *, free: bool) -> None:
-        """Mark the bytes of an mbarrier as written by a thread; `free` allows that they hold an mbarrier."""
-        shared = self.program.shared
-        places = shared.places(np.array([address]), 8)[0]
-        if address % 8:
-            raise SimulationError("an mbarrier must be aligned to 8 bytes")
-        who = np.full(8, thread)
-        foreign = shared.foreign(shared.reader[places], who) | (
-            shared.foreign(shared.writer[places], who) & ~(free & (shared.writer[places] == IN_FLIGHT))
-        )
-        if foreign.any() or shared.read_by_wgmma(places, who):
-            raise SimulationError(_UNORDERED)
-        shared.bytes[places] = self.random.integers(0, 256, 8, dtype=np.uint8)
-        shared.writer[places] = shared.unfenced[places] = thread
 
     def arrive(self, address: int, thread: int, expected: int) -> None:
         made = self.mbarrier(address, np.array([thread]))
         if made.missing == 0:
             raise SimulationError("an mbarrier must have no more arrivals in a phase than it was initialised with")
-        made.coming |= self.program.shared.known_by(thread)
+        made.coming = np.maximum(made.coming, self.program.shared.knowledge(np.array([thread])))
         made.bytes += expected
         made.missing -= 1
         made.step()
@@ -271,17 +232,12 @@ class _Tma:
                 raise SimulationError(f"a parity must be 0 or 1; got {parity}")
             threads = active & (addresses == address) & (parities == parity)
             made = self.mbarrier(address, np.flatnonzero(threads))
-            while made.phase % 2 == parity and (left := self.in_flight):
-                self.land(left[int(self.random.integers(len(left)))])
+            while made.phase % 2 == parity and self.loads:
+                self.land(self.loads[int(self.random.integers(len(self.loads)))])
             if made.phase % 2 == parity:
                 held |= threads
             else:
-                for load in list(self.loads):
-                    if load.barrier is made and load.phase < made.phase:
-                        self.show(load, threads)
-                # The threads know what those that arrived knew.
-                for code in made.known & program.shared.seen.keys():
-                    program.shared.seen[code] |= threads
+                program.shared.learn(np.flatnonzero(threads), made.known)
         if held.any():
             raise Blocked(held, "deadlock: threads wait for the phase of an mbarrier that never ends")
 
@@ -317,7 +273,7 @@ class _Tma:
         described, shared = self.program.maps[map_], self.program.shared
         offsets, there, inside = self._box(described, *at)
         places = self._places(described, address, offsets)
-        shared.check_free(places, np.full(len(places), thread), "a TMA load writes")
+        shared.check_free(places, thread, "a TMA load writes")
         shared.check_fenced(places, "a TMA load overwrites")
         made = self.mbarrier(barrier, np.array([thread]))
         if not made.fenced:
@@ -330,14 +286,12 @@ class _Tma:
             outside[:] = np.nan
         data = np.ascontiguousarray(outside).reshape(-1).view(np.uint8).copy()
         data[inside] = self._memory(map_)[there[inside]]
-        load = _Load(places, data, shared.new_code(np.zeros(self.program.threads, bool)), made, made.phase)
-        shared.in_flight[places] = True
-        before = np.unique(shared.writer[places])
-        shared.writer[places] = load.code
-        for old in [one for one in self.loads if one.landed and one.code in before]:
-            if not (shared.writer[old.places] == old.code).any():  # All of its bytes have been overwritten.
-                self.forget(old)
-        self.loads.append(load)
+        agent = shared.loads_of(barrier)
+        shared.writer[places] = shared.stamp(agent)
+        shared.time += 1
+        made.coming = made.coming.copy()
+        made.coming[agent] = shared.time  # Those who wait for the phase know that the load is complete.
+        self.loads.append(_Load(places, data, made))
         self.some_land()
 
     def start_store(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:
@@ -346,7 +300,7 @@ class _Tma:
             raise SimulationError("a row of a tensor that TMA stores to must be a multiple of 16 bytes")
         offsets, there, inside = self._box(described, *at)
         places = self._places(described, address, offsets)
-        if shared.foreign(shared.writer[places], np.full(len(places), thread)).any():
+        if shared.foreign(shared.writer[places], thread).any():
             raise SimulationError(
                 "a box is stored that another thread has written since the last barrier: a barrier is missing"
             )
@@ -363,11 +317,7 @@ class _Tma:
         while len(groups) - 1 > pending:
             for store in groups.pop(0):
                 shared.reading[store.places] -= 1
-                touched = shared.reader[store.places]
-                shared.reader[store.places] = np.where(
-                    shared.foreign(touched, np.full(len(touched), thread)), -2, thread
-                )
-                shared.several[thread] = True
+                shared.note_reads(store.places, thread)
                 self.written.append(store)
         if not read and pending == 0:
             self.write()
