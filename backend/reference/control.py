@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.machine import AllLeft, Fork, Machine, triton
-from ziggurat.backend.reference.values import Array, Frame, chosen, element_dtype, same_value, uniform
+from ziggurat.backend.reference.values import Array, Frame, chosen, same_value, uniform
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Jump, Yielded
@@ -111,42 +111,28 @@ def _if(machine: Machine, op: scf.If, operands: Operands) -> Any:
     return _rejoin(machine, parts)
 
 
-def _bounds(values: Array) -> list[int]:
-    return [int(values[0])] if uniform(values) else [int(value) for value in values]
-
-
 @triton.of(scf.For)
 def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
-    start, stop, step = (_bounds(machine.known(op, value, "bounds a loop by")) for value in operands[:3])
+    bounds: list[Array] = [machine.known(op, value, "bounds a loop by") for value in operands[:3]]
     carried = tuple(operands[3:])
-    frame = machine.frame
-    count = max(len(start), len(stop), len(step))
-    starts, stops, steps = (v * count if len(v) == 1 else v for v in (start, stop, step))
-    if 0 in steps:
-        raise KernelRuntimeError(f"{machine.program(steps.index(0))}: the step of a loop must not be zero")
-    dtype = element_dtype(op.start.type)
-    if count == 1:
-        active: Frame | None = frame
-        for index in range(starts[0], stops[0], steps[0]):
-            survivors, carried = machine.run_in(op.body, (np.full(1, index, dtype), *carried), active)
-            if survivors is None:
-                return AllLeft()
-            active = _within(frame, survivors)
-        return _rejoin(machine, [(active, carried)])
+    start, stop, step = np.broadcast_arrays(*(bound[:1] if uniform(bound) else bound for bound in bounds))
+    if not step.all():
+        raise KernelRuntimeError(f"{machine.program(int((step != 0).argmin()))}: the step of a loop must not be zero")
     # Python's integers: the difference of two i64 may overflow.
-    trips = [max(0, -((a - b) // c)) for a, b, c in zip(starts, stops, steps, strict=True)]
+    trips: Array = np.clip(-((start.astype(object) - stop) // step), 0, 1 << 62).astype(np.int64)
+    frame = active = machine.frame
     parts: Parts = []
-    active, rounds, round_ = frame, np.array([min(trip, 1 << 62) for trip in trips]), 0
-    first, width = np.array(starts, dtype), np.array(steps, dtype)
+    round_ = 0
     while True:
-        going = rounds[frame.places(active)] > round_
+        places = frame.places(active) if len(trips) > 1 else np.zeros(1, np.int64)
+        going = trips[places] > round_
         if not going.any():
             parts.append((active, carried))
             break
         if not going.all():
             active, carried = _parted(frame, active, carried, going, parts)
-        places = frame.places(active)
-        index = first[places] + width[places] * np.asarray(round_).astype(dtype)
+            places = frame.places(active)
+        index = start[places] + step[places] * np.asarray(round_).astype(step.dtype)
         survivors, carried = machine.run_in(op.body, (index, *carried), active)
         if survivors is None:
             break

@@ -80,7 +80,7 @@ class Shared:
         their own."""
         time, agent = np.divmod(stamps, _AGENTS)
         found = time >= self.known[who, agent]
-        shared = found & ((agent == self.several) | (agent == self.atomic))
+        shared: Array = found & ((agent == self.several) | (agent == self.atomic))
         if shared.any():
             pairs, at = np.unique(np.where(shared, time * _AGENTS + who, 0)[shared], return_inverse=True)
             time, who = np.divmod(pairs, _AGENTS)
