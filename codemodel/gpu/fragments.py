@@ -161,6 +161,12 @@ class Panels:
     width: int
     k_major: bool
 
+    @staticmethod
+    def widest(bytes_: int, *, k_major: bool) -> Panels | None:
+        """The widest panels for a major axis of so many bytes, in one instruction if it is not k; None if it is too
+        short for any."""
+        return next((Panels(width, k_major) for width in (128, 64, 32) if bytes_ >= width), None)
+
     @property
     def alignment(self) -> int:
         """The alignment of the buffer in bytes: the swizzle repeats after 8 rows."""
@@ -193,15 +199,6 @@ class Panels:
         kind = {128: 1, 64: 2, 32: 3}[self.width]
         panel = 0 if self.k_major else shape[k_axis] * self.width
         return kind << 62 | (8 * self.width >> 4) << 32 | (panel >> 4) << 16
-
-
-def panels_for(shape: tuple[int, int], k_axis: int, size: int, *, k_major: bool, per_instruction: int) -> Panels | None:
-    """The widest panels for a tile, if one instruction takes `per_instruction` of its rows or columns.
-
-    None if the major axis is too short for any.
-    """
-    major = shape[k_axis] if k_major else per_instruction
-    return next((Panels(width, k_major) for width in (128, 64, 32) if major * size >= width), None)
 
 
 def panels_of(shared: SharedType, k_axis: int) -> Panels | None:

@@ -28,16 +28,7 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import (
-    Panels,
-    Unit,
-    Warps,
-    accumulator,
-    operand_a,
-    operand_b,
-    panels_for,
-    unit_for,
-)
+from ziggurat.codemodel.gpu.fragments import Panels, Unit, Warps, accumulator, operand_a, operand_b, unit_for
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, moved
@@ -250,9 +241,9 @@ def _panels_for(value: Value, k_axis: int, per_instruction: int) -> Panels:
     else:
         k_major = inner == first + k_axis
     size = scalar_element(type_).bytes
-    shape = (type_.shape[-2], type_.shape[-1])
     forms = (True,) if k_major or size != 2 else (False, True)
-    found = (panels_for(shape, k_axis, size, k_major=form, per_instruction=per_instruction) for form in forms)
+    bytes_ = {True: type_.shape[first + k_axis] * size, False: per_instruction * size}
+    found = (Panels.widest(bytes_[form], k_major=form) for form in forms)
     return next(panels for panels in found if panels is not None)  # k is long enough for the narrowest.
 
 

@@ -29,13 +29,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, TupleType, Type, i32, scalar_element, with_element
 from ziggurat.transforms.place.queries import converted, layout_of, repacked, stored, tensor_of, unpacked, with_layout
-from ziggurat.transforms.place.reduction_layouts import (
-    Stage,
-    compact_layout,
-    reduction_stages,
-    run_of_warps,
-    scan_layout,
-)
+from ziggurat.transforms.place.reduction_layouts import Stage, in_lanes, reduction_stages, run_of_warps, scan_layout
 from ziggurat.transforms.place.shuffles import by_shuffles
 from ziggurat.transforms.place.swizzle import buffer_bases, conversion_buffer, row_major
 
@@ -161,7 +155,7 @@ def _scan_of_runs(builder: Rewriter, op: tt.Scan, values: list[Value], run: int)
     values = _scanned(builder, op, values, axis + 1, reverse=reverse)
     lasts = _picked(builder, values, axis + 1, last=not reverse)
     outer = layout_of(lasts[0].type)
-    short = compact_layout((*before, count, *after), axis, outer.num_warps)
+    short = in_lanes((*before, count, *after), axis, outer.num_warps)
     sums = _scanned(builder, op, _together(builder, tuple(lasts), short), axis, reverse=reverse)
     # For each run, the number of the one before it. It wraps around for the first run, which does not use it.
     number = _number_along(builder, lasts[0].type, axis)

@@ -44,7 +44,7 @@ def _is_apart(layout: Layout, mask: int) -> bool:
     return all(basis & (basis - 1) == 0 for basis in _held(layout.bases, mask))
 
 
-def compact_layout(shape: Sequence[int], axis: int, num_warps: int) -> Layout:
+def in_lanes(shape: Sequence[int], axis: int, num_warps: int) -> Layout:
     """A layout with the axis in the lanes, and its lowest bits in registers; the other axes fill the rest."""
     along = axis_bases(shape, axis)
     rest = [1 << bit for bit in range(bits_of(math.prod(shape))) if 1 << bit not in along]
@@ -60,7 +60,7 @@ def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple
     """
     mask, stride = _mask(shape, axis), math.prod(shape[axis + 1 :])
     if not _is_apart(layout, mask):
-        layout = compact_layout(shape, axis, layout.num_warps)
+        layout = in_lanes(shape, axis, layout.num_warps)
     in_warps = _held(layout.warps, mask)
     if not in_warps:
         return layout, (Stage((), shape, axis),)
@@ -127,7 +127,7 @@ def scan_layout(layout: Layout, shape: tuple[int, ...], axis: int) -> Layout:
         return layout
     mask = _mask(shape, axis)
     if not _is_apart(layout, mask):
-        return compact_layout(shape, axis, layout.num_warps)
+        return in_lanes(shape, axis, layout.num_warps)
     # Bits of the axis go from warps to registers, and bits of other axes from registers to warps in exchange.
     registers, warps = list(layout.registers), list(layout.warps)
     for at, basis in enumerate(warps):

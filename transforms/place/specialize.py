@@ -40,13 +40,7 @@ from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
 from ziggurat.transforms.place.allocate import intervals_of, place
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
-from ziggurat.transforms.place.pipeline_loads import (
-    Counter,
-    LoopWriter,
-    carrying_loop,
-    new_rings,
-    warn_of_loads,
-)
+from ziggurat.transforms.place.pipeline_loads import Counter, LoopWriter, carrying_loop, new_rings, warn_of_loads
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import WARP_GROUP, constant, repacked, tensor_of
 from ziggurat.transforms.place.tma import mbarrier_buffer

@@ -14,7 +14,6 @@ from ziggurat.codemodel.gpu.fragments import (
     byte_of,
     operand_a,
     operand_b,
-    panels_for,
     panels_of,
     warps_of,
 )
@@ -195,10 +194,10 @@ def test_panels(element: object, width: int, panels: int, major_axis: int) -> No
 
 def test_widest_panels() -> None:
     """As wide as the major axis allows; none where not even 32 bytes are along it."""
-    assert panels_for((128, 64), 1, 2, k_major=True, per_instruction=64) == Panels(128, True)
-    assert panels_for((128, 32), 1, 2, k_major=True, per_instruction=64) == Panels(64, True)
-    assert panels_for((64, 32), 0, 2, k_major=False, per_instruction=16) == Panels(32, False)
-    assert panels_for((64, 8), 0, 2, k_major=False, per_instruction=8) is None
+    assert Panels.widest(64 * 2, k_major=True) == Panels(128, True)
+    assert Panels.widest(32 * 2, k_major=True) == Panels(64, True)
+    assert Panels.widest(16 * 2, k_major=False) == Panels(32, False)
+    assert Panels.widest(8 * 2, k_major=False) is None
 
 
 def test_descriptors() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ziggurat.codemodel.layout import Layout, bits_of, blocked
 from ziggurat.transforms.place.reduction_layouts import (
     Stage,
-    compact_layout,
+    in_lanes,
     reduction_stages,
     run_of_warps,
     scan_layout,
@@ -136,7 +136,7 @@ def test_runs_of_a_warp(case: tuple[Layout, tuple[int, ...], int]) -> None:
         assert len({frozenset(owners[int(n)]) for n in numbers[outer, turn, :, inner]}) == 1
     first, after = (numbers[0, turn, 0, 0] for turn in (0, 1))
     assert owners[int(first)] != owners[int(after)], "a run ends where another warp goes on"
-    short = compact_layout(shape, axis, layout.num_warps)
+    short = in_lanes(shape, axis, layout.num_warps)
     assert scans_within_warps(short, shape, axis) and short.covers(math.prod(shape))
     assert short.num_warps == layout.num_warps
 
