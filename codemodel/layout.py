@@ -217,8 +217,8 @@ class Layout:
         """The layout of a half along the last axis, of size 2; None where a thread does not hold both halves."""
         if 1 not in self.registers or any(basis & 1 for basis in self.bases if basis != 1):
             return None
-        rest = tuple(basis >> 1 for basis in self.registers if basis != 1)
-        return Layout(rest, tuple(b >> 1 for b in self.lanes), tuple(b >> 1 for b in self.warps))
+        rest = tuple(basis for basis in self.registers if basis != 1)
+        return Layout(rest, self.lanes, self.warps).map(lambda basis: basis >> 1)
 
     def contiguous(self, shape: Sequence[int], axis: int) -> int:
         """The number of neighbours along an axis that the lowest registers hold in order."""
@@ -233,11 +233,11 @@ class Layout:
         """A table with the holder of each element: `w0 l3 r1`. A tensor of more than two axes has a table for each
         index of the first axes. Of several copies, the table shows the one with the lowest numbers."""
         tables: list[str] = []
-        for index, rows in self._tables(shape):
+        for caption, rows in self._tables(shape):
             cells = [["w{2} l{1} r{0}".format(*place) for place in row] for row in rows]
             width = max(len(cell) for row in cells for cell in row)
             lines = ["  ".join(cell.ljust(width) for cell in row).rstrip() for row in cells]
-            tables.append("\n".join([f"[{', '.join(map(str, index))}, :, :]", *lines] if index else lines))
+            tables.append("\n".join([caption, *lines] if caption else lines))
         return "\n".join(tables)
 
     def html(self, shape: Sequence[int]) -> str:
@@ -249,19 +249,19 @@ class Layout:
             return f'<td style="background: hsl({warp * 137 % 360} 70% 85%)">w{warp} l{lane} r{register}</td>'
 
         parts: list[str] = []
-        for index, rows in self._tables(shape):
-            caption = f"<caption>[{', '.join(map(str, index))}, :, :]</caption>" if index else ""
+        for caption, rows in self._tables(shape):
             body = "".join("<tr>" + "".join(map(cell, row)) + "</tr>" for row in rows)
-            parts.append(f"<table>{caption}{body}</table>")
+            parts.append(f"<table>{caption and f'<caption>{caption}</caption>'}{body}</table>")
         return "".join(parts)
 
-    def _tables(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], list[list[tuple[int, int, int]]]]]:
-        """For each index of all axes but two, the places of the elements by row and column."""
+    def _tables(self, shape: Sequence[int]) -> Iterator[tuple[str, list[list[tuple[int, int, int]]]]]:
+        """For each index of all axes but two, the places of the elements by row and column, after a caption."""
         rows, columns = (1, 1, *shape)[-2:]
         numel = math.prod(shape)
         for number, index in enumerate(itertools.product(*map(range, shape[:-2]))):
             first = number * rows * columns
-            yield index, [[self.locate(first + i * columns + j, numel) for j in range(columns)] for i in range(rows)]
+            caption = f"[{', '.join(map(str, index))}, :, :]" if index else ""
+            yield caption, [[self.locate(first + i * columns + j, numel) for j in range(columns)] for i in range(rows)]
 
     def __str__(self) -> str:
         return " | ".join(" ".join(map(str, bases)) for bases in (self.registers, self.lanes, self.warps))

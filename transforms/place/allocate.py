@@ -92,8 +92,7 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
     for op in ops:
         if isinstance(op, gpu.LocalAlloc):
             start = numbers[op.result][0]
-            end = max([start, *_ends(op.result, numbers, ops)])
-            intervals.append(Interval(op, start, end))
+            intervals.append(Interval(op, start, max([start, *_ends(op.result, numbers, ops)])))
     reads = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather)]
     stores = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalStore)]
     for interval in intervals:

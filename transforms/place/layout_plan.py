@@ -32,14 +32,7 @@ from ziggurat.transforms.place.components import (
     tensor_operands,
     tensor_type,
 )
-from ziggurat.transforms.place.queries import (
-    is_computable,
-    is_elementwise,
-    is_shaping,
-    is_widening,
-    operand_layouts,
-    tensor_of,
-)
+from ziggurat.transforms.place.queries import is_computable, is_elementwise, is_shaping, is_widening, operand_layouts
 
 Anchor = Callable[[Op], Layout | None]
 Ranked = tuple[int, Layout]
@@ -296,7 +289,7 @@ class LayoutPlan:
         if isinstance(op, tt.Broadcast):
             # The primary layout will do if it has the elements in the same threads, in whichever registers.
             primary = self.primary.of(component_of(op.value))
-            if primary and moved(primary, operands[0][1], tensor_of(op.value).numel):
+            if primary and moved(primary, operands[0][1], math.prod(shape_of(op.value.type))):
                 return [(0, primary)]
         return operands
 

@@ -74,13 +74,8 @@ def fuse_dots(op: Op) -> Op:
         if not isinstance(inner, arith.AddF | arith.AddI) or element_of(inner.result.type) not in _FUSED:
             return None
         for value, start in ((inner.rhs, operands[0]), (inner.lhs, operands[1])):
-            dot = value.op if isinstance(value, OpResult) else None
-            if (
-                isinstance(dot, tt.Dot)
-                and dot.parent is inner.parent
-                and constant_of(dot.c) == 0
-                and len(value.uses) == 1
-            ):
+            dot = value.op if isinstance(value, OpResult) and len(value.uses) == 1 else None
+            if isinstance(dot, tt.Dot) and dot.parent is inner.parent and constant_of(dot.c) == 0:
                 if inner.lhs is inner.rhs:
                     return None
                 return builder.copy(dot, (builder[dot.a], builder[dot.b], start))

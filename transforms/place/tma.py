@@ -192,8 +192,8 @@ def buffer_for(type_: DescriptorType) -> tuple[SharedType, int]:
     """The type of a buffer for a block, its axes in order, and its alignment in bytes."""
     panels = _panels(type_)
     assert panels is not None
-    shape = (type_.block[0], type_.block[1])
-    return SharedType(shape, type_.element, panels.offsets(shape, 1, type_.element.bytes)), panels.alignment
+    offsets = panels.offsets(type_.block, 1, type_.element.bytes)
+    return SharedType(type_.block, type_.element, offsets), panels.alignment
 
 
 def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
@@ -208,8 +208,7 @@ def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
         return False
     type_ = descriptor_of(load.op.descriptor)
     panels = _panels(type_)
-    shape = (buffer.shape[0], buffer.shape[1])
-    return panels is not None and panels.offsets(shape, inner, type_.element.bytes) == buffer.offsets
+    return panels is not None and panels.offsets(buffer.shape, inner, type_.element.bytes) == buffer.offsets
 
 
 def before_transposition(value: Value) -> tuple[Value, tuple[tt.Trans, ...]]:
