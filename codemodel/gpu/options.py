@@ -84,14 +84,11 @@ def _stream(name: str, value: Any) -> Any:
     raise LaunchError(f"{name} must be an address, or a stream of torch or CuPy; got {shown(value)}")
 
 
+_Check = Callable[[str, Any], Any]  # Takes a name and a value; gives the value, or raises `LaunchError`.
+
+
 def _option(
-    default: Any,
-    check: Callable[[str, Any], Any],
-    documentation: str,
-    *,
-    launch: bool = True,
-    shared: bool = False,
-    in_key: bool = True,
+    default: Any, check: _Check, documentation: str, *, launch: bool = True, shared: bool = False, in_key: bool = True
 ) -> Any:
     """An option. A launch takes it if `launch`; a constexpr parameter of its name is it if `shared`; compiled code
     depends on it if `in_key`."""

@@ -51,6 +51,7 @@ _MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.
 _LOWERING_BYTES = 4096
 
 Plans = dict[Value, LoopPlan]
+_Write = Callable[[Rewriter, Sequence[Op]], None]  # Writes the counterparts of the ops of a block.
 
 
 def specialize(module: gpu.Module, num_stages: int) -> Op:
@@ -200,7 +201,7 @@ class _Roles:
         outer.add(tt.Return([]), self.func.location)
         return outer.finish()
 
-    def _role(self, write: Callable[[Rewriter, Sequence[Op]], None]) -> Body:
+    def _role(self, write: _Write) -> Body:
         inner = self.outer.inside([], void)
         inner.location = self.func.location
         zero = constant(inner, 0)
@@ -210,12 +211,7 @@ class _Roles:
         return inner.finish()
 
     def _around(
-        self,
-        builder: Rewriter,
-        loop: scf.For,
-        numbers: Sequence[int],
-        write: Callable[[Rewriter, Sequence[Op]], None],
-        attributes: Mapping[str, Any],
+        self, builder: Rewriter, loop: scf.For, numbers: Sequence[int], write: _Write, attributes: Mapping[str, Any]
     ) -> Value:
         """A loop around others, which carries the counters after the values of these numbers."""
 

@@ -70,19 +70,14 @@ def _tile(layout: Layout, vector_bytes: int) -> list[int]:
 
 
 def _arranged(
-    sides: tuple[Layout, Layout],
-    widths: tuple[int, int],
-    vector: Sequence[int],
-    duals: Sequence[int],
-    bits: int,
-    size: int,
+    sides: tuple[Layout, Layout], widths: tuple[int, int], vector: Sequence[int], duals: Sequence[int], size: int
 ) -> tuple[int, ...] | None:
     """The bases of a buffer that begin with `vector`; None if conflicts cannot be avoided.
 
     Each side moves as many bits of the vector at once as `widths` says.
     """
-    line = min(bits, bits_of(LINE // size))
-    everything = [1 << bit for bit in range(bits)]
+    everything = row_major(sides[0].numel)
+    line = min(len(everything), bits_of(LINE // size))
     kernel = _within(everything, duals)
     word = bits_of(max(1, 4 // size))
     # A word is filled up with vectors that move together on neither side.
@@ -115,12 +110,11 @@ def buffer_bases(source: Layout, target: Layout, numel: int, size: int) -> tuple
 
     Both sides move vectors as wide as they can (up to 16 bytes), without bank conflicts.
     """
-    bits = bits_of(numel)
     widest = bits_of(VECTOR // size)
     duals = [_register_duals(side, numel) for side in (source, target)]
     common = [v for v, dual in duals[0].items() if duals[1].get(v) == dual][:widest]
     of_common = [duals[0][v] for v in common]
-    found = _arranged((source, target), (len(common), len(common)), common, of_common, bits, size)
+    found = _arranged((source, target), (len(common), len(common)), common, of_common, size)
     assert found is not None, "for one vector there is always an arrangement"
     best = 0
     # One side may be able to move wider vectors than both together.
@@ -132,7 +126,7 @@ def buffer_bases(source: Layout, target: Layout, numel: int, size: int) -> tuple
             if basis in vector:
                 continue
             widths = (len(vector) + 1, len(common)) if side == 0 else (len(common), len(vector) + 1)
-            made = _arranged((source, target), widths, [*vector, basis], [*functions, dual], bits, size)
+            made = _arranged((source, target), widths, [*vector, basis], [*functions, dual], size)
             if made is not None:
                 vector.append(basis)
                 functions.append(dual)
