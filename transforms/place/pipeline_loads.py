@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -80,9 +81,7 @@ def pipeline_loads(module: gpu.Module, num_stages: int) -> Op:
 
     def pipelined(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         plan = plans.get(op.result)
-        if plan is None:
-            return None
-        return _PipelinedLoop(builder, plan).write()
+        return None if plan is None else _PipelinedLoop(builder, plan).write()
 
     return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
 
@@ -361,19 +360,14 @@ def new_rings(builder: Builder, plan: LoopPlan) -> list[Value]:
 
 
 def _superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:
-    """The fences of a loop's body before wgmma whose operands no store of the body writes, stores in `gone` aside.
+    """The fences directly before wgmma whose operands no store of the loop's body writes, stores in `gone` aside.
 
     The fence at the beginning of the loop suffices for them, or TMA has brought the operands.
     """
     stores = [op for op in loop.body.walk() if isinstance(op, gpu.LocalStore)]
     written = {op.buffer for op in stores if op.result not in gone}
-    found: set[OpResult] = set()
-    since: list[OpResult] = []
-    for op in loop.body.entry.ops:
-        if isinstance(op, gpu.FenceAsync):
-            since.append(op.result)
-        elif isinstance(op, gpu.Wgmma):
-            if op.a not in written and op.b not in written:
-                found.update(since)
-            since = []
-    return found
+    return {
+        fence.result
+        for fence, op in pairwise(loop.body.entry.ops)
+        if isinstance(fence, gpu.FenceAsync) and isinstance(op, gpu.Wgmma) and not written & {op.a, op.b}
+    }
