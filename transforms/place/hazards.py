@@ -125,7 +125,7 @@ class _State:
     first one was.
     """
 
-    numbers: frozenset[tuple[Component, int]] = frozenset()
+    numbers: frozenset[tuple[Component, int | None]] = frozenset()
     open: Accesses = frozenset()
     copies: Groups = ()
     dots: Groups = ()
@@ -218,7 +218,7 @@ class _Run:
 
         return reached(map(component_of, values), sources) & self.groups.keys()
 
-    def _number(self, value: Value, numbers: Mapping[Component, int]) -> int | None:
+    def _number(self, value: Value, numbers: Mapping[Component, int | None]) -> int | None:
         """The number that a value is, where it is known."""
         component = component_of(value)
         if component in self.groups:
@@ -233,17 +233,10 @@ class _Run:
 
     def _passed(self, state: _State, edge: Edge) -> _State:
         """The state after an edge, on which components get the numbers of the values that are passed to them."""
-        passed = [pair for pair in zip(edge.members, edge.values, strict=True) if pair[0] in self.tracked]
-        if not passed:
-            return state
         known = dict(state.numbers)
-        new = dict(known)
-        for member, value in passed:
-            number = self._number(value, known)
-            new.pop(member, None)
-            if number is not None:
-                new[member] = number
-        return attrs.evolve(state, numbers=frozenset(new.items()))
+        pairs = zip(edge.members, edge.values, strict=True)
+        passed = {member: self._number(value, known) for member, value in pairs if member in self.tracked}
+        return attrs.evolve(state, numbers=frozenset((known | passed).items())) if passed else state
 
     # Ops.
 
