@@ -223,11 +223,10 @@ class _Rebuilding:
         result = packed([with_layout(types[at], layout) for at, layout in entries])
         given = [self.get(value, None) for value in op.controls]
         given += [self.get(op.inits[at], layout) for at, layout in entries if op.inits]
+        parameters: list[Entry] = [(at, None) for at in range(op.LEADING)]
+        parameters += [(at + op.LEADING, layout) for at, layout in entries if op.inits]
         bodies: list[Body] = []
         for body in op.bodies:
-            leading = len(body.parameters) - len(op.entry_arguments(body))
-            parameters: list[Entry] = [(at, None) for at in range(leading)]
-            parameters += [(at + leading, layout) for at, layout in entries if op.inits]
             inner = builder.nested(self._types(body.parameters, parameters), result)
             self._entries[body] = entries
             bodies.append(self.body(inner, body, parameters))

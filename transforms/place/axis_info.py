@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 
 import attrs
 
@@ -423,16 +424,12 @@ class _Analysis:
 
     def _join(self, group: Group) -> None:
         """Note the facts that hold for all sources known so far: fewer than before, or the same."""
-        infos = [self.found[source] for _, source in group.sources if source in self.found]
-        if not infos:
-            return
-        type_ = _type_of(group.members[0])
-        before = self.found.get(group.members[0])
-        made = infos[0] if before is None else before
-        for info in infos:
-            made = meet(type_, made, info)
-        for member in group.members:
-            self._set(member, made)
+        components = (group.members[0], *(source for _, source in group.sources))
+        infos = [self.found[component] for component in components if component in self.found]
+        if infos:
+            made = reduce(partial(meet, _type_of(components[0])), infos)
+            for member in group.members:
+                self._set(member, made)
 
     def _infer(self, op: Op) -> None:
         if isinstance(op, scf.For):

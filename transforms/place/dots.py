@@ -273,8 +273,7 @@ def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
     while isinstance(value, OpResult) and isinstance(value.op, tt.Trans | gpu.ConvertLayout):
         value = value.op.value
     loaded = isinstance(value, OpResult) and isinstance(value.op, tt.Load | tt.DescriptorLoad)
-    inside = dot.parent is not None and isinstance(dot.parent.parent.parent, scf.For)
-    return mma.kind == "wgmma" and loaded and inside and value.block is dot.parent
+    return mma.kind == "wgmma" and loaded and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
 
 
 def block_axis(value: Value) -> int | None:
