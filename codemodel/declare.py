@@ -167,12 +167,7 @@ class OpSpec:
         return self._assembled(fields, tuple(operands), successors, bodies, type_)
 
     def copy(
-        self,
-        op: Op,
-        operands: tuple[Value, ...],
-        successors: Sequence[Successor],
-        bodies: Sequence[Body],
-        type_: Type,
+        self, op: Op, operands: tuple[Value, ...], successors: Sequence[Successor], bodies: Sequence[Body], type_: Type
     ) -> Op:
         """Copy an op, with other operands, successors, bodies and result type; not placed, types unchecked.
 

@@ -33,8 +33,7 @@ def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = 
     strict = boolean("strict", strict)
     if callable(grid):
         raise LaunchError(
-            "the grid of zg.run must be one to three sizes; got a function",
-            hint="call the function first",
+            "the grid of zg.run must be one to three sizes; got a function", hint="call the function first"
         )
     values = [as_array(given, f"arg{index}") if is_array(given) else given for index, given in enumerate(arguments)]
     sizes = sizes_of(grid, "zg.run")

@@ -23,15 +23,7 @@ from ziggurat.backend.cuda.driver import (
 from ziggurat.backend.cuda.failures import failure
 from ziggurat.backend.cuda.packing import Packing, new_slot
 from ziggurat.backend.cuda.routes import Route
-from ziggurat.backend.cuda.specialize import (
-    MISSING,
-    KernelParameter,
-    Kind,
-    RunTime,
-    Specialization,
-    described,
-    kind_of,
-)
+from ziggurat.backend.cuda.specialize import MISSING, KernelParameter, Kind, RunTime, Specialization, described, kind_of
 from ziggurat.backend.launch.descriptors import TensorDescriptor, check_disjoint
 from ziggurat.backend.launch.grids import computed_grid, gpu_sizes
 from ziggurat.codemodel.errors import LaunchError, ZigguratError

@@ -54,13 +54,7 @@ class Machine(Interpreter):
     """
 
     def __init__(
-        self,
-        functions: Mapping[str, Op],
-        memory: Memory,
-        *,
-        strict: bool,
-        limit: int,
-        overflows: bool = False,
+        self, functions: Mapping[str, Op], memory: Memory, *, strict: bool, limit: int, overflows: bool = False
     ) -> None:
         super().__init__(_WithMarks("meaning with marks") if strict or overflows else triton)
         self.functions = functions

@@ -15,16 +15,7 @@ from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, operand, result_type
 from ziggurat.codemodel.op import Op, Value, expect, require
 from ziggurat.codemodel.traits import Commutative, Constant, MayTrap, Pure
-from ziggurat.codemodel.types import (
-    PtrType,
-    ScalarType,
-    TensorType,
-    Type,
-    element_of,
-    i1,
-    shape_of,
-    with_element,
-)
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, i1, shape_of, with_element
 
 
 class IntPredicate(enum.Enum):

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from ziggurat.codemodel.errors import (
-    KernelSyntaxError,
-    KernelTypeError,
-    LaunchError,
-    ZigguratError,
-    shown,
-    warn,
-)
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, LaunchError, ZigguratError, shown, warn
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.frontends.language.constants import as_constant

@@ -278,11 +278,7 @@ def argsort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False
 
 @call("Sorting and indexing", results="return_indices")
 def topk(
-    x: Value,
-    k: ConstInt,
-    dim: ConstInt | None = None,
-    descending: ConstBool = True,
-    return_indices: ConstBool = False,
+    x: Value, k: ConstInt, dim: ConstInt | None = None, descending: ConstBool = True, return_indices: ConstBool = False
 ) -> Value:
     """The first `k` elements of `x` in order along the last axis. A NaN counts as larger than all numbers.
 

@@ -9,13 +9,7 @@ from typing import Any, NoReturn
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import (
-    BuildError,
-    KernelNameError,
-    KernelSyntaxError,
-    KernelTypeError,
-    ZigguratError,
-)
+from ziggurat.codemodel.errors import BuildError, KernelNameError, KernelSyntaxError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, pyobject
 from ziggurat.frontends.language.constants import as_constant

@@ -205,10 +205,7 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
 
 
 def bind(
-    walk: FunctionAttributor,
-    function: FunctionName,
-    positional: Sequence[Value],
-    keywords: list[tuple[str, Value]],
+    walk: FunctionAttributor, function: FunctionName, positional: Sequence[Value], keywords: list[tuple[str, Value]]
 ) -> Mapping[str, Value | Default]:
     """Arguments by parameter. A model without its `Function` has no defaults."""
 

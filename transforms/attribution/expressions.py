@@ -154,8 +154,7 @@ def unpack(walk: FunctionAttributor, op: py.Unpack) -> Type:
         return ERROR  # It is reported at the first name.
     if parts is None:
         raise KernelTypeError(
-            f"{describe(type_)} is not a tuple; it cannot be unpacked into {op.count} names",
-            walk.place_of(op.value),
+            f"{describe(type_)} is not a tuple; it cannot be unpacked into {op.count} names", walk.place_of(op.value)
         )
     if len(parts) != op.count:
         raise KernelTypeError(

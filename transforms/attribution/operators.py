@@ -30,11 +30,7 @@ def _identical(a: Any, b: Any) -> bool:
 
 
 # The operators that are not quite Python's: constants have no identity, and `~` on a bool negates it, as on an i1.
-_OWN: dict[type[Op], Callable[..., Any]] = {
-    py.Invert: _inverted,
-    py.Is: _identical,
-    py.IsNot: _different,
-}
+_OWN: dict[type[Op], Callable[..., Any]] = {py.Invert: _inverted, py.Is: _identical, py.IsNot: _different}
 PYTHON = execute.OPERATORS | _OWN
 
 MAX_TEXT = 1 << 16

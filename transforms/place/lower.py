@@ -129,8 +129,7 @@ def _scan(builder: Rewriter, op: tt.Scan, operands: tuple[Value, ...]) -> Outcom
         values = _together(builder, operands, scan_layout(layout, type_.shape, op.axis))
         results = _scanned(builder, op, values, op.axis, reverse=op.reverse)
     return repacked(
-        builder,
-        [converted(builder, value, layout_of(old.type)) for value, old in zip(results, op.values, strict=True)],
+        builder, [converted(builder, value, layout_of(old.type)) for value, old in zip(results, op.values, strict=True)]
     )
 
 
