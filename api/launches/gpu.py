@@ -24,23 +24,29 @@ if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Kernel
 
 
-def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
-    """The dispatcher of a kernel, which launches on the GPU of the arrays, or by `on_host` for arrays in memory."""
+def dispatcher_of(kernel: Kernel, on_host: OnHost, shape: Sequence[Any] = ()) -> Dispatcher:
+    """The dispatcher of a kernel, which launches on the GPU of the arrays, or by `on_host` for arrays in memory. It
+    makes others for launches with tuples: for a `shape` of tuples, each component is a parameter."""
     from ziggurat.backend.cuda.launch import Dispatcher
     from ziggurat.backend.cuda.specialize import MISSING, KernelParameter
 
     spread: dict[Any, Dispatcher] = {}
 
     def with_tuples(grid: Any, bound: dict[str, Any], options: dict[str, Any]) -> None:
-        """Launch with tuples among the arguments, by a dispatcher whose parameters are their components."""
-        shape = tuple(map(_shape, bound.values()))
+        values = tuple(bound.values())
+        shape = tuple(map(_shape, values))
         if shape not in spread:
-            spread[shape] = _spread(kernel, on_host, dispatcher.parameters, shape)
+            spread[shape] = dispatcher_of(kernel, on_host, shape)
         sizes: Any = computed_grid(grid, kernel.name, bound) if callable(grid) else grid
-        spread[shape].at(sizes)(*_flat(tuple(bound.values()), shape), **options)
+        spread[shape].at(sizes)(*_flat(values, shape), **options)
+
+    def run_on_host(grid: Any, named: dict[str, Any], options: dict[str, Any]) -> None:
+        values = iter(named.values())
+        whole = {name: _nested(one, values) for name, one in zip(kernel.signature.parameters, shape, strict=True)}
+        on_host(grid, whole, options)
 
     constexprs = constexpr_names(kernel)
-    # A constexpr parameter that has the name of an option is that option: see `built`.
+    # A constexpr parameter that has the name of an option is that option: see `options_of`.
     options = {name: default_of(name) for name in constexprs.intersection(SHARED_OPTIONS)}
     parameters = [
         KernelParameter(
@@ -51,16 +57,15 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost) -> Dispatcher:
         )
         for name, parameter in kernel.signature.parameters.items()
     ]
-    dispatcher = Dispatcher(
+    return Dispatcher(
         kernel.name,
-        parameters,
-        lambda spec: built(kernel, spec),
-        on_host,
+        _components(parameters, shape) if shape else parameters,
+        lambda spec: built(kernel, spec, shape),
+        run_on_host if shape else on_host,
         kernel.model.location,
         lambda options: check_options(kernel, options),
-        with_tuples,
+        None if shape else with_tuples,
     )
-    return dispatcher
 
 
 def _shape(value: Any) -> Any:
@@ -78,10 +83,8 @@ def _nested(shape: Any, values: Iterator[Any], make: Callable[[tuple[Any, ...]],
     return next(values) if shape is None else make(tuple(_nested(one, values, make) for one in shape))
 
 
-def _spread(kernel: Kernel, on_host: OnHost, parameters: Sequence[KernelParameter], shape: Sequence[Any]) -> Dispatcher:
-    """The dispatcher for launches whose tuples have this shape: a parameter for each component."""
-    from ziggurat.backend.cuda.launch import Dispatcher
-
+def _components(parameters: Sequence[KernelParameter], shape: Sequence[Any]) -> list[KernelParameter]:
+    """A parameter for each component of tuples of this shape."""
     flat: list[KernelParameter] = []
     for parameter, one in zip(parameters, shape, strict=True):
         for number, _ in enumerate(_flat(one, one)):
@@ -89,20 +92,7 @@ def _spread(kernel: Kernel, on_host: OnHost, parameters: Sequence[KernelParamete
             while one is not None and any(name == other.name for other in (*parameters, *flat)):
                 name += "_"
             flat.append(attrs.evolve(parameter, name=name))
-
-    def run_on_host(grid: Any, named: dict[str, Any], options: dict[str, Any]) -> None:
-        values = iter(named.values())
-        whole = {p.name: _nested(one, values) for p, one in zip(parameters, shape, strict=True)}
-        on_host(grid, whole, options)
-
-    return Dispatcher(
-        kernel.name,
-        flat,
-        lambda spec: built(kernel, spec, shape),
-        run_on_host,
-        kernel.model.location,
-        lambda options: check_options(kernel, options),
-    )
+    return flat
 
 
 def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Binary:
@@ -111,12 +101,8 @@ def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Bi
     from ziggurat.backend.cuda.cache import Cache
     from ziggurat.backend.cuda.keys import key
     from ziggurat.backend.cuda.places import placed_as
-    from ziggurat.backend.cuda.specialize import Constant
 
-    given: dict[str, Any] = {name: value for name, value in spec.options if name not in LAUNCH_ONLY}
-    shared = constexpr_names(kernel).intersection(SHARED_OPTIONS)
-    given |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in shared}
-    options = CompileOptions.of({**given, "target": spec.target})
+    options = options_of(kernel, spec)
     model = model_of(kernel, spec, shape)
     cache = Cache()
     digest = key(model, options)
@@ -126,6 +112,16 @@ def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Bi
         cache.put(digest, binary)
         return binary
     return placed_as(model, binary)
+
+
+def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
+    """The options of compilation of a launch. A constexpr parameter that has the name of an option is that option."""
+    from ziggurat.backend.cuda.specialize import Constant
+
+    shared = constexpr_names(kernel).intersection(SHARED_OPTIONS)
+    given: dict[str, Any] = {name: value for name, value in spec.options if name not in LAUNCH_ONLY}
+    given |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in shared}
+    return CompileOptions.of({**given, "target": spec.target})
 
 
 def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:

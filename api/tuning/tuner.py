@@ -21,11 +21,10 @@ from ziggurat.backend.cuda.records import Record, Records, chosen
 from ziggurat.backend.cuda.specialize import Specialization
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
-from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS, SHARED_OPTIONS, CompileOptions
+from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 from ziggurat.compiler.workers import Job, compile_all
-from ziggurat.kernels.arguments import constexpr_names
 from ziggurat.kernels.kernel import Grid, Kernel
-from ziggurat.launches.gpu import model_of
+from ziggurat.launches.gpu import model_of, options_of
 from ziggurat.tuning.keys import types_of
 
 if TYPE_CHECKING:
@@ -148,10 +147,7 @@ class Tuner:
         chosen = {**config.keywords, **kernel.computed(self.arguments, self.keywords, config.keywords)}
         options = {**self.options, **{name: value for name, value in chosen.items() if name not in bound}}
         spec = kernel.dispatcher.specialization(tuple(bound.values()), options)
-        # A constexpr parameter that has the name of an option is that option.
-        shared = {name: bound[name] for name in constexpr_names(kernel).intersection(SHARED_OPTIONS)}
-        compiled = CompileOptions.of({**options, **shared, "target": spec.target})
-        return spec, Job(model_of(kernel, spec), compiled, kernel.name)
+        return spec, Job(model_of(kernel, spec), options_of(kernel, spec), kernel.name)
 
     def _times(self, configs: Sequence[Config], bound: dict[str, Any]) -> dict[str, float]:
         """Milliseconds of each configuration that can be launched."""
