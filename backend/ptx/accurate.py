@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 
-from ziggurat.backend.ptx.routines import Number, Routine, two_over_pi
+from ziggurat.backend.ptx.routines import Join, Number, Routine, two_over_pi
 
 _INFINITY = float("inf")
 _NAN = float("nan")
@@ -398,23 +398,16 @@ def _remainder(of: Format) -> Routine:
     divides = defined & larger
 
     def divided() -> list[Number]:
-        head, body, after = (r.name("block") for _ in range(3))
-        rest = m % n
-        left = e - f
-        before = r.label
-        names = [f"%{r.name()}" for _ in range(4)]
-        kept, more = Number(r, "i64", names[0]), Number(r, whole, names[1])
-        r.line(f"br label %{head}")
-        r.start(head)
-        r.line(f"{kept} = phi i64 [ {rest}, %{before} ], [ {names[2]}, %{body} ]")
-        r.line(f"{more} = phi {whole} [ {left}, %{before} ], [ {names[3]}, %{body} ]")
+        body, after = r.name("block"), r.name("block")
+        head = Join(r, "block", ["i64", whole])
+        r.line(f"br {head.branch([m % n, e - f])}")
+        kept, more = map(Number, (r, r), ("i64", whole), head.begin())
         r.line(f"br i1 {more.test('sgt', 0)}, label %{body}, label %{after}")
         r.start(body)
         step = more.call("llvm.smin", chunk)
         moved = kept << (step if bits == 64 else step.to("zext", "i64"))
-        r.line(f"{names[2]} = urem i64 {moved}, {n}")
-        r.line(f"{names[3]} = sub {whole} {more}, {step}")
-        r.line(f"br label %{head}")
+        r.line(f"br {head.branch([moved % n, more - step])}")
+        head.end()
         r.start(after)
         number = kept.to("uitofp", of.KIND)
         return [r.scaled(number, f - (of.BIAS + digits))]

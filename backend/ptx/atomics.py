@@ -28,7 +28,7 @@ from ziggurat.backend.ptx.casts import rounded, widened
 from ziggurat.backend.ptx.elementwise import choose
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits, unique_registers
 from ziggurat.backend.ptx.numbers import llvm_type
-from ziggurat.backend.ptx.routines import Number
+from ziggurat.backend.ptx.routines import Join, Number
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.backend.ptx.words import GLOBAL, from_memory, pack, to_memory, unpack, vector
 from ziggurat.codemodel.dialects import arith, tt
@@ -167,31 +167,25 @@ def _loop(access: _Access, address: str, mask: str | None, update: Callable[[str
     `update` maps the old bits to the bits to write, and to a condition under which nothing is written, or None.
     """
     emitter = access.emitter
-    begin, head, again, after = (emitter.name(hint) for hint in ("swap", "try", "again", "done"))
-    outside = emitter.label
-    emitter.line(f"br label %{begin}" if mask is None else f"br i1 {mask}, label %{begin}, label %{after}")
+    begin, again = emitter.name("swap"), emitter.name("again")
+    after = Join(emitter, "done", [f"i{access.size}"])
+    emitter.line(f"br label %{begin}" if mask is None else f"br i1 {mask}, label %{begin}, {after.branch(['0'])}")
     emitter.start(begin)
     word = _Word(access, address)
-    initial = word.read()
-    emitter.line(f"br label %{head}")
-    emitter.start(head)
-    place = len(emitter.lines)
-    current = f"%{emitter.name()}"
+    head = Join(emitter, "try", [word.kind])
+    emitter.line(f"br {head.branch([word.read()])}")
+    (current,) = head.begin()
     old = word.element(current)
     new, stop = update(old)
-    emitter.line(f"br label %{again}" if stop is None else f"br i1 {stop}, label %{after}, label %{again}")
+    emitter.line(f"br label %{again}" if stop is None else f"br i1 {stop}, {after.branch([old])}, label %{again}")
     emitter.start(again)
     found = word.swap(current, new)
     good = emitter.emit(f"icmp eq {word.kind} {found}, {current}")
-    emitter.line(f"br i1 {good}, label %{after}, label %{head}")
-    emitter.lines.insert(place, f"  {current} = phi {word.kind} [ {initial}, %{begin} ], [ {found}, %{again} ]")
-    emitter.start(after)
-    ends = [(old, again)]
-    if stop is not None:
-        ends.append((old, head))
-    if mask is not None:
-        ends.append(("0", outside))
-    return emitter.emit(f"phi i{access.size} " + ", ".join(f"[ {value}, %{label} ]" for value, label in ends))
+    emitter.line(f"br i1 {good}, {after.branch([old])}, {head.branch([found])}")
+    head.end()
+    (result,) = after.begin()
+    after.end()
+    return result
 
 
 # Read-modify-write.

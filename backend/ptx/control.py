@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, unique_registers
 from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.routines import Join
 from ziggurat.codemodel.dialects import cf, core, scf, tt
-from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
+from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.types import TensorType, Type, scalar_element
 from ziggurat.transforms.simplify.effects import is_pure
 
@@ -16,52 +17,35 @@ _FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of lin
 
 def function_body(emitter: Emitter, body: Body) -> None:
     """Emit a function's blocks."""
-    labels = emitter.labels = {block: emitter.name("block") for block in body.blocks[1:]}
-    incoming = emitter.incoming = {block: [] for block in body.blocks[1:]}
-    places: dict[Block, int] = {}
+    joins = {block: ValueJoin(emitter, "block", [p.type for p in block.parameters]) for block in body.blocks[1:]}
+    emitter.joins = joins
     for block in body.blocks:
-        if block is not body.entry:
-            emitter.start(labels[block])
-            places[block] = len(emitter.lines)
-            for parameter in block.parameters:
-                emitter.values[parameter] = _fresh(emitter, parameter.type)
+        if block in joins:
+            joins[block].begin_with(block.parameters)
         emitter.ops(block.ops)
     for block in reversed(body.blocks[1:]):
-        phis: list[str] = []
-        for index, parameter in enumerate(block.parameters):
-            sources = [(values[index], label) for values, label in incoming[block]]
-            phis += _phis(emitter, parameter.type, emitter.values[parameter], sources)
-        emitter.lines[places[block] : places[block]] = phis
+        joins[block].end()
 
 
-def _fresh(emitter: Emitter, type_: Type) -> Emitted:
-    """Names for the registers of a value that phis will define."""
-    registers = unique_registers(emitter.layout(type_))
-    return emitter.value(type_, {register: f"%{emitter.name('phi')}" for register in registers})
+class ValueJoin(Join):
+    """A block that others branch to with values of these types of the model."""
 
+    def __init__(self, emitter: Emitter, hint: str, types: Sequence[Type]) -> None:
+        self.emitter = emitter
+        self.types = [(type_, unique_registers(emitter.layout(type_))) for type_ in types]
+        super().__init__(emitter, hint, [llvm_type(type_) for type_, registers in self.types for _ in registers])
 
-def _register(made: Emitted, register: int) -> str:
-    return made if isinstance(made, str) else made[register]
+    def of(self, values: Sequence[Emitted]) -> str:
+        """The target, in a branch from the current block, with these values."""
+        typed = zip(self.types, values, strict=True)
+        return self.branch(v if isinstance(v, str) else v[r] for (_, registers), v in typed for r in registers)
 
-
-def _phis(emitter: Emitter, type_: Type, names: Emitted, sources: Sequence[tuple[Emitted, str]]) -> list[str]:
-    """The phis that define the names, given the value and the label of each predecessor."""
-    lines: list[str] = []
-    for register in unique_registers(emitter.layout(type_)):
-        pairs = ", ".join(f"[ {_register(made, register)}, %{label} ]" for made, label in sources)
-        lines.append(f"  {_register(names, register)} = phi {llvm_type(type_)} {pairs}")
-    return lines
-
-
-def _loop_phis(
-    emitter: Emitter, parameters: Sequence[Value], initial: Sequence[Value], before: str, yielded: Sequence[Emitted]
-) -> list[str]:
-    """The phis of loop-carried values, at the end of a body."""
-    phis: list[str] = []
-    for parameter, first, value in zip(parameters, initial, yielded, strict=True):
-        sources = [(emitter.values[first], before), (value, emitter.label)]
-        phis += _phis(emitter, parameter.type, emitter.values[parameter], sources)
-    return phis
+    def begin_with(self, parameters: Sequence[Value] = ()) -> list[Emitted]:
+        """Begin the block; the values in it, those of these parameters first."""
+        names = iter(self.begin())
+        values = [self.emitter.value(type_, {r: next(names) for r in registers}) for type_, registers in self.types]
+        self.emitter.values.update(zip(parameters, values, strict=False))
+        return values
 
 
 def _packed(values: Sequence[Emitted]) -> Emitted:
@@ -81,35 +65,29 @@ def _region(emitter: Emitter, body: Body) -> list[Emitted]:
 def _for(emitter: Emitter, op: scf.For) -> Emitted:
     kind = llvm_type(op.start.type)
     start, stop, step = (emitter.scalar(value) for value in (op.start, op.stop, op.step))
-    head, inside, after = (emitter.name(hint) for hint in ("head", "loop", "after"))
+    inside, after = emitter.name("loop"), emitter.name("after")
     index, *carried = op.body.parameters
     count = _count(emitter, op, kind, start, stop)
-    before = emitter.label
-    emitter.line(f"br label %{head}")
-    emitter.start(head)
-    place = len(emitter.lines)
-    for parameter in (index, *carried):
-        emitter.values[parameter] = _fresh(emitter, parameter.type)
-    number, done = emitter.scalar(index), f"%{emitter.name('phi')}"
+    done = [] if count is None else ["0"]  # The number of iterations before this one.
+    head = ValueJoin(emitter, "head", [*(p.type for p in op.body.parameters), *(op.start.type for _ in done)])
+    emitter.line(f"br {head.of([start, *(emitter.values[value] for value in op.initial), *done])}")
+    *_, last = head.begin_with(op.body.parameters)
+    number, hint = emitter.scalar(index), ""
     if count is None:
         more = _continues(emitter, op, kind, number, stop, step)
     else:
-        more = emitter.emit(f"icmp ult {kind} {done}, {count}")
+        more = emitter.emit(f"icmp ult {kind} {last}, {count}")
     emitter.line(f"br i1 {more}, label %{inside}, label %{after}")
     emitter.start(inside)
     yielded = _region(emitter, op.body)
-    hint = ""
-    counting: list[str] = []
     if count is None:
         following = _following(emitter, op, kind, number, stop, step)
     else:
         following = emitter.emit(f"add {kind} {number}, {step}")
-        counted = emitter.emit(f"add nuw {kind} {done}, 1")
-        counting = [f"  {done} = phi {kind} [ 0, %{before} ], [ {counted}, %{emitter.label} ]"]
+        done = [emitter.emit(f"add nuw {kind} {last}, 1")]
         hint = _overlapped(emitter) if _only_reads(op) else ""
-    phis = _loop_phis(emitter, (index, *carried), (op.start, *op.initial), before, (following, *yielded))
-    emitter.line(f"br label %{head}{hint}")
-    emitter.lines[place:place] = [phis[0], *counting, *phis[1:]]
+    emitter.line(f"br {head.of([following, *yielded, *done])}{hint}")
+    head.end()
     emitter.start(after)
     return _packed([emitter.values[parameter] for parameter in carried])
 
@@ -173,39 +151,29 @@ def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str,
 
 @emits(scf.If)
 def _if(emitter: Emitter, op: scf.If) -> Emitted:
-    then, otherwise, after = (emitter.name(hint) for hint in ("then", "else", "after"))
+    then, otherwise = emitter.name("then"), emitter.name("else")
+    after = ValueJoin(emitter, "after", [value.type for value in op.then.entry.terminator.operands])
     emitter.line(f"br i1 {emitter.scalar(op.condition)}, label %{then}, label %{otherwise}")
-    ends: list[tuple[list[Emitted], str]] = []
     for label, body in ((then, op.then), (otherwise, op.otherwise)):
         emitter.start(label)
-        values = _region(emitter, body)
-        ends.append((values, emitter.label))
-        emitter.line(f"br label %{after}")
-    emitter.start(after)
-    results: list[Emitted] = []
-    for index, value in enumerate(op.then.entry.terminator.operands):
-        results.append(_fresh(emitter, value.type))
-        emitter.lines += _phis(emitter, value.type, results[-1], [(values[index], label) for values, label in ends])
+        emitter.line(f"br {after.of(_region(emitter, body))}")
+    results = after.begin_with()
+    after.end()
     return _packed(results)
 
 
 @emits(scf.While)
 def _while(emitter: Emitter, op: scf.While) -> Emitted:
-    head, inside, after = (emitter.name(hint) for hint in ("head", "loop", "after"))
-    before = emitter.label
-    emitter.line(f"br label %{head}")
-    emitter.start(head)
-    place = len(emitter.lines)
-    for parameter in op.before.parameters:
-        emitter.values[parameter] = _fresh(emitter, parameter.type)
+    inside, after = emitter.name("loop"), emitter.name("after")
+    head = ValueJoin(emitter, "head", [parameter.type for parameter in op.before.parameters])
+    emitter.line(f"br {head.of([emitter.values[value] for value in op.initial])}")
+    head.begin_with(op.before.parameters)
     condition, *handed = _region(emitter, op.before)
     emitter.line(f"br i1 {condition}, label %{inside}, label %{after}")
     emitter.start(inside)
-    for parameter, value in zip(op.after.parameters, handed, strict=True):
-        emitter.values[parameter] = value
-    yielded = _region(emitter, op.after)
-    emitter.lines[place:place] = _loop_phis(emitter, op.before.parameters, op.initial, before, yielded)
-    emitter.line(f"br label %{head}")
+    emitter.values.update(zip(op.after.parameters, handed, strict=True))
+    emitter.line(f"br {head.of(_region(emitter, op.after))}")
+    head.end()
     emitter.start(after)
     return _packed(handed)
 
@@ -215,22 +183,19 @@ def _handed_on(emitter: Emitter, op: Op) -> Emitted:
     raise AssertionError(f"{op.NAME} is emitted with the op that owns its body")
 
 
-def _go(emitter: Emitter, successor: Successor) -> str:
-    given = [emitter.values[value] for value in successor.arguments]
-    emitter.incoming[successor.block].append((given, emitter.label))
-    return emitter.labels[successor.block]
+def _target(emitter: Emitter, successor: Successor) -> str:
+    return emitter.joins[successor.block].of([emitter.values[value] for value in successor.arguments])
 
 
 @emits(cf.Br)
 def _br(emitter: Emitter, op: cf.Br) -> Emitted:
-    emitter.line(f"br label %{_go(emitter, op.target)}")
+    emitter.line(f"br {_target(emitter, op.target)}")
 
 
 @emits(cf.CondBr)
 def _cond_br(emitter: Emitter, op: cf.CondBr) -> Emitted:
-    condition = emitter.scalar(op.condition)
-    then, otherwise = _go(emitter, op.then), _go(emitter, op.otherwise)
-    emitter.line(f"br i1 {condition}, label %{then}, label %{otherwise}")
+    then, otherwise = _target(emitter, op.then), _target(emitter, op.otherwise)
+    emitter.line(f"br i1 {emitter.scalar(op.condition)}, {then}, {otherwise}")
 
 
 @emits(tt.Return)

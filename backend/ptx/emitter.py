@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ziggurat.backend.ptx.lines import LineInfo
 from ziggurat.backend.ptx.numbers import escaped, llvm_type
@@ -27,6 +27,9 @@ from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, f16
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.queries import layout_of
+
+if TYPE_CHECKING:
+    from ziggurat.backend.ptx.control import ValueJoin
 
 Emitted = Any  # str, list[str], or a tuple of these; None for an op without a value.
 Emission = Callable[["Emitter", Any], Emitted]
@@ -64,9 +67,7 @@ class Emitter(Code):
         self.definitions: dict[str, str] = {}
         self.metadata: list[str] = []
         self.types: dict[str, str] = {}
-        # In a function with several blocks: their labels, and the values from each predecessor.
-        self.labels: dict[Block, str] = {}
-        self.incoming: dict[Block, list[tuple[list[Emitted], str]]] = {}
+        self.joins: dict[Block, ValueJoin] = {}  # All blocks but the first, in a function with several.
         # The threads that run the current ops: their barrier, and the mask of the elected thread, whose number has
         # none of these bits.
         self.barrier_text = "bar.sync 0;"

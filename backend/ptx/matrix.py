@@ -23,6 +23,7 @@ from ziggurat.backend.ptx.emitter import (
 )
 from ziggurat.backend.ptx.numbers import llvm_type, suffix
 from ziggurat.backend.ptx.operands import Packed, operand_of
+from ziggurat.backend.ptx.routines import Join
 from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.backend.ptx.tiles import Group, mma_tiles, places_c, registers_of, wgmma_group
 from ziggurat.backend.ptx.words import SHARED, group
@@ -270,20 +271,14 @@ def _multiply_add(emitter: Emitter, kind: str, a: str, b: str, c: str) -> str:
 
 def _loop(emitter: Emitter, count: int, kind: str, sums: list[str], body: Callable[..., list[str]]) -> list[str]:
     """Emit a loop of `count` iterations. The body maps the iteration and the accumulators to the next ones."""
-    before, head, after = emitter.label, emitter.name("dots"), emitter.name("after")
-    emitter.line(f"br label %{head}")
-    emitter.start(head)
-    place = len(emitter.lines)
-    number = f"%{emitter.name('step')}"
-    carried = [f"%{emitter.name('sum')}" for _ in sums]
+    after = emitter.name("after")
+    head = Join(emitter, "dots", ["i32", *(kind for _ in sums)])
+    emitter.line(f"br {head.branch(['0', *sums])}")
+    number, *carried = head.begin()
     made = body(number, carried)
     following = emitter.emit(f"add nuw nsw i32 {number}, 1")
     more = emitter.emit(f"icmp ult i32 {following}, {count}")
-    back = emitter.label
-    emitter.line(f"br i1 {more}, label %{head}, label %{after}")
-    phis = [f"  {number} = phi i32 [ 0, %{before} ], [ {following}, %{back} ]"]
-    for name, initial, value in zip(carried, sums, made, strict=True):
-        phis.append(f"  {name} = phi {kind} [ {initial}, %{before} ], [ {value}, %{back} ]")
-    emitter.lines[place:place] = phis
+    emitter.line(f"br i1 {more}, {head.branch([following, *made])}, label %{after}")
+    head.end()
     emitter.start(after)
     return made

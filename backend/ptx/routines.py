@@ -7,7 +7,7 @@ target-specific parts, so that tests can run them on the host.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partialmethod
 
 from ziggurat.backend.ptx.numbers import literal, suffix
@@ -47,6 +47,36 @@ class Code:
         """Begin a block."""
         self._into.append(f"{label}:")
         self.label = label
+
+
+class Join:
+    """A block that others branch to with values of these LLVM types, which its phis take."""
+
+    def __init__(self, code: Code, hint: str, kinds: Sequence[str]) -> None:
+        self.code = code
+        self.label = code.name(hint)
+        self._phis = [(f"%{code.name('phi')}", kind) for kind in kinds]
+        self._sources: list[tuple[list[str], str]] = []
+        self._place = 0
+
+    def branch(self, values: Iterable[object]) -> str:
+        """The target, in a branch from the current block, with these values."""
+        self._sources.append((list(map(str, values)), self.code.label))
+        return f"label %{self.label}"
+
+    def begin(self) -> list[str]:
+        """Begin the block; the values in it."""
+        self.code.start(self.label)
+        self._place = len(self.code.lines)
+        return [name for name, _ in self._phis]
+
+    def end(self) -> None:
+        """Write the phis, when all branches to the block are written. Of nested blocks the inner ones end first."""
+        lines: list[str] = []
+        for index, (name, kind) in enumerate(self._phis):
+            pairs = ", ".join(f"[ {values[index]}, %{label} ]" for values, label in self._sources)
+            lines.append(f"  {name} = phi {kind} {pairs}")
+        self.code.lines[self._place : self._place] = lines
 
 
 class Number:
@@ -203,19 +233,19 @@ class Routine(Code):
         self, condition: Number, then: Callable[[], list[Number]], otherwise: Callable[[], list[Number]]
     ) -> list[Number]:
         """Branch on a condition; the values of the branch that was taken."""
-        labels = [self.name("block") for _ in range(3)]
+        labels = [self.name("block") for _ in range(2)]
         self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
-        ends: list[tuple[list[Number], str]] = []
-        for label, make in zip(labels, (then, otherwise), strict=False):
-            self.start(label)
-            ends.append((make(), self.label))
-            self.line(f"br label %{labels[2]}")
-        self.start(labels[2])
         found: list[Number] = []
-        for index, value in enumerate(ends[0][0]):
-            sources = ", ".join(f"[ {values[index]}, %{label} ]" for values, label in ends)
-            found.append(Number(self, value.kind, self.emit(f"phi {value.kind} {sources}")))
-        return found
+        after: Join | None = None
+        for label, make in zip(labels, (then, otherwise), strict=True):
+            self.start(label)
+            found = make()
+            after = after or Join(self, "block", [value.kind for value in found])
+            self.line(f"br {after.branch(found)}")
+        assert after is not None
+        names = after.begin()
+        after.end()
+        return [Number(self, value.kind, name) for value, name in zip(found, names, strict=True)]
 
     def done(self, value: Number, inline: bool = True) -> Routine:
         """End with the result. With `inline` LLVM may inline the routine. Long and slow ones are better called: for a

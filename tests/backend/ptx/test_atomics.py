@@ -58,7 +58,7 @@ def test_the_rest_is_a_loop_around_compare_and_swap(element: str, kind: str, tar
     assert accesses(llvm) == [f"atom.relaxed.gpu.global.cas.{word}"]
     # Memory is read once before the loop; each retry uses the word that the swap found.
     assert llvm.count(f"ld.relaxed.gpu.global.{word}") == 1
-    found = re.search(r"(%v\d+) = phi (i16|i32) \[ %v\d+, %swap\d+ \], \[ (%v\d+), %again\d+ \]", llvm)
+    found = re.search(r"(%phi\d+) = phi (i16|i32) \[ %v\d+, %swap\d+ \], \[ (%v\d+), %again\d+ \]", llvm)
     assert found is not None
     assert f"icmp eq {found[2]} {found[3]}, {found[1]}\n" in llvm
 
