@@ -54,6 +54,14 @@ _PLAIN = (int, bool, str, type(None))
 # The type that holds an int, and its class of integers that share a kernel: `integer_class` as text.
 _WIDTH = "(0 if -2147483648 <= {0} <= 2147483647 else 64 + ({0} >> 63))"
 _INTEGER = "None if {0} == 1 else {0} & 15 == 0, " + _WIDTH
+# The launch with a slot, on a stream, and its end if that is accepted.
+_DRIVER = """\
+_z_status = _z_driver(
+                    _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared, _z_streams[{stream}], {pointers}, 0
+                )[0]
+                _z_free.append(_z_slot)
+                if not _z_status:
+                    return"""
 _TEXT = """\
 def bound(_z_x, _z_y, _z_w, /):
     def launch({parameters}*_z_more, **_z_options):
@@ -77,13 +85,7 @@ def bound(_z_x, _z_y, _z_w, /):
                         return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values})
                     _z_pack(_z_buffer, 0, {moving})
                     _z_slot[2:] = [_z_now, {floats}]
-                _z_status = _z_driver(
-                    _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared,
-                    _z_streams[{stream}], _z_pointers, 0
-                )[0]
-                _z_free.append(_z_slot)
-                if not _z_status:
-                    return
+                {again}
         except (_z_struct_error, _z_AttributeError, _z_KeyError, _z_OverflowError, _z_TypeError, _z_ValueError):
             pass
         return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values})
@@ -116,13 +118,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
                     _z_slot = _z_fresh()
                 _z_slot[2] = None
                 _z_pack(_z_slot[0], 0, {moving})
-                _z_status = _z_driver(
-                    _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared,
-                    _z_streams[{stream} if _z_on is None else _z_address(_z_on)], _z_slot[1], 0
-                )[0]
-                _z_free.append(_z_slot)
-                if not _z_status:
-                    return
+                {found}
         except (_z_struct_error, _z_KeyError, _z_OverflowError, _z_TypeError):
             pass
     _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
@@ -196,7 +192,7 @@ class Writer:
         elif kind.way == "integer":
             self.expect(name, f"({name} is {{0}} or _z_type({name}) is {self.type_of(kind)} and {name} == {{0}})")
             self.exact.append(name)
-            self.loose.append(_INTEGER.format(name) if kind.type in INTEGERS else f"_z_integer({name})")
+            self.loose.append(_INTEGER.format(name) if kind.type in INTEGERS else f"_z_integer_class({name})")
             self.move(name)
             self.whole.append(name)
             self.fields.append(kind.field)
@@ -206,7 +202,7 @@ class Writer:
             plain = kind.type in _PLAIN
             other = f" or _z_type({name}) is {self.type_of(kind)} and {name} == {{0}}" if plain else ""
             self.expect(name, f"({name} is {{0}}{other})")
-            self.both(name if plain else f"_z_constant({name})")
+            self.both(name if plain else f"_z_constant_class({name})")
         self.places.append((first, len(self.fields) - first))
 
     def _number(self, name: str, kind: Kind) -> None:
@@ -288,6 +284,8 @@ class Writer:
             "were": (f"_z_w{i}" for i in range(len(self.identical))),
             "floats": self.identical,
         }
+        stream = "_z_own.address" if self.reader in (None, OWN) else "_z_stream(_z_device)"
+        named = f"{stream} if _z_on is None else _z_stream_address(_z_on)"
         return _TEXT.format(
             **{name: "".join(f"{part}, " for part in parts) for name, parts in lists.items()},
             apart=apart,
@@ -300,15 +298,19 @@ class Writer:
             if self.descriptors
             else " and ".join(unchanged),  # Fields of descriptors are not compared.
             placed=" and ".join(placed) or "True",
-            stream="_z_own.address" if self.reader in (None, OWN) else "_z_stream(_z_device)",
+            again=_DRIVER.format(stream=stream, pointers="_z_pointers"),
+            found=_DRIVER.format(stream=named, pointers="_z_slot[1]"),
         )
 
 
 # A table with this many entries is emptied before the next one. With a larger table, launches whose integers are always
 # new would spend their time on allocating entries.
 _TABLE_LIMIT = 512
-# The builtins in the text, whose names parameters may have.
-_BUILTINS = (type, dict, tuple, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+# Functions and classes in the text, whose names parameters may have.
+_GLOBALS = (
+    type, dict, tuple, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, fitted, three,
+    stream_address, integer_class, constant_class, protocol_address, protocol_element, protocol_device, pointer_device,
+)  # fmt: skip
 # An entry of the table: values that the next launch is compared with; function, threads, bytes of shared memory, free
 # buffers, the function that makes another, and the tiles of the descriptors, with `apart` as the last.
 Found = tuple[tuple[Any, ...], Any, int, int, list[Any], Callable[[], Any], tuple[Any, ...]]
@@ -338,12 +340,9 @@ class Route:
             for name, number in zip(names, shown, strict=True):
                 self.text = self.text.replace(number, name)
         self.kinds = tuple(kinds)
-        packing = Packing.of(writer.fields)
-        self._fields = tuple(writer.fields)
-        self._places = [packing.offsets[at : at + n] for at, n in writer.places]
-        self._size = packing.size
+        self._packing = Packing.of(writer.fields)
+        self._places = [self._packing.offsets[at : at + n] for at, n in writer.places]
         self._nothing: list[Any] = [None] * (1 + len(writer.identical))
-        self._pack = struct.Struct(packing.format).pack_into
         self.stream: Callable[[Any], int] = (writer.reader or OWN).stream()
         self._table: dict[tuple[Any, ...], Found] = {}
         self._classes: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -354,22 +353,13 @@ class Route:
             "_z_find": self._table.get,
             "_z_known": self._found,
             "_z_generic": generic,
-            "_z_three": three,
-            "_z_address": stream_address,
             "_z_stream": self.stream,
             "_z_streams": STREAMS,
             "_z_own": OWN_STREAM,
-            "_z_pack": self._pack,
+            "_z_pack": struct.Struct(self._packing.format).pack_into,
             "_z_driver": cuda().cuLaunchKernel,
             "_z_struct_error": struct.error,
-            **{f"_z_{builtin.__name__}": builtin for builtin in _BUILTINS},
-            "_z_integer": integer_class,
-            "_z_constant": constant_class,
-            "_z_fitted": fitted,
-            "_z_protocol_address": protocol_address,
-            "_z_protocol_element": protocol_element,
-            "_z_protocol_device": protocol_device,
-            "_z_pointer_device": pointer_device,
+            **{f"_z_{named.__name__}": named for named in _GLOBALS},
             **{f"_z_default{i}": parameter.default for i, parameter in enumerate(parameters)},
             **{f"_z_type{number}": type_ for number, type_ in enumerate(writer.types)},
         }
@@ -386,7 +376,7 @@ class Route:
         order, tiles = arranged(loaded.binary, spec, self._places)
 
         def fresh() -> list[Any]:
-            return [*new_slot(self._size, order), *self._nothing]
+            return [*new_slot(self._packing.size, order), *self._nothing]
 
         binary = loaded.binary
         entry = (loaded.function, binary.threads, binary.shared, [fresh()], fresh, (*tiles, apart(binary, spec)))
@@ -398,9 +388,7 @@ class Route:
     def slot(self, found: Found, values: Sequence[Any]) -> Any:
         """A buffer with these arguments. Floats out of range become infinities."""
         slot = found[5]()
-        moving = self._moving(found[6], *values)
-        fields = zip(self._fields, moving, strict=True)
-        self._pack(slot[0], 0, *(fitted(field, value) for field, value in fields))
+        self._packing.write(slot[0], self._moving(found[6], *values))
         return slot
 
     def _found(self, exact: tuple[Any, ...], loose: tuple[Any, ...], known: tuple[Any, ...]) -> Found | None:

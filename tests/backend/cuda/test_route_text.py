@@ -43,8 +43,7 @@ class Text:
         self.scope = {
             **{f"_z_default{i}": None for i in range(len(values))},
             **{f"_z_type{i}": type_ for i, type_ in enumerate(self.writer.types)},
-            **{"_z_integer": integer_class, "_z_constant": constant_class, "_z_fitted": fitted},
-            **{f"_z_{builtin.__name__}": builtin for builtin in (type, dict, tuple)},
+            **{f"_z_{named.__name__}": named for named in (type, dict, tuple, integer_class, constant_class, fitted)},
         }
         exec(self.text, self.scope)
 
