@@ -97,14 +97,35 @@ def _demand(run: Any, warmup: Any, rep: Any, quantiles: Sequence[float] | None, 
         raise LaunchError(f"return_mode of do_bench must be one of {', '.join(_MODES)}; got {return_mode!r}")
 
 
+def _measured(
+    run: Callable[[], Any], stream: Any, rounds: int, before: Callable[[], None] = lambda: None
+) -> list[float]:
+    """The milliseconds of each of several calls. `before` is called before each, and not timed."""
+    driver = cuda()
+    with ExitStack() as stack:
+        pairs: list[list[Any]] = []
+        for _ in range(rounds):
+            pairs.append([check(driver.cuEventCreate(0), "making an event") for _ in range(2)])
+            for event in pairs[-1]:
+                stack.callback(driver.cuEventDestroy, event)
+        for start, end in pairs:
+            before()
+            check(driver.cuEventRecord(start, stream), "recording an event")
+            run()
+            check(driver.cuEventRecord(end, stream), "recording an event")
+        check(driver.cuStreamSynchronize(stream), "waiting for the timed calls")
+        return [float(check(driver.cuEventElapsedTime(*pair), "reading events")) for pair in pairs]
+
+
 def _estimate(run: Callable[[], Any], before: Callable[[], None], stream: Any) -> float:
     """The milliseconds that a call of both takes, roughly."""
-    with _Timer(stream) as timer:
-        timer.start()
+
+    def several() -> None:
         for _ in range(_ESTIMATES):
             before()
             run()
-        return max(timer.stop() / _ESTIMATES, 1e-3)
+
+    return max(_measured(several, stream, 1)[0] / _ESTIMATES, 1e-3)
 
 
 def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush: bool) -> list[float]:
@@ -120,16 +141,7 @@ def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush
     each = _estimate(run, wipe, on)  # The cost of a round, not the reported time.
     for _ in range(max(1, int(warmup / each))):
         run()
-    rounds = max(_ESTIMATES, int(rep / each))
-    with ExitStack() as stack:
-        timers = [stack.enter_context(_Timer(on)) for _ in range(rounds)]
-        for timer in timers:
-            wipe()
-            timer.start()
-            run()
-            timer.mark()
-        check(driver.cuStreamSynchronize(on), "waiting for the timed calls")
-        return [timer.elapsed() for timer in timers]
+    return _measured(run, on, max(_ESTIMATES, int(rep / each)), wipe)
 
 
 def _graph_times(run: Callable[[], Any], stream: int, warmup: float, rep: float) -> list[float]:
@@ -148,44 +160,17 @@ def _graph_times(run: Callable[[], Any], stream: int, warmup: float, rep: float)
         captured = driver.cuStreamEndCapture(on)
     graph = check(captured, "capturing a graph")
     made = check(driver.cuGraphInstantiate(graph, 0), "making a graph")
+
+    def launch() -> None:
+        check(driver.cuGraphLaunch(made, on), "running a graph")
+
     try:
         for _ in range(max(1, int(warmup / (each * calls)))):
-            check(driver.cuGraphLaunch(made, on), "running a graph")
-        times: list[float] = []
-        for _ in range(10):
-            with _Timer(on) as timer:
-                timer.start()
-                check(driver.cuGraphLaunch(made, on), "running a graph")
-                times.append(timer.stop() / calls)
-        return times
+            launch()
+        return [time / calls for time in _measured(launch, on, 10)]
     finally:
         driver.cuGraphExecDestroy(made)
         driver.cuGraphDestroy(graph)
-
-
-class _Timer(ExitStack):
-    """Two events on a stream. `start`, then `mark` and later `elapsed`, or `stop`, which waits; in milliseconds."""
-
-    def __init__(self, stream: Any) -> None:
-        super().__init__()
-        self.stream = stream
-        self.events = [check(cuda().cuEventCreate(0), "making an event") for _ in range(2)]
-        for event in self.events:
-            self.callback(cuda().cuEventDestroy, event)
-
-    def start(self) -> None:
-        check(cuda().cuEventRecord(self.events[0], self.stream), "recording an event")
-
-    def mark(self) -> None:
-        check(cuda().cuEventRecord(self.events[1], self.stream), "recording an event")
-
-    def elapsed(self) -> float:
-        return float(check(cuda().cuEventElapsedTime(*self.events), "reading events"))
-
-    def stop(self) -> float:
-        self.mark()
-        check(cuda().cuEventSynchronize(self.events[1]), "waiting for the timed call")
-        return self.elapsed()
 
 
 def _stream_of_library() -> int:
