@@ -11,9 +11,11 @@ from ziggurat.backend.reference.machine import AllLeft, Fork, Machine, triton
 from ziggurat.backend.reference.values import Array, Frame, chosen, same_value, uniform
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.interpret import Exit, Jump, Yielded
-from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.traits import MemoryRead
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.traits import BodyTerminator, MemoryRead, Pure, Returns
 
 Operands = tuple[Any, ...]
 Parts = list[tuple[Frame, tuple[Any, ...]]]
@@ -144,6 +146,31 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
 _WAITS = "the loop waits for a change of memory that no earlier program has made; programs run one after the other here"
 
 
+_NEVER_ENDS = "nothing in the loop's condition changes, so the loop never ends"
+
+
+def _deciding(op: scf.While) -> list[int] | None:
+    """The carried values that alone decide whether a loop goes on; None if memory or a `return` may decide as well."""
+    first, second = op.before.entry, op.after.entry
+    if any(isinstance(inner, Returns) or any(len(body.blocks) > 1 for body in inner.bodies) for inner in op.walk()):
+        return None
+
+    def sources(value: Value) -> Sequence[Value]:
+        if value.block not in (first, second):
+            return ()
+        if isinstance(value, BlockParameter):
+            before = (*second.terminator.operands, *first.terminator.operands[1:])
+            return (before[value.index if value.block is first else value.index + len(first.parameters)],)
+        assert isinstance(value, OpResult)
+        return value.op.used_values()
+
+    found = reached([first.terminator.operands[0]], sources)
+    computing = (v.op for v in found if isinstance(v, OpResult) and v.block in (first, second))
+    if all(isinstance(inner, Pure | Structured | BodyTerminator) for one in computing for inner in one.walk()):
+        return [value.index for value in found if isinstance(value, BlockParameter) and value.block is first]
+    return None
+
+
 @triton.of(scf.While)
 def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
     frame = active = machine.frame
@@ -173,7 +200,12 @@ def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
         rounds += 1
         if idle and before is not None and all(map(same_value, before, carried)):
             waits = any(isinstance(inner, MemoryRead | tt.Call) for inner in op.walk())
-            machine.stuck(_WAITS if waits else "nothing in the loop's condition changes, so the loop never ends")
+            machine.stuck(_WAITS if waits else _NEVER_ENDS)
+        # At some rounds only, because finding what decides takes longer than a round.
+        if rounds >= 64 and rounds & rounds - 1 == 0 and before is not None:
+            deciding = _deciding(op)
+            if deciding is not None and all(same_value(before[index], carried[index]) for index in deciding):
+                machine.stuck(_NEVER_ENDS)
         if rounds > machine.limit:
             machine.stuck(f"loop limit exceeded: {machine.limit} iterations")
     return _rejoin(machine, parts)

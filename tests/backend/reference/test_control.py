@@ -265,6 +265,30 @@ def test_a_loop_that_never_ends():
         outcome(scalar_kernel(body.replace("STEP", "0")), [3])
 
 
+# while n <= 3: s += 1; if DECIDING: n += 1
+LATE = """
+    %limit : i32 = arith.constant @200;
+    %k : Tuple<i32, i32> = scf.while %u %pid (%n : i32, %s : i32)Tuple<i32, i32> -> {
+        %c : i1 = arith.cmpi %n %3 @sle;
+        scf.condition %c %n %s;
+    } (%n : i32, %s : i32)Tuple<i32, i32> -> {
+        %t : i32 = arith.addi %s %1;
+        %d : i1 = arith.cmpi DECIDING @sge;
+        %m : i32 = scf.if %d ()i32 -> { %a : i32 = arith.addi %n %1; scf.yield %a; } ()i32 -> { scf.yield %n; };
+        scf.yield %m %t;
+    };
+    %v : i32 = tuple.load %k @0;"""
+
+
+def test_a_loop_whose_condition_does_not_change_while_other_values_do():
+    with pytest.raises(KernelRuntimeError, match=r"program \(1, 0, 0\): nothing in the loop's condition changes"):
+        outcome(scalar_kernel(LATE.replace("DECIDING", "%n %3")), [3, 2], loop_limit=100)
+
+
+def test_a_loop_whose_condition_changes_late():
+    check(scalar_kernel(LATE.replace("DECIDING", "%s %limit")), lambda pid, u: max(u, 4))
+
+
 def test_recursion_ends_with_an_error():
     helper = '    tt.func @"f" (%n : i32)i32 -> { %r : i32 = tt.call %n @"f"; tt.return %r; };'
     with pytest.raises(KernelRuntimeError, match="nested too deeply"):
