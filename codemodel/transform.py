@@ -27,7 +27,7 @@ from typing import Final
 import attrs
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.errors import BuildError, KernelTypeError
+from ziggurat.codemodel.errors import BuildError, KernelTypeError, shown
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Successor, Value, fill, require_model
 from ziggurat.codemodel.structured import Structured, packed
@@ -341,7 +341,7 @@ def with_attributes(op: Op, changes: Mapping[str, object]) -> Op:
     require_model(op, "with_attributes")
     for name in changes:
         if name not in op.attributes:
-            raise BuildError(f"{op.NAME} has no attribute '{name}'; it has {', '.join(op.attributes) or 'none'}")
+            raise BuildError(f"{op.NAME} has no attribute {shown(name)}; it has {', '.join(op.attributes) or 'none'}")
     outside = Rewriter.over(Builder.root())
     bodies = {field.name: outside.rewrite_body(op.__dict__[field.name], isolated=True) for field in op.SPEC.bodies}
     made = attrs.evolve(op, **bodies, **changes)

@@ -231,10 +231,10 @@ def store_tensor_descriptor(desc: Value, offsets: Values, value: Value) -> None:
 
     - `desc`: a descriptor.
     - `offsets`: the first index of the block along each axis, a tuple of integers; cast to i32.
-    - `value`: a tensor of the block's shape; cast to the descriptor's dtype.
+    - `value`: a tensor of the block's shape and the descriptor's dtype.
 
     Result: none. Elements outside of the tensor are not written.
-    Errors: another number of offsets than axes; a value of another shape.
+    Errors: another number of offsets than axes; a value of another shape or dtype.
     """
 
 

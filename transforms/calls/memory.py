@@ -49,6 +49,13 @@ ATOMICS: dict[str, tuple[tuple[AtomicKind, ...], tuple[str, ...]]] = {
 _SWAPPED = ("i16", "u16", *_WORDS, "f16", "bf16", "f32", "f64")
 
 
+def atomic_dtypes(op: tt.AtomicRMW | tt.AtomicCAS) -> tuple[str, ...]:
+    """The dtypes for which the hardware has an atomic op."""
+    if isinstance(op, tt.AtomicCAS):
+        return _SWAPPED
+    return next(dtypes for kinds, dtypes in ATOMICS.values() if op.kind in kinds)
+
+
 def _pointee(call: Typing, ptr: Type) -> ScalarType:
     element = element_of(ptr)
     if not isinstance(element, PtrType):
@@ -275,6 +282,11 @@ def _block_read(call: Typing, descriptor: Type, offsets: Type) -> Type:
 
 def _block_written(call: Typing, descriptor: Type, offsets: Type, value: Type) -> Type:
     operands = _descriptor(call, descriptor, offsets)
+    if isinstance(descriptor, DescriptorType) and is_number(value) and scalar_type(value) != descriptor.element:
+        raise KernelTypeError(
+            f"{call}: the value must be {descriptor.element}, the type of the descriptor; got {describe(value)}",
+            hint=f"convert it: zg.cast(value, zg.{descriptor.element})",
+        )
     call.asked(lambda values: tt.DescriptorStore(values[1], values[0], values[2:]), tensor(call, value), *operands)
     return NONE
 

@@ -185,6 +185,13 @@ def _accesses(between: BlockParameter) -> list[tt.Store | tt.Load]:
 def _source(load: tt.Load, stores: list[tt.Store], dominance: Dominance) -> tt.Store:
     """The store whose value a load reads."""
     matching = [store for store in stores if store.ptr is load.ptr]
+    for store in matching or stores:
+        if not dominance.dominates(store.result, load):
+            raise BuildError(
+                f"cannot fuse: a store must come before {summary(load)} on every path; this one is in a branch",
+                store.location,
+                hint="store outside of branches and loops, under a mask",
+            )
     if not matching:
         raise BuildError(
             f"cannot fuse: {summary(load)} reads other offsets than are stored: {_computed(load.ptr)} against "
@@ -201,8 +208,6 @@ def _source(load: tt.Load, stores: list[tt.Store], dominance: Dominance) -> tt.S
             f"{_computed(store.mask)}",
             load.location,
         )
-    if not dominance.dominates(store.result, load):
-        raise BuildError(f"cannot fuse: the store may not have happened before {summary(load)}", load.location)
     return store
 
 

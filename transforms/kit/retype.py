@@ -23,6 +23,7 @@ from ziggurat.codemodel.types import (
     void,
     with_element,
 )
+from ziggurat.transforms.calls.memory import atomic_dtypes
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.simplify import inline
 
@@ -107,6 +108,9 @@ class _Retyping:
         result = op.result.type
         if result == void or element_of(result) != before:
             return builder.copy(op, given)
+        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
+            names = ", ".join(atomic_dtypes(op))
+            require(after.name in atomic_dtypes(op), f"{op.NAME}: the dtype in memory must be {names}; got {after}")
         made = builder.copy(op, given, with_element(result, after))
         made.op.check()
         return cast(builder, made, before)

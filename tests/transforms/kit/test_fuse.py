@@ -45,6 +45,13 @@ def shift_padded(x, out, n, by):
     zg.store(zg.add(out, zg.program_id(0)), zg.add(total, by))
 
 
+@zg.kernel
+def scale_sometimes(x, out, n, by):
+    at = zg.add(zg.program_id(0) * B, zg.arange(0, B))
+    if n > 3:
+        zg.store(zg.add(out, at), zg.mul(zg.load(zg.add(x, at)), by))
+
+
 def model_of(kernel):
     return kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.f32)
 
@@ -97,6 +104,12 @@ def test_masked_elements_are_what_the_load_says():
 def test_what_does_not_match_is_refused(consumer, same, message):
     with pytest.raises(zg.BuildError, match=message):
         kit.fuse(model_of(scale), model_of(consumer), through=(1, 0), same=same)
+
+
+def test_a_store_in_a_branch_is_refused():
+    with pytest.raises(zg.BuildError, match="on every path; this one is in a branch") as caught:
+        kit.fuse(model_of(scale_sometimes), model_of(shift_all), through=(1, 0))
+    assert "zg.mul(" in str(caught.value) and "under a mask" in str(caught.value)
 
 
 def test_one_kernel_after_another():

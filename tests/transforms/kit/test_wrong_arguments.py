@@ -36,6 +36,7 @@ MISUSES: list[tuple[Callable[[], object], str]] = [
     (lambda: zg.kit.fuse(3, MODEL, (1, 0)), "fuse: the model must be an Op; got 3"),
     (lambda: zg.kit.ssa(3), "ssa: the model must be an Op; got 3"),
     (lambda: zg.kit.inline(3), "inline: the model must be an Op; got 3"),
+    (lambda: zg.kit.with_attributes(MODEL, {MODEL: 3}), "module has no attribute <module {…}>; it has none"),
     (lambda: zg.kit.with_attributes(3, {}), "with_attributes: the model must be an Op; got 3"),
     (lambda: zg.kit.replace_calls(copy.model, "zg.load", None), "must be a function (builder, arguments); got None"),
     (lambda: zg.kit.run_passes(MODEL, None), "the passes must be in a list; got None\n  hint: give [a, b], or"),
@@ -59,7 +60,7 @@ MISUSES: list[tuple[Callable[[], object], str]] = [
     (lambda: zg.Builder.root().add("x"), "a builder must get an op to add; got 'x'"),
     (lambda: zg.kit.op_(int), "op_: 'kind' must be a class of ops, or a trait; got <class 'int'>"),
     (lambda: zg.kit.constant(3), "must be a string; got 3\n  hint: kit.constant(value=3) is a constant"),
-    (lambda: zg.kit.shaped(zg.f32, (4,)), "the arguments must be a shape and an element type; got f32 and (4,)"),
+    (lambda: zg.kit.shaped(zg.f32, (4,)), "the arguments must be a shape and an element type in this order"),
     (lambda: zg.kit.shaped((4,), "f32"), "the arguments must be a shape and an element type; got (4,) and 'f32'"),
     (lambda: zg.kit.retype(MODEL, {zg.f32: zg.bf16}, 3), "must be the numbers of parameters, such as [0]; got 3"),
 ]
