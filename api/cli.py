@@ -23,6 +23,7 @@ from ziggurat.codemodel.text.html import side_by_side, to_html
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.compiler.compiled import Compiled
+from ziggurat.frontends.language import Function
 from ziggurat.kernels.arguments import constexpr_names, divisible
 from ziggurat.kernels.kernel import Kernel
 
@@ -88,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     simulate = commands.add_parser("simulate", help="run a kernel thread by thread on the host, and look for faults")
     simulate.add_argument("kernel", metavar="FILE.py:NAME", help="where the kernel is")
     simulate.add_argument("arguments", help='arrays and values: "f32[1024], f32[1024], 1000, 64"')
-    simulate.add_argument("--grid", type=int, nargs="+", default=[1], help="programs along each axis (default: 1)")
+    simulate.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
     simulate.add_argument("--seed", type=int, default=0, help="when asynchronous work happens (default: 0, late)")
     simulate.add_argument("--optimized", action="store_true", help="the code after LLVM's passes")
     _add_options(simulate)
@@ -125,7 +126,8 @@ def _show(options: argparse.Namespace) -> str:
         raise LaunchError("--stage must be left out with --after and --diff, which show models between two stages")
     options.stage = options.stage or "triton"
     _check_forms(options)
-    kernel = _find(options.kernel)
+    CompileOptions.of({name: getattr(options, name) for name in COMPILE_OPTIONS})  # Checks them at every stage.
+    kernel = _find(options.kernel, functions=options.stage == "python" and not options.attributed)
     arguments = _divisible(kernel, parse_values(options.types, "argument types"), options.divisible)
     if options.attributed:
         return str(kernel.attribution(*arguments))
@@ -226,8 +228,12 @@ def _simulate(options: argparse.Namespace) -> str:
     from ziggurat.launches.simulated import report
 
     kernel = _find(options.kernel)
+    sizes = ",".join(options.grid).split(",")
+    if not all(size.isdecimal() and int(size) for size in sizes):
+        raise LaunchError(f"--grid must be sizes of one or more; got {' '.join(options.grid)}", hint="--grid 4 1")
     given = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in kernel.signature.parameters}
-    return report(kernel, options.arguments, options.grid, given, seed=options.seed, optimized=options.optimized)
+    grid = list(map(int, sizes))
+    return report(kernel, options.arguments, grid, given, seed=options.seed, optimized=options.optimized)
 
 
 def _cache(options: argparse.Namespace) -> str:
@@ -295,7 +301,8 @@ def _raised(error: Exception, file: Path) -> Location | None:
     return Location(at.filename, at.lineno, at.colno or 0, at.end_lineno or at.lineno, at.end_colno or 0)
 
 
-def _find(place: str) -> Kernel:
+def _find(place: str, functions: bool = False) -> Kernel:
+    """The kernel at `FILE.py:NAME`; with `functions`, a function of the language as well."""
     path, colon, name = place.rpartition(":")
     if not colon or not path:
         raise LaunchError(f"'{place}' does not name a kernel", hint="write FILE.py:NAME")
@@ -322,10 +329,12 @@ def _find(place: str) -> Kernel:
         said = error.msg if isinstance(error, SyntaxError) else error
         summary = f"'{path}' cannot be read: {type(error).__name__}: {said}"
         raise LaunchError(summary, _raised(error, file)) from None
-    kernel = getattr(module, name, None)
-    if not isinstance(kernel, Kernel):
+    kernel: Any = getattr(module, name, None)
+    if isinstance(kernel, Function) and not isinstance(kernel, Kernel) and not functions:
+        raise LaunchError(f"'{name}' must be a kernel; got a zg.function", hint="show its Python model: --stage python")
+    if not isinstance(kernel, Function):
         known = [key for key, value in vars(module).items() if isinstance(value, Kernel)]
         raise LaunchError(
             f"there is no kernel '{name}' in '{path}'", hint=f"it has {', '.join(known)}" if known else "it has none"
         )
-    return kernel
+    return kernel  # pyright: ignore[reportReturnType]

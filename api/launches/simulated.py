@@ -76,10 +76,11 @@ class Simulation(Checked):
         ]
         parts = in_parts(kernel_of(model), given)
         owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
-        values = [
-            np.asarray(value).astype(type_.dtype)[()] if isinstance(type_, ScalarType) else value
-            for value, type_ in zip(parts, compiled.parameters, strict=True)
-        ]
+        with np.errstate(over="ignore"):  # A float out of range becomes an infinity, as at a launch.
+            values = [
+                np.asarray(value).astype(type_.dtype)[()] if isinstance(type_, ScalarType) else value
+                for value, type_ in zip(parts, compiled.parameters, strict=True)
+            ]
         text = compiled.stages["llvm"]
         if boolean("optimized", optimized):
             text = after_passes(text, compiled.target)
@@ -103,7 +104,7 @@ class Simulation(Checked):
 
 # The command line: arrays of given shapes with drawn numbers.
 
-_ARRAY = re.compile(r'"[^"]*"|(\w+)\[([\d\s,]*)\]')
+_ARRAY = re.compile(r'"[^"]*"|(\w+)\[([^\]]*)\]')
 
 
 def report(
@@ -139,9 +140,10 @@ def _drawn(text: str) -> list[Any]:
         """`f32[64, 64]` as the type of a tensor, which no argument of a kernel has; a string as it is."""
         if found[1] is None:
             return found[0]
-        if found[1] not in SCALARS:
-            raise LaunchError(f"'{found[0]}' must be a dtype and a shape, as f32[64, 64]")
-        return f"tensor<{''.join(f'x{size.strip()}, ' for size in found[2].split(',') if size.strip())}{found[1]}>"
+        sizes = [size.strip() for size in found[2].split(",") if size.strip()]
+        if found[1] not in SCALARS or not all(size.isdecimal() and int(size) for size in sizes):
+            raise LaunchError(f"'{found[0]}' must be a dtype and a shape of sizes from 1 on, as f32[64, 64]")
+        return f"tensor<{''.join(f'x{size}, ' for size in sizes)}{found[1]}>"
 
     def draw(value: Any) -> Any:
         if isinstance(value, tuple):

@@ -20,6 +20,10 @@ def add_one(x_ptr, n, B: zg.constexpr):
     at = zg.arange(0, B)
     mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
     zg.store(zg.add(x_ptr, at), zg.add(zg.load(zg.add(x_ptr, at), mask), 1), mask)
+
+@zg.function
+def twice(x):
+    return x + x
 """
 
 
@@ -153,11 +157,23 @@ def test_divisibility_is_of_the_models_too(file, capsys):
         (["--stage", "ptx", "--num-stages", "0"], "num_stages must be an integer from 1 to 65536; got 0"),
         (["--stage", "ptx", "--num-warps", "5"], "power of two from 1 to 32; got 5"),
         (["--stage", "ptx", "--target", "sm_91"], "target must be one of sm_80"),
+        (["--target", "sm_91"], "target must be one of sm_80"),
+        (["--stage", "python", "--num-warps", "5"], "power of two from 1 to 32; got 5"),
     ],
 )
 def test_what_show_cannot_take_is_said(file, capsys, options, words):
     assert main(["show", file, "ptr<f32>, i32, 64", *options]) == 1
     assert words in capsys.readouterr().err
+
+
+def test_a_function_has_a_python_model(file, capsys):
+    function = file.replace("add_one", "twice")
+    assert main(["show", function, "--stage", "python"]) == 0
+    assert 'func @"twice"' in capsys.readouterr().out
+    for command in (["show", function, "f32"], ["simulate", function, "1.0"]):
+        assert main(command) == 1
+        words = "'twice' must be a kernel; got a zg.function\n  hint: show its Python model: --stage python"
+        assert words in capsys.readouterr().err
 
 
 def test_an_option_of_the_shell_is_a_constexpr_parameter_of_its_name(tmp_path, capsys):

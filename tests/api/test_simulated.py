@@ -276,8 +276,14 @@ def test_the_command(tmp_path, capsys) -> None:
     ]  # fmt: skip
     assert main([arguments[0], arguments[1], "f32[100], f32[99], f32[100], 100, 64", "--grid", "2"]) == 1
     assert "of 'y', which has 396" in capsys.readouterr().err
-    assert main(["simulate", f"{file}:add", "f31[100]"]) == 1
-    assert "'f31[100]' must be a dtype and a shape" in capsys.readouterr().err
+    for array in ("f31[100]", "f32[-4]", "f32[0]", "f32[4.5]"):
+        assert main(["simulate", f"{file}:add", array]) == 1
+        assert f"'{array}' must be a dtype and a shape of sizes from 1 on" in capsys.readouterr().err
+    assert main([*arguments, "--grid", "2,1"]) == 0
+    assert capsys.readouterr().out.startswith("add: 2 program(s)")
+    for grid in ("0", "-1", "2,0", "x", "2,"):
+        assert main([*arguments, "--grid", grid]) == 1
+        assert f"--grid must be sizes of one or more; got {grid}\n  hint: --grid 4 1" in capsys.readouterr().err
 
 
 @zg.kernel
