@@ -450,7 +450,8 @@ def array_of(number: Number, scalar: ScalarType | None) -> Array:
         return np.array([number], scalar.dtype)
     if isinstance(number, int) and -(1 << 63) <= number < 1 << 64:
         return int_to_float(np.array([number], np.int64 if number < 0 else np.uint64), scalar)
-    return rounded(np.array([number], np.float64), scalar)
+    with np.errstate(over="ignore"):  # What is too large becomes infinite, or the largest number.
+        return rounded(np.array([number], np.float64), scalar)
 
 
 def number_of(array: Array) -> Any:

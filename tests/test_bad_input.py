@@ -152,6 +152,8 @@ def test_none_is_a_constant_that_has_no_elements():
 def test_unusual_arguments_that_a_launch_takes():
     launch(factor=float("nan"))
     launch(factor=np.float32(2))
+    launch(factor=1e300)
+    COMPILED.simulate[1](X, X.copy(), 32, 1e300)
     launch(n=2**40)
     launch(n=True)
     launch((0,), x_ptr=X[:0])
@@ -302,7 +304,7 @@ NO_DTYPES = [None, "f32", 1, P32, [zg.f32], float, np.float32, np.dtype("f4"), z
 
 @pytest.mark.parametrize("thing", NO_DTYPES, ids=str)
 def test_types_are_made_of_dtypes(thing: Any):
-    assert "zg.ptr takes a dtype such as zg.f32" in failure_of_any(lambda: zg.ptr(thing)).summary
+    assert "zg.ptr: the argument must be a dtype such as zg.f32" in failure_of_any(lambda: zg.ptr(thing)).summary
     if thing is not P32:
         assert (
             "the type of zg.divisible must be an integer, a pointer"
@@ -313,6 +315,10 @@ def test_types_are_made_of_dtypes(thing: Any):
 @pytest.mark.parametrize("by", [0, -16, 3, 1.0, "16", None, True, zg.i32], ids=str)
 def test_divisibility_is_a_power_of_two(by: Any):
     assert "a power of two" in failure_of_any(lambda: zg.divisible(zg.i32, by)).summary
+
+
+def test_messages_do_not_hold_a_whole_model():
+    assert failure(lambda: zg.divisible(TRITON)).summary.endswith("or a descriptor; got <module {…}>")
 
 
 def test_floats_are_not_divisible():

@@ -12,7 +12,7 @@ import attrs
 
 from ziggurat import compiler
 from ziggurat.boundary import public
-from ziggurat.codemodel.errors import KernelValueError, LaunchError
+from ziggurat.codemodel.errors import KernelValueError, LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, SHARED_OPTIONS, checked_option, default_of
 from ziggurat.codemodel.types import (
     SCALARS,
@@ -41,6 +41,10 @@ class Divisible:
     by: int = 16
 
 
+def _got(thing: Any) -> str:
+    return str(thing) if isinstance(thing, Type) else shown(thing)
+
+
 _MAX_DEPTH = 100
 _MOST_DIVISIBLE = 1 << 30  # LLVM has no alignments from 2^33 on.
 
@@ -53,7 +57,7 @@ def divisible(type_: Type, by: int = 16) -> Divisible:
     """
     known = isinstance(type_, PtrType | DescriptorType) or (isinstance(type_, ScalarType) and type_.is_int)
     if not known:
-        raise LaunchError(f"the type of zg.divisible must be an integer, a pointer or a descriptor; got {type_}")
+        raise LaunchError(f"the type of zg.divisible must be an integer, a pointer or a descriptor; got {_got(type_)}")
     if type(by) is not int or by < 1 or by & (by - 1) or by > _MOST_DIVISIBLE:
         raise LaunchError(f"the number of zg.divisible must be a power of two, at most 2^30; got {by!r}")
     return Divisible(type_, by)
@@ -62,8 +66,7 @@ def divisible(type_: Type, by: int = 16) -> Divisible:
 def ptr(pointee: ScalarType) -> PtrType:
     """The type of a pointer: `zg.ptr(zg.f32)`."""
     if not isinstance(pointee, ScalarType):  # pyright: ignore[reportUnnecessaryIsInstance]
-        got = str(pointee) if isinstance(pointee, Type) else repr(pointee)
-        raise LaunchError(f"zg.ptr takes a dtype such as zg.f32; got {got}")
+        raise LaunchError(f"zg.ptr: the argument must be a dtype such as zg.f32; got {_got(pointee)}")
     return PtrType(pointee)
 
 

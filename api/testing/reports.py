@@ -19,6 +19,7 @@ import importlib
 import inspect
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -140,12 +141,12 @@ class Table:
                 writer.writerow([*map(str, bench.point(x)), *(number for triple in values for number in triple)])
 
     def plot(self, path: Path | None, show: bool) -> None:
-        """Draw the lines into a file, or on the screen. Print the reason where that cannot be done."""
+        """Draw the lines into a file, or on the screen. Print why that cannot be done to standard error."""
         no_plot = f"no plot of '{self.benchmark.plot_name}': matplotlib"
         try:
             plt: Any = importlib.import_module("matplotlib.pyplot")
         except ImportError:
-            return print(f"{no_plot} is not installed (pip install matplotlib)")
+            return print(f"{no_plot} is not installed (pip install matplotlib)", file=sys.stderr)
         figure, axes = plt.subplots()
         try:
             self._draw(axes)
@@ -154,7 +155,7 @@ class Table:
             if show:
                 plt.show()
         except (ValueError, OSError) as error:  # The numbers are measured by now, and must not be lost.
-            print(f"{no_plot} says: {str(error).partition(chr(10))[0]}")
+            print(f"{no_plot} says: {str(error).partition(chr(10))[0]}", file=sys.stderr)
         finally:
             plt.close(figure)
 

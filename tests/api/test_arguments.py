@@ -24,7 +24,7 @@ F32 = zg.ptr(f32)
 def test_pointers():
     assert zg.ptr(f32) == PtrType(f32)
     for wrong in ("f32", float, F32):
-        with pytest.raises(zg.LaunchError, match=r"zg.ptr takes a dtype such as zg.f32; got"):
+        with pytest.raises(zg.LaunchError, match=r"zg.ptr: the argument must be a dtype such as zg.f32; got"):
             zg.ptr(wrong)
 
 
