@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar, datacl
 from ziggurat.codemodel import fields as roles
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, shown
 from ziggurat.codemodel.traits import Constant
-from ziggurat.codemodel.types import FunctionType, Type, constant_key, void
+from ziggurat.codemodel.types import FunctionType, Type, void
 
 if TYPE_CHECKING:
     from ziggurat.codemodel.declare import OpSpec
@@ -250,10 +250,11 @@ class Body(_Part):
 
     def captured(self) -> tuple[Value, ...]:
         """The values declared outside that ops inside use, in the order of first use."""
-        inside: set[Value] = set()
-        found: dict[Value, None] = {}
-        _capture(self, inside, found)
-        return tuple(found)
+        ops = list(self.walk())
+        bodies = [self, *(body for op in ops for body in op.bodies)]
+        inside: set[Value] = {op.result for op in ops}
+        inside.update(parameter for body in bodies for block in body.blocks for parameter in block.parameters)
+        return tuple(dict.fromkeys(value for op in ops for value in op.all_operands() if value not in inside))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.parent is None:
@@ -264,19 +265,6 @@ class Body(_Part):
         if not self.blocks:
             return "<body under construction>"
         return f"<body {self.signature} of {len(self.blocks)} blocks>"
-
-
-def _capture(body: Body, inside: set[Value], found: dict[Value, None]) -> None:
-    for block in body.blocks:
-        inside.update(block.parameters)
-        inside.update(op.result for op in block.ops)
-    for block in body.blocks:
-        for op in block.ops:
-            for value in op.all_operands():
-                if value not in inside:
-                    found.setdefault(value)
-            for inner in op.bodies:
-                _capture(inner, inside, found)
 
 
 @dataclass_transform(
@@ -401,10 +389,7 @@ class Op(_Unchanging):
 
     def captured_values(self) -> tuple[Value, ...]:
         """The values declared outside this op that ops in its bodies use."""
-        found: dict[Value, None] = {}
-        for body in self.bodies:
-            found.update(dict.fromkeys(body.captured()))
-        return tuple(found)
+        return tuple(dict.fromkeys(value for body in self.bodies for value in body.captured()))
 
     def used_values(self) -> tuple[Value, ...]:
         """The values declared outside this op that it uses, or that ops in its bodies use."""
@@ -412,8 +397,10 @@ class Op(_Unchanging):
 
     @functools.cached_property
     def structure(self) -> tuple[Any, ...]:
-        """A hashable key, equal for equal models: values are numbered in order, locations do not count."""
-        return _structure(self, {}, {})
+        """A hashable key, equal for equal models: the text, and the values and blocks from outside that it names."""
+        from ziggurat.codemodel.text.writer import structure
+
+        return structure(self)
 
     @functools.cached_property
     def _hash(self) -> int:
@@ -448,42 +435,6 @@ class Op(_Unchanging):
         from ziggurat.codemodel.text.html import to_html
 
         return to_html(self)
-
-
-def _structure(op: Op, numbers: dict[Value, int], blocks: dict[Block, int]) -> tuple[Any, ...]:
-    def number(value: Value) -> Any:
-        # A value from outside has no number here; it stands for itself.
-        return numbers.get(value, value)
-
-    bodies: list[Any] = []
-    for body in op.bodies:
-        for block in body.blocks:
-            blocks[block] = len(blocks)
-            for parameter in block.parameters:
-                numbers[parameter] = len(numbers)
-            for inner in block.ops:
-                numbers[inner.result] = len(numbers)
-        bodies.append(
-            (
-                body.yield_type,
-                tuple(
-                    (
-                        tuple(p.type for p in block.parameters),
-                        tuple(_structure(inner, numbers, blocks) for inner in block.ops),
-                    )
-                    for block in body.blocks
-                ),
-            )
-        )
-    fields = op.__dict__
-    return (
-        op.NAME,
-        op.result.type,
-        tuple(number(value) for value in op.operands),
-        tuple((blocks.get(s.block, s.block), tuple(number(v) for v in s.arguments)) for s in op.successors),
-        tuple(constant_key(fields[field.name]) for field in op.SPEC.attributes),
-        tuple(bodies),
-    )
 
 
 # Pickling: a model as its text and the locations of its ops, a part as its place in the model.

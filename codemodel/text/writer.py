@@ -45,6 +45,13 @@ def summary(op: Op) -> str:
     return "".join(writer.out)
 
 
+def structure(op: Op) -> tuple[str | Value | Block, ...]:
+    """The text of an op, and the values and blocks from outside that it names, in order."""
+    writer = _Writer(False, None, False)
+    writer.op(op, "", root=True)
+    return "".join(writer.out), *writer.outside
+
+
 def attribute_text(value: object) -> str:
     """An attribute value as text."""
     if value is None:
@@ -86,6 +93,7 @@ class _Writer:
         self.out: list[str] = []
         self.names: dict[Value, str] = {}
         self.blocks: dict[Block, str] = {}
+        self.outside: list[Value | Block] = []
         self.count = 0
         self.locations = locations
         self.remark = remark
@@ -107,7 +115,8 @@ class _Writer:
     def use(self, value: Value) -> str:
         name = self.names.get(value)
         if name is None:  # A value from outside of what is printed.
-            name = self.names[value] = f"%free_{sum(1 for n in self.names.values() if n.startswith('%free'))}"
+            name = self.names[value] = f"%free_{len(self.outside)}"
+            self.outside.append(value)
         return name
 
     def number(self, op: Op) -> None:
@@ -123,6 +132,8 @@ class _Writer:
             out.append(self.use(value))
         for target in op.successors:
             out.append(" ")
+            if target.block not in self.blocks:
+                self.outside.append(target.block)
             out.append(self.blocks.get(target.block, "^outside"))
             if target.arguments:
                 out.append(f"({', '.join(self.use(value) for value in target.arguments)})")

@@ -92,5 +92,5 @@ def _key(op: Op, operands: tuple[Value, ...]) -> Key:
         operands = (first, second, *rest) if id(first) <= id(second) else (second, first, *rest)
     fields = op.__dict__
     attributes = tuple(constant_key(fields[field.name]) for field in op.SPEC.attributes)
-    bodies = op.structure[-1] if op.bodies else ()
+    bodies = op.structure[0] if op.bodies else ()
     return (op.NAME, op.result.type, operands, attributes, bodies)
