@@ -21,7 +21,7 @@ from ziggurat.codemodel.declare import OPS, convert_attribute
 from ziggurat.codemodel.errors import BuildError, ParseError
 from ziggurat.codemodel.fields import Field
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
+from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, Successor, Value, fill
 from ziggurat.codemodel.text.legacy import upgrade_attributes, upgrade_op
 from ziggurat.codemodel.traits import Isolated
 from ziggurat.codemodel.types import LEGACY_NAMES, Type, TypeSyntax, TypeSyntaxError, read_type, void
@@ -155,7 +155,7 @@ class _Parser:
 
     def model(self) -> Op:
         builder = Builder.root()
-        op = self.op(builder, _Scope({}, {}), root=True)
+        op = self.op(builder, _Scope({}, builder), root=True)
         if self.token.kind != "end":
             self.fail("expected the end of the text: a model is one op")
         return op
@@ -239,10 +239,7 @@ class _Parser:
     def successor(self, scope: _Scope) -> Successor:
         token = self.take_kind("block", "a block")
         arguments = self.items(")", lambda: self.use(scope)) if self.take("(") else []
-        block = scope.blocks.get(token.text)
-        if block is None:
-            self.fail(f"undeclared block '{token.text}'", token.start)
-        return Successor(block, arguments)
+        return Successor(scope.block(token), arguments)
 
     def attributes(self, cls: type[Op]) -> tuple[dict[str, Any], dict[str, int], Location | None]:
         """The attributes as they are spelt, where each stands, and the location."""
@@ -345,27 +342,21 @@ class _Parser:
         types = [type_ for _, type_, _ in parameters]
         inner = Builder.root(types, yield_type) if isolated else builder.nested(types, yield_type)
         values = {} if isolated else dict(scope.values)
-        inner_scope = _Scope(values, {})
+        inner_scope = _Scope(values, inner)
         inner_scope.declare_all(self, parameters, inner.block)
-        self.declare_blocks(inner, inner_scope)
         while not self.peek("}"):
             if self.token.kind == "block":
                 if not inner.terminated:
                     self.fail("the block before this one has no terminator")
-                block = inner_scope.blocks.get(self.token.text)
-                if block is None:
-                    self.fail(f"block '{self.token.text}' cannot be declared here")
-                inner.move_to(block)
-                self.position += 1
-                if self.take("("):
-                    inner_scope.declare_all(self, self.items(")", self.parameter), block)
-                self.expect(":")
+                self.label(inner_scope)
             elif self.token.kind == "end":
                 self.fail("expected '}' before the end of the text", opening)
             else:
                 self.op(inner, inner_scope)
         if not inner.terminated:
             self.fail("expected a terminator (return, yield, branch …) at the end of the block")
+        for token in inner_scope.undeclared.values():
+            self.fail(f"undeclared block '{token.text}'", token.start)
         self.position += 1
         self.depth -= 1
         try:
@@ -373,29 +364,18 @@ class _Parser:
         except BuildError as error:
             self.fail(error.summary, opening)
 
-    def declare_blocks(self, builder: Builder, scope: _Scope) -> None:
-        """Find the block labels of the body that starts here, so that successors may name later blocks."""
-        position, depth = self.position, 0
-        tokens = self.tokens
-        saved = self.position
-        while tokens[position].kind != "end":
-            token = tokens[position]
-            if token.kind == "punct":
-                if token.text == "{":
-                    depth += 1
-                elif token.text == "}":
-                    if depth == 0:
-                        break
-                    depth -= 1
-            elif token.kind == "block" and depth == 0 and tokens[position - 1].text in (";", "{"):
-                if token.text in scope.blocks:
-                    self.fail(f"block '{token.text}' is declared twice", token.start)
-                self.position = position + 1
-                types = [type_ for _, type_, _ in self.items(")", self.parameter)] if self.take("(") else []
-                scope.blocks[token.text] = builder.new_block(types)
-                position = self.position - 1
-            position += 1
-        self.position = saved
+    def label(self, scope: _Scope) -> None:
+        """Go to the block that is declared here."""
+        token = self.take_kind("block", "a block")
+        block = scope.block(token)
+        if scope.undeclared.pop(token.text, None) is None:
+            self.fail(f"block '{token.text}' is declared twice", token.start)
+        parameters = self.items(")", self.parameter) if self.take("(") else []
+        types = enumerate(type_ for _, type_, _ in parameters)
+        fill(block, "parameters", tuple(BlockParameter(type_, block, index) for index, type_ in types))
+        scope.declare_all(self, parameters, block)
+        scope.builder.move_to(block)
+        self.expect(":")
 
     def parameter(self) -> tuple[str, Type, int]:
         token = self.take_kind("value", "a parameter such as '%0 : i32'")
@@ -448,10 +428,19 @@ def _is_enum(kind: Any) -> bool:
 class _Scope:
     """The values and blocks that names stand for, in one body."""
 
-    def __init__(self, values: dict[str, Value], blocks: dict[str, Block]) -> None:
+    def __init__(self, values: dict[str, Value], builder: Builder) -> None:
         self.values = values
-        self.blocks = blocks
+        self.builder = builder
+        self.blocks: dict[str, Block] = {}
+        self.undeclared: dict[str, _Token] = {}  # Where the blocks are named that have no label so far.
         self.own: set[str] = set()
+
+    def block(self, token: _Token) -> Block:
+        """The block of this name. Its parameters are known from its label on."""
+        if token.text not in self.blocks:
+            self.blocks[token.text] = self.builder.new_block()
+            self.undeclared[token.text] = token
+        return self.blocks[token.text]
 
     def declare(self, parser: _Parser, name: str, value: Value, start: int) -> None:
         if name in self.own:

@@ -232,7 +232,7 @@ MALFORMED = {
     "no value": (F + "%1 : i32 = tt.get_program_id @axis=;" + E, 2, 40, "expected an attribute value, got ';'"),
     "open list": (F + "%1 : i32 = tt.trans %0 @order=[1, 0;" + E, 2, 40, "expected ',', got ';'"),
     "location": (F + 'return @loc="here";' + E, 2, 12, "malformed location 'here'"),
-    "undeclared block": (F + "branch ^nowhere;" + E, 2, 12, "undeclared block '^nowhere'"),
+    "undeclared block": (F + "branch ^nowhere;\n};", 2, 12, "undeclared block '^nowhere'"),
     "block twice": (F + "branch ^a; ^a: return; ^a:" + E, 2, 28, "block '^a' is declared twice"),
     "block in a block": (F + "branch ^a; ^a: ^b:" + E, 2, 20, "the block before this one has no terminator"),
     "entry as successor": ('func @"f" ^a()void -> { branch ^a; };', 1, 32, "undeclared block '^a'"),
