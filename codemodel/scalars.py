@@ -26,7 +26,7 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate, Rounding
 from ziggurat.codemodel.dispatch import OpTable
-from ziggurat.codemodel.numbers import COMPARISONS, INTEGERS, Binary, Number, bits_of_number
+from ziggurat.codemodel.numbers import COMPARISONS, INTEGERS, Binary, Number
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f16, f32, f64, scalar_element
 
@@ -275,19 +275,9 @@ def rounded(array: Array, scalar: ScalarType) -> Array:
 def truncated(array: Array, scalar: ScalarType) -> Array:
     """Floats in f32 or f64 as this narrower type, toward zero. What is too large for the type becomes its largest
     number; an infinity stays one where the type does not saturate."""
-    if scalar.saturates:
-        codes = np.arange(bits_of_number(scalar.format.largest, scalar) + 1, dtype=np.uint8)
-        magnitudes = codes.view(scalar.dtype).astype(np.float64)
-        code = np.searchsorted(magnitudes, np.abs(array).astype(np.float64), side="right") - 1
-        cut = (code | np.where(np.signbit(array), 0x80, 0)).astype(np.uint8).view(scalar.dtype)
-        return np.where(np.isnan(array), rounded(array, scalar), cut)
-    if scalar.name == "bf16":
-        array = truncated(array, f32) if array.dtype == np.float64 else array
-        cut = (array.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
-        return np.where(np.isnan(array), array, cut).astype(scalar.dtype)
-    near = array.astype(scalar.dtype)
+    near = rounded(array, scalar)
     bits = bits_of(near).copy()
-    bits -= np.abs(near.astype(array.dtype)) > np.abs(array)
+    bits -= np.abs(near.astype(array.dtype)) > np.abs(array)  # The code below is that of the neighbour toward zero.
     return bits.view(near.dtype)
 
 

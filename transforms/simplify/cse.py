@@ -50,21 +50,16 @@ class _Sharing:
             if op.captured_values():
                 return None
             key = _key(op, operands)
-            found = self._find(block, key)
-            if found is None:
-                found = self._known.setdefault(block, {})[key] = builder.copy(op, operands)
-                return found
+            known, found = self._known, self._find(block, key)
         elif is_read(op):
-            reads = self._read.setdefault(block, {})
             key = _key(op, operands)
-            found = reads.get(key)
-            if found is None:
-                found = reads[key] = builder.copy(op, operands)
-                return found
+            known, found = self._read, self._read.get(block, {}).get(key)
         else:
             if self._read.get(block) and may_write(op):
                 del self._read[block]
             return None
+        if found is None:
+            found = known.setdefault(block, {})[key] = builder.copy(op, operands)
         return found
 
     def _find(self, block: Block, key: Key) -> Value | None:
