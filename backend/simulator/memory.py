@@ -83,7 +83,7 @@ class Memory:
         self.regions: list[Region] = []
         self.changes = 0  # Counts the stores that changed memory.
         self.start()
-        self._constants: dict[str, int] = {}
+        self._variables: dict[object, int] = {}
         self.pointers: list[int] = []
         titles = [names[at] if at < len(names) else f"argument {at}" for at in range(len(arrays))]
         groups: list[list[int]] = []
@@ -104,20 +104,21 @@ class Memory:
             first = int(array.__array_interface__["data"][0]) if array.size else region.low
             self.pointers.append(region.base + first - region.low)
 
-    def constant(self, name: str, make: Callable[[], Array]) -> int:
+    def variable(self, key: object, name: str, make: Callable[[], Array]) -> int:
         """The address of a variable of the module, whose data are made once for all programs."""
-        if name not in self._constants:
-            self._constants[name] = self.add(f"the constant '{name}'", [make()]).base
-        return self._constants[name]
+        if key not in self._variables:
+            self._variables[key] = self.add(name, [make()]).base
+        return self._variables[key]
 
     def add(self, name: str, arrays: Sequence[Array]) -> Region:
         """A further region."""
         self.regions.append(Region(name, arrays, len(self.regions) + 1))
         return self.regions[-1]
 
-    def region(self, address: int) -> Region:
-        """The region that a pointer into it belongs to."""
-        return self.regions[(address >> SHIFT) - 1]
+    def bytes_at(self, address: int) -> Array:
+        """The bytes of a region from a pointer into it on."""
+        region = self.regions[(address >> SHIFT) - 1]
+        return region.bytes[address - region.base :]
 
     def start(self) -> None:
         """Forget the accesses of another program."""

@@ -45,7 +45,6 @@ from ziggurat.codemodel.errors import KernelRuntimeError, ZigguratError
 from ziggurat.codemodel.location import Location
 
 _T = TypeVar("_T")
-_LOCAL = 1 << 61  # Addresses from here on are in the local memory of threads.
 # A constant expression, as `ptrtoint (ptr addrspace(3) @smem to i32)`.
 _EXPRESSION = re.compile(r"([a-z]+) (?:(?:inbounds|nuw|nsw|nusw|disjoint|exact) )*\((.*)\)", re.DOTALL)
 
@@ -118,7 +117,6 @@ class Program:
         self.grid: tuple[int, ...] = (1, 1, 1)
         self.frame = Frame(module.kernel, {})
         self.places = Places(module.metadata)
-        self.local = np.zeros((threads, 0), np.uint8)
         self.steps = 0
         self.requests = 0  # Counts copies and requests for the state of a unit, which may change it.
         self.loads: frozenset[int] = _NONE  # The loads that the current instruction depends on.
@@ -143,7 +141,9 @@ class Program:
                 symbols[f"@{name}"] = self._shared
                 self._shared += -(-size_of(kind) // 16) * 16
             else:
-                symbols[f"@{name}"] = self.memory.constant(name, partial(self._data, kind, value))
+                symbols[f"@{name}"] = self.memory.variable(
+                    name, f"the constant '{name}'", partial(self._data, kind, value)
+                )
         return symbols
 
     def _data(self, kind: str, value: str) -> Array:
@@ -214,8 +214,6 @@ class Program:
         self._aligned(where, threads, "reads", width, align)
         if space == "shared":
             found = self.shared.load(where, threads, width)
-        elif len(threads) and where.min() >= _LOCAL:
-            found = self.local[threads[:, None], (where - _LOCAL)[:, None] + np.arange(width)]
         else:
             found = self.memory.load(where, width, threads, self._load_number())
         result = [array.copy() for array in old]
@@ -246,13 +244,10 @@ class Program:
         given = np.concatenate(parts, axis=1)
         where = addresses[threads]
         self._aligned(where, threads, "writes", given.shape[1], align)
-        if space == "global" and where.min() < _LOCAL:
-            self.memory.store(where, given, threads)
-            return
         if space == "shared":
             self.shared.store(where, threads, given)
         else:
-            self.local[threads[:, None], (where - _LOCAL)[:, None] + np.arange(given.shape[1])] = given
+            self.memory.store(where, given, threads)
 
     def _aligned(self, addresses: Array, threads: Array, verb: str, size: int, align: int) -> None:
         wrong = addresses % (align or size) != 0
@@ -305,7 +300,7 @@ class Program:
             before = np.where(self.active, current, before)
             at, line = np.where(self.active, following, at), np.where(self.active, 0, line)
             # A state that comes again is a loop without an end (Brent 1980): compare with the state 2^n rounds ago.
-            memory = [self.memory.changes, self.shared.bytes, self.local]
+            memory = [self.memory.changes, self.shared.bytes]
             state = [current, self.requests, at, line, before, self.frame.values, *memory]
             if seen is not None and not self.roles.any() and _same(seen, state):
                 raise SimulationError(
@@ -562,22 +557,20 @@ class Program:
             raise SimulationError("a condition that the kernel assumes must hold")
 
     def _alloca(self, rest: str) -> Array:
-        """The address of local memory, the same for all threads."""
-        kind, *_ = split(rest)
-        start = -(-self.local.shape[1] // 16) * 16
-        self.local = np.pad(self.local, ((0, 0), (0, start + size_of(kind) - self.local.shape[1])))
-        return np.full(self.threads, _LOCAL + start, np.int64)
+        """The address of each thread's local memory."""
+        size = -(-size_of(split(rest)[0]) // 16) * 16
+        make = partial(np.zeros, self.threads * size, np.uint8)
+        key = (id(self.frame.function), self._line)
+        return self.memory.variable(key, "local memory", make) + self.numbers * size
 
     def _text(self, address: int) -> str:
         """A string that ends with a zero."""
-        region = self.memory.region(address)
-        raw = region.bytes[address - region.base :].tobytes()
-        return raw.partition(b"\0")[0].decode(errors="replace")
+        return self.memory.bytes_at(address).tobytes().partition(b"\0")[0].decode(errors="replace")
 
     def _printed(self, form: Array, buffer: Array) -> Array:
         """Run CUDA's vprintf: the threads print one after the other."""
         for thread in np.flatnonzero(self.active):
-            at = int(buffer[thread]) - _LOCAL
+            at = int(buffer[thread])
             parts: list[str] = []
             for text, conversion in re.findall(r"([^%]*)(%(?:%|[.\d]*(?:ll)?[a-z])|$)", self._text(int(form[thread]))):
                 parts.append(text)
@@ -587,7 +580,7 @@ class Program:
                 size = 8 if "ll" in conversion or conversion[-1] in "gs" else 4
                 at = -(-at // size) * size
                 dtype = {"g": np.float64, "d": f"i{size}"}.get(conversion[-1], f"u{size}")
-                number: Any = self.local[thread, at : at + size].view(dtype)[0].item()
+                number: Any = self.memory.bytes_at(at)[:size].view(dtype)[0].item()
                 at += size
                 given = self._text(number) if conversion[-1] == "s" else number
                 parts.append(conversion.replace("ll", "").replace("u", "d") % given)

@@ -325,9 +325,7 @@ class _Tma:
     def _memory(self, map_: int) -> Array:
         """The memory of a tensor map's array from its first element on."""
         memory = self.program.memory
-        pointer = memory.pointers[map_ - MAPS]
-        region = memory.region(pointer)
-        return region.bytes[pointer - region.base :]
+        return memory.bytes_at(memory.pointers[map_ - MAPS])
 
 
 # The instructions.
