@@ -7,13 +7,13 @@ nowhere else. A pointer made from an integer carries no number and may go to any
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
+from ziggurat.backend.launch import regions
 from ziggurat.backend.launch.arrays import address
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError
@@ -60,54 +60,15 @@ class Argument:
         """The pointer to the first element."""
         return _origin(self.number) + self.address
 
-    @property
-    def span(self) -> tuple[int, int]:
-        """The bytes from the lowest to the highest element, as addresses."""
-        low = high = self.address
-        for size, stride in zip(self.array.shape, self.array.strides, strict=True):
-            if stride < 0:
-                low += (size - 1) * stride
-            else:
-                high += (size - 1) * stride
-        return (low, high + self.array.itemsize) if self.array.size else (low, low)
 
-    def combs(self) -> list[tuple[int, int]]:
-        """Strides and counts, the widest stride first, whose sums are the bytes of the elements within the span.
-
-        An array whose axes overlap irregularly is taken to have every byte of its span.
-        """
-        low, high = self.span
-        axes = zip(self.array.strides, self.array.shape, strict=True)
-        found = [(1, self.array.itemsize if self.array.size else 0)]
-        extent = found[0][1]
-        for stride, size in sorted((abs(stride), size) for stride, size in axes if size > 1 and stride):
-            width, count = found[0]
-            if stride % width == 0 and stride <= width * count:
-                found[0] = (width, stride // width * (size - 1) + count)
-            elif stride >= extent:
-                found.insert(0, (stride, size))
-            else:
-                return [(1, high - low)]
-            extent += stride * (size - 1)
-        return found
-
-
-class Region:
-    """A stretch of memory that arguments share. `unit` is the size of its smallest elements, in bytes."""
+class Region(regions.Region):
+    """A stretch of memory that arguments share."""
 
     def __init__(self, arguments: Sequence[Argument]) -> None:
+        # Elements of every size are at multiples of their size from the base.
+        super().__init__([argument.array for argument in arguments], aligned=8)
         self.arguments = tuple(arguments)
-        spans = [argument.span for argument in arguments]
-        self.low = min(low for low, _ in spans)
-        self.high = max(high for _, high in spans)
-        self.base = self.low & -8  # Elements of every size are at multiples of their size from the base.
-        self.unit = min(argument.array.itemsize for argument in arguments)
-        size = self.high - self.base
-        raw = (ctypes.c_uint8 * size).from_address(self.base) if size else (ctypes.c_uint8 * 0)()
-        self._bytes: Array = np.ctypeslib.as_array(raw)
         self._views: dict[np.dtype[Any], Array] = {}
-        self._elements = [(low, argument.combs()) for (low, _), argument in zip(spans, arguments, strict=True)]
-        self.has_gaps = (self.low, [(1, self.high - self.low)]) not in self._elements
 
     @property
     def units(self) -> int:
@@ -118,24 +79,9 @@ class Region:
         """The region from its base as elements of a dtype."""
         view = self._views.get(dtype)
         if view is None:
-            size = len(self._bytes) // dtype.itemsize * dtype.itemsize
-            view = self._views[dtype] = self._bytes[:size].view(dtype)
+            size = len(self.bytes) // dtype.itemsize * dtype.itemsize
+            view = self._views[dtype] = self.bytes[:size].view(dtype)
         return view
-
-    def missing(self, offsets: Array, size: int) -> Array:
-        """For each offset from the base, whether one of `size` bytes there is in no element of an argument."""
-        missing = np.zeros(offsets.shape, np.bool_)
-        for part in range(0, size, self.unit):
-            held = np.zeros(offsets.shape, np.bool_)
-            for low, combs in self._elements:
-                inside = np.ones(offsets.shape, np.bool_)
-                position = offsets + (self.base + part - low)
-                for stride, count in combs:
-                    step, position = np.divmod(position, stride)
-                    inside &= (step >= 0) & (step < count)
-                held |= inside
-            missing |= ~held
-        return missing
 
 
 @attrs.frozen(eq=False)
@@ -256,7 +202,7 @@ class Memory:
         if rest:
             what = f"{access.verb} {access.dtype.itemsize} bytes at byte {offset} of {name}: misaligned"
             return what, "make an offset count elements of the pointer's type, not bytes"
-        low, high = argument.span
+        low, high = regions.span(array)
         forward = high - low == array.nbytes and all(stride >= 0 for stride in array.strides)
         if forward and access.dtype.itemsize == array.itemsize:
             return f"{access.verb} {name}[{element}], but {name} has {array.size} elements", _MASK_HINT
@@ -288,23 +234,5 @@ def _groups(arguments: Sequence[Argument]) -> list[list[Argument]]:
         size = argument.array.itemsize
         if argument.address % min(size, 8) or any(stride % size for stride in argument.array.strides):
             raise LaunchError(f"the array for {argument.name} must be aligned to its elements of {size} bytes")
-    groups: list[tuple[int, int, set[int], list[Argument]]] = []
-    for argument in sorted(arguments, key=lambda a: a.span):
-        low, high = argument.span
-        owners = {_owner(argument.array)}
-        members = [argument]
-        for group in list(groups):
-            if owners & group[2] or (low < group[1] and group[0] < high):
-                groups.remove(group)
-                low, high = min(low, group[0]), max(high, group[1])
-                owners, members = owners | group[2], [*group[3], *members]
-        groups.append((low, high, owners, members))
-    return [members for _, _, _, members in groups]
-
-
-def _owner(array: Array) -> int:
-    """The identity of the object that owns the memory of an array."""
-    owner: Any = array
-    while isinstance(owner, np.ndarray) and owner.base is not None:
-        owner = owner.base  # pyright: ignore[reportUnknownMemberType]
-    return id(owner)  # pyright: ignore[reportUnknownArgumentType]
+    groups = regions.grouped([argument.array for argument in arguments], views=True)
+    return [[arguments[number] for number in group] for group in groups]

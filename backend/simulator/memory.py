@@ -9,11 +9,12 @@ stores it, or branches on it. Replicas, threads that compute an element that ano
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from ziggurat.backend.launch import regions
+from ziggurat.backend.launch.arrays import address
 from ziggurat.backend.simulator.shared import Array, SimulationError
 
 SHIFT = 40  # The number of a region is in the bits from this one on.
@@ -22,43 +23,19 @@ _NOBODY = -1
 USED = 0  # The number of loads whose values count as used.
 
 
-def span_of(array: Array) -> tuple[int, int]:
-    """The addresses of the lowest byte of an array's elements and of the one after the highest."""
-    low = high = int(array.__array_interface__["data"][0])
-    for size, stride in zip(array.shape, array.strides, strict=True):
-        low, high = low + min(0, (size - 1) * stride), high + max(0, (size - 1) * stride)
-    return (low, high + array.itemsize) if array.size else (low, low)
-
-
-class Region:
-    """The memory of arrays that overlap; `name` names them in messages."""
+class Region(regions.Region):
+    """The memory of arrays that overlap, at the address `start` in the simulation. Messages call it `name`."""
 
     def __init__(self, name: str, arrays: Sequence[Array], number: int) -> None:
+        super().__init__(arrays)
         self.name = name
-        self.arrays = tuple(arrays)  # Keeps the memory alive.
-        spans = [span_of(array) for array in arrays]
-        self.low, high = min(low for low, _ in spans), max(high for _, high in spans)
-        size = high - self.low
-        raw = (ctypes.c_uint8 * size).from_address(self.low) if size else (ctypes.c_uint8 * 0)()
-        self.bytes: Array = np.ctypeslib.as_array(raw)
-        self.base = (number << SHIFT) + self.low % _ALIGNED
-        self.inside = None if any(array.flags.forc and array.nbytes == size for array in arrays) else self._inside()
+        self.start = (number << SHIFT) + self.low % _ALIGNED
         self.writable = any(array.flags.writeable for array in arrays)
         # Accesses of each byte since the last barrier: the thread that wrote it, and a bit for each warp that read it.
         # `touched` has the bytes of each access, with the number of the load; None for a store.
-        self.writer = np.full(size, _NOBODY, np.int16)
-        self.readers = np.zeros(size, np.uint32)
+        self.writer = np.full(len(self.bytes), _NOBODY, np.int16)
+        self.readers = np.zeros(len(self.bytes), np.uint32)
         self.touched: list[tuple[Array, int | None]] = []
-
-    def _inside(self) -> Array:
-        """The bytes that belong to an element of an array: views have gaps."""
-        marks = np.zeros(len(self.bytes), np.bool_)
-        for array in self.arrays:
-            if array.size:
-                first = int(array.__array_interface__["data"][0]) - self.low
-                shape, strides = (*array.shape, array.itemsize), (*array.strides, 1)
-                np.ndarray(shape, np.bool_, marks, first, strides)[...] = True
-        return marks
 
     def barrier(self, threads: Array) -> None:
         """Order the earlier accesses of these threads, a mask, before their later ones."""
@@ -86,28 +63,18 @@ class Memory:
         self._variables: dict[object, int] = {}
         self.pointers: list[int] = []
         titles = [names[at] if at < len(names) else f"argument {at}" for at in range(len(arrays))]
-        groups: list[list[int]] = []
-        end = 0
-        for at in sorted(range(len(arrays)), key=lambda at: span_of(arrays[at])):
-            low, high = span_of(arrays[at])
-            if groups and low < end:
-                groups[-1].append(at)
-            else:
-                groups.append([at])
-            end = max(end, high)
         region_of: dict[int, Region] = {}
-        for group in sorted(groups, key=min):
-            made = self.add(", ".join(f"'{titles[at]}'" for at in sorted(group)), [arrays[at] for at in group])
+        for group in sorted(regions.grouped(arrays, views=False)):
+            made = self.add(", ".join(f"'{titles[at]}'" for at in group), [arrays[at] for at in group])
             region_of.update(dict.fromkeys(group, made))
         for at, array in enumerate(arrays):
             region = region_of[at]
-            first = int(array.__array_interface__["data"][0]) if array.size else region.low
-            self.pointers.append(region.base + first - region.low)
+            self.pointers.append(region.start + (address(array) - region.low if array.size else 0))
 
     def variable(self, key: object, name: str, make: Callable[[], Array]) -> int:
         """The address of a variable of the module, whose data are made once for all programs."""
         if key not in self._variables:
-            self._variables[key] = self.add(name, [make()]).base
+            self._variables[key] = self.add(name, [make()]).start
         return self._variables[key]
 
     def add(self, name: str, arrays: Sequence[Array]) -> Region:
@@ -118,7 +85,7 @@ class Memory:
     def bytes_at(self, address: int) -> Array:
         """The bytes of a region from a pointer into it on."""
         region = self.regions[(address >> SHIFT) - 1]
-        return region.bytes[address - region.base :]
+        return region.bytes[address - region.start :]
 
     def start(self) -> None:
         """Forget the accesses of another program."""
@@ -158,16 +125,16 @@ class Memory:
                     f"a pointer must be into an array; thread {threads[rows[0]]} {verb} at {int(addresses[rows[0]]):#x}"
                 )
             region = self.regions[number - 1]
-            places = (addresses[rows] - region.base)[:, None] + np.arange(size)
+            places = (addresses[rows] - region.start)[:, None] + np.arange(size)
             stray = (places < 0) | (places >= len(region.bytes))
-            if not stray.any() and region.inside is not None:
-                stray = ~region.inside[places]
+            if not stray.any() and region.has_gaps:
+                stray = region.missing(places, 1)
             if stray.any():
                 at = int(stray.any(1).argmax())
                 raise SimulationError(
                     f"an access must be inside of its array; thread {threads[rows[at]]} {verb} {size} byte(s) at byte"
                     f" {int(places[at, 0])} of {region.name}, which has {len(region.bytes)}"
-                    + (" with gaps" if region.inside is not None else "")
+                    + (" with gaps" if region.has_gaps else "")
                 )
             yield region, rows, places
 

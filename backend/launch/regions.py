@@ -1,0 +1,97 @@
+"""Stretches of this machine's memory that arrays share."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ziggurat.backend.launch.arrays import address
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def span(array: Array) -> tuple[int, int]:
+    """The addresses of the lowest byte of an array's elements, and of the one after the highest."""
+    low = high = address(array)
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        low, high = low + min(0, (size - 1) * stride), high + max(0, (size - 1) * stride)
+    return (low, high + array.itemsize) if array.size else (low, low)
+
+
+class Region:
+    """The memory from the first to the last byte of some arrays; `base` is the last multiple of `aligned` before it."""
+
+    def __init__(self, arrays: Sequence[Array], aligned: int = 1) -> None:
+        self.arrays = tuple(arrays)  # Keeps the memory alive.
+        spans = list(map(span, arrays))
+        self.low, self.high = min(low for low, _ in spans), max(high for _, high in spans)
+        self.base = self.low // aligned * aligned
+        size = self.high - self.base
+        raw = (ctypes.c_uint8 * size).from_address(self.base) if size else (ctypes.c_uint8 * 0)()
+        self.bytes: Array = np.ctypeslib.as_array(raw)
+        self.unit = min(array.itemsize for array in arrays)  # The size of its smallest elements, in bytes.
+        self._elements = [(low, _combs(array)) for (low, _), array in zip(spans, arrays, strict=True)]
+        self.has_gaps = (self.low, [(1, self.high - self.low)]) not in self._elements
+
+    def missing(self, offsets: Array, size: int) -> Array:
+        """For each offset from the base, whether one of `size` bytes there is in no element of an array."""
+        missing = np.zeros(offsets.shape, np.bool_)
+        for part in range(0, size, self.unit):
+            held = np.zeros(offsets.shape, np.bool_)
+            for low, combs in self._elements:
+                inside = np.ones(offsets.shape, np.bool_)
+                position = offsets + (self.base + part - low)
+                for stride, count in combs:
+                    step, position = np.divmod(position, stride)
+                    inside &= (step >= 0) & (step < count)
+                held |= inside
+            missing |= ~held
+        return missing
+
+
+def _combs(array: Array) -> list[tuple[int, int]]:
+    """Strides and counts, the widest stride first, whose sums are the bytes of the elements within the span.
+
+    An array whose axes overlap irregularly is taken to have every byte of its span.
+    """
+    low, high = span(array)
+    found = [(1, array.itemsize if array.size else 0)]
+    extent = found[0][1]
+    axes = zip(array.strides, array.shape, strict=True)
+    for stride, size in sorted((abs(stride), size) for stride, size in axes if size > 1 and stride):
+        width, count = found[0]
+        if stride % width == 0 and stride <= width * count:
+            found[0] = (width, stride // width * (size - 1) + count)
+        elif stride >= extent:
+            found.insert(0, (stride, size))
+        else:
+            return [(1, high - low)]
+        extent += stride * (size - 1)
+    return found
+
+
+def grouped(arrays: Sequence[Array], *, views: bool) -> list[list[int]]:
+    """The numbers of the arrays whose spans overlap; with `views`, or that are views of one array."""
+    groups: list[tuple[int, int, set[int], list[int]]] = []
+    for number in sorted(range(len(arrays)), key=lambda number: span(arrays[number])):
+        low, high = span(arrays[number])
+        owners = {_owner(arrays[number])} if views else set[int]()
+        members = [number]
+        for group in list(groups):
+            if owners & group[2] or (low < group[1] and group[0] < high):
+                groups.remove(group)
+                low, high = min(low, group[0]), max(high, group[1])
+                owners, members = owners | group[2], [*group[3], *members]
+        groups.append((low, high, owners, members))
+    return [sorted(members) for _, _, _, members in groups]
+
+
+def _owner(array: Array) -> int:
+    """The identity of the object that owns the memory of an array."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base  # pyright: ignore[reportUnknownMemberType]
+    return id(owner)  # pyright: ignore[reportUnknownArgumentType]
