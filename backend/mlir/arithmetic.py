@@ -129,9 +129,8 @@ def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = Tr
     """An op on floats of one type with a result of that type, in a wider type where Triton lacks the op."""
     type_ = op.result.type
     wide = with_element(type_, _wide(scalar_element(type_), exact_16))
-    operands = ", ".join(convert_float(e, name, type_, wide) for name in e.names(op.operands))
-    name = e.value(f"{text or op.NAME} {operands}", f" : {mlir_type(wide)}")
-    return (convert_float(e, name, wide, type_),)
+    operands = (convert_float(e, name, type_, wide) for name in e.names(op.operands))
+    return (convert_float(e, e.compute(text or op.NAME, wide, *operands), wide, type_),)
 
 
 @emits(arith.FloatBinary, arith.NegF, math.FloatUnary, math.Fma)
@@ -180,8 +179,7 @@ def bits(e: Emitter, op: math.IntUnary) -> Names:
     symbol = f"__nv_{_BITS[type(op)]}{'ll' if width == 64 else ''}"
     found = extern(e, symbol, name, mlir_type(wide), mlir_type(given))
     if width < 32 and not isinstance(op, math.CtPop):
-        shift = "arith.subi" if counts else "arith.shrui"
-        found = e.value(f"{shift} {found}, {e.constant(32 - width, given)}", f" : {mlir_type(given)}")
+        found = e.compute("arith.subi" if counts else "arith.shrui", given, found, e.constant(32 - width, given))
     if width == 64 and counts:
         found = cast(e, "arith.extui", found, given, wide)
     return (cast(e, "arith.trunci", found, wide, type_) if width < 32 else found,)
@@ -200,10 +198,8 @@ def upper_half(e: Emitter, op: tt.MulHiUI) -> Names:
     if bits >= 32:
         return e.plain(op, "{r}")
     wide = with_element(type_, i32)
-    text = mlir_type(wide)
     lhs, rhs = (cast(e, "arith.extui", name, type_, wide) for name in e.names(op.operands))
-    product = e.value(f"arith.muli {lhs}, {rhs}", f" : {text}")
-    upper = e.value(f"arith.shrui {product}, {e.constant(bits, wide)}", f" : {text}")
+    upper = e.compute("arith.shrui", wide, e.compute("arith.muli", wide, lhs, rhs), e.constant(bits, wide))
     return (cast(e, "arith.trunci", upper, wide, type_),)
 
 
@@ -215,7 +211,7 @@ def compare_integers(e: Emitter, op: arith.CmpI) -> Names:
 
 def compare(e: Emitter, predicate: str, lhs: str, rhs: str, type_: Type) -> str:
     """A comparison of integers, or of tensors of them."""
-    return e.value(f"arith.cmpi {predicate}, {lhs}, {rhs}", f" : {mlir_type(type_)}")
+    return e.compute(f"arith.cmpi {predicate},", type_, lhs, rhs)
 
 
 @emits(arith.CmpF)
@@ -223,7 +219,7 @@ def compare_floats(e: Emitter, op: arith.CmpF) -> Names:
     type_ = op.lhs.type
     wide = with_element(type_, _wide(scalar_element(type_), True))
     lhs, rhs = (convert_float(e, e.name(value), type_, wide) for value in (op.lhs, op.rhs))
-    return (e.value(f"arith.cmpf {op.predicate.value}, {lhs}, {rhs}", f" : {mlir_type(wide)}"),)
+    return (e.compute(f"arith.cmpf {op.predicate.value},", wide, lhs, rhs),)
 
 
 @emits(arith.Select)

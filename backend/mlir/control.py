@@ -152,7 +152,6 @@ def _options(op: scf.For) -> Attributes:
 def for_(e: Emitter, op: scf.For) -> Names:
     type_ = op.start.type
     assert isinstance(type_, ScalarType)
-    text = mlir_type(type_)
     start, stop, step = (e.name(value) for value in (op.start, op.stop, op.step))
     sign = step_sign(op.step)
     counted = sign != 1
@@ -168,11 +167,11 @@ def for_(e: Emitter, op: scf.For) -> Names:
     if types:
         carried = ", ".join(f"{parameter} = {name}" for (parameter, _), name in zip(parameters, first, strict=True))
         head += f" iter_args({carried}) -> ({', '.join(types)})"
-    names = e.opening(f"{head} : {text}", len(types))
+    names = e.opening(f"{head} : {mlir_type(type_)}", len(types))
     if counted:
         with e.nested():
-            moved = e.value(f"arith.muli {index}, {step}", f" : {text}")
-            e.values[op.body.parameters[0]] = (e.value(f"arith.addi {start}, {moved}", f" : {text}"),)
+            moved = e.compute("arith.muli", type_, index, step)
+            e.values[op.body.parameters[0]] = (e.compute("arith.addi", type_, start, moved),)
     e.region(op.body)
     e.closing("}", attributes=_options(op))
     return names
@@ -197,17 +196,16 @@ def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -
     unknown. A loop with a positive step needs no count: it is written as MLIR's own loop.
     """
     start, stop, step = loop
-    text = f" : {mlir_type(type_)}"
     zero, one = e.constant(0, type_), e.constant(1, type_)
-    size = e.value(f"arith.subi {zero}, {step}", text)
+    size = e.compute("arith.subi", type_, zero, step)
     low, high = stop, start
     if sign == 0:
         up = compare(e, "sgt", step, zero, type_)
         low, high = choose(e, up, start, stop, type_), choose(e, up, stop, start, type_)
         size = choose(e, up, step, size, type_)
     runs = compare(e, "slt", low, high, type_)
-    distance = e.value(f"arith.subi {high}, {low}", text)
-    last = e.value(f"arith.subi {distance}, {one}", text)
-    whole = e.value(f"arith.divui {last}, {size}", text)
-    count = e.value(f"arith.addi {whole}, {one}", text)
+    distance = e.compute("arith.subi", type_, high, low)
+    last = e.compute("arith.subi", type_, distance, one)
+    whole = e.compute("arith.divui", type_, last, size)
+    count = e.compute("arith.addi", type_, whole, one)
     return choose(e, runs, count, zero, type_)

@@ -133,6 +133,10 @@ class Emitter:
         line.attributes[key] = value
         return True
 
+    def compute(self, op: str, type_: Type, *names: str) -> str:
+        """Write an op on operands of one type with a result of that type."""
+        return self.value(f"{op} {', '.join(names)}", f" : {mlir_type(type_)}")
+
     def constant(self, value: object, type_: Type) -> str:
         """A number, or a tensor with the number as every element."""
         scalar = element_of(type_)

@@ -104,7 +104,6 @@ def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
         raise TargetError(f"Triton has no atomic {op.kind.value} for {scalar}")
     integer = i32 if scalar == f32 else i64
     bits = with_element(type_, integer)
-    condition = mlir_type(with_element(type_, i1))
     ptr_type = with_element(op.ptr.type, PtrType(integer))
     ptr = cast(e, "tt.bitcast", e.name(op.ptr), op.ptr.type, ptr_type)
     value = cast(e, "tt.bitcast", e.name(op.value), type_, bits)
@@ -114,7 +113,7 @@ def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
     of_positive, of_negative = ("max", "umin") if op.kind is AtomicKind.FMAX else ("min", "umax")
     for predicate, kind in (("sge", of_positive), ("slt", of_negative)):
         sign = compare(e, predicate, value, zero, bits)
-        here = sign if mask is None else e.value(f"arith.andi {mask}, {sign}", f" : {condition}")
+        here = sign if mask is None else e.compute("arith.andi", with_element(type_, i1), mask, sign)
         found.append(_read_modify_write(e, op, kind, (ptr, ptr_type), (value, bits), here))
         signs.append(sign)
     return cast(e, "tt.bitcast", choose(e, signs[0], found[0], found[1], bits), bits, type_)

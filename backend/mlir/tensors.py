@@ -149,12 +149,11 @@ def histogram(e: Emitter, op: tt.Histogram) -> Names:
     """Triton counts by the low bits of an i32, so numbers out of range are masked off first."""
     name, type_ = e.name(op.value), op.value.type
     scalar = scalar_element(type_)
-    condition = mlir_type(with_element(type_, i1))
     mask = e.name(op.mask) if op.mask is not None else None
     end = scalar.limits[1] + 1
     if scalar.signed or op.bins < end:
         inside = compare(e, "ult", name, e.constant(min(op.bins, end), type_), type_)
-        mask = inside if mask is None else e.value(f"arith.andi {mask}, {inside}", f" : {condition}")
+        mask = inside if mask is None else e.compute("arith.andi", with_element(type_, i1), mask, inside)
     wide = with_element(type_, i32)
     if scalar.bits != 32:
         name = cast(e, "arith.trunci" if scalar.bits > 32 else "arith.extui", name, type_, wide)
@@ -194,18 +193,16 @@ def _unsigned_dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
     low: list[str] = []
     high: list[str] = []
     for name, type_ in ((a, op.a.type), (b, op.b.type)):
-        text = f" : {mlir_type(type_)}"
-        low.append(e.value(f"arith.andi {name}, {e.constant(127, type_)}", text))
-        high.append(e.value(f"arith.shrui {name}, {e.constant(7, type_)}", text))
+        low.append(e.compute("arith.andi", type_, name, e.constant(127, type_)))
+        high.append(e.compute("arith.shrui", type_, name, e.constant(7, type_)))
     type_ = op.result.type
-    text = f" : {mlir_type(type_)}"
     factor = e.constant(128, type_)
     top = _dot(e, op, high[0], high[1], e.constant(0, type_))
-    middle = e.value(f"arith.muli {top}, {factor}", text)
+    middle = e.compute("arith.muli", type_, top, factor)
     middle = _dot(e, op, high[0], low[1], middle)
     middle = _dot(e, op, low[0], high[1], middle)
-    scaled = e.value(f"arith.muli {middle}, {factor}", text)
-    return _dot(e, op, low[0], low[1], e.value(f"arith.addi {scaled}, {c}", text))
+    scaled = e.compute("arith.muli", type_, middle, factor)
+    return _dot(e, op, low[0], low[1], e.compute("arith.addi", type_, scaled, c))
 
 
 @emits(tt.Reduce, tt.Scan)

@@ -79,7 +79,7 @@ class Shared:
         """A mask of the accesses with these stamps that the threads `who`, or one thread, do not know to come before
         their own."""
         time, agent = np.divmod(stamps, _AGENTS)
-        found = time >= self.known[who, agent]
+        found: Array = time >= self.known[who, agent]
         shared: Array = found & ((agent == self.several) | (agent == self.atomic))
         if shared.any():
             pairs, at = np.unique(np.where(shared, time * _AGENTS + who, 0)[shared], return_inverse=True)
