@@ -27,7 +27,8 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, bits_of, blocked, moved, replicated
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, TupleType, Type, i32, scalar_element, with_element
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, i32, scalar_element, with_element
+from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.queries import converted, layout_of, repacked, stored, tensor_of, unpacked, with_layout
 from ziggurat.transforms.place.reduction_layouts import Stage, in_lanes, reduction_stages, run_of_warps, scan_layout
 from ziggurat.transforms.place.shuffles import by_shuffles
@@ -92,8 +93,7 @@ def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...]) -> Ou
         values = [_staged(builder, value, stage) for value in values]
         body = builder.rewrite_body(op.combine)
         values = unpacked(builder, builder.add(tt.Reduce(values, stage.axis, body)), len(values))
-    result = op.result.type
-    types = result.components if isinstance(result, TupleType) else (result,)
+    types = component_types(op.result.type)
     if isinstance(types[0], TensorType):
         values = [converted(builder, value, layout_of(t)) for value, t in zip(values, types, strict=True)]
     return repacked(builder, values)
