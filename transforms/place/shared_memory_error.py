@@ -84,12 +84,12 @@ def _name_and_purpose(buffer: gpu.LocalAlloc) -> tuple[str | None, str | None]:
             if dot is not None:
                 # The buffer may have the location of the load, whose result has a name; that of the dot's operand
                 # comes first.
-                name = _operand(dot.location, number) or _variable(buffer.location)
+                name = _operand(dot.location, number) or _expression(buffer.location)[1]
                 return name, f"the {ordinal} operand of dot"
     readers = [op for user in users if isinstance(user, gpu.LocalLoad) for op in user.result.uses]
     users += [op for op in readers if isinstance(op, tt.Reduce | tt.Scan)]
     purposes = (purpose for kind, purpose in _PURPOSES if any(isinstance(op, kind) for op in users))
-    return _variable(buffer.location), next(purposes, None)
+    return _expression(buffer.location)[1], next(purposes, None)
 
 
 def _users(buffer: Value) -> Iterator[Op]:
@@ -123,11 +123,6 @@ def _operand(place: Location | None, number: int) -> str | None:
     given += calls[0].args[number : number + 1]
     text = ast.unparse(given[0]) if given else ""
     return text if 0 < len(text) <= _MAX_EXPRESSION else None
-
-
-def _variable(place: Location | None) -> str | None:
-    """The variable that the expression at a place is assigned to."""
-    return _expression(place)[1]
 
 
 def _called(call: ast.Call) -> str | None:
