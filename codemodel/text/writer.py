@@ -128,13 +128,11 @@ class _Writer:
         out = self.out
         out.append(op.NAME)
         for value in op.operands:
-            out.append(" ")
-            out.append(self.use(value))
+            out.append(f" {self.use(value)}")
         for target in op.successors:
-            out.append(" ")
             if target.block not in self.blocks:
                 self.outside.append(target.block)
-            out.append(self.blocks.get(target.block, "^outside"))
+            out.append(f" {self.blocks.get(target.block, '^outside')}")
             if target.arguments:
                 out.append(f"({', '.join(self.use(value) for value in target.arguments)})")
         if self.locations and op.location is not None:

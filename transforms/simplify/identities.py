@@ -32,23 +32,12 @@ def simpler(builder: Builder, op: Op, operands: Operands) -> Value | None:
     if isinstance(op, arith.CmpI) and operands[0] is operands[1]:
         equal = (IntPredicate.EQ, IntPredicate.SLE, IntPredicate.SGE, IntPredicate.ULE, IntPredicate.UGE)
         return constant(builder, op.predicate in equal, op.result.type)
-    if isinstance(op, arith.NegF):
-        inner = _defining_op(operands[0])
-        return inner.operand if isinstance(inner, arith.NegF) else None
-    if isinstance(op, arith.Cast):
-        return _cast(op, operands[0])
+    if isinstance(op, arith.Cast | tt.Bitcast) and operands[0].type == op.type:
+        return operands[0]
+    if type(op) in _INVERSES:
+        return _undone(op, operands[0])
     if isinstance(op, tt.AddPtr):
         return operands[0] if _is(operands[1], 0) else None
-    if isinstance(op, tt.PtrToInt):
-        inner = _defining_op(operands[0])
-        return inner.value if isinstance(inner, tt.IntToPtr) else None
-    if isinstance(op, tt.IntToPtr | tt.Bitcast):
-        inner = _defining_op(operands[0])
-        if operands[0].type == op.type:
-            return operands[0]
-        if isinstance(inner, tt.PtrToInt if isinstance(op, tt.IntToPtr) else tt.Bitcast):
-            return inner.value if inner.value.type == op.type else None
-        return None
     return _shaped(builder, op, operands)
 
 
@@ -116,19 +105,24 @@ def _select(condition: Value, then: Value, otherwise: Value) -> Value | None:
     return then if then is otherwise else None
 
 
-def _cast(op: arith.Cast, operand: Value) -> Value | None:
-    """The operand of a cast and its inverse, if the two lose nothing."""
-    if operand.type == op.type:
-        return operand
-    inner = _defining_op(operand)
-    if not isinstance(inner, arith.Cast) or inner.operand.type != op.type:
+# Ops of one operand, with the ops that they undo.
+_INVERSES: dict[type[Op], tuple[type[Op], ...]] = {
+    arith.NegF: (arith.NegF,),
+    arith.TruncI: (arith.ExtSI, arith.ExtUI),
+    arith.TruncF: (arith.ExtF,),
+    arith.Bitcast: (arith.Bitcast,),
+    tt.Bitcast: (tt.Bitcast,),
+    tt.PtrToInt: (tt.IntToPtr,),
+    tt.IntToPtr: (tt.PtrToInt,),
+}
+
+
+def _undone(op: Op, operand: Value) -> Value | None:
+    """The operand of the inner op, if the two lose nothing."""
+    inner, type_ = _defining_op(operand), op.result.type
+    if not isinstance(inner, _INVERSES[type(op)]) or inner.operands[0].type != type_:
         return None
-    exact = (
-        (isinstance(op, arith.TruncI) and isinstance(inner, arith.ExtSI | arith.ExtUI))
-        or (isinstance(op, arith.TruncF) and isinstance(inner, arith.ExtF) and not _saturates_infinities(op.type))
-        or (isinstance(op, arith.Bitcast) and isinstance(inner, arith.Bitcast))
-    )
-    return inner.operand if exact else None
+    return None if isinstance(op, arith.TruncF) and _saturates_infinities(type_) else inner.operands[0]
 
 
 def _shaped(builder: Builder, op: Op, operands: Operands) -> Value | None:
