@@ -30,13 +30,21 @@ from ziggurat.codemodel.types import Type, void
 class _Draft:
     """A body under construction, shared by the builders that point into it."""
 
-    __slots__ = ("blocks", "body", "closed", "open_children")
+    __slots__ = ("blocks", "body", "closed", "open_children", "parent")
 
-    def __init__(self, body: Body) -> None:
-        self.body = body
-        self.blocks: list[Block] = []
+    def __init__(self, parameter_types: Sequence[Type], yield_type: Type, parent: _Draft | None) -> None:
+        self.body = Body(yield_type, parent.body if parent is not None else None)
+        self.parent = parent
+        self.blocks = [Block(self.body, parameter_types)]
         self.closed = False
         self.open_children = 0
+        if parent is not None:
+            parent.open_children += 1
+
+    def close(self) -> None:
+        if self.parent is not None and not self.closed:
+            self.parent.open_children -= 1
+        self.closed = True
 
 
 class Builder:
@@ -45,24 +53,24 @@ class Builder:
     Ops that are added without a location get `location`.
     """
 
-    __slots__ = ("_draft", "_parent_draft", "block", "location")
+    __slots__ = ("_draft", "block", "location")
 
-    def __init__(self, draft: _Draft, block: Block, parent: _Draft | None, location: Location | None) -> None:
+    def __init__(self, draft: _Draft, block: Block, location: Location | None) -> None:
         self._draft = draft
-        self._parent_draft = parent
         self.block = block
         self.location = location
 
     @staticmethod
     def root(parameter_types: Sequence[Type] = (), yield_type: Type = void) -> Builder:
         """Start a body that uses nothing from outside. Returns the builder of its entry block."""
-        return _start(parameter_types, yield_type, None, None)
+        draft = _Draft(parameter_types, yield_type, None)
+        return Builder(draft, draft.blocks[0], None)
 
     def nested(self, parameter_types: Sequence[Type] = (), yield_type: Type = void) -> Builder:
         """Start a body for an op that will be added here; its ops may use the values visible here."""
         self._require_open()
-        self._draft.open_children += 1
-        return _start(parameter_types, yield_type, self._draft, self.location)
+        draft = _Draft(parameter_types, yield_type, self._draft)
+        return Builder(draft, draft.blocks[0], self.location)
 
     @property
     def parameters(self) -> tuple[BlockParameter, ...]:
@@ -94,7 +102,7 @@ class Builder:
 
     def at(self, block: Block) -> Builder:
         """Another builder of the same body, at the end of `block`."""
-        other = Builder(self._draft, self.block, self._parent_draft, self.location)
+        other = Builder(self._draft, self.block, self.location)
         other.move_to(block)
         return other
 
@@ -160,18 +168,13 @@ class Builder:
             if not ops or not isinstance(ops[-1], Terminator):
                 raise BuildError(f"block {index} has no terminator")
             fill(block, "_ops", ops)
-        draft.closed = True
         fill(draft.body, "blocks", reverse_postorder(draft.blocks[0], lambda block: block.successors))
-        if self._parent_draft is not None:
-            self._parent_draft.open_children -= 1
+        draft.close()
         return draft.body
 
     def abandon(self) -> None:
         """Abandon the body, so that the one around it can be finished without it."""
-        if not self._draft.closed:
-            self._draft.closed = True
-            if self._parent_draft is not None:
-                self._parent_draft.open_children -= 1
+        self._draft.close()
 
     def _require_open(self) -> None:
         if self._draft.closed:
@@ -189,11 +192,3 @@ class Builder:
             f"{op.NAME}: an operand is not visible here (declared in another body)",
             hint="in a transformer, use `operands` or builder[value] for the counterpart of an old value",
         )
-
-
-def _start(types: Sequence[Type], yield_type: Type, parent: _Draft | None, location: Location | None) -> Builder:
-    body = Body(yield_type, parent.body if parent is not None else None)
-    draft = _Draft(body)
-    block = Block(body, types)
-    draft.blocks.append(block)
-    return Builder(draft, block, parent, location)

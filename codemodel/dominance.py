@@ -78,28 +78,16 @@ class DominatorTree:
 
 
 class Dominance:
-    """Dominance of values over ops in a whole model. The trees of its bodies are made at first use."""
+    """Dominance of values over ops in a whole model. `tree` gives the tree of a body, which is made at first use."""
 
     def __init__(self) -> None:
-        self._trees: dict[Body, DominatorTree] = {}
-        self._positions: dict[Block, dict[Value, int]] = {}
-
-    def tree(self, body: Body) -> DominatorTree:
-        """The dominator tree of a body."""
-        tree = self._trees.get(body)
-        if tree is None:
-            tree = self._trees[body] = DominatorTree(body)
-        return tree
+        self.tree = functools.cache(DominatorTree)
+        self._positions = functools.cache(_positions)
 
     def position(self, op: Op) -> int:
         """The index of a placed op in its block."""
-        block = op.parent
-        assert block is not None
-        positions = self._positions.get(block)
-        if positions is None:
-            positions = self._positions[block] = {}
-            positions.update((other.result, index) for index, other in enumerate(block.ops))
-        return positions[op.result]
+        assert op.parent is not None
+        return self._positions(op.parent)[op.result]
 
     def dominates(self, value: Value, user: Op) -> bool:
         """True when `value` is computed whenever `user` runs, so that `user` may have it as an operand.
@@ -115,3 +103,7 @@ class Dominance:
         if here.parent is home:
             return not isinstance(value, OpResult) or self.position(value.op) < self.position(here)
         return self.tree(home.parent).dominates(home, here.parent)
+
+
+def _positions(block: Block) -> dict[Value, int]:
+    return {op.result: index for index, op in enumerate(block.ops)}

@@ -102,7 +102,7 @@ class Rewriter(Builder):
         caller: Location | None = None,
     ) -> Rewriter:
         """A rewriter that appends at the place of `builder`."""
-        made = Rewriter(builder._draft, builder.block, builder._parent_draft, builder.location)  # pyright: ignore[reportPrivateUsage]
+        made = Rewriter(builder._draft, builder.block, builder.location)  # pyright: ignore[reportPrivateUsage]
         made.mapping = ValueMap()
         made.transformers = tuple(transformers)
         made.pass_name = pass_name
