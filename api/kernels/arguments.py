@@ -27,7 +27,8 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
-from ziggurat.frontends.language.function import suggest, usable
+from ziggurat.frontends.language.function import usable
+from ziggurat.frontends.language.signature import suggest
 
 
 @attrs.frozen

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, LaunchError, ZigguratError, shown, warn
+from ziggurat.codemodel.errors import KernelSyntaxError, LaunchError, ZigguratError, shown, warn
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.frontends.language.constants import as_constant
-from ziggurat.frontends.language.signature import active_recorder
+from ziggurat.frontends.language.signature import active_recorder, bind
 
 if TYPE_CHECKING:
     # To a type checker the parameter has the type of the value that it is used as.
@@ -110,41 +110,12 @@ class Function:
         return f"{self.name}({', '.join(parts)})"
 
     def bind(
-        self,
-        positional: Sequence[T],
-        keywords: Sequence[tuple[str, T]],
-        misfit: Callable[[str, str | None, int | None], KernelTypeError],
+        self, positional: Sequence[T], keywords: Mapping[str, T], place: Callable[[str | None], Location | None]
     ) -> dict[str, T | Default]:
-        """The argument or the default of each parameter, in the order of the parameters.
-
-        Raises the error that `misfit` makes when the arguments do not fit. `misfit` gets the message, a hint, and the
-        index of the wrong keyword argument, or None.
-        """
-        parameters = self.signature.parameters.values()
-        places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        named = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
-        name = self.name
-        if len(positional) > len(places):
-            count = f"{len(places)} positional argument{'s' if len(places) != 1 else ''}"
-            raise misfit(f"{name} takes {count}; got {len(positional)}", self.written, None)
-        bound: dict[str, T] = dict(zip(places, positional, strict=False))
-        for index, (keyword, value) in enumerate(keywords):
-            if keyword not in named:
-                near = suggest(keyword, named)
-                hint = f"{near} {self.written}" if near else self.written
-                raise misfit(f"{name} has no parameter '{keyword}' to give by name", hint, index)
-            if keyword in bound:
-                raise misfit(f"{name} got '{keyword}' twice", self.written, index)
-            bound[keyword] = value
-        result: dict[str, T | Default] = {}
-        for p in parameters:
-            if p.name in bound:
-                result[p.name] = bound[p.name]
-            elif p.default is not inspect.Parameter.empty:
-                result[p.name] = Default(p.name, p.default)
-            elif p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-                raise misfit(f"{name} needs its argument '{p.name}'", self.written, None)
-        return result
+        """The argument or the default of each parameter, in the order of the parameters; see `signature.bind`."""
+        parameters = self.signature.parameters
+        given = bind(self.name, lambda: self.written, parameters, positional, keywords, place)
+        return {name: given[name] if name in given else Default(name, p.default) for name, p in parameters.items()}
 
     @property
     def model(self) -> Op:
@@ -269,11 +240,3 @@ def usable(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(usable, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return isinstance(value, Function) or as_constant(value)[0]
-
-
-def suggest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
-    """A hint with the known name that is nearest to `name`, or None."""
-    from difflib import get_close_matches  # The import is slow, and only errors need it.
-
-    near = get_close_matches(name, list(known), 1)
-    return f"did you mean {prefix}{near[0]}?" if near else None

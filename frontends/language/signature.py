@@ -7,40 +7,108 @@ the messages of errors. A parameter whose annotation starts with `Const` takes a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.location import Location
 from ziggurat.frontends.language.host import run_body
 from ziggurat.frontends.language.kinds import CONVERSIONS
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 REQUIRED: Final = inspect.Parameter.empty
+VARIADIC: Final = inspect.Parameter.VAR_POSITIONAL
+
+
+def nowhere(_keyword: str | None) -> Location | None:
+    """The place of the arguments of a call from Python, which has none in a kernel."""
+
+
+def bind(
+    called: str,
+    written: Callable[[], str],
+    parameters: Mapping[str, Parameter | inspect.Parameter],
+    positional: Sequence[T],
+    keywords: Mapping[str, T],
+    place: Callable[[str | None], Location | None],
+) -> dict[str, Any]:
+    """Arguments by parameter name, without defaults; those of a `*` parameter are a tuple.
+
+    Raises `KernelTypeError` when they do not fit. Its hint has `written()`, the call with its parameters. Its location
+    is `place(keyword)` for a keyword argument that is wrong, and `place(None)` otherwise.
+    """
+
+    def misfit(message: str, keyword: str | None = None) -> KernelTypeError:
+        near = None if keyword is None or keyword in parameters else suggest(keyword, parameters)
+        hint = f"{near} {written()}" if near else written()
+        return KernelTypeError(f"{called} {message}", place(keyword), hint)
+
+    bound: dict[str, Any] = {}
+    rest = list(positional)
+    for name, parameter in parameters.items():
+        if parameter.kind is VARIADIC:
+            bound[name] = tuple(rest)
+            rest = []
+        elif rest and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            bound[name] = rest.pop(0)
+    if rest:
+        most = len(positional) - len(rest)
+        noun = "argument" if most == 1 else "arguments"
+        raise misfit(f"takes at most {most} positional {noun}; got {len(positional)}")
+    for keyword, value in keywords.items():
+        if keyword not in parameters:
+            raise misfit(f"has no parameter '{keyword}'", keyword)
+        if parameters[keyword].kind in (VARIADIC, inspect.Parameter.POSITIONAL_ONLY):
+            raise misfit(f"takes '{keyword}' by position", keyword)
+        if keyword in bound:
+            raise misfit(f"got '{keyword}' twice", keyword)
+        bound[keyword] = value
+    for name, parameter in parameters.items():
+        if name not in bound and parameter.default is REQUIRED:
+            raise misfit(f"needs its argument '{name}'")
+    return bound
+
+
+def suggest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
+    """A hint with the known name that is nearest to `name`, or None."""
+    from difflib import get_close_matches  # The import is slow, and only errors need it.
+
+    near = get_close_matches(name, list(known), 1)
+    return f"did you mean {prefix}{near[0]}?" if near else None
 
 
 @attrs.frozen
 class Parameter:
-    """A parameter of a call. `default` is `REQUIRED` where there is none.
+    """A parameter of a call. `kind` and `default` are as in `inspect.Parameter`.
 
-    `kind` is the name of its annotation (see `kinds`), `optional` whether that has None besides.
+    `takes` is the name of its annotation (see `kinds`), `optional` whether that has None besides.
     """
 
     name: str
-    constexpr: bool = False
-    default: Any = REQUIRED
-    variadic: bool = False
-    keyword_only: bool = False
-    kind: str = "Value"
-    optional: bool = False
+    kind: Any
+    default: Any
+    takes: str
+    optional: bool
+    constexpr: bool
+    variadic: bool
+
+    @classmethod
+    def of(cls, plain: inspect.Parameter) -> Parameter:
+        """The parameter with this annotation and default."""
+        takes, _, rest = str(plain.annotation).partition(" |")
+        optional = plain.default is None or rest.endswith(" None")
+        is_constant, variadic = takes.startswith("Const"), plain.kind is plain.VAR_POSITIONAL
+        return cls(plain.name, plain.kind, plain.default, takes, optional, is_constant, variadic)
 
     def held(self, value: Any) -> Any:
         """A constant converted to this kind of parameter: `np.float32` and "float32" become `zg.f32`."""
-        convert = CONVERSIONS.get(self.kind)
+        convert = CONVERSIONS.get(self.takes)
         return value if convert is None else convert(value)
 
 
@@ -56,6 +124,11 @@ class Signature:
     parameters: tuple[Parameter, ...]
     doc: str
     results: int | str = 1
+    by_name: Mapping[str, Parameter] = attrs.field(init=False, eq=False, repr=False)
+
+    @by_name.default
+    def _by_name(self) -> Mapping[str, Parameter]:
+        return {parameter.name: parameter for parameter in self.parameters}
 
     def result_count(self, bound: Mapping[str, Any]) -> int | None:
         """The number of results that the call gives as a tuple for these arguments; None where it gives one value."""
@@ -67,53 +140,18 @@ class Signature:
         return 2 if given is True else None
 
     def __str__(self) -> str:
-        parts: list[str] = []
-        starred = False
-        for p in self.parameters:
-            if p.keyword_only and not starred:
-                parts.append("*")
-                starred = True
-            star = "*" if p.variadic else ""
-            starred = starred or p.variadic
-            parts.append(f"{star}{p.name}" if p.default is REQUIRED else f"{star}{p.name}={p.default!r}")
-        return f"{self.name}({', '.join(parts)})"
+        plain = [inspect.Parameter(p.name, p.kind, default=p.default) for p in self.parameters]
+        return f"{self.name}{inspect.Signature(plain)}"
 
-    def bind(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments by parameter name, defaults filled in; a variadic parameter gets a tuple.
-
-        Raises `KernelTypeError` in words for the kernel's author when they do not fit.
-        """
-        bound: dict[str, Any] = {}
-        rest = list(arguments)
-        for p in self.parameters:
-            if p.variadic:
-                bound[p.name] = tuple(rest)
-                rest = []
-            elif p.keyword_only:
-                continue
-            elif rest:
-                bound[p.name] = rest.pop(0)
-        if rest:
-            most = sum(1 for p in self.parameters if not p.keyword_only)
-            noun = "argument" if most == 1 else "arguments"
-            raise KernelTypeError(
-                f"zg.{self.name} takes at most {most} positional {noun}; got {len(arguments)}", hint=f"zg.{self}"
-            )
-        parameters = {p.name: p for p in self.parameters}
-        for name, value in keywords.items():
-            if name not in parameters:
-                raise KernelTypeError(f"zg.{self.name} has no parameter '{name}'", hint=f"zg.{self}")
-            if parameters[name].variadic:
-                raise KernelTypeError(f"zg.{self.name} takes '{name}' by position", hint=f"zg.{self}")
-            if name in bound:
-                raise KernelTypeError(f"zg.{self.name} got '{name}' twice", hint=f"zg.{self}")
-            bound[name] = value
-        for p in self.parameters:
-            if p.name not in bound:
-                if p.default is REQUIRED:
-                    raise KernelTypeError(f"zg.{self.name} needs its argument '{p.name}'", hint=f"zg.{self}")
-                bound[p.name] = p.default
-        return {p.name: bound[p.name] for p in self.parameters}
+    def bind(
+        self,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Any],
+        place: Callable[[str | None], Location | None] = nowhere,
+    ) -> dict[str, Any]:
+        """The argument or the default of each parameter, in the order of the parameters; see `bind`."""
+        given = bind(f"zg.{self.name}", lambda: f"zg.{self}", self.by_name, arguments, keywords, place)
+        return {name: given[name] if name in given else p.default for name, p in self.by_name.items()}
 
 
 # The recorder of the trace that is going on in this context, if any. For calls of the language and of a `@zg.function`
@@ -171,18 +209,7 @@ def call(
     """
 
     def declare(stub: Callable[P, R]) -> Call[P, R]:
-        parameters = tuple(
-            Parameter(
-                p.name,
-                constexpr=str(p.annotation).startswith("Const"),
-                default=p.default,
-                variadic=p.kind is p.VAR_POSITIONAL,
-                keyword_only=p.kind is p.KEYWORD_ONLY,
-                kind=str(p.annotation).partition(" |")[0],
-                optional=str(p.annotation).endswith("| None") or p.default is None,
-            )
-            for p in inspect.signature(stub).parameters.values()
-        )
+        parameters = tuple(map(Parameter.of, inspect.signature(stub).parameters.values()))
         count = 0 if stub.__annotations__.get("return") == "None" else results
         signature = Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""), count)
         if signature.name in SIGNATURES:

@@ -1,6 +1,6 @@
 """Names of Triton's language and what to write in their place: hints for names that are not found.
 
-Names that differ little from ours are found by their likeness (`suggest` in function.py); these are not.
+Names that differ little from ours are found by their likeness (`suggest` in signature.py); these are not.
 """
 
 from __future__ import annotations

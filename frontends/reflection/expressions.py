@@ -10,10 +10,11 @@ from typing import Any, NoReturn
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import BuildError, KernelNameError, KernelSyntaxError, KernelTypeError, ZigguratError
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, pyobject
 from ziggurat.frontends.language.constants import as_constant
-from ziggurat.frontends.language.function import Default, Function, constexpr, suggest, usable
+from ziggurat.frontends.language.function import Default, Function, constexpr, usable
 from ziggurat.frontends.language.signature import SIGNATURES, Call, Signature
 from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name
 from ziggurat.frontends.reflection.source import Source
@@ -285,19 +286,13 @@ class Expressions(ast.NodeVisitor):
 
     def check_call(self, signature: Signature, node: ast.Call) -> None:
         """Raise `KernelTypeError` when the arguments do not fit a call of the language."""
-        names = {p.name for p in signature.parameters}
-        for keyword in node.keywords:
-            if keyword.arg not in names:
-                hint = suggest(keyword.arg or "", names)
-                raise KernelTypeError(
-                    f"zg.{signature.name} has no parameter '{keyword.arg}'",
-                    self.source.span(keyword),
-                    f"{hint} zg.{signature}" if hint else f"zg.{signature}",
-                )
-        try:
-            signature.bind(node.args, {keyword.arg or "": keyword.value for keyword in node.keywords})
-        except KernelTypeError as error:
-            raise KernelTypeError(error.summary, self.source.span(node), error.hint) from None
+        signature.bind(node.args, *self.keywords(node))
+
+    def keywords(self, node: ast.Call) -> tuple[dict[str, ast.expr], Callable[[str | None], Location]]:
+        """The keyword arguments of a call, and the place of one of them by its name, or of the call for None."""
+        found = {keyword.arg or "": keyword for keyword in node.keywords}
+        values = {name: keyword.value for name, keyword in found.items()}
+        return values, lambda name: self.source.span(node if name is None else found[name])
 
     def check_builtin(self, name: str, node: ast.Call) -> None:
         """Raise `KernelTypeError` when the arguments do not fit a builtin."""
@@ -322,13 +317,8 @@ class Expressions(ast.NodeVisitor):
 
     def call_function(self, node: ast.Call, function: Function) -> Value:
         """A call of a user's function. Arguments are evaluated as written and passed in the order of the parameters."""
-
-        def misfit(summary: str, hint: str | None, keyword: int | None) -> KernelTypeError:
-            return KernelTypeError(summary, self.source.span(node if keyword is None else node.keywords[keyword]), hint)
-
-        keywords = [(keyword.arg or "", keyword.value) for keyword in node.keywords]
-        bound = function.bind(node.args, keywords, misfit)
-        values = {id(item): self.expression(item) for item in (*node.args, *(value for _, value in keywords))}
+        bound = function.bind(node.args, *self.keywords(node))
+        values = {id(item): self.expression(item) for item in (*node.args, *(k.value for k in node.keywords))}
         arguments: list[Value] = []
         for item in bound.values():
             if not isinstance(item, Default):

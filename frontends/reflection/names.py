@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
 from ziggurat.frontends.language.constants import is_enum
-from ziggurat.frontends.language.function import Use, suggest, usable
-from ziggurat.frontends.language.signature import SIGNATURES, Call
+from ziggurat.frontends.language.function import Use, usable
+from ziggurat.frontends.language.signature import SIGNATURES, Call, suggest
 from ziggurat.frontends.language.spellings import of_member
 from ziggurat.frontends.reflection.scopes import mentions
 from ziggurat.frontends.reflection.source import Source

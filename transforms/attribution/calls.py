@@ -195,9 +195,7 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
             f"{what} must be a function to be called; got {describe(callee)}", walk.place_of(op.callee), hint
         )
     count = len(op.arguments) - len(op.keywords)
-    positional = op.arguments[:count]
-    keywords = list(zip(op.keywords, op.arguments[count:], strict=True))
-    bound = bind(walk, function, positional, keywords)
+    bound = bind(walk, function, op.arguments[:count], dict(zip(op.keywords, op.arguments[count:], strict=True)))
     given = {name: default(value.value) if isinstance(value, Default) else value for name, value in bound.items()}
     walk.scope.arguments[op.result] = given
     types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
@@ -205,18 +203,15 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
 
 
 def bind(
-    walk: FunctionAttributor, function: FunctionName, positional: Sequence[Value], keywords: list[tuple[str, Value]]
+    walk: FunctionAttributor, function: FunctionName, positional: Sequence[Value], keywords: Mapping[str, Value]
 ) -> Mapping[str, Value | Default]:
     """Arguments by parameter. A model without its `Function` has no defaults."""
-
-    def misfit(summary: str, hint: str | None, keyword: int | None) -> KernelTypeError:
-        place = None if keyword is None else walk.place_of(keywords[keyword][1])
-        return KernelTypeError(summary, place, hint)
-
     if function.function is not None:
-        return function.function.bind(positional, keywords, misfit)
+        return function.function.bind(
+            positional, keywords, lambda name: None if name is None else walk.place_of(keywords[name])
+        )
     names = [name or str(index) for index, name in enumerate(py.parameter_names(function.model))]
-    found = dict(zip(names, positional, strict=False)) | dict(keywords)
+    found = dict(zip(names, positional, strict=False)) | {**keywords}
     if set(found) != set(names) or len(positional) + len(keywords) != len(names):
         raise KernelTypeError(f"'{function.symbol}' takes {len(names)} arguments: {', '.join(names)}")
     return {name: found[name] for name in names}

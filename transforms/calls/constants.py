@@ -150,7 +150,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool], str | None]] = {
 def held(call: str, parameter: Parameter, value: Any) -> Any:
     """A constant converted for the parameter. Raises `KernelTypeError` when it is not of the parameter's kind."""
     value = parameter.held(value)
-    found = _KINDS.get(parameter.kind)
+    found = _KINDS.get(parameter.takes)
     if found is None or (value is None and parameter.optional):
         return value
     words, fits, hint = found

@@ -8,7 +8,7 @@ DECLARED = {name for name in vars(kinds) if name.startswith(("Const", "Value", "
 
 
 def test_the_kinds_of_parameters_are_those_declared():
-    used = {parameter.kind for signature in SIGNATURES.values() for parameter in signature.parameters}
+    used = {parameter.takes for signature in SIGNATURES.values() for parameter in signature.parameters}
     # `ConstCompareKind` stands beside the enum that it takes.
     assert used == DECLARED | {"ConstCompareKind"}
 
@@ -16,4 +16,4 @@ def test_the_kinds_of_parameters_are_those_declared():
 def test_a_constant_is_told_by_its_name():
     for signature in SIGNATURES.values():
         for parameter in signature.parameters:
-            assert parameter.constexpr == parameter.kind.startswith("Const")
+            assert parameter.constexpr == parameter.takes.startswith("Const")

@@ -131,7 +131,8 @@ def statement(call: str, arguments: dict[str, str]) -> str:
     variadic = any(p.variadic for p in SIGNATURES[call].parameters)
     for p in SIGNATURES[call].parameters:
         if p.name in arguments:
-            written.append(arguments[p.name] if variadic and not p.keyword_only else f"{p.name}={arguments[p.name]}")
+            by_place = variadic and p.kind is not p.KEYWORD_ONLY
+            written.append(arguments[p.name] if by_place else f"{p.name}={arguments[p.name]}")
     text = f"zg.{call}({', '.join(written)})"
     return f"for i in {text}: pass" if call in ("range", "static_range") else text
 

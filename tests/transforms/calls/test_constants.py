@@ -63,7 +63,7 @@ def test_what_is_not_a_constant_parameter_is_not_checked():
 
 
 def test_every_kind_of_constant_in_the_language_is_checked():
-    kinds = {p.kind for signature in SIGNATURES.values() for p in signature.parameters if p.constexpr}
+    kinds = {p.takes for signature in SIGNATURES.values() for p in signature.parameters if p.constexpr}
     from ziggurat.transforms.calls.constants import _KINDS
 
     assert kinds - set(_KINDS) == {"ConstAny"}
