@@ -151,7 +151,7 @@ class Signature:
     ) -> dict[str, Any]:
         """The argument or the default of each parameter, in the order of the parameters; see `bind`."""
         given = bind(f"zg.{self.name}", lambda: f"zg.{self}", self.by_name, arguments, keywords, place)
-        return {name: given[name] if name in given else p.default for name, p in self.by_name.items()}
+        return {name: given.get(name, p.default) for name, p in self.by_name.items()}
 
 
 # The recorder of the trace that is going on in this context, if any. For calls of the language and of a `@zg.function`

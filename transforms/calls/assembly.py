@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import attrs
+
 from ziggurat.codemodel.assembly import LETTERS, parts_of, template_error
 from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, element_of
@@ -33,107 +35,101 @@ def per_register(type_: Type, pack: int) -> int:
     return max(1, min(pack, 4 // element_bytes(type_)))
 
 
+@attrs.frozen
+class _Register:
+    """A register that is needed: of a "result" or an "operand" that was `given` so, for `pack` elements."""
+
+    what: str
+    given: Type
+    pack: int
+
+    @property
+    def type(self) -> Type:
+        """The type of the elements; that of a constant is its dtype."""
+        return scalar_type(self.given) if isinstance(self.given, ConstantType) else self.given
+
+    @property
+    def held(self) -> int:
+        """The number of elements in the register."""
+        return per_register(self.type, self.pack)
+
+    @property
+    def bits(self) -> int:
+        """The bits of these elements."""
+        return 8 * element_bytes(self.type) * self.held
+
+    @property
+    def letters(self) -> str:
+        """The letters that fit; the first is the plainest."""
+        element = element_of(self.type)
+        if isinstance(element, PtrType):
+            return "l"
+        assert isinstance(element, ScalarType)
+        if self.bits == 64:
+            return "dl" if element.is_float else "ld"
+        if self.bits == 32:
+            return "fr" if element.is_float and element.bits == 32 else "rf"
+        letters = {8: "rhc", 16: "hr"}[self.bits]
+        return f"{letters}b" if element.kind == "bool" else letters
+
+
 def check_assembly(text: str, constraints: str, arguments: Sequence[Type], results: Sequence[Type], pack: int) -> None:
     """Raises `KernelValueError` where the constraints are not those of the results and operands."""
     parts = parts_of(constraints)
-    clobbers = [part for part in parts if part.startswith("~")]
-    for part in clobbers:
-        if not re.fullmatch(r"~\{\w+\}", part):
+    for part in parts:
+        if part.startswith("~") and not re.fullmatch(r"~\{\w+\}", part):
             raise KernelValueError(
                 f"{_CALL}: '{part}' is no clobber", hint="write '~{memory}' for assembly that changes memory"
             )
-    registers = [part for part in parts if not part.startswith("~")]
-    typed = [_typed(argument) for argument in arguments]
-    wanted = [*(("result", r) for r in results for _ in _registers(r, pack))]
-    wanted += [("operand", a) for a in typed for _ in _registers(a, pack)]
-    fitting = ",".join(_fitting(what, type_, pack) for what, type_ in wanted)
+    named = [part for part in parts if not part.startswith("~")]
+    given = [_Register("result", type_, pack) for type_ in results]
+    given += [_Register("operand", type_, pack) for type_ in arguments]
+    needed = [register for register in given for _ in range(-(-pack // register.held))]
+    fitting = ",".join(("=" if one.what == "result" else "") + one.letters[0] for one in needed)
     hint = f"{fitting!r} fits these types{f' with pack={pack}' if pack > 1 else ''}"
-    if len(registers) != len(wanted):
-        outputs = sum(what == "result" for what, _ in wanted)
-        inputs = len(wanted) - outputs
+    if len(named) != len(needed):
+        outputs = sum(one.what == "result" for one in needed)
         raise KernelValueError(
-            f"{_CALL}: the constraints {constraints!r} name {_count(len(registers), 'register')}; "
-            f"{_count(outputs, 'register')} of results and {inputs} of operands are needed",
+            f"{_CALL}: the constraints {constraints!r} name {_count(len(named), 'register')}; "
+            f"{_count(outputs, 'register')} of results and {len(needed) - outputs} of operands are needed",
             hint=hint,
         )
-    known = [argument for argument, type_ in zip(arguments, typed, strict=True) for _ in _registers(type_, pack)]
-    for index, (part, (what, type_)) in enumerate(zip(registers, wanted, strict=True)):
-        argument = None if what == "result" else known[index - sum(w == "result" for w, _ in wanted)]
-        _check_one(part, what, type_, argument, registers, pack, hint)
-    if wrong := template_error(text, len(registers)):
+    for part, register in zip(named, needed, strict=True):
+        if part.startswith("+"):
+            raise KernelValueError(
+                f"{_CALL}: '{part}' is no constraint here: what is read and written is a result and an operand",
+                hint="give the operand the number of the result: '=r,0'",
+            )
+        if (wrong := _objection(part, register, named)) is not None:
+            raise KernelValueError(f"{_CALL}: {wrong}", hint=hint)
+    if wrong := template_error(text, len(named)):
         raise KernelValueError(f"{_CALL}: {wrong[0]}", hint=wrong[1])
 
 
-def _typed(argument: Type) -> Type:
-    return scalar_type(argument) if isinstance(argument, ConstantType) else argument
-
-
-def _registers(type_: Type, pack: int) -> range:
-    return range(-(-pack // per_register(type_, pack)))
-
-
-def _bits(type_: Type, pack: int) -> int:
-    """The bits that one register holds of elements of a type."""
-    return 8 * element_bytes(type_) * per_register(type_, pack)
-
-
-def _allowed(type_: Type, pack: int) -> str:
-    """The letters for registers of elements of a type; the first is the plainest."""
-    element, bits = element_of(type_), _bits(type_, pack)
-    if isinstance(element, PtrType):
-        return "l"
-    assert isinstance(element, ScalarType)
-    if bits == 64:
-        return "dl" if element.is_float else "ld"
-    if bits == 32:
-        return "fr" if element.is_float and element.bits == 32 else "rf"
-    letters = {8: "rhc", 16: "hr"}[bits]
-    return f"{letters}b" if element.kind == "bool" else letters
-
-
-def _fitting(what: str, type_: Type, pack: int) -> str:
-    return ("=" if what == "result" else "") + _allowed(type_, pack)[0]
-
-
-def _check_one(
-    part: str, what: str, type_: Type, argument: Type | None, registers: Sequence[str], pack: int, hint: str
-) -> None:
-    """One constraint of a result, or of an operand, whose type as it was given is `argument`."""
-    letter = part
-    if part.startswith("+"):
-        raise KernelValueError(
-            f"{_CALL}: '{part}' is no constraint here: what is read and written is a result and an operand",
-            hint="give the operand the number of the result: '=r,0'",
-        )
-    if what == "result":
+def _objection(part: str, register: _Register, named: Sequence[str]) -> str | None:
+    """The reason why a constraint, one of `named`, does not fit its register; None where it does."""
+    given, letter = register.given, part
+    if register.what == "result":
         if not part.startswith("="):
-            raise KernelValueError(f"{_CALL}: results come first, and begin with '='; got '{part}'", hint=hint)
+            return f"results come first, and begin with '='; got '{part}'"
         letter = part.removeprefix("=").removeprefix("&")
     elif part.startswith("="):
-        raise KernelValueError(f"{_CALL}: '{part}' is a result's constraint, and stands for an operand", hint=hint)
+        return f"'{part}' is a result's constraint, and stands for an operand"
     elif part.isdecimal():
-        number = int(part)
-        if number >= len(registers) or not registers[number].startswith("="):
-            raise KernelValueError(f"{_CALL}: the constraint '{part}' is the number of no result", hint=hint)
-        letter = registers[number].lstrip("=&")
+        if int(part) >= len(named) or not named[int(part)].startswith("="):
+            return f"the constraint '{part}' is the number of no result"
+        letter = named[int(part)].lstrip("=&")
     elif part == "n":
-        element = _typed(argument) if argument is not None else type_
-        if not isinstance(argument, ConstantType) or scalar_type(element).is_float or pack > 1:
-            raise KernelValueError(
-                f"{_CALL}: 'n' takes an integer known at compile time; got {describe(argument or type_)}", hint=hint
-            )
-        return
+        fits = isinstance(given, ConstantType) and not scalar_type(given).is_float and register.pack == 1
+        return None if fits else f"'n' takes an integer known at compile time; got {describe(given)}"
     if letter not in LETTERS:
-        raise KernelValueError(f"{_CALL}: the constraint {show(part)} is none of PTX's: {_KNOWN}", hint=hint)
-    if letter not in _allowed(type_, pack):
-        bits = _bits(type_, pack)
-        held = f"{describe(argument)}" if isinstance(argument, ConstantType) else str(element_of(type_))
-        several = f"{per_register(type_, pack)} elements of " if per_register(type_, pack) > 1 else ""
-        raise KernelValueError(
-            f"{_CALL}: '{part}' is a register of {_count(LETTERS[letter], 'bit')}; "
-            f"the {what} has {bits} in one, {several}{held}",
-            hint=hint,
-        )
+        return f"the constraint {show(part)} is none of PTX's: {_KNOWN}"
+    if letter in register.letters:
+        return None
+    held = describe(given) if isinstance(given, ConstantType) else str(element_of(given))
+    several = f"{register.held} elements of " if register.held > 1 else ""
+    width = _count(LETTERS[letter], "bit")
+    return f"'{part}' is a register of {width}; the {register.what} has {register.bits} in one, {several}{held}"
 
 
 def _count(number: int, noun: str) -> str:

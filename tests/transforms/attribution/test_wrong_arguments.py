@@ -7,6 +7,7 @@ and prints. Which of them are accepted is kept in a golden file, so that a wrong
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import linecache
 import warnings
@@ -131,7 +132,7 @@ def statement(call: str, arguments: dict[str, str]) -> str:
     variadic = any(p.variadic for p in SIGNATURES[call].parameters)
     for p in SIGNATURES[call].parameters:
         if p.name in arguments:
-            by_place = variadic and p.kind is not p.KEYWORD_ONLY
+            by_place = variadic and p.kind is not inspect.Parameter.KEYWORD_ONLY
             written.append(arguments[p.name] if by_place else f"{p.name}={arguments[p.name]}")
     text = f"zg.{call}({', '.join(written)})"
     return f"for i in {text}: pass" if call in ("range", "static_range") else text
