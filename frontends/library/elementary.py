@@ -1,7 +1,8 @@
 """Calls of numbers that are written in the language, with ops that are exact or correctly rounded.
 
-They give the same bits on every target, except `tan`, `sigmoid` and `softmax`, which use functions of the target. Types
-narrower than f32 are computed in f32 and rounded. `docs/accuracy.md` has the measured errors.
+They give the same bits on every target, except `tan`, `sigmoid` and `softmax`, which use functions of the target. Their
+arguments are f32 or f64: a call of other numbers converts them to f32, and rounds the result to the dtype of the
+arguments. `docs/accuracy.md` has the measured errors.
 
 The polynomials interpolate the function at the Chebyshev points of the named interval; they were computed with 50
 digits. Coefficients start with the highest power.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ziggurat.codemodel.types import f32, f64, i32, i64, u32, u64
+from ziggurat.codemodel.types import f64, i32, i64, u32, u64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.reflection import function
 
@@ -66,12 +67,6 @@ ANCHOR_BITS_64: Final = 0x4338000000000000
 
 
 @function
-def real(x: Any) -> Any:
-    """A number in the float type of the computation: f64, or f32 for everything else."""
-    return zg.cast(x, f64 if x.dtype == f64 else f32)
-
-
-@function
 def horner(x: Any, coefficients: zg.constexpr) -> Any:
     """The polynomial with these coefficients, the highest first."""
     total = zg.zeros(x.shape, x.dtype)
@@ -96,9 +91,7 @@ def with_sign(size: Any, sign: Any) -> Any:
 @function
 def trunc(x: Any) -> Any:
     """The floor of a positive number, the ceiling of a negative one."""
-    wide = real(x)
-    whole = zg.where(zg.less(wide, 0.0), zg.ceil(wide), zg.floor(wide))
-    return zg.cast(whole, x.dtype if x.dtype.is_float else f32)
+    return zg.where(zg.less(x, 0.0), zg.ceil(x), zg.floor(x))
 
 
 @function
@@ -107,24 +100,20 @@ def round(x: Any) -> Any:
 
     x - trunc(x) is exact. For an infinity it is NaN, so the comparison is false.
     """
-    wide = real(x)
-    whole = trunc(wide)
-    more = zg.greater_equal(zg.abs(zg.sub(wide, whole)), 0.5)
-    rounded = zg.where(more, zg.add(whole, with_sign(zg.cast(1.0, wide.dtype), wide)), whole)
-    return zg.cast(rounded, x.dtype if x.dtype.is_float else f32)
+    whole = trunc(x)
+    more = zg.greater_equal(zg.abs(zg.sub(x, whole)), 0.5)
+    return zg.where(more, zg.add(whole, with_sign(zg.cast(1.0, x.dtype), x)), whole)
 
 
 @function
 def rint(x: Any) -> Any:
     """The floor, or the floor plus 1 when the fraction is above a half, or a half and the floor is odd."""
-    wide = real(x)
-    below = zg.floor(wide)
-    rest = zg.sub(wide, below)
+    below = zg.floor(x)
+    rest = zg.sub(x, below)
     half = zg.mul(below, 0.5)
     is_odd = zg.not_equal(zg.floor(half), half)
     up = zg.or_(zg.greater(rest, 0.5), zg.and_(zg.equal(rest, 0.5), is_odd))
-    rounded = with_sign(zg.where(up, zg.add(below, 1.0), below), wide)
-    return zg.cast(rounded, x.dtype if x.dtype.is_float else f32)
+    return with_sign(zg.where(up, zg.add(below, 1.0), below), x)
 
 
 # Classification of numbers.
@@ -133,19 +122,19 @@ def rint(x: Any) -> Any:
 @function
 def isnan(x: Any) -> Any:
     """NaN is the only value that differs from itself."""
-    return zg.not_equal(real(x), real(x))
+    return zg.not_equal(x, x)
 
 
 @function
 def isinf(x: Any) -> Any:
     """The absolute value is compared with infinity."""
-    return zg.equal(zg.abs(real(x)), INFINITY)
+    return zg.equal(zg.abs(x), INFINITY)
 
 
 @function
 def isfinite(x: Any) -> Any:
     """The absolute value is compared with infinity, which is false for NaN."""
-    return zg.less(zg.abs(real(x)), INFINITY)
+    return zg.less(zg.abs(x), INFINITY)
 
 
 # Angles.
@@ -154,8 +143,7 @@ def isfinite(x: Any) -> Any:
 @function
 def tan(x: Any) -> Any:
     """The quotient of sine and cosine, whose relative errors are small near their zeros."""
-    wide = real(x)
-    return zg.cast(zg.div_rn(zg.sin(wide), zg.cos(wide)), x.dtype if x.dtype.is_float else f32)
+    return zg.div_rn(zg.sin(x), zg.cos(x))
 
 
 @function
@@ -172,13 +160,12 @@ def atan_unit(r: Any) -> Any:
 @function
 def atan(x: Any) -> Any:
     """The arctangent of the absolute value, with the sign restored. Above 1 it is π/2 - atan(1 / x)."""
-    wide = real(x)
-    pi = PI_64 if wide.dtype == f64 else PI_32
-    size = zg.abs(wide)
+    pi = PI_64 if x.dtype == f64 else PI_32
+    size = zg.abs(x)
     steep = zg.greater(size, 1.0)
     angle = atan_unit(zg.where(steep, zg.div_rn(1.0, size), size))
     result = zg.where(steep, zg.sub(0.5 * pi[0], zg.sub(angle, 0.5 * pi[1])), angle)
-    return zg.cast(with_sign(result, wide), x.dtype if x.dtype.is_float else f32)
+    return with_sign(result, x)
 
 
 @function
@@ -187,21 +174,16 @@ def atan2(y: Any, x: Any) -> Any:
 
     The ratio of two infinities counts as 1.
     """
-    both = zg.maximum(y, x)
-    result_type = both.dtype if both.dtype.is_float else f32
-    wide_type = f64 if result_type == f64 else f32
-    pi = PI_64 if result_type == f64 else PI_32
-    rise, run = zg.cast(y, wide_type), zg.cast(x, wide_type)
-    smaller, larger = zg.minimum(zg.abs(rise), zg.abs(run)), zg.maximum(zg.abs(rise), zg.abs(run))
+    pi = PI_64 if x.dtype == f64 else PI_32
+    smaller, larger = zg.minimum(zg.abs(y), zg.abs(x)), zg.maximum(zg.abs(y), zg.abs(x))
     ratio = zg.where(zg.equal(larger, 0.0), 0.0, zg.div_rn(smaller, larger))
     ratio = zg.where(zg.equal(smaller, INFINITY), 1.0, ratio)
     angle = atan_unit(ratio)
-    steep = zg.greater(zg.abs(rise), zg.abs(run))
+    steep = zg.greater(zg.abs(y), zg.abs(x))
     angle = zg.where(steep, zg.sub(0.5 * pi[0], zg.sub(angle, 0.5 * pi[1])), angle)
-    left = zg.less(with_sign(zg.cast(1.0, wide_type), run), 0.0)
+    left = zg.less(with_sign(zg.cast(1.0, x.dtype), x), 0.0)
     angle = zg.where(left, zg.sub(pi[0], zg.sub(angle, pi[1])), angle)
-    result = zg.where(zg.or_(isnan(rise), isnan(run)), NAN, with_sign(angle, rise))
-    return zg.cast(result, result_type)
+    return zg.where(zg.or_(isnan(y), isnan(x)), NAN, with_sign(angle, y))
 
 
 @function
@@ -217,23 +199,20 @@ def half_arcsine(near: Any) -> Any:
 @function
 def asin(x: Any) -> Any:
     """Above 1/2, asin x is π/2 - 2 asin √((1 - x) / 2)."""
-    wide = real(x)
-    pi = PI_64 if wide.dtype == f64 else PI_32
-    far, angle = half_arcsine(zg.abs(wide))
+    pi = PI_64 if x.dtype == f64 else PI_32
+    far, angle = half_arcsine(zg.abs(x))
     result = zg.where(far, zg.sub(0.5 * pi[0], zg.sub(zg.mul(angle, 2.0), 0.5 * pi[1])), angle)
-    return zg.cast(with_sign(result, wide), x.dtype if x.dtype.is_float else f32)
+    return with_sign(result, x)
 
 
 @function
 def acos(x: Any) -> Any:
     """π/2 - asin x up to 1/2. Above, acos x is 2 asin √((1 - |x|) / 2), subtracted from π for a negative x."""
-    wide = real(x)
-    pi = PI_64 if wide.dtype == f64 else PI_32
-    far, angle = half_arcsine(wide)
+    pi = PI_64 if x.dtype == f64 else PI_32
+    far, angle = half_arcsine(x)
     twice = zg.mul(angle, 2.0)
-    there = zg.where(zg.less(wide, 0.0), zg.sub(pi[0], zg.sub(twice, pi[1])), twice)
-    result = zg.where(far, there, zg.sub(0.5 * pi[0], zg.sub(angle, 0.5 * pi[1])))
-    return zg.cast(result, x.dtype if x.dtype.is_float else f32)
+    there = zg.where(zg.less(x, 0.0), zg.sub(pi[0], zg.sub(twice, pi[1])), twice)
+    return zg.where(far, there, zg.sub(0.5 * pi[0], zg.sub(angle, 0.5 * pi[1])))
 
 
 # Powers and logarithms.
@@ -242,10 +221,9 @@ def acos(x: Any) -> Any:
 @function
 def expm1(x: Any) -> Any:
     """With x = k · ln 2 + r, e^x - 1 is 2 · (2^(k-1) · (e^r - 1) + (2^(k-1) - 1/2)), a sum without cancellation."""
-    wide = real(x)
-    double = wide.dtype == f64
+    double = x.dtype == f64
     ln_2 = LN_2_64 if double else LN_2_32
-    least = zg.where(zg.less(wide, -40.0), -40.0, wide)
+    least = zg.where(zg.less(x, -40.0), -40.0, x)
     most = 709.9 if double else 88.9
     given = zg.where(zg.greater(least, most), most, least)
     shifted = zg.fma(given, LOG2_E, ANCHOR_64 if double else ANCHOR_32)
@@ -253,10 +231,9 @@ def expm1(x: Any) -> Any:
     exponent = zg.sub(zg.bitcast(shifted, i64 if double else i32), ANCHOR_BITS_64 if double else ANCHOR_BITS_32)
     rest = zg.fma(zg.neg(whole), ln_2[1], zg.fma(zg.neg(whole), ln_2[0], given))
     grown = zg.fma(zg.mul(rest, rest), horner(rest, EXP64 if double else EXP32), rest)
-    half_power = zg.bitcast(zg.shl(zg.add(exponent, 1022 if double else 126), 52 if double else 23), wide.dtype)
+    half_power = zg.bitcast(zg.shl(zg.add(exponent, 1022 if double else 126), 52 if double else 23), x.dtype)
     result = zg.mul(zg.fma(half_power, grown, zg.sub(half_power, 0.5)), 2.0)
-    result = zg.where(zg.less(zg.abs(wide), 1e-30), wide, result)
-    return zg.cast(result, x.dtype if x.dtype.is_float else f32)
+    return zg.where(zg.less(zg.abs(x), 1e-30), x, result)
 
 
 @function
@@ -273,20 +250,18 @@ def powers(size: Any) -> Any:
 @function
 def sinh(x: Any) -> Any:
     """(m + m / (m + 1)) / 2 with m = e^x - 1; from 20 on (e^(x/2) / 2) · e^(x/2)."""
-    wide = real(x)
-    near, grown, power = powers(zg.abs(wide))
+    near, grown, power = powers(zg.abs(x))
     small = zg.mul(zg.add(grown, zg.div_rn(grown, power)), 0.5)
     result = zg.where(near, small, zg.mul(zg.mul(power, 0.5), power))
-    return zg.cast(with_sign(result, wide), x.dtype if x.dtype.is_float else f32)
+    return with_sign(result, x)
 
 
 @function
 def cosh(x: Any) -> Any:
     """1 + (e^x - 1)² / 2e^x; from 20 on as `sinh`."""
-    near, grown, power = powers(zg.abs(real(x)))
+    near, grown, power = powers(zg.abs(x))
     small = zg.add(zg.div_rn(zg.mul(grown, grown), zg.mul(power, 2.0)), 1.0)
-    result = zg.where(near, small, zg.mul(zg.mul(power, 0.5), power))
-    return zg.cast(result, x.dtype if x.dtype.is_float else f32)
+    return zg.where(near, small, zg.mul(zg.mul(power, 0.5), power))
 
 
 @function
@@ -295,32 +270,30 @@ def log1p(x: Any) -> Any:
 
     For k = 0 there is no such error, because f is x.
     """
-    wide = real(x)
-    double = wide.dtype == f64
+    double = x.dtype == f64
     ln_2 = LN_2_64 if double else LN_2_32
-    total = zg.add(wide, 1.0)
+    total = zg.add(x, 1.0)
     bits = zg.bitcast(total, i64 if double else i32)
     field = zg.sub(bits, 0x3FE6A09E667F3BCD if double else 0x3F3504F3)
     digits = 52 if double else 23
     exponent = zg.shr(field, digits)
-    fraction = zg.sub(zg.bitcast(zg.sub(bits, zg.shl(exponent, digits)), wide.dtype), 1.0)
-    large = zg.greater_equal(wide, 1.0)
-    lost = zg.where(large, zg.sub(1.0, zg.sub(total, wide)), zg.sub(wide, zg.sub(total, 1.0)))
+    fraction = zg.sub(zg.bitcast(zg.sub(bits, zg.shl(exponent, digits)), x.dtype), 1.0)
+    large = zg.greater_equal(x, 1.0)
+    lost = zg.where(large, zg.sub(1.0, zg.sub(total, x)), zg.sub(x, zg.sub(total, 1.0)))
     is_whole = zg.equal(exponent, 0)
-    fraction = zg.where(is_whole, wide, fraction)
+    fraction = zg.where(is_whole, x, fraction)
     lost = zg.where(is_whole, 0.0, zg.div_rn(lost, total))
     s = zg.div_rn(fraction, zg.add(fraction, 2.0))
     square = zg.mul(s, s)
     tail = zg.mul(square, horner(square, LOG64 if double else LOG32))
     half = zg.mul(zg.mul(fraction, fraction), 0.5)
-    power = zg.cast(exponent, wide.dtype)
+    power = zg.cast(exponent, x.dtype)
     small = zg.fma(s, zg.add(half, tail), zg.fma(power, ln_2[1], lost))
     result = zg.sub(zg.mul(power, ln_2[0]), zg.sub(zg.sub(half, small), fraction))
-    result = zg.where(zg.equal(wide, -1.0), -INFINITY, result)
-    result = zg.where(zg.less(wide, -1.0), NAN, result)
-    result = zg.where(isfinite(wide), result, zg.where(zg.less(wide, 0.0), NAN, wide))
-    result = zg.where(zg.less(zg.abs(wide), 1e-30), wide, result)
-    return zg.cast(result, x.dtype if x.dtype.is_float else f32)
+    result = zg.where(zg.equal(x, -1.0), -INFINITY, result)
+    result = zg.where(zg.less(x, -1.0), NAN, result)
+    result = zg.where(isfinite(x), result, zg.where(zg.less(x, 0.0), NAN, x))
+    return zg.where(zg.less(zg.abs(x), 1e-30), x, result)
 
 
 # Short compositions of other calls.
@@ -331,13 +304,11 @@ cdiv = function(zg.CALLS["cdiv"].__wrapped__)
 @function
 def sigmoid(x: Any) -> Any:
     """The result is computed in f32 or f64 and rounded once."""
-    wide = zg.cast(x, f64 if x.dtype == f64 else f32)
-    return zg.cast(zg.div(1.0, zg.add(1.0, zg.exp(zg.neg(wide)))), x.dtype if x.dtype.is_float else f32)
+    return zg.div(1.0, zg.add(1.0, zg.exp(zg.neg(x))))
 
 
 @function
 def softmax(x: Any, dim: zg.constexpr = 0) -> Any:
     """The largest element is subtracted first, so that no exponential overflows."""
-    wide = zg.cast(x, f64 if x.dtype == f64 else f32)
-    powers = zg.exp(zg.sub(wide, zg.max(wide, dim, keep_dims=True)))
-    return zg.cast(zg.div(powers, zg.sum(powers, dim, keep_dims=True)), x.dtype if x.dtype.is_float else f32)
+    powers = zg.exp(zg.sub(x, zg.max(x, dim, keep_dims=True)))
+    return zg.div(powers, zg.sum(powers, dim, keep_dims=True))

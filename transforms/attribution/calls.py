@@ -22,7 +22,7 @@ from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.constants import FunctionName, describe, function_name, held
 from ziggurat.transforms.calls.lattice import ERROR, ErrorType, components, join
-from ziggurat.transforms.calls.promotion import NONE, constant
+from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, rounded_type
 
 
 def combine(walk: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
@@ -139,13 +139,16 @@ def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Param
 def library_call(walk: FunctionAttributor, op: py.Invoke, rule: Rule, arguments: list[Any]) -> Type:
     """A call that is itself written in the language."""
     assert rule.body is not None
-    types = tuple(
+    types = [
         argument if isinstance(argument, Type) and parameter.type != constexpr_type else constant(argument)
         for parameter, argument in zip(rule.body.model.bodies[0].parameters, arguments, strict=True)
-    )
-    instance = library_function(walk, f"zg.{rule.body.name}", rule.body, types)
+    ]
+    values = [argument for argument in arguments if isinstance(argument, Type)]
+    if rule.in_floats:
+        types[: len(values)] = in_floats(values)
+    instance = library_function(walk, f"zg.{rule.body.name}", rule.body, tuple(types))
     walk.scope.callees[op.result] = instance
-    return instance.result
+    return rounded_type(instance.result, values) if rule.in_floats else instance.result
 
 
 def library_function(walk: FunctionAttributor, what: str, function: Function, types: tuple[Type, ...]) -> Attribution:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, shown
@@ -29,6 +30,7 @@ from ziggurat.codemodel.types import (
     shaped,
     u32,
     u64,
+    with_element,
 )
 from ziggurat.transforms.calls.constants import describe
 
@@ -154,6 +156,18 @@ def common_shape(what: str, *types: Type) -> tuple[int, ...]:
 def promoted(what: str, *types: Type) -> Type:
     """The type of all operands after promotion and broadcasting."""
     return shaped(common_shape(what, *types), promote(*types))
+
+
+def in_floats(types: Sequence[Type]) -> list[Type]:
+    """The types of operands that are converted to f64, if that is their promoted type, or to f32."""
+    wide = f64 if promote(*types) == f64 else f32
+    return [shaped(shape_of(type_), wide) for type_ in types]
+
+
+def rounded_type(result: Type, types: Sequence[Type]) -> Type:
+    """The type of a result that was computed `in_floats`: floats have the promoted type of the operands."""
+    element = promote(*types)
+    return with_element(result, element) if element.is_float and scalar_type(result).is_float else result
 
 
 def is_pointer(type_: Type) -> bool:

@@ -87,7 +87,7 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
         return built(BUILTINS[name], walk.emit, result, *map(walk.operand, op.operands))
     rule = RULES[name if space == "zg" else f"{name}_tensor_descriptor"]
     if rule.body is not None:
-        return library_call(walk, op, walk.callee())
+        return library_call(walk, op, walk.callee(), result)
     return built(rule, walk.emit, result, *arguments(walk, op))
 
 
@@ -107,10 +107,11 @@ def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
             yield given
 
 
-def library_call(walk: FunctionMirror, op: Op, callee: Attribution) -> Built:
+def library_call(walk: FunctionMirror, op: Op, callee: Attribution, result: Type) -> Built:
     given = list(walk.found(lambda scope: scope.arguments, op).values())
     operands = [walk.operand(value) if isinstance(value, Value) else Operand(NONE, None) for value in given]
-    return call(walk, callee, operands)
+    made = call(walk, callee, operands)
+    return walk.emit.convert(Operand(callee.result, made), result) if isinstance(made, Value) else made
 
 
 def call(walk: FunctionMirror, callee: Attribution, operands: Sequence[Operand]) -> Built:
