@@ -42,8 +42,9 @@ def inline(op: Op) -> Op:
     if not isinstance(op, core.Module):
         return op
     functions = op.functions()
-    _demand_size(functions, reachable_roots(op))
-    return transform(op, _Inlining(functions))
+    roots = reachable_roots(op)
+    _demand_size(functions, roots)
+    return transform(op, _Inlining(functions, roots))
 
 
 def inline_call(
@@ -104,11 +105,20 @@ def inline_call(
 class _Inlining:
     """The transformer. It is asked about the ops of the functions that it inlines as well."""
 
-    def __init__(self, functions: Mapping[str, Op]) -> None:
+    def __init__(self, functions: Mapping[str, Op], roots: Sequence[Op]) -> None:
         self.functions = functions
         self.recursive = _recursive(functions)
+        # These are inlined at every call. They go at once, so that nothing is inlined into them before.
+        self.going = {
+            name
+            for name, function in functions.items()
+            if isinstance(function, tt.Func) and not function.noinline and _can_inline(function)
+            if name not in self.recursive and function not in roots
+        }
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, tt.Func) and op.sym_name in self.going:
+            return DROP
         if not isinstance(op, tt.Call | core.FuncCall) or (isinstance(op, core.FuncCall) and op.keywords):
             return None
         function = self.functions.get(op.callee)
@@ -127,10 +137,13 @@ class _Inlining:
         return builder.add(core.ConstantOp(None, type=op.result.type))
 
 
-def _can_inline(function: Op, builder: Builder) -> bool:
-    """Whether all returns of a function end its blocks, and these have a place at the builder: in a function."""
+def _can_inline(function: Op, builder: Builder | None = None) -> bool:
+    """Whether all returns of a function end its blocks, and these have a place at the builder: in a function.
+
+    Without a builder, whether that is so for every place.
+    """
     body = function.bodies[0]
-    if len(body.blocks) > 1 and builder.body.ancestor is not None:
+    if len(body.blocks) > 1 and (builder is None or builder.body.ancestor is not None):
         return False
     ends = [block.terminator for block in body.blocks]
     if len(ends) == 1 and not isinstance(ends[0], Returns):

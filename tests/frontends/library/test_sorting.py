@@ -7,28 +7,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.types import (
-    PtrType,
-    TensorType,
-    bf16,
-    element_of,
-    f8e4m3,
-    f16,
-    f32,
-    f64,
-    i1,
-    i8,
-    i16,
-    i32,
-    i64,
-    shape_of,
-    u8,
-    u32,
-)  # fmt: skip
-from ziggurat.transforms.calls.emit import Emitter
-from ziggurat.transforms.calls.sorting import sorted_keys, take_first, to_keys, to_values
+from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, f64, i1, i8, i16, i32, i64, u8, u32
+from ziggurat.frontends.library.sorting import sorted_keys, take_first, to_keys, to_values
 
 NUMPY = {
     i1: np.bool_, i8: np.int8, i16: np.int16, i32: np.int32, i64: np.int64, u8: np.uint8, u32: np.uint32,
@@ -36,30 +16,37 @@ NUMPY = {
 }  # fmt: skip
 
 
-def computed(array, element, build):
-    """Run `build(emit, tensor)` on an array, by a kernel of one program."""
+SIGNED = {8: i8, 16: i16, 32: i32, 64: i64}
 
-    def pointers(emit, base, shape):
-        numbers = emit.add(tt.MakeRange(0, int(np.prod(shape))))
-        if len(shape) > 1:
-            numbers = emit.add(tt.Reshape(numbers, TensorType(shape, i32)))
-        return emit.add(tt.AddPtr(emit.spread(base, shape), numbers))
 
-    # The type of the result is known once it is built.
-    draft = Builder.root([TensorType(array.shape, element)])
-    result = build(Emitter(draft), draft.parameters[0]).type
-    draft.abandon()
-    builder = Builder.root([PtrType(element), PtrType(element_of(result))])
-    emit = Emitter(builder)
-    source, target = builder.parameters
-    value = build(emit, emit.add(tt.Load(pointers(emit, source, array.shape))))
-    emit.add(tt.Store(pointers(emit, target, shape_of(result)), value))
-    builder.add(tt.Return([]))
-    model = tt.Func("f", builder.finish())
+@zg.kernel
+def apply(source, target, shape: zg.constexpr, count: zg.constexpr, part: zg.constexpr):
+    made = part(zg.load(zg.add(source, zg.reshape(zg.arange(0, count), shape))))
+    zg.store(zg.add(target, zg.reshape(zg.arange(0, made.numel), made.shape)), made)
+
+
+def computed(array, element, part, result, shape=None):
+    """The result of `part(tensor)` for an array, in this dtype and the array's shape, by a kernel of one program."""
+    model = apply.triton(zg.ptr(element), zg.ptr(result), array.shape, array.size, part)
     zg.verify(model)
-    out = np.zeros(shape_of(result), NUMPY[element_of(result)])
+    out = np.zeros(array.shape if shape is None else shape, NUMPY[result])
     zg.run(model, 1, array, out)
     return out
+
+
+@zg.function
+def there_and_back(x):
+    return to_values(to_keys(x), x.dtype)
+
+
+@zg.function
+def rising(x):
+    return sorted_keys(x, False)
+
+
+@zg.function
+def falling(x):
+    return sorted_keys(x, True)
 
 
 def telling(element):
@@ -78,7 +65,8 @@ def telling(element):
 @pytest.mark.parametrize("element", NUMPY, ids=str)
 def test_keys_compare_as_values_do_and_give_them_back(element):
     values = telling(element)
-    keys = computed(values, element, to_keys)
+    width = 8 if element == i1 else element.bits
+    keys = computed(values, element, to_keys, element if element.is_int and element != i1 else SIGNED[width])
     assert keys.dtype.kind in "iu"
     numbers = values.astype(np.float64) if not element.is_int else values
     is_nan = numbers != numbers
@@ -87,7 +75,7 @@ def test_keys_compare_as_values_do_and_give_them_back(element):
             assert (keys[index] < keys[other]) == (numbers[index] < numbers[other])
     if is_nan.any():
         assert (keys[is_nan] == np.iinfo(keys.dtype).max).all() and (keys[~is_nan] < keys[is_nan].max()).all()
-    back = computed(values, element, lambda emit, x: to_values(emit, to_keys(emit, x), element))
+    back = computed(values, element, there_and_back, element)
     np.testing.assert_array_equal(back[~is_nan].view(np.uint8), values[~is_nan].view(np.uint8))
     assert (back[is_nan] != back[is_nan]).all()
 
@@ -96,18 +84,23 @@ def test_keys_compare_as_values_do_and_give_them_back(element):
 @pytest.mark.parametrize("shape", [(1,), (2,), (16,), (64,), (2, 8), (2, 2, 4)], ids=str)
 def test_sorting_along_the_last_axis(shape, descending):
     values = np.random.default_rng(0).integers(-20, 20, shape).astype(np.int32)
-    found = computed(values, i32, lambda emit, x: sorted_keys(emit, x, descending))
+    found = computed(values, i32, falling if descending else rising, i32)
     expected = np.sort(values, axis=-1)
     np.testing.assert_array_equal(found, expected[..., ::-1] if descending else expected)
 
 
 def test_unsigned_numbers_are_compared_as_such():
     values = np.array([1, 2**31, 0, 2**32 - 1], np.uint32)
-    assert computed(values, u32, lambda emit, x: sorted_keys(emit, x, False)).tolist() == [0, 1, 2**31, 2**32 - 1]
+    assert computed(values, u32, rising, u32).tolist() == [0, 1, 2**31, 2**32 - 1]
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 16])
 def test_the_first_ones(count):
     values = np.arange(64, dtype=np.int32).reshape(4, 16) - 30
-    found = computed(values, i32, lambda emit, x: take_first(emit, x, count))
+
+    @zg.function
+    def first(x):
+        return take_first(x, count)
+
+    found = computed(values, i32, first, i32, (4, count))
     np.testing.assert_array_equal(found, values[:, :count])

@@ -1,0 +1,157 @@
+"""Sorting, written in the language.
+
+It is a bitonic sort of integer keys along the last axis. The last axis of size 2^n is viewed as n axes of size 2, so
+that the partner in a compare-and-exchange is the other element along one axis: the element xor the xor of both. Floats
+are sorted by integer keys of the same order, with every NaN last.
+"""
+
+# ruff: noqa: RUF005 (the language has no starred items)
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ziggurat.codemodel.types import i1, i8, i16, i32, i64
+from ziggurat.frontends import language as zg
+from ziggurat.frontends.reflection import function
+
+MAX_LEVELS: Final = 20
+
+
+@function
+def to_keys(x: Any) -> Any:
+    """Integers that compare as the values do; bytes for i1."""
+    if x.dtype == i1:
+        return zg.cast(x, i8)
+    if not x.dtype.is_float:
+        return x
+    width = x.dtype.bits
+    key = i8 if width == 8 else i16 if width == 16 else i32 if width == 32 else i64
+    # NaN is the one value that differs from itself.
+    return zg.where(zg.not_equal(x, x), (1 << (width - 1)) - 1, flip_negative(zg.bitcast(x, key)))
+
+
+@function
+def flip_negative(bits: Any) -> Any:
+    """All but the sign bit of negative numbers inverted: its own inverse."""
+    top = bits.dtype.bits - 1
+    return zg.xor(bits, zg.and_(zg.shr(bits, top), (1 << top) - 1))
+
+
+@function
+def to_values(keys: Any, dtype: zg.constexpr) -> Any:
+    """The inverse of `to_keys`."""
+    if dtype == i1:
+        return zg.not_equal(keys, 0)
+    return zg.bitcast(flip_negative(keys), dtype) if dtype.is_float else keys
+
+
+@function
+def order_of(keys: Any, descending: zg.constexpr) -> Any:
+    """The indices, as i32, by which the keys are in order along the last axis; of equal keys the first one first.
+
+    A key and its index are sorted together, as one number of 64 bits. Keys of 64 bits are ordered by their lower half,
+    and then by their upper one: as equal ones stay in order, that is the order of the whole.
+    """
+    if descending:
+        keys = zg.invert(keys)
+    signed = keys.dtype.signed
+    if keys.dtype.bits < 64:
+        return order_of_halves(zg.cast(keys, i64), signed)
+    first = order_of_halves(zg.cast(zg.and_(keys, (1 << 32) - 1), i64), False)
+    upper = zg.gather(zg.cast(zg.shr(keys, 32), i64), first, -1)
+    return zg.gather(first, order_of_halves(upper, signed), -1)
+
+
+@function
+def order_of_halves(keys: Any, signed: zg.constexpr) -> Any:
+    """The same of numbers of 32 bits, in i64."""
+    if not signed:
+        keys = zg.sub(keys, 1 << 31)
+    index = zg.arange(0, keys.shape[-1])
+    return zg.cast(sorted_keys(zg.or_(zg.shl(keys, 32), index), False), i32)
+
+
+@function
+def sorted_keys(keys: Any, descending: zg.constexpr) -> Any:
+    """The keys sorted along the last axis."""
+    if keys.shape[-1] == 1:
+        return keys
+    cube = outer_sizes(keys)
+    first = len(cube)
+    for level in zg.static_range(MAX_LEVELS):
+        if 1 << level < keys.shape[-1]:
+            cube = cube + (2,)
+    last = len(cube) - 1
+    values = zg.reshape(keys, cube)
+    for stage in zg.static_range(1, len(cube) - first + 1):
+        # Runs of 2^stage are sorted in alternating directions, by the next bit of the index; the last stage in one.
+        down = descending if first + stage > last else is_second(values, last - stage)
+        for step in zg.static_range(stage):
+            values = exchange(values, last - stage + step + 1, down)
+    return zg.reshape(values, keys.shape)
+
+
+@function
+def outer_sizes(x: Any) -> Any:
+    """The sizes of all axes but the last."""
+    sizes = ()
+    for axis in zg.static_range(len(x.shape) - 1):
+        sizes = sizes + (x.shape[axis],)
+    return sizes
+
+
+@function
+def is_second(x: Any, axis: zg.constexpr) -> Any:
+    """True of the second element along an axis of size 2, in the rank of `x`."""
+    sizes = (1,) * axis + (2,) + (1,) * (len(x.shape) - axis - 1)
+    return zg.broadcast(zg.not_equal(zg.reshape(zg.arange(0, 2), sizes), 0), x.shape)
+
+
+@function
+def exchange(x: Any, axis: zg.constexpr, down: Any) -> Any:
+    """Compare each element with its partner along the axis and exchange them where they are out of order.
+
+    The left element moves when it is greater, the right one when it is less; reversed where `down` is true.
+    """
+    partner = zg.xor(x, zg.xor_sum(x, axis, keep_dims=True))
+    swap_sides = zg.xor(is_second(x, axis), down)
+    return zg.where(zg.where(swap_sides, zg.less(x, partner), zg.greater(x, partner)), partner, x)
+
+
+@function
+def take_first(keys: Any, count: zg.constexpr) -> Any:
+    """The first `count` along the last axis: all other rows are made zero and or-ed away."""
+    if keys.shape[-1] == count:
+        return keys
+    outer = outer_sizes(keys)
+    rows = zg.reshape(keys, outer + (keys.shape[-1] // count, count))
+    number = zg.expand(zg.arange(0, keys.shape[-1] // count), 1)
+    return zg.reduce_or(zg.where(zg.equal(number, 0), rows, 0), len(outer))
+
+
+@function
+def sort(x: Any, dim: zg.constexpr = None, descending: zg.constexpr = False) -> Any:
+    """The keys are sorted."""
+    return to_values(sorted_keys(to_keys(x), descending), x.dtype)
+
+
+@function
+def argsort(x: Any, dim: zg.constexpr = None, descending: zg.constexpr = False) -> Any:
+    """The keys are sorted with their indices."""
+    return order_of(to_keys(x), descending)
+
+
+@function
+def topk(
+    x: Any,
+    k: zg.constexpr,
+    dim: zg.constexpr = None,
+    descending: zg.constexpr = True,
+    return_indices: zg.constexpr = False,
+) -> Any:
+    """All elements are sorted."""
+    if return_indices:
+        chosen = take_first(order_of(to_keys(x), descending), k)
+        return zg.gather(x, chosen, -1), chosen
+    return to_values(take_first(sorted_keys(to_keys(x), descending), k), x.dtype)
