@@ -34,7 +34,6 @@ _UNARY: dict[type[ast.unaryop], type[py.Unary]] = {
 }  # fmt: skip
 # The classes that `isinstance` knows. The model holds a class as the name of its builtin.
 _CLASSES = (bool, int, float, str, tuple)
-_RANGES = ("range", "static_range")
 
 
 class Expressions(ast.NodeVisitor):
@@ -53,6 +52,8 @@ class Expressions(ast.NodeVisitor):
         self.errors: list[ZigguratError] = []
         self.deferred: list[ZigguratError] = []
         self.choices = 0
+        # The iterable of the innermost `for`, the only place of a range.
+        self.head: ast.expr | None = None
 
     def report(self, error: ZigguratError, node: Any) -> Value:
         """Note an error. Returns a value for `node`, so that the rest of the function can be read."""
@@ -247,7 +248,7 @@ class Expressions(ast.NodeVisitor):
         self.check_form(node)
         target = self.names.static(callee)
         if target is not DYNAMIC:
-            if self.range_name(target) is not None:
+            if is_range(target) and node is not self.head:
                 raise unsupported(node, self.source, "range")
             return self.call_object(node, target)
         if isinstance(callee, ast.Attribute):
@@ -350,14 +351,6 @@ class Expressions(ast.NodeVisitor):
             found.append(f"builtins.{value.__name__}")
         return self.constant(tuple(found) if isinstance(node, ast.Tuple) else found[0], node)
 
-    def range_name(self, target: Any) -> str | None:
-        """The name of the range that an object is, or None: `builtins.range`, `zg.range` or `zg.static_range`."""
-        if target is range:
-            return "builtins.range"
-        if isinstance(target, Call) and target.signature.name in _RANGES:  # pyright: ignore[reportUnknownMemberType]
-            return f"zg.{target.signature.name}"
-        return None
-
     def not_callable(self, node: ast.Call, target: Any, builtin: str | None) -> KernelSyntaxError:
         """The error for a call of an object that a kernel cannot call."""
         shown = ast.unparse(node.func)
@@ -377,6 +370,11 @@ class Expressions(ast.NodeVisitor):
                 hint = "leave it out: numbers, strings and dtypes in a kernel are constants already"
             hint = hint or f"{_CALLABLE}; compute known values outside of the kernel, and use them by their names"
         return KernelSyntaxError(f"a kernel cannot call {what}".rstrip(","), self.source.span(node.func), hint.strip())
+
+
+def is_range(target: Any) -> bool:
+    """True of `range`, `zg.range` and `zg.static_range`."""
+    return target is range or (isinstance(target, Call) and target.signature.name in ("range", "static_range"))
 
 
 # Hints for the builtins that loops in Python run over.

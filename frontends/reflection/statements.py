@@ -11,7 +11,6 @@ from ziggurat.codemodel.errors import BuildError, KernelErrors, ZigguratError
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.types import VarType, pyobject
 from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.language.signature import Call
 from ziggurat.frontends.reflection.expressions import Expressions
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, declarations, returns
@@ -143,7 +142,8 @@ class Statements(Expressions):
     def visit_For(self, node: ast.For) -> None:
         if node.orelse:
             self.report(unsupported(node.orelse[0], self.source, "loop else"), node.orelse[0])
-        iterable = self.body(node.iter, lambda: self.attempt(node.iter, lambda: self.iterable(node.iter)))
+        self.head = node.iter
+        iterable = self.body(node.iter, lambda: self.attempt(node.iter))
 
         def iteration() -> None:
             try:
@@ -158,19 +158,6 @@ class Statements(Expressions):
         suite = self.body(node, iteration, (pyobject,))
         self.loops -= 1
         self.add(py.For(iterable, suite), node)
-
-    def iterable(self, node: ast.expr) -> Value:
-        """The iterable of a `for`: a range, or an expression, which attribution requires to be a tuple."""
-        target = self.names.static(node.func) if isinstance(node, ast.Call) else None
-        name = self.range_name(target)
-        if name is None or not isinstance(node, ast.Call):
-            return self.expression(node)
-        self.check_form(node)
-        if isinstance(target, Call):
-            self.check_call(target.signature, node)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        else:
-            self.check_builtin("range", node)
-        return self.invoke(node, name)
 
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
