@@ -121,14 +121,14 @@ class Signature:
 
     name: str
     group: str
-    parameters: tuple[Parameter, ...]
+    by_name: Mapping[str, Parameter]
     doc: str
     results: int | str = 1
-    by_name: Mapping[str, Parameter] = attrs.field(init=False, eq=False, repr=False)
 
-    @by_name.default
-    def _by_name(self) -> Mapping[str, Parameter]:
-        return {parameter.name: parameter for parameter in self.parameters}
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters in their order."""
+        return tuple(self.by_name.values())
 
     def result_count(self, bound: Mapping[str, Any]) -> int | None:
         """The number of results that the call gives as a tuple for these arguments; None where it gives one value."""
@@ -209,7 +209,7 @@ def call(
     """
 
     def declare(stub: Callable[P, R]) -> Call[P, R]:
-        parameters = tuple(map(Parameter.of, inspect.signature(stub).parameters.values()))
+        parameters = {name: Parameter.of(plain) for name, plain in inspect.signature(stub).parameters.items()}
         count = 0 if stub.__annotations__.get("return") == "None" else results
         signature = Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""), count)
         if signature.name in SIGNATURES:

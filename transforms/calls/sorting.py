@@ -14,7 +14,7 @@ from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.rule import Rule, Typing, axis, is_power_of_two, number_tensor
 
 
-def _sorted(call: Typing, x: Type, dim: Any, _descending: bool) -> None:
+def _sorted(call: Typing, x: Type, dim: Any, *_options: Any) -> None:
     rank = number_tensor(call, x).rank
     if axis(call, -1 if dim is None else dim, rank) != rank - 1:
         raise KernelValueError(
@@ -22,8 +22,8 @@ def _sorted(call: Typing, x: Type, dim: Any, _descending: bool) -> None:
         )
 
 
-def _first(call: Typing, x: Type, k: Any, dim: Any, descending: bool, _with_index: bool) -> None:
-    _sorted(call, x, dim, descending)
+def _first(call: Typing, x: Type, k: Any, dim: Any, *_options: Any) -> None:
+    _sorted(call, x, dim)
     size = number_tensor(call, x).shape[-1]
     if not is_power_of_two(k) or k > size:
         raise KernelValueError(f"{call}: k must be a power of two up to {size}; got {show(k)}")

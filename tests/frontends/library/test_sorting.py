@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, f64, i1, i8, i16, i32, i64, u8, u32
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.types import TensorType, TupleType, bf16, f8e4m3, f16, f32, f64, i1, i8, i16, i32, i64, u8, u32
+from ziggurat.frontends.library import LIBRARY
 from ziggurat.frontends.library.sorting import sorted_keys, take_first, to_keys, to_values
+from ziggurat.transforms.attribution import constant, function_name
+from ziggurat.transforms.attribution.attribute import Attributor
 
 NUMPY = {
     i1: np.bool_, i8: np.int8, i16: np.int16, i32: np.int32, i64: np.int64, u8: np.uint8, u32: np.uint32,
@@ -104,3 +108,34 @@ def test_the_first_ones(count):
 
     found = computed(values, i32, first, i32, (4, count))
     np.testing.assert_array_equal(found, values[:, :count])
+
+
+def test_types_of_results():
+    tensor = TensorType((4, 16), f16)
+
+    def result(name, *options):
+        function = function_name(LIBRARY[name])
+        return Attributor().function(function, (tensor, *map(constant, options)), None).result
+
+    assert result("sort", None, True) == result("sort", 1, False) == tensor
+    assert result("argsort", None, False) == TensorType((4, 16), i32)
+    four = TensorType((4, 4), f16)
+    assert result("topk", 4, -1, True, False) == four
+    assert result("topk", 4, None, True, True) == TupleType((four, TensorType((4, 4), i32)))
+
+
+@zg.kernel
+def sorts(p):
+    x = zg.load(zg.add(p, zg.arange(0, 16)))
+    zg.store(zg.add(p, zg.arange(0, 16)), zg.sort(x, None, True))
+    zg.store(zg.add(p, zg.arange(0, 2)), zg.topk(x, 2))
+
+
+def test_a_sort_is_a_call_of_a_function():
+    model = sorts.triton(zg.ptr(i8))
+    *_, kernel = model.functions().values()
+    called = [op.callee for op in kernel.walk() if isinstance(op, tt.Call)]
+    assert called == [
+        "sort_tensor<x16, i8>_None_True_tensor<x16, i8>",
+        "topk_tensor<x16, i8>_2_None_True_False_tensor<x2, i8>",
+    ]

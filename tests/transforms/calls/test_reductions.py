@@ -80,8 +80,7 @@ def test_dtypes_of_results(rules):
     assert rules.cumsum(TensorType((16,), i1), 0, False) == TensorType((16,), i32)
     assert rules.cumsum(F, -1, True) == TensorType((4, 16), f16)
     assert rules.associative_scan(TupleType((T, F)), 1, FUNCTION, False) == TupleType((T, F))
-    assert rules.sort(F, None, True) == rules.sort(F, 1, False) == F
-    assert rules.topk(F, 4, -1) == TensorType((4, 4), f16)
+    assert rules.sort(F, None, True) is rules.sort(F, 1, False) is rules.topk(F, 4, -1) is None  # The library's.
     assert rules.histogram(TensorType((16,), i64), 8, TensorType((16,), i1)) == TensorType((8,), i32)
 
 

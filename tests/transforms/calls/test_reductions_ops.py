@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.types import TensorType, TupleType, f16, f32, i1, i8, i32
+from ziggurat.codemodel.types import TensorType, TupleType, f16, f32, i1, i32
 from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution import attribute
 from ziggurat.transforms.attribution.attribute import Attributor
@@ -89,19 +89,6 @@ def test_an_extreme_with_its_index(emitted, calls, functions):
     assert built.names[:3] == ["tt.make_range", "tt.expand_dims", "tt.broadcast"]
     made = emitted([T], lambda emit, x: calls(emit).argmax(i32, Operand(T, x), None, True, False))
     assert made.result.type == i32 and made.names[0] == "tt.reshape", "the index counts in row-major order"
-
-
-def test_sorting_is_a_function_too(emitted, calls, functions):
-    line, two = TensorType((16,), i8), TensorType((2,), i8)
-
-    def build(emit, x):
-        first = calls(emit).sort(line, Operand(line, x), None, True)
-        return first, calls(emit).topk(two, Operand(line, x), 2, None, True, False)
-
-    built = emitted([line], build)
-    assert built.names == ["tt.call", "tt.call"] and [value.type for value in built.result] == [line, two]
-    assert [symbol.split("_")[0] for symbol in functions.helpers] == ["sort", "topk"]
-    assert "descending" in next(iter(functions.helpers))
 
 
 def test_a_histogram_is_an_op(emitted, calls):
