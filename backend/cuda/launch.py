@@ -251,19 +251,16 @@ class Dispatcher:
     def _run_on_host(
         self, grid: Any, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]
     ) -> None:
-        ways = [(parameter.name, kind.way) for parameter, kind in zip(self.parameters, kinds, strict=True)]
-        there = [name for name, way in ways if way in ("array", "descriptor")]
-        here = next(name for name, way in ways if way == "host")
+        named, ways = self._named(values), [kind.way for kind in kinds]
+        there = [name for name, way in zip(named, ways, strict=True) if way in ("array", "descriptor")]
         if there or self._on_host is None:
-            also = f", as '{there[0]}' is" if there else ""
-            raise LaunchError(
-                f"'{here}' of '{self.name}' must be on a GPU{also}; it is in memory",
-                hint=f"describe an array there: zg.TensorDescriptor(zg.to_device({here}.array), …)"
-                if isinstance(self._named(values)[here], TensorDescriptor)
-                else f"zg.to_device({here}), or .cuda() of torch",
-            )
+            here = list(named)[ways.index("host")]
+            also, hint = f", as '{there[0]}' is" if there else "", f"zg.to_device({here}), or .cuda() of torch"
+            if isinstance(named[here], TensorDescriptor):
+                hint = f"describe an array there: zg.TensorDescriptor(zg.to_device({here}.array), …)"
+            raise LaunchError(f"'{here}' of '{self.name}' must be on a GPU{also}; it is in memory", hint=hint)
         self._demand_options(options)
-        self._on_host(grid, self._named(values), options)
+        self._on_host(grid, named, options)
 
     def _named(self, values: tuple[Any, ...]) -> dict[str, Any]:
         return {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}

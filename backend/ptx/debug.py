@@ -73,11 +73,10 @@ def _shown(emitter: Emitter, value: str, type_: Type, hexadecimal: bool) -> tupl
 def _coordinates(emitter: Emitter, number: str, shape: tuple[int, ...]) -> list[Argument]:
     """The index of an element along each axis, given its number."""
     found: list[Argument] = []
-    shift = bits_of(math.prod(shape))
+    left, shift = emitter.of("i32", number), bits_of(math.prod(shape))
     for size in shape:
         shift -= bits_of(size)
-        part = emitter.emit(f"lshr i32 {number}, {shift}") if shift else number
-        found.append(("i32", emitter.emit(f"and i32 {part}, {size - 1}")))
+        found.append(("i32", ((left >> shift if shift else left) & size - 1).name))
     return found
 
 
@@ -130,19 +129,12 @@ def _assert(emitter: Emitter, op: tt.Assert | cf.AssertOp) -> Emitted:
     holds = emitter.both(*(emitter.at(op.condition, register) for register in registers))
     failed = emitter.emit(f"xor i1 {holds}, true")
     place = op.location
-    source = place.source_line() if place is not None else None
+    source, file, line = (None, "<unknown>", 0) if place is None else (place.source_line(), place.file, place.line)
     message = "; ".join(part for part in (op.message, (source or "").strip()) if part) or "device assertion"
-    name = kernel_of(emitter.module).sym_name
 
     def fail() -> None:
-        emitter.call(
-            "void",
-            "__assertfail",
-            ("ptr", text_constant(emitter, message)),
-            ("ptr", text_constant(emitter, place.file if place is not None else "<unknown>")),
-            ("i32", str(place.line if place is not None else 0)),
-            ("ptr", text_constant(emitter, name)),
-            ("i64", "1"),
-        )
+        texts = (message, file, kernel_of(emitter.module).sym_name)
+        said, where, name = (("ptr", text_constant(emitter, text)) for text in texts)
+        emitter.call("void", "__assertfail", said, where, ("i32", str(line)), name, ("i64", "1"))
 
     _guarded(emitter, failed, fail)

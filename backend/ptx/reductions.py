@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, unique_registers
 from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.routines import Number
 from ziggurat.backend.ptx.shuffles import shuffle, shuffled
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
@@ -132,53 +133,45 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
 
 
 class _Lanes:
-    """The lanes along an axis in the order of a scan: the lane before this one, and the last one."""
+    """The lanes along an axis in the order of a scan: numbers of lanes and tests, computed in the entry block."""
 
-    def __init__(self, emitter: Emitter, bits: list[int], reverse: bool) -> None:
+    def __init__(self, emitter: Emitter, bits: Sequence[int], reverse: bool) -> None:
         self.emitter = emitter
-        self.bits = bits
+        self.bits = tuple(bits)
         self.reverse = reverse
         self.mask = sum(1 << bit for bit in bits)
 
-    def _once(self, *lines: str) -> str:
-        """A number computed in the entry block by these lines. `$` stands for the lane in the first line, and for the
-        result of the previous line in the others."""
+    def _once(self, key: object, make: Callable[[], Number]) -> str:
+        return self.emitter.once(("scan", self.bits, self.reverse, key), lambda: make().name)
 
-        def make() -> str:
-            result = self.emitter.once("lane", lambda: self.emitter.emit(f"and i32 {self.emitter.thread()}, 31"))
-            for line in lines:
-                result = self.emitter.emit(line.replace("$", result))
-            return result
-
-        return self.emitter.once(lines, make)
+    def _lane(self, kept: int, put: int = 0) -> Number:
+        """The number of this lane with only these bits kept, and others set."""
+        lane = self.emitter.of("i32", self.emitter.thread()) & 31 & kept
+        return lane | put if put else lane
 
     def sender(self, step: int) -> str:
         """The last lane of the earlier half, for the lanes of the later half of this step."""
-        bit = 1 << self.bits[step]
-        lower = sum(1 << b for b in self.bits[:step])
-        if self.reverse:
-            return self._once(f"or i32 $, {bit}", f"and i32 $, {31 & ~lower}")
-        return self._once(f"and i32 $, {31 & ~bit}", f"or i32 $, {lower}")
+        bit, lower = 1 << self.bits[step], sum(1 << bit for bit in self.bits[:step])
+        return self._once(("sender", step), lambda: self._lane(~(bit | lower), bit if self.reverse else lower))
 
     def receives(self, step: int) -> str:
         """Whether this lane is in the later half of a step."""
-        return self._once(f"and i32 $, {1 << self.bits[step]}", f"icmp {'eq' if self.reverse else 'ne'} i32 $, 0")
+        test = "eq" if self.reverse else "ne"
+        return self._once(("receives", step), lambda: self._lane(1 << self.bits[step]).test(test, 0))
 
     def before(self) -> str:
         """The lane before this one."""
-        rest = 31 & ~self.mask
         # Bits that are not of the axis are set, or cleared, so that a carry, or a borrow, runs through them.
-        steps = (f"or i32 $, {rest}", "add i32 $, 1") if self.reverse else (f"and i32 $, {self.mask}", "add i32 $, -1")
-        low = self._once(*steps, f"and i32 $, {self.mask}")
-        return self._once(f"and i32 $, {rest}", f"or i32 $, {low}") if rest else low
+        others, step = (~self.mask & 31, 1) if self.reverse else (0, -1)
+        return self._once("before", lambda: self._lane(~self.mask) | self._lane(self.mask, others) + step & self.mask)
 
     def is_first(self) -> str:
         """Whether this lane is the first."""
-        return self._once(f"and i32 $, {self.mask}", f"icmp eq i32 $, {self.mask if self.reverse else 0}")
+        return self._once("first", lambda: self._lane(self.mask).test("eq", self.mask if self.reverse else 0))
 
     def last(self) -> str:
         """The last lane."""
-        return self._once(f"and i32 $, {31 & ~self.mask}" if self.reverse else f"or i32 $, {self.mask}")
+        return self._once("last", lambda: self._lane(~self.mask, 0 if self.reverse else self.mask))
 
 
 @emits(tt.Scan)
