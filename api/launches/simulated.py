@@ -21,7 +21,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import SCALARS, ScalarType, TensorType, Type
 from ziggurat.kernels.arguments import bind
-from ziggurat.launches.checked import Checked
+from ziggurat.launches.compiled import Checked
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Kernel

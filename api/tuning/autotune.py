@@ -160,7 +160,7 @@ class TunedKernel(ComputedKernel):
 
     def _first_key(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """The key of the first launch on a GPU, for which the module that makes keys is imported."""
-        from ziggurat.tuning.keys import ChoiceKey
+        from ziggurat.tuning.tuner import ChoiceKey
 
         self._key = ChoiceKey(self, self.tuning.key)
         return self._key(arguments, keywords)
@@ -181,8 +181,7 @@ class TunedKernel(ComputedKernel):
         bound = self.bound(arguments, keywords, configs[0])
         if not any(map(on_gpu, bound.values())):
             return configs[0]
-        from ziggurat.tuning.keys import refused
-        from ziggurat.tuning.tuner import Tuner
+        from ziggurat.tuning.tuner import Tuner, refused
 
         if refused(bound):
             return configs[0]  # The launch says why it takes no such arguments.

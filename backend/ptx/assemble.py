@@ -1,4 +1,15 @@
-"""From a GPU model to LLVM text, and from that to PTX by llvmlite's NVPTX target."""
+"""From a GPU model to LLVM text, and from that to PTX by llvmlite's NVPTX target.
+
+ptxas is told that an occupancy of one CTA is enough for register-limited kernels. It weighs spills against occupancy,
+and errs where spills cannot be avoided. Of a 256×256 f32 accumulator in 16 warps, whose threads can have 128 registers
+and carry 128 around the loop, it takes 32 and spills almost everything. It takes 128, with a third of the spills, where
+the text asks for one CTA per SM:
+
+    attributes #0 = { convergent nounwind "nvvm.reqntid"="512" "nvvm.minctasm"="1" }
+
+LLVM writes this as `.minnctapersm 1`. Other kernels do not ask for it: they would get some more registers, gain
+nothing, and lose occupancy.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +22,26 @@ import attrs
 
 from ziggurat.backend.ptx import control, roles
 from ziggurat.backend.ptx.emitter import Emitter, kernel_of, symbol_of
-from ziggurat.backend.ptx.numbers import llvm_type
-from ziggurat.backend.ptx.register_limit import is_register_limited
+from ziggurat.backend.ptx.roles import warps_of
+from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError, ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.types import DescriptorType, PtrType
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.traits import Loop
+from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1
+from ziggurat.transforms.place.components import component_types
+from ziggurat.transforms.place.pressure import registers_of_thread, value_registers
 
 # The modules that register emitters.
 PARTS = tuple(
     import_module(f"ziggurat.backend.ptx.{name}")
     for name in (
-        "atomics", "casts", "control", "conversions", "reductions", "debug", "elementwise", "functions", "inline_asm",
-        "matrix", "memory", "roles", "shared", "tensors", "tma",
+        "atomics", "casts", "control", "debug", "elementwise", "inline_asm", "matrix", "memory", "reductions", "roles",
+        "shared", "shuffles", "tensors", "tma",
     )
 )  # fmt: skip
 
@@ -147,3 +163,29 @@ def assemble(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> A
     """All texts of a GPU model."""
     text = to_llvm(module, options)
     return Assembly(symbol_of(kernel_of(module).sym_name), text, to_ptx(text, module.target))
+
+
+def is_register_limited(module: gpu.Module) -> bool:
+    """Whether a loop needs all registers that its threads can have.
+
+    A loop needs registers for the numbers that it carries, and for the operands of its widest reduction or scan.
+    ptxas finds the registers for the operands of a wgmma, or fails: kernels with wgmma do not count as limited.
+    """
+    if any(isinstance(op, gpu.Wgmma) for op in module.walk()):
+        return False
+    available = registers_of_thread(warps_of(module))
+    return any(_needed(op) >= available for op in module.walk() if isinstance(op, Loop))
+
+
+def _needed(loop: Op) -> int:
+    combined = (
+        sum(_registers(value.type) for value in op.operands)
+        for op in loop.walk()
+        if isinstance(op, tt.Reduce | tt.Scan)
+    )
+    return _registers(loop.result.type) + max(combined, default=0)
+
+
+def _registers(type_: Type) -> int:
+    """Registers of 32 bits a thread for a value; 0 for pointers, which LLVM computes again, and for booleans."""
+    return sum(value_registers(part, lambda element: element != i1) for part in component_types(type_))

@@ -27,8 +27,7 @@ from collections.abc import Callable, Sequence
 from ziggurat.backend.ptx.casts import rounded, widened
 from ziggurat.backend.ptx.elementwise import choose
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits, unique_registers
-from ziggurat.backend.ptx.numbers import llvm_type
-from ziggurat.backend.ptx.routines import Join, Number
+from ziggurat.backend.ptx.routines import Join, Number, llvm_type
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.backend.ptx.words import GLOBAL, from_memory, pack, to_memory, unpack, vector
 from ziggurat.codemodel.dialects import arith, tt

@@ -8,13 +8,14 @@ rounded twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
-from ziggurat.backend.ptx import small_floats
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, unique_registers
-from ziggurat.backend.ptx.numbers import llvm_type, suffix
+from ziggurat.backend.ptx.routines import Routine, llvm_type, suffix
 from ziggurat.backend.ptx.words import pack, unpack
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import Rounding
+from ziggurat.codemodel.numbers import bits_of_number
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, Type, bf16, f8e5m2, f16, f32, f64, i1, scalar_element
 
@@ -41,7 +42,7 @@ def _widen_fp8(emitter: Emitter, values: Sequence[str], source: ScalarType) -> l
     if source == f8e5m2:  # It is the upper half of an f16.
         return [(emitter.of("i8", x).to("zext", "i16") << 8).to("bitcast", "half").name for x in values]
     if not has_fp8(emitter):
-        return [emitter.routine(small_floats.widen_e4m3(), value) for value in values]
+        return [emitter.routine(widen_e4m3(), value) for value in values]
     made: list[str] = []
     for at in range(0, len(values), 2):
         pair = values[at : at + 2]
@@ -80,11 +81,11 @@ def widened(emitter: Emitter, value: str, source: ScalarType) -> str:
 def _narrow_fp8(emitter: Emitter, values: Sequence[str], target: ScalarType, rounding: Rounding) -> list[str]:
     """f32 as 8-bit floats, saturating; two at a time where the target does so."""
     if rounding is Rounding.ZERO or not has_fp8(emitter):
-        return [emitter.routine(small_floats.narrow(target, rounding), value) for value in values]
+        return [emitter.routine(narrow_to_8_bits(target, rounding), value) for value in values]
     made: list[str] = []
     for at in range(0, len(values), 2):
         low, *rest = values[at : at + 2]
-        high = rest[0] if rest else small_floats.ZERO
+        high = rest[0] if rest else ZERO
         text = f"cvt.rn.satfinite.{target.ptx}x2.f32 $0, $1, $2;"  # The first source is the upper half.
         (packed,) = emitter.asm(("i16",), text, ("float", high), ("float", low))
         made += unpack(emitter, [packed], 1, 2)[: 1 + len(rest)]
@@ -119,7 +120,7 @@ def narrow(
         return given
     if target.is_fp8:
         if source == f64:
-            given = [emitter.routine(small_floats.to_odd(), value) for value in given]
+            given = [emitter.routine(to_odd(), value) for value in given]
         elif source.bits < 32:
             given = widen(emitter, given, source, f32)
         return _narrow_fp8(emitter, given, target, rounding)
@@ -127,7 +128,7 @@ def narrow(
     if rounding is Rounding.ZERO:
         return [_cut(emitter, value, source, target) for value in given]
     if target == bf16 and source == f64:
-        given, before = [emitter.routine(small_floats.to_odd(), value) for value in given], "float"
+        given, before = [emitter.routine(to_odd(), value) for value in given], "float"
     if before != "float":
         return [emitter.emit(f"fptrunc {before} {value} to {after}") for value in given]
     # Two at once: the packed conversion has four times the throughput, and saves the packing.
@@ -224,3 +225,73 @@ def _bitcast(emitter: Emitter, op: arith.Bitcast) -> Emitted:
 @emits(tt.Bitcast)
 def _pointer_cast(emitter: Emitter, op: tt.Bitcast) -> Emitted:
     return emitter.values[op.value]
+
+
+ZERO = "0x0000000000000000"
+
+
+@cache
+def widen_e4m3() -> Routine:
+    """An f8e4m3 as f16.
+
+    Moving the fields to their places in an f16 gives 1/256 of the number, for subnormals as well.
+    """
+    r = Routine("zg.f8e4m3.to.f16", "half", ["i8"])
+    wide = r.argument().to("zext", "i16")
+    magnitude = wide & 127
+    sign = (wide & 128) << 8
+    fields = magnitude << 7 | sign
+    number = fields.to("bitcast", "half") * 256.0
+    return r.done(magnitude.test("eq", 127).select(number.like(float("nan")), number))
+
+
+@cache
+def narrow_to_8_bits(target: ScalarType, rounding: Rounding) -> Routine:
+    """An f32 as an 8-bit float, saturating.
+
+    The bits of normal numbers are shifted into place and rounded as an integer, so that a carry reaches the exponent.
+    Below the smallest normal number, the last place has a fixed weight.
+    """
+    digits, bias, nan = target.format.mantissa_bits, target.format.bias, 0x7F
+    largest = bits_of_number(target.format.largest, target)
+    shift = 23 - digits
+    smallest = 127 - bias + 1  # The exponent field, in an f32, of the smallest normal number.
+    r = Routine(f"zg.f32.to.{target.name}.{rounding.value}", "i8", ["float"])
+    bits = r.argument().bits()
+    magnitude = bits & 0x7FFFFFFF
+    number = magnitude.to("bitcast", "float")
+    sign = bits >> 24 & 128
+    if rounding is Rounding.NEAREST:
+        last = magnitude >> shift & 1
+        normal = magnitude + ((1 << shift - 1) - 1) + last
+        # Adding a number whose last place has the weight of this float's rounds the sum there.
+        anchor = smallest - digits + 23
+        low = (number + 2.0 ** (anchor - 127)).bits() - (anchor << 23)
+    else:
+        normal = magnitude
+        scaled = number * 2.0 ** (127 + digits - smallest)
+        low = magnitude.test("ult", smallest << 23).select(scaled, 0.0).to("fptoui", "i32")
+    normal = (normal >> shift) - ((smallest - 1) << digits)
+    code = magnitude.test("ult", smallest << 23).select(low, normal)
+    code = code.test("ugt", largest).select(largest, code)
+    code = magnitude.test("ugt", 0x7F800000).select(nan, code)
+    return r.done((code | sign).to("trunc", "i8"))
+
+
+@cache
+def to_odd() -> Routine:
+    """An f64 as f32 such that rounding the result to fewer digits gives what rounding the f64 would.
+
+    A number that f32 lacks becomes its neighbour with an odd last bit (Boldo and Melquiond, 2008).
+    """
+    r = Routine("zg.f64.to.odd", "float", ["double"])
+    x = r.argument()
+    near = x.to("fptrunc", "float")
+    back = near.to("fpext", "double")
+    bits = near.bits()
+    size = abs(x)
+    step = abs(back).test("ogt", size).to("sext", "i32")
+    odd = bits + step | 1
+    finite = size.test("olt", float("inf"))
+    inexact = back.test("one", x)
+    return r.done((finite & inexact).select(odd, bits).to("bitcast", "float"))

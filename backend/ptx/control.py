@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, unique_registers
-from ziggurat.backend.ptx.numbers import llvm_type
-from ziggurat.backend.ptx.routines import Join
+from ziggurat.backend.ptx.routines import Join, llvm_type
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.types import TensorType, Type, scalar_element

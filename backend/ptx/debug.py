@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ziggurat.backend.ptx.casts import widen
 from ziggurat.backend.ptx.emitter import Argument, Emitted, Emitter, emits, kernel_of, unique_registers
-from ziggurat.backend.ptx.numbers import encoded, escaped
+from ziggurat.backend.ptx.routines import encoded, escaped
 from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.layout import bits_of

@@ -13,8 +13,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, cast
 
 from ziggurat.backend.ptx.lines import LineInfo
-from ziggurat.backend.ptx.numbers import escaped, llvm_type
-from ziggurat.backend.ptx.routines import Code, Number, Routine
+from ziggurat.backend.ptx.routines import Code, Number, Routine, escaped, llvm_type
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 
-from ziggurat.backend.ptx.numbers import encoded, escaped
+from ziggurat.backend.ptx.routines import encoded, escaped
 from ziggurat.codemodel.location import Location
 
 _LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "frontends", "")

@@ -21,9 +21,8 @@ from ziggurat.backend.ptx.emitter import (
     thread_bases,
     unique_registers,
 )
-from ziggurat.backend.ptx.numbers import llvm_type, suffix
 from ziggurat.backend.ptx.operands import Packed, operand_of
-from ziggurat.backend.ptx.routines import Join
+from ziggurat.backend.ptx.routines import Join, llvm_type, suffix
 from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.backend.ptx.tiles import Group, mma_tiles, places_c, registers_of, wgmma_group
 from ziggurat.backend.ptx.words import SHARED, group

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.backend.ptx.emitter import READS, Emitter, spread
-from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.backend.ptx.tiles import Tiles, places_a, places_b, registers_of
 from ziggurat.backend.ptx.words import SHARED, group
 from ziggurat.codemodel.gpu.fragments import byte_of, panels_of

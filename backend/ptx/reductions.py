@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, unique_registers
-from ziggurat.backend.ptx.numbers import llvm_type
-from ziggurat.backend.ptx.routines import Number
+from ziggurat.backend.ptx.routines import Number, llvm_type
 from ziggurat.backend.ptx.shuffles import shuffle, shuffled
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, Emitter, emits, spread, thread_bases
-from ziggurat.backend.ptx.numbers import llvm_type
+from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.codemodel import layout as layouts
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError

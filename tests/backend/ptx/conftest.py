@@ -16,8 +16,7 @@ from host_jit import compiled, each
 
 from ziggurat.backend.ptx.assemble import assemble  # Fills the table of emitters, too.
 from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, kernel_of
-from ziggurat.backend.ptx.numbers import llvm_type
-from ziggurat.backend.ptx.routines import Routine
+from ziggurat.backend.ptx.routines import Routine, llvm_type
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx.assemble import assemble
-from ziggurat.backend.ptx.register_limit import is_register_limited
+from ziggurat.backend.ptx.assemble import assemble, is_register_limited
 from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu import dialect as gpu

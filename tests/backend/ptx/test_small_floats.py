@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx.small_floats import narrow, to_odd, widen_e4m3
+from ziggurat.backend.ptx.casts import narrow_to_8_bits, to_odd, widen_e4m3
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.scalars import converted, to_odd_f32
 from ziggurat.codemodel.types import f8e4m3, f8e5m2, f32
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("target", [f8e4m3, f8e5m2], ids=str)
 def test_narrowing_to_8_bits(target, rounding: Rounding, on_host, numbers, same) -> None:
     x = numbers()
-    found = on_host(narrow(target, rounding))(x).view(target.dtype)
+    found = on_host(narrow_to_8_bits(target, rounding))(x).view(target.dtype)
     with np.errstate(all="ignore"):
         same(found, converted(x, f32, target, toward_zero=rounding is Rounding.ZERO))
 
@@ -40,9 +40,9 @@ def test_rounding_to_odd(on_host, numbers, same) -> None:
 def test_a_kernel_has_each_routine_once(emission) -> None:
     """However often it is called; one for each type and rounding."""
     emitter, _ = emission("", "")
-    calls = [emitter.routine(narrow(f8e4m3, Rounding.NEAREST), "%x") for _ in range(2)]
-    calls += [emitter.routine(narrow(f8e4m3, Rounding.ZERO), "%x")]
-    calls += [emitter.routine(narrow(f8e5m2, Rounding.NEAREST), "%x")]
+    calls = [emitter.routine(narrow_to_8_bits(f8e4m3, Rounding.NEAREST), "%x") for _ in range(2)]
+    calls += [emitter.routine(narrow_to_8_bits(f8e4m3, Rounding.ZERO), "%x")]
+    calls += [emitter.routine(narrow_to_8_bits(f8e5m2, Rounding.NEAREST), "%x")]
     calls += [emitter.routine(widen_e4m3(), "%y"), emitter.routine(to_odd(), "%z")]
     assert len(set(calls)) == 6 == len(emitter.lines)
     assert list(emitter.definitions) == [
