@@ -1,15 +1,17 @@
 """Reading arrays of other libraries, with objects that answer as theirs do."""
 
+import ctypes
 from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.arrays import View, reader_of, view
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, i1, u8
+from ziggurat.codemodel.types import SCALARS, bf16, f8e4m3, f8e5m2, f16, f32, i1, u8
 
 
 class Protocol:
@@ -55,3 +57,86 @@ def test_what_is_not_on_a_gpu(array):
 def test_elements_that_kernels_lack(array):
     with pytest.raises(LaunchError, match=r"'x' is an array of .*, which kernels do not have"):
         view(array, "x")
+
+
+# Addresses and element types out of DLPack capsules, made here as other libraries make them.
+
+
+def dlpack_array(code, bits, *, kind=2, versioned=False, lanes=1, data=0x3000, offset=0x10):
+    """An array on device 1."""
+    tensor = arrays._Tensor(data, kind, 1, 1, code, bits, lanes, None, None, offset)
+    held, name = tensor, b"dltensor"
+    if versioned:
+        held, name = arrays._Versioned(1, 0, None, None, 0, tensor), b"dltensor_versioned"
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule = new(ctypes.addressof(held), name, None)
+    return SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (kind, 1), kept=(held, name))
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+@pytest.mark.parametrize(
+    ("code", "bits", "element"),
+    [
+        *((code, bits, SCALARS[f"{'iu'[code]}{bits}"]) for code in (0, 1) for bits in (8, 16, 32, 64)),
+        *((2, bits, SCALARS[f"f{bits}"]) for bits in (16, 32, 64)),
+        (4, 16, bf16),
+        (6, 8, i1),
+        (10, 8, f8e4m3),
+        (12, 8, f8e5m2),
+    ],
+)
+def test_element_types(code, bits, element, versioned):
+    """The address is that of the first element: the memory's, and the offset. Both forms of the structure are read."""
+    array = dlpack_array(code, bits, versioned=versioned)
+    assert arrays.dlpack_view(array) == View(0x3010, element, 1)
+    assert arrays.view(array, "x") == View(0x3010, element, 1)
+
+
+@pytest.mark.parametrize(("kind", "seen"), [(2, True), (13, True), (1, False), (10, False)])
+def test_only_the_memory_of_gpus_is_seen(kind, seen):
+    """CUDA's memory and managed memory count; the host's and that of other devices do not."""
+    array = dlpack_array(2, 16, kind=kind)
+    assert arrays.dlpack_view(array) == (View(0x3010, f16, 1) if seen else None)
+    assert (reader_of(array) is not None) == seen
+
+
+@pytest.mark.parametrize(("code", "bits", "lanes"), [(5, 64, 1), (2, 8, 1), (0, 4, 1), (11, 8, 1), (2, 32, 4)])
+def test_elements_of_capsules_that_kernels_lack(code, bits, lanes):
+    """Complex numbers, floats and integers of other widths, the other floats of 8 bits, and vectors."""
+    array = dlpack_array(code, bits, lanes=lanes)
+    assert arrays.dlpack_view(array) is None
+    with pytest.raises(LaunchError, match=r"'x' is an array of .*, which kernels do not have"):
+        arrays.view(array, "x")
+
+
+def test_an_array_without_elements_has_no_address():
+    array = dlpack_array(2, 32, data=None, offset=0)
+    assert arrays.dlpack_view(array) == View(0, f32, 1)
+
+
+def test_an_array_is_asked_anew_each_time():
+    """The capsule is released after each read."""
+    array, other = dlpack_array(2, 32), dlpack_array(2, 32, data=0x5000)
+    assert arrays.dlpack_view(array) == View(0x3010, f32, 1)
+    array.__dlpack__ = other.__dlpack__
+    assert arrays.dlpack_view(array) == View(0x5010, f32, 1)
+
+
+def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
+    """As torch does."""
+    array = dlpack_array(2, 32)
+    whole, asked = array.__dlpack__, []
+
+    def given(**options):
+        asked.append(fake.context)
+        if fake.context != 101:
+            raise BufferError("another device is the current one")
+        return whole(**options)
+
+    array.__dlpack__ = given
+    assert arrays.dlpack_view(array) == View(0x3010, f32, 1)
+    assert len(asked) == 2 and asked[1] == 101 and fake.context != 101
+    array.__dlpack_device__ = lambda: (2, 0)
+    with pytest.raises(BufferError, match="another device"):
+        arrays.dlpack_view(array)
