@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
-from ziggurat.codemodel.errors import KernelTypeError, shown
+from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.layout import Layout, parse_layout
 
 if TYPE_CHECKING:
@@ -488,8 +488,8 @@ def with_element(type_: Type, element: ScalarType | PtrType) -> Type:
 def shaped(shape: tuple[int, ...], element: ScalarType | PtrType, layout: Layout | None = None) -> Type:
     """The tensor of this shape, or the scalar itself for the empty shape."""
     if not isinstance(shape, tuple) or not isinstance(element, Type):  # pyright: ignore[reportUnnecessaryIsInstance]
-        swapped = " in this order" if isinstance(shape, Type) else f"; got {shown(shape)} and {shown(element)}"
-        raise KernelTypeError(f"shaped: the arguments must be a shape and an element type{swapped}")
+        got = f"{type(shape).__name__} and {type(element).__name__}"
+        raise KernelTypeError(f"shaped: the arguments must be a shape and an element type; got {got}")
     return TensorType(shape, element, layout) if shape else element
 
 

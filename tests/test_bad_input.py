@@ -261,6 +261,11 @@ WRONG_CALLS += [
         "assert_close: 'atol' must be a number of zero or more; got -1",
         "",
     ),
+    (
+        lambda: zg.testing.assert_close(X, X, rtol=np.float32(-1)),
+        "assert_close: 'rtol' must be a number of zero or more; got np.float32(-1.0)",
+        "",
+    ),
     (lambda: zg.testing.assert_close(X, "a"), "assert_close: 'expected' must be an array of numbers; got 'a'", ""),
     (
         lambda: zg.testing.assert_same(TRITON, TRITON, None),

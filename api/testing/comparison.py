@@ -32,7 +32,7 @@ def assert_close(
     """
     tolerances: dict[str, Any] = {"rtol": rtol, "atol": atol}
     for name, tolerance in tolerances.items():
-        fits = tolerance is None or (isinstance(tolerance, int | float | np.number) and tolerance >= 0)
+        fits = tolerance is None or (isinstance(tolerance, int | float | np.number) and bool(tolerance >= 0))
         require_argument(tolerance, fits, f"assert_close: '{name}' must be a number of zero or more")
     found, wanted = _host(actual), _host(expected)
     for name, array, given in (("actual", found, actual), ("expected", wanted, expected)):

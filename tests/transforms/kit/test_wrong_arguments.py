@@ -60,8 +60,8 @@ MISUSES: list[tuple[Callable[[], object], str]] = [
     (lambda: zg.Builder.root().add("x"), "a builder must get an op to add; got 'x'"),
     (lambda: zg.kit.op_(int), "op_: 'kind' must be a class of ops, or a trait; got <class 'int'>"),
     (lambda: zg.kit.constant(3), "must be a string; got 3\n  hint: kit.constant(value=3) is a constant"),
-    (lambda: zg.kit.shaped(zg.f32, (4,)), "the arguments must be a shape and an element type in this order"),
-    (lambda: zg.kit.shaped((4,), "f32"), "the arguments must be a shape and an element type; got (4,) and 'f32'"),
+    (lambda: zg.kit.shaped(zg.f32, (4,)), "must be a shape and an element type; got ScalarType and tuple"),
+    (lambda: zg.kit.shaped((4,), "f32"), "must be a shape and an element type; got tuple and str"),
     (lambda: zg.kit.retype(MODEL, {zg.f32: zg.bf16}, 3), "must be the numbers of parameters, such as [0]; got 3"),
 ]
 
