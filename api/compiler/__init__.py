@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from ziggurat.compiler.pipeline import compile_model as compile_model
     from ziggurat.compiler.pipeline import triton_model as triton_model
     from ziggurat.transforms.attribution import attribute as attribute
-    from ziggurat.transforms.attribution import constant as constant
-    from ziggurat.transforms.attribution import function_name as function_name
     from ziggurat.transforms.attribution import link as link
+    from ziggurat.transforms.attribution import outer_constant as outer_constant
 
 _LAZY = {
     **dict.fromkeys(("compile_model", "triton_model"), "ziggurat.compiler.pipeline"),
-    **dict.fromkeys(("attribute", "constant", "function_name", "link"), "ziggurat.transforms.attribution"),
+    **dict.fromkeys(("attribute", "link", "outer_constant"), "ziggurat.transforms.attribution"),
 }
 
 # A fork waits for this lock: a child that is forked while another thread compiles would find LLVM's lock, or that of a

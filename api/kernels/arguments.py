@@ -26,7 +26,6 @@ from ziggurat.codemodel.types import (
     find_scalar,
 )
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import usable
 from ziggurat.frontends.language.signature import suggest
 
@@ -175,14 +174,6 @@ def _run_time(function: Function, name: str, given: Type) -> Type:
 
 def constant_of(function: Function, name: str, given: Any) -> ConstantType:
     """The attributed type of an argument that is compiled in."""
-
-    def compiled_in(value: Any) -> Any:
-        if isinstance(value, Function):
-            return compiler.function_name(value)
-        if isinstance(value, tuple):
-            return tuple(map(compiled_in, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return as_constant(value)[1]
-
     for _ in leaves([given]):
         pass  # Raises an error for a list that contains itself.
     given = _without_lists(given)
@@ -197,7 +188,7 @@ def constant_of(function: Function, name: str, given: Any) -> ConstantType:
             hint=hint,
         )
     try:
-        return compiler.constant(compiled_in(given))
+        return compiler.outer_constant(given)
     except KernelValueError as error:
         raise LaunchError(f"'{name}' of '{function.name}': {error.summary}") from None
 

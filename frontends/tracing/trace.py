@@ -21,6 +21,7 @@ from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
+from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.signature import Signature, active_recorder
 from ziggurat.frontends.tracing.symbols import ConstantFloat, ConstantInt, Symbol, constant_argument
 
@@ -77,11 +78,7 @@ class Trace:
 
     def call(self, signature: Signature, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Record a call of the language; the traced result."""
-        try:
-            bound = signature.bind(arguments, keywords)
-        except KernelTypeError as error:
-            error.location = caller_location()
-            raise
+        bound = signature.bind(arguments, keywords, lambda _: caller_location())
         values = [self.value(argument) for argument in (*arguments, *keywords.values())]
         op = py.Invoke(values, f"zg.{signature.name}", keywords=tuple(keywords))
         made = self.record(op)
@@ -89,13 +86,9 @@ class Trace:
 
     def call_function(self, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Record a call of a `@zg.function`; the traced result."""
-        try:
-            bound = function.signature.bind(*arguments, **keywords)
-        except TypeError as error:
-            raise KernelTypeError(f"'{function.name}': {error}", caller_location()) from None
-        bound.apply_defaults()
+        bound = function.bind(arguments, keywords, lambda _: caller_location())
         symbol = self.link(function)
-        values = [self.value(argument) for argument in bound.arguments.values()]
+        values = [self.value(one.value if isinstance(one, Default) else one) for one in bound.values()]
         made = self.record(core.FuncCall(values, symbol, pyobject))
         return self.results(made, _returned_count(function.model))
 

@@ -236,9 +236,9 @@ def test_a_function_that_is_not_known_at_compile_time(kernel):
 @pytest.mark.parametrize(
     ("call", "message", "where"),
     [
-        ("g(1, 2, 3)", "double takes 2 positional arguments; got 3", "g(1, 2, 3)"),
+        ("g(1, 2, 3)", "double takes at most 2 positional arguments; got 3", "g(1, 2, 3)"),
         ("g()", "double needs its argument 'x'", "g()"),
-        ("g(1, bye=2)", "double has no parameter 'bye' to give by name", "2"),
+        ("g(1, bye=2)", "double has no parameter 'bye'", "2"),
         ("g(1, x=2)", "double got 'x' twice", "2"),
     ],
 )

@@ -8,6 +8,6 @@ from ziggurat.transforms.attribution.attribute import attribute
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
 from ziggurat.transforms.attribution.link import link
 from ziggurat.transforms.calls.constants import function_name
-from ziggurat.transforms.calls.promotion import constant
+from ziggurat.transforms.calls.promotion import constant, outer_constant
 
-__all__ = ["Attribution", "Scope", "attribute", "constant", "function_name", "link"]
+__all__ = ["Attribution", "Scope", "attribute", "constant", "function_name", "link", "outer_constant"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dispatch import OpTable
-from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, KernelTypeError, ZigguratError
+from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
@@ -158,22 +158,7 @@ class Attributor:
         self._stack: list[Op] = []
         self._symbols: dict[str, tuple[int, tuple[Type, ...]]] = {}
         # Functions whose source is in error.
-        self._broken: set[Function] = set()
-
-    def resolve(self, caller: FunctionName, symbol: str) -> FunctionName | None:
-        """The function that a call by symbol in `caller` means. None if its errors are reported already."""
-        function = None if caller.function is None else caller.function.callees.get(symbol)
-        if function is None:
-            if symbol in self.functions:
-                return FunctionName(symbol, self.functions[symbol])
-            raise KernelNameError(f"there is no function '{symbol}' in the module")
-        if function in self._broken:
-            return None
-        try:
-            return FunctionName(symbol, function.model, function)
-        except ZigguratError:
-            self._broken.add(function)
-            raise
+        self.broken: set[Function] = set()
 
     def function(self, function: FunctionName, types: tuple[Type, ...], caller: Location | None) -> Attribution:
         """The attribution of a function at these argument types. Its name begins the symbol in the Triton model."""

@@ -7,11 +7,10 @@ from functools import partial
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, ZigguratError
+from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type, pyobject
 from ziggurat.frontends.language import SIGNATURES, Function
-from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.signature import Parameter, Signature
 from ziggurat.frontends.language.spellings import of_attribute
@@ -20,9 +19,9 @@ from ziggurat.transforms.attribution.attribute import FunctionAttributor, handle
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
-from ziggurat.transforms.calls.constants import FunctionName, describe, function_name, held
+from ziggurat.transforms.calls.constants import FunctionName, describe, held
 from ziggurat.transforms.calls.lattice import ERROR, ErrorType, components, join
-from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, rounded_type
+from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, outer_constant, rounded_type
 
 
 def combine(walk: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
@@ -54,10 +53,19 @@ def function_ref(walk: FunctionAttributor, op: core.FuncRef) -> Type:
 
 
 def resolve(walk: FunctionAttributor, symbol: str) -> FunctionName | None:
-    """A function that is used here; errors in its source are reported as called from here."""
+    """The function that a symbol means here. Errors in its source are reported once, as called from here: None."""
+    caller, functions, broken = walk.function.function, walk.program.functions, walk.program.broken
+    function = None if caller is None else caller.callees.get(symbol)
+    if function is None:
+        if symbol not in functions:
+            raise KernelNameError(f"there is no function '{symbol}' in the module")
+        return FunctionName(symbol, functions[symbol])
+    if function in broken:
+        return None
     try:
-        return walk.program.resolve(walk.function, symbol)
+        return FunctionName(symbol, function.model, function)
     except ZigguratError as error:
+        broken.add(function)
         for one in error.errors if isinstance(error, KernelErrors) else (error,):
             if one.location is not None:
                 one.location = one.location.called_from(walk.place())
@@ -199,7 +207,7 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
         )
     count = len(op.arguments) - len(op.keywords)
     bound = bind(walk, function, op.arguments[:count], dict(zip(op.keywords, op.arguments[count:], strict=True)))
-    given = {name: default(value.value) if isinstance(value, Default) else value for name, value in bound.items()}
+    given = {name: outer_constant(v.value) if isinstance(v, Default) else v for name, v in bound.items()}
     walk.scope.arguments[op.result] = given
     types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
     return call_function(walk, op, function, types)
@@ -218,12 +226,3 @@ def bind(
     if set(found) != set(names) or len(positional) + len(keywords) != len(names):
         raise KernelTypeError(f"'{function.symbol}' takes {len(names)} arguments: {', '.join(names)}")
     return {name: found[name] for name in names}
-
-
-def default(value: Any) -> ConstantType:
-    """The default value of a parameter as a constant."""
-    if isinstance(value, Function):
-        return ConstantType(function_name(value), pyobject)
-    if isinstance(value, tuple):
-        return constant(tuple(default(item).value for item in value))  # pyright: ignore[reportUnknownVariableType]
-    return constant(as_constant(value)[1])
