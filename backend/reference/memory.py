@@ -186,8 +186,9 @@ class Memory:
         """The name of a program in messages: `program (3, 0, 0)`."""
         return f"program {self.coordinates(linear)}"
 
-    def coordinates(self, linear: int) -> tuple[int, int, int]:
-        """The place in the grid of the program with this linear id; the first axis counts fastest."""
+    def coordinates(self, linear: Any) -> tuple[Any, Any, Any]:
+        """The place in the grid of the program with this linear id, or of an array of them; the first axis counts
+        fastest."""
         x, y, _ = self.grid
         return (linear % x, linear // x % y, linear // (x * y))
 

@@ -25,12 +25,9 @@ Operands = tuple[Any, ...]
 
 @triton.of(tt.GetProgramId)
 def _program_id(machine: Machine, op: tt.GetProgramId, operands: Operands) -> Array:
-    x, y, z = machine.memory.grid
-    linear = machine.frame.programs.astype(np.int64)
-    if (x, y, z)[op.axis] == 1:
+    if machine.memory.grid[op.axis] == 1:
         return np.zeros(1, np.int32)
-    place = (linear % x, linear // x % y, linear // (x * y))[op.axis]
-    return place.astype(np.int32)
+    return machine.memory.coordinates(machine.frame.programs)[op.axis]
 
 
 @triton.of(tt.GetNumPrograms)

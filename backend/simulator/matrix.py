@@ -16,6 +16,7 @@ import numpy as np
 
 from ziggurat.backend.simulator.program import unit
 from ziggurat.backend.simulator.shared import Array, SimulationError
+from ziggurat.codemodel.scalars import rounded, tf32
 from ziggurat.codemodel.types import SCALARS
 
 _ELEMENTS: dict[str, Any] = {scalar.ptx: scalar.dtype for scalar in SCALARS.values() if scalar.ptx}
@@ -305,9 +306,7 @@ def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
 
 @unit(r"cvt\.rna\.tf32\.f32 \$0, \$1")
 def _round_tf32(program: Any, match: re.Match[str], operands: list[Any]) -> None:
-    bits = operands[1].view(np.uint32)
-    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
-    operands[0] = np.where(np.isfinite(operands[1]), rounded, bits)
+    operands[0] = tf32(operands[1]).view(np.uint32)
 
 
 @unit(r"cvt\.rn\.f16x2\.(e4m3|e5m2)x2 \$0, \$1")
@@ -319,7 +318,5 @@ def _from_fp8(program: Any, match: re.Match[str], operands: list[Any]) -> None:
 @unit(r"cvt\.rn\.satfinite\.(e4m3|e5m2)x2\.f32 \$0, \$1, \$2")
 def _to_fp8(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """Round to nearest, saturating; the first source is the upper half."""
-    dtype = _ELEMENTS[match[1]]
-    largest = np.float32({"e4m3": 448, "e5m2": 57344}[match[1]])
-    high, low = (np.clip(operand, -largest, largest).astype(dtype).view(np.uint8) for operand in operands[1:])
+    high, low = (rounded(operand, SCALARS[f"f8{match[1]}"]).view(np.uint8) for operand in operands[1:])
     operands[0] = high.astype(np.uint16) << np.uint16(8) | low
