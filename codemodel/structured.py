@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ziggurat.codemodel.op import BlockParameter, Body, Op, Value
-from ziggurat.codemodel.traits import BodyTerminator
+from ziggurat.codemodel.traits import BodyTerminator, Returns
 from ziggurat.codemodel.types import TupleType, Type, void
 
 
@@ -25,6 +25,11 @@ def packed(types: Sequence[Type]) -> Type:
     if not types:
         return void
     return types[0] if len(types) == 1 else TupleType(tuple(types))
+
+
+def leaves_structure(op: Op) -> bool:
+    """Whether control inside of an op may return from its function, or branches between blocks."""
+    return any(isinstance(inner, Returns) or any(len(body.blocks) > 1 for body in inner.bodies) for inner in op.walk())
 
 
 class Structured(Op):

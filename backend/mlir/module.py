@@ -12,8 +12,7 @@ from ziggurat.backend.mlir.tensors import power_of_two
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Op, require_model
-from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import Returns
+from ziggurat.codemodel.structured import leaves_structure
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1, void
 from ziggurat.transforms.simplify.lower_structured import lower_structured
 
@@ -27,7 +26,7 @@ def to_mlir(op: Op, *, locations: bool = False) -> str:
     Raises `TargetError` for a model of another tier, and for the few constructs that Triton's MLIR lacks.
     """
     require_model(op, "to_mlir")
-    functions = _functions(lower_structured(op, _needs_blocks))
+    functions = _functions(lower_structured(op, leaves_structure))
     called = {inner.callee for function in functions for inner in function.walk() if isinstance(inner, tt.Call)}
     kernels = {f.sym_name for f in functions if f.body.yield_type == void and f.sym_name not in called}
     e = Emitter(_symbols(functions, kernels), locations)
@@ -37,15 +36,6 @@ def to_mlir(op: Op, *, locations: bool = False) -> str:
             _function(e, function, function.sym_name in kernels, location(function.location) if locations else "")
     e.line("}")
     return str(e)
-
-
-def _needs_blocks(op: Op) -> bool:
-    """Whether structured control flow has no form in MLIR's structured ops: for a return or several blocks inside."""
-    return any(
-        isinstance(inner, Returns)
-        or (isinstance(inner, Structured) and any(len(body.blocks) > 1 for body in inner.bodies))
-        for inner in op.walk()
-    )
 
 
 def _functions(op: Op) -> list[tt.Func]:

@@ -14,8 +14,8 @@ from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.interpret import Exit, Jump, Yielded
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
-from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import BodyTerminator, MemoryRead, Pure, Returns
+from ziggurat.codemodel.structured import Structured, leaves_structure
+from ziggurat.codemodel.traits import BodyTerminator, MemoryRead, Pure
 
 Operands = tuple[Any, ...]
 Parts = list[tuple[Frame, tuple[Any, ...]]]
@@ -152,7 +152,7 @@ _NEVER_ENDS = "nothing in the loop's condition changes, so the loop never ends"
 def _deciding(op: scf.While) -> list[int] | None:
     """The carried values that alone decide whether a loop goes on; None if memory or a `return` may decide as well."""
     first, second = op.before.entry, op.after.entry
-    if any(isinstance(inner, Returns) or any(len(body.blocks) > 1 for body in inner.bodies) for inner in op.walk()):
+    if leaves_structure(op):
         return None
 
     def sources(value: Value) -> Sequence[Value]:

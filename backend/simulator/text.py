@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.graphs import reverse_postorder
+from ziggurat.codemodel.graphs import reached, reverse_postorder
 from ziggurat.codemodel.location import Location
 
 _DTYPES: dict[str, Any] = {
@@ -276,19 +276,11 @@ def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> l
     for label in order:
         if label in left:
             # The blocks that lead back here are those of a loop. They are arranged without the edges to the first.
-            loop = _leading_to(label, left, following)
-            left -= loop
+            loop = reached([label], lambda one: [before for before in left if one in following[before]])
+            left.difference_update(loop)
             inside = {one: [after for after in following[one] if after in loop and after != label] for one in loop}
             made += arranged([one for one in order if one in loop], inside) if len(loop) > 1 else [label]
     return made
-
-
-def _leading_to(label: str, among: set[str], following: Mapping[str, Sequence[str]]) -> set[str]:
-    """The blocks among these that lead to this one, and itself."""
-    found = {label}
-    while more := {one for one in among - found if not found.isdisjoint(following[one])}:
-        found |= more
-    return found
 
 
 class Places:
