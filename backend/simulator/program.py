@@ -570,21 +570,16 @@ class Program:
     def _printed(self, form: Array, buffer: Array) -> Array:
         """Run CUDA's vprintf: the threads print one after the other."""
         for thread in np.flatnonzero(self.active):
-            at = int(buffer[thread])
-            parts: list[str] = []
-            for text, conversion in re.findall(r"([^%]*)(%(?:%|[.\d]*(?:ll)?[a-z])|$)", self._text(int(form[thread]))):
-                parts.append(text)
-                if conversion in ("", "%%"):
-                    parts.append(conversion[:1])
-                    continue
+            at, text, values = int(buffer[thread]), self._text(int(form[thread])), list[Any]()
+            for conversion in filter(None, re.findall(r"%%|(%[.\d]*(?:ll)?[a-z])", text)):
                 size = 8 if "ll" in conversion or conversion[-1] in "gs" else 4
                 at = -(-at // size) * size
                 dtype = {"g": np.float64, "d": f"i{size}"}.get(conversion[-1], f"u{size}")
-                number: Any = self.memory.bytes_at(at)[:size].view(dtype)[0].item()
+                number = self.memory.bytes_at(at)[:size].view(dtype)[0].item()
+                values.append(self._text(number) if conversion[-1] == "s" else number)
                 at += size
-                given = self._text(number) if conversion[-1] == "s" else number
-                parts.append(conversion.replace("ll", "").replace("u", "d") % given)
-            print("".join(parts), end="")
+            # Python's formats are C's, without "ll".
+            print(re.sub(r"%%|(%[.\d]*)ll", lambda found: found[1] or found[0], text) % tuple(values), end="")
         return np.zeros(self.threads, np.uint32)
 
     def _failed(self, message: Array, *where: Array) -> None:
