@@ -188,12 +188,8 @@ class Program:
             number = self._symbols.get(token.replace('"', ""))
             if number is None:
                 raise unknown(token)
-        elif dtype is object:
-            number = int(token) % (1 << 128)
-        elif np.dtype(dtype).kind in "uib":
-            number = int(token)
-            if np.dtype(dtype).kind == "u":
-                number %= 1 << (odd_width(kind) or 8 * np.dtype(dtype).itemsize)
+        elif kind.startswith("i"):
+            number = int(token) % (1 << int(kind[1:]))
         else:
             number = float(token)
         return np.full(self.threads, number, dtype)
