@@ -128,9 +128,14 @@ class Layout:
             raise ValueError(f"the bases of a layout must be independent or zero; got {self}")
 
     @property
+    def threads(self) -> tuple[int, ...]:
+        """The bases of lanes and warps: one for each bit of a thread's number."""
+        return (*self.lanes, *self.warps)
+
+    @property
     def bases(self) -> tuple[int, ...]:
         """All bases: of registers, lanes, warps."""
-        return (*self.registers, *self.lanes, *self.warps)
+        return (*self.registers, *self.threads)
 
     @property
     def num_warps(self) -> int:
@@ -304,7 +309,7 @@ def moved(source: Layout, target: Layout, numel: int) -> tuple[int, ...] | None:
     lanes = [(0, 1 << bit & ~free_lanes, 0) for bit in range(len(target.lanes))]
     warps = [(0, 0, 1 << bit & ~free_warps) for bit in range(len(target.warps))]
     registers = [place(basis) for basis in target.registers]
-    if [place(basis) for basis in (*target.lanes, *target.warps)] != [*lanes, *warps]:
+    if [place(basis) for basis in target.threads] != [*lanes, *warps]:
         return None
     if any(lane or warp for _, lane, warp in registers):
         return None

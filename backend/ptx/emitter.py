@@ -219,7 +219,7 @@ class Emitter(Code):
 
     def element(self, layout: Layout, register: int) -> str:
         """The number of the element that a register of this thread holds."""
-        return self.moved(self.linear(thread_bases(layout)), layout.element(register))
+        return self.moved(self.linear(layout.threads), layout.element(register))
 
     def owner(self, type_: Type) -> str | None:
         """A condition that holds in one of the threads that hold copies of an element; None where there are no copies.
@@ -342,11 +342,6 @@ def unique_registers(layout: Layout) -> list[int]:
 def spread(bases: Sequence[int]) -> int:
     """The bits that are set in at least one basis."""
     return reduce(int.__or__, bases, 0)
-
-
-def thread_bases(layout: Layout) -> tuple[int, ...]:
-    """The bases of a layout's lanes and warps: one for each bit of the thread's number."""
-    return (*layout.lanes, *layout.warps)
 
 
 # Names that emission uses itself, and one that PTX reserves.

@@ -10,17 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from ziggurat.backend.ptx.emitter import (
-    EFFECT,
-    PURE,
-    Argument,
-    Emitted,
-    Emitter,
-    emits,
-    spread,
-    thread_bases,
-    unique_registers,
-)
+from ziggurat.backend.ptx.emitter import EFFECT, PURE, Argument, Emitted, Emitter, emits, spread, unique_registers
 from ziggurat.backend.ptx.operands import Packed, operand_of
 from ziggurat.backend.ptx.routines import Join, llvm_type, suffix
 from ziggurat.backend.ptx.shuffles import uniform
@@ -229,7 +219,7 @@ def _dot_fma(emitter: Emitter, op: gpu.DotFma) -> Emitted:
         batch, column = element // (m * n), element % n
         return batch * k * n + column
 
-    bases = thread_bases(layout)
+    bases = layout.threads
     a = _Factor(emitter, op.a, [of_a(basis) for basis in bases])
     b = _Factor(emitter, op.b, [of_b(basis) for basis in bases])
     own = unique_registers(layout)

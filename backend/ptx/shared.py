@@ -10,16 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ziggurat.backend.ptx.emitter import (
-    EFFECT,
-    Argument,
-    Emitted,
-    Emitter,
-    emits,
-    spread,
-    thread_bases,
-    unique_registers,
-)
+from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits, spread, unique_registers
 from ziggurat.backend.ptx.words import GLOBAL, SHARED, from_words, group, load_elements, store_elements, to_words
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
@@ -56,7 +47,7 @@ class Places:
         self.layout = layout
         self._inverse = inverted(type_.offsets)
         self.vector = vector_bits(layout, type_.offsets, self.size) if vector is None else vector
-        bases = [combine(self._inverse, basis) * self.size for basis in thread_bases(layout)]
+        bases = [combine(self._inverse, basis) * self.size for basis in layout.threads]
         self._spread = spread(bases)  # The bits of an address that depend on the thread's number.
         self._thread = emitter.linear(bases)
         self._pointers: dict[int, str] = {}
@@ -218,7 +209,7 @@ def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
         """The number of the source element without its coordinate along the axis, for an element of the index."""
         return element & ((1 << offset) - 1) | element >> (offset + theirs) << (offset + ours)
 
-    thread = emitter.linear([source(basis) for basis in thread_bases(layout)])
+    thread = emitter.linear([source(basis) for basis in layout.threads])
     found: dict[int, str] = {}
     for register in unique_registers(layout):
         number = emitter.moved(thread, source(layout.element(register)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, Emitter, emits, spread, thread_bases
+from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, Emitter, emits, spread
 from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.codemodel import layout as layouts
 from ziggurat.codemodel.dialects import tt
@@ -42,7 +42,7 @@ def _globaltimer(emitter: Emitter, op: tt.GlobalTimer) -> Emitted:
 @emits(tt.MakeRange)
 def _make_range(emitter: Emitter, op: tt.MakeRange) -> Emitted:
     layout = layout_of(op.result.type)
-    bases = thread_bases(layout)
+    bases = layout.threads
     thread = emitter.linear(bases)
     values: list[str] = []
     for register in range(layout.num_registers):

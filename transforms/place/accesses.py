@@ -98,7 +98,7 @@ class Accesses:
             count = min(layout.contiguous(type_.shape, axis), self._together(op, axis))
             while count > best:
                 # The first element of each group must be at a multiple of the width: no other basis has those bits.
-                others = (*layout.registers[bits_of(count) :], *layout.lanes, *layout.warps)
+                others = (*layout.registers[bits_of(count) :], *layout.threads)
                 if not any(basis & (count - 1) * stride for basis in others):
                     best = count
                 count //= 2
