@@ -13,17 +13,7 @@ from typing import Any
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import (
-    LEGACY_NAMES,
-    PtrType,
-    ScalarType,
-    TensorType,
-    Type,
-    element_of,
-    i1,
-    i32,
-    with_element,
-)
+from ziggurat.codemodel.types import LEGACY_NAMES, ScalarType, TensorType, Type, element_of, i1, i32, with_element
 
 _NAME = re.compile(
     r"(?<![A-Za-z0-9.$])("
@@ -59,10 +49,8 @@ def upgrade_op(builder: Builder, op_name: str, operands: list[Value], type_: Typ
     """The operands and the type of an op in the old spelling, as ours; may add ops before it."""
     if op_name in ("arith.cmpi", "arith.cmpf") and element_of(type_) == i32:
         return operands, with_element(type_, i1)
-    if op_name in _FOLLOWS_OPERAND and operands and element_of(type_) == i32:
-        element = element_of(operands[0].type)
-        if element == i1 and isinstance(element, ScalarType | PtrType):
-            return operands, with_element(type_, element)
+    if op_name in _FOLLOWS_OPERAND and operands and (element_of(type_), element_of(operands[0].type)) == (i32, i1):
+        return operands, with_element(type_, i1)
     if op_name == "tt.dot" and len(operands) == 2 and isinstance(type_, TensorType):
         scalar = element_of(type_)
         value = 0.0 if isinstance(scalar, ScalarType) and scalar.is_float else 0
