@@ -15,19 +15,7 @@ from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
-from ziggurat.codemodel.types import (
-    DescriptorType,
-    PtrType,
-    SharedType,
-    TensorType,
-    Type,
-    element_of,
-    f32,
-    i1,
-    i32,
-    i64,
-    with_element,
-)
+from ziggurat.codemodel.types import DescriptorType, PtrType, SharedType, TensorType, Type, f32, i1, i32, i64
 
 
 def laid_out(op: Op, type_: Type) -> TensorType:
@@ -188,7 +176,7 @@ class AsyncCopy(Op, MemoryRead, MemoryWrite, name="gpu.async_copy"):
         good = isinstance(pointers.element, PtrType) and pointers.element.pointee == target.element
         require(good and pointers.shape == target.shape, f"gpu.async_copy of {pointers} to {target}")
         if self.mask is not None:
-            _require_types(self, mask=with_element(pointers, i1))
+            _require_types(self, mask=TensorType(pointers.shape, i1, pointers.layout))
 
 
 class AsyncCommit(Op, name="gpu.async_commit"):
@@ -345,7 +333,7 @@ class RoundTf32(Op, Pure, name="gpu.round_tf32"):
         return self.value.type
 
     def check(self) -> None:
-        require(element_of(self.value.type) == f32, f"gpu.round_tf32 takes f32; got {self.value.type}")
+        require(laid_out(self, self.value.type).element == f32, f"gpu.round_tf32 takes f32; got {self.value.type}")
 
 
 class Mma(MatrixProduct, name="gpu.mma"):
