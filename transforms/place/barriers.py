@@ -29,11 +29,23 @@ from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Graph, Hazard, allocation, interval
+from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Graph, allocation, interval
 from ziggurat.transforms.place.queries import layout_of, shared_of
 from ziggurat.transforms.place.swizzle import matrix_view
 
 READ, WRITE, COUNT = "read", "write", "count"
+
+
+@attrs.frozen
+class Hazard:
+    """Two ops between which something is missing on some path: a "barrier", "fence", "wait", "commit", "arrival" …"""
+
+    first: Op
+    second: Op
+    missing: str
+
+    def __str__(self) -> str:
+        return f"no {self.missing} between {self.first!r} and {self.second!r}"
 
 
 @attrs.frozen(eq=False)

@@ -63,18 +63,6 @@ class Access:
         return self.start < other.end and other.start < self.end
 
 
-@attrs.frozen
-class Hazard:
-    """Two ops between which something is missing on some path: a "barrier", "fence", "wait", "commit", "arrival" …"""
-
-    first: Op
-    second: Op
-    missing: str
-
-    def __str__(self) -> str:
-        return f"no {self.missing} between {self.first!r} and {self.second!r}"
-
-
 @attrs.frozen(eq=False)
 class Edge:
     """An edge to the node of number `target`; control flow passes `values` to the components `members`."""

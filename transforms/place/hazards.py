@@ -45,18 +45,15 @@ from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.place.barriers import missing_barriers
+from ziggurat.transforms.place.barriers import Hazard, missing_barriers
 from ziggurat.transforms.place.components import Component, Group, component_of, groups_of
-from ziggurat.transforms.place.flow import READERS, USERS, Access, Edge, Graph, Hazard, allocation, interval, slot_index
+from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Edge, Graph, allocation, interval, slot_index
 from ziggurat.transforms.place.queries import WARP_GROUP, shared_of
 
 __all__ = ["Hazard", "hazards"]
 
 _MAX_GROUPS = 64  # In flight. No kernel has more; if one had, the oldest two would count as one.
-_ASYNCHRONOUS = (
-    gpu.AsyncCopy, gpu.AsyncCommit, gpu.AsyncWait, gpu.Wgmma, gpu.WgmmaWait, gpu.TmaStore, gpu.TmaStoreWait,
-    gpu.MbarrierInit, gpu.MbarrierWait, gpu.MbarrierArrive,
-)  # fmt: skip
+_ASYNCHRONOUS = (*WAITS, *WAITS.values(), gpu.AsyncCommit, gpu.MbarrierInit, gpu.MbarrierArrive)
 
 Slot = tuple[Value, int | None]  # An allocation, and the index of a slot; None for any of them.
 
