@@ -7,22 +7,37 @@ becomes `gpu.local_alloc @offset=256`, and the module says how much there is in 
 Buffers that are alive at the same time lie apart. The larger ones are placed first, each at the lowest free offset. A
 buffer that is alive at the beginning of a loop stays alive until its end. A small buffer is kept longer, until the next
 tensor has been through shared memory: its memory is then reused after a barrier that is needed anyway.
+
+The error of a kernel that needs more than there is names the tensors that need it together:
+
+    the kernel needs 262144 bytes of shared memory; sm_90a has 232448 for a CTA
+      131072 bytes: 256×256 of f16: a, the first operand of dot, at matmul.py:7:15
+        acc = zg.dot(a, b, acc)
+      131072 bytes: 256×256 of f16: b, the second operand of dot, at matmul.py:7:15
+      hint: use smaller blocks
+
+The readers of a buffer tell its purpose. The name of the tensor stands in the source, where the op is that the buffer
+was made for. A ring has as many buffers as the loop has stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import ast
+import linecache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from ziggurat.codemodel.dialects import scf
+from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.transforms.place.flow import WAITS, allocation
+from ziggurat.transforms.place.obstacle import LIBRARY
 from ziggurat.transforms.place.queries import shared_of
-from ziggurat.transforms.place.shared_memory_error import shared_memory_error
 
 SMALL = 4096  # Bytes of a buffer that is kept longer to save a barrier.
 
@@ -151,3 +166,129 @@ def _at_worst(intervals: Sequence[Interval]) -> list[gpu.LocalAlloc]:
     """The buffers that are alive when the most shared memory is needed."""
     alive = [[other for other in intervals if other.start <= each.start <= other.end] for each in intervals]
     return [interval.op for interval in max(alive, key=lambda together: sum(each.size for each in together))]
+
+
+# The error of a kernel that needs more.
+
+_MAX_TENSORS = 8  # Named in the error.
+_MAX_EXPRESSION = 40  # Characters of an expression that is quoted.
+_OPERANDS = (("first", "a"), ("second", "b"))  # For `zg.dot`: ordinal, and name of the parameter.
+_PURPOSES: tuple[tuple[type[Op], str], ...] = (
+    (gpu.LocalAtomicAdd, "the counters of histogram"),
+    (gpu.LocalGather, "the table of a gather"),
+    (gpu.TmaStore, "on its way to a descriptor"),
+    (tt.Reduce, "on its way between warps for a reduction"),
+    (tt.Scan, "on its way between warps for a scan"),
+    (gpu.LocalLoad, "on its way between threads"),
+)
+
+
+def shared_memory_error(buffers: Sequence[gpu.LocalAlloc], total: int, limit: int, target: str) -> ResourceError:
+    """The error of a kernel that needs `total` bytes where there are `limit`, with these buffers at the same time."""
+    lines = [f"the kernel needs {total} bytes of shared memory; {target} has {limit} for a CTA"]
+    quoted: Location | None = None
+    staged = any(shared_of(op.result).count > 1 and not _holds_mbarriers(op) for op in buffers)
+    for buffer in sorted(buffers, key=lambda op: -shared_of(op.result).bytes)[:_MAX_TENSORS]:
+        type_, place = shared_of(buffer.result), buffer.location
+        count = f"{type_.count} × " if type_.count > 1 else ""
+        line = f"  {type_.bytes} bytes: {count}{'×'.join(map(str, type_.shape))} of {type_.element}"
+        if _holds_mbarriers(buffer):
+            lines.append(f"{line}: mbarriers, which signal that blocks have arrived")
+            continue
+        if known := ", ".join(filter(None, _name_and_purpose(buffer))):
+            line += f": {known}"
+        if place is None:
+            lines.append(line)
+            continue
+        author = place.outside(LIBRARY)
+        lines.append(f"{line}, at {author}")
+        text = author.source_line()
+        if text is not None and author != quoted:
+            lines.append(f"    {text.strip()}")
+        quoted = caller = author
+        while caller.caller is not None:
+            caller = caller.caller
+            lines.append(f"    called from {caller}")
+        if author is not place:
+            lines.append(f"    in the library, at {place}")
+    return ResourceError("\n".join(lines), hint="use smaller blocks" + ", or fewer stages" * staged)
+
+
+# The purpose of a buffer.
+
+
+def _holds_mbarriers(buffer: gpu.LocalAlloc) -> bool:
+    return any(isinstance(user, gpu.MbarrierInit) for user in _users(buffer.result))
+
+
+def _name_and_purpose(buffer: gpu.LocalAlloc) -> tuple[str | None, str | None]:
+    """The author's name of the tensor, and its purpose in shared memory, as far as they are known."""
+    users = list(_users(buffer.result))
+    for number, (ordinal, _) in enumerate(_OPERANDS):
+        for dot in (_dot_of(user, number, buffer.result) for user in users):
+            if dot is not None:
+                # The buffer may have the location of the load, whose result has a name; that of the dot's operand
+                # comes first.
+                name = _operand(dot.location, number) or _expression(buffer.location)[1]
+                return name, f"the {ordinal} operand of dot"
+    readers = [op for user in users if isinstance(user, gpu.LocalLoad) for op in user.result.uses]
+    users += [op for op in readers if isinstance(op, tt.Reduce | tt.Scan)]
+    purposes = (purpose for kind, purpose in _PURPOSES if any(isinstance(op, kind) for op in users))
+    return _expression(buffer.location)[1], next(purposes, None)
+
+
+def _users(buffer: Value) -> Iterator[Op]:
+    """The ops that use a buffer, or a part of it."""
+    for user in buffer.uses:
+        if isinstance(user, gpu.LocalView):
+            yield from _users(user.result)
+        else:
+            yield user
+
+
+def _dot_of(user: Op, number: int, buffer: Value) -> Op | None:
+    """The dot that reads a value as its operand of this number: from shared memory, or after a load."""
+    if isinstance(user, gpu.Wgmma | gpu.Mma | gpu.DotFma | tt.Dot):
+        return user if allocation(user.operands[number]) is buffer else None
+    if not isinstance(user, gpu.LocalLoad | gpu.ConvertLayout | tt.Trans):
+        return None
+    return next((dot for op in user.result.uses if (dot := _dot_of(op, number, user.result)) is not None), None)
+
+
+# The author's names.
+
+
+def _operand(place: Location | None, number: int) -> str | None:
+    """The operand of the `dot` at a place of the source, as it is written there."""
+    whole, _ = _expression(place)
+    calls = [node for node in ast.walk(whole) if isinstance(node, ast.Call) and _called(node) == "dot"] if whole else []
+    if not calls or (len(calls) > 1 and calls[0] is not whole):
+        return None
+    given = [keyword.value for keyword in calls[0].keywords if keyword.arg == _OPERANDS[number][1]]
+    given += calls[0].args[number : number + 1]
+    text = ast.unparse(given[0]) if given else ""
+    return text if 0 < len(text) <= _MAX_EXPRESSION else None
+
+
+def _called(call: ast.Call) -> str | None:
+    return getattr(call.func, "attr", None) or getattr(call.func, "id", None)
+
+
+def _expression(place: Location | None) -> tuple[ast.expr | None, str | None]:
+    """The expression at a place of the source, and the variable that it is assigned to, as far as they are known."""
+    if place is None:
+        return None, None
+    place = place.outside(LIBRARY)
+    try:
+        nodes = list(ast.walk(ast.parse("".join(linecache.getlines(place.file)))))
+    except (SyntaxError, ValueError):
+        return None, None
+    wanted = (place.line, place.column, place.end_line, place.end_column)[: 4 if place.end_line else 2]
+    for node in nodes:  # Outer expressions come first: of `f(x)(y)` the whole.
+        if isinstance(node, ast.expr):
+            span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+            if span[: len(wanted)] == wanted:
+                assigned = (n for n in nodes if isinstance(n, ast.Assign | ast.AnnAssign) and n.value is node)
+                targets = (n.targets[0] if isinstance(n, ast.Assign) else n.target for n in assigned)
+                return node, next((target.id for target in targets if isinstance(target, ast.Name)), None)
+    return None, None
