@@ -32,8 +32,7 @@ from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.barriers import insert_barriers
 from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.lower import lower
-from ziggurat.transforms.place.reduction_layouts import run_of_warps
+from ziggurat.transforms.place.lower import lower, run_of_warps
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "f16": np.float16, "f32": np.float32, "f64": np.float64}  # fmt: skip  # noqa: E501

@@ -20,11 +20,11 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.transforms.place.accesses import Accesses, element_bytes
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.axis_info import analyse
+from ziggurat.transforms.place.layout_plan import Accesses, element_bytes
+from ziggurat.transforms.place.lower import run_of_warps
 from ziggurat.transforms.place.prepare import prepare
-from ziggurat.transforms.place.reduction_layouts import run_of_warps
 
 
 @zg.kernel

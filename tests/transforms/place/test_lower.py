@@ -9,8 +9,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType, TensorType
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.lower import lower
-from ziggurat.transforms.place.reduction_layouts import scan_layout, scans_within_warps
+from ziggurat.transforms.place.lower import lower, scan_layout, scans_within_warps
 
 ROWS = "1 2 | 4 8 16 32 64 | 128 256"
 COLUMNS = "128 256 | 1 2 4 8 16 | 32 64"

@@ -10,10 +10,9 @@ from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.transforms.place.accesses import Accesses
 from ziggurat.transforms.place.axis_info import analyse
 from ziggurat.transforms.place.components import groups_of
-from ziggurat.transforms.place.layout_plan import PrimaryLayouts, flexible_components
+from ziggurat.transforms.place.layout_plan import Accesses, PrimaryLayouts, flexible_components
 
 DOT = Layout((1, 256), (2, 4, 8, 16, 32), (64, 128))  # 16 × 32
 INDEX = """%0 : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %1 : tensor<x1024, ptr<f32>> = tt.splat %p;

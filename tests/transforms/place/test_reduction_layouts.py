@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ziggurat.codemodel.layout import Layout, bits_of, blocked
-from ziggurat.transforms.place.reduction_layouts import (
+from ziggurat.transforms.place.lower import (
     Stage,
     in_lanes,
     reduction_stages,
