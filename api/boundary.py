@@ -64,5 +64,5 @@ def no_faults(doing: str, model: Callable[[], object], name: str) -> Generator[N
 def _text(model: Callable[[], object]) -> str:
     try:
         return str(model())
-    except Exception as error:
+    except Exception as error:  # A model of a faulty compiler may break any writer.
         return f"(the model has no text: {type(error).__name__}: {error})"

@@ -325,7 +325,7 @@ def _find(place: str, functions: bool = False) -> Kernel:
             f"'{path}' ends the program (exit status {error.code}) when it is imported",
             hint="put the main program under: if __name__ == '__main__':",
         ) from None
-    except Exception as error:
+    except Exception as error:  # The module of a user may raise anything.
         said = error.msg if isinstance(error, SyntaxError) else error
         summary = f"'{path}' cannot be read: {type(error).__name__}: {said}"
         raise LaunchError(summary, _raised(error, file)) from None

@@ -99,7 +99,7 @@ class Interpreter:
         lookup = self.lookup
         try:
             return step.meaning(self, step.op, tuple([lookup(value) for value in step.operands]))
-        except Exception as error:
+        except Exception as error:  # Meanings compute with the program's values, and call functions of the host.
             self.fail(step.op, error)
 
     def run_block(self, block: Block, arguments: Sequence[Any]) -> Exit:

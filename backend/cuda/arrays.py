@@ -143,7 +143,7 @@ def protocol_address(array: Any) -> int:
     `TypeError` for an array that `view` rejects."""
     try:
         seen = _by_protocol(array)
-    except Exception as error:
+    except Exception as error:  # Code of another library, as in `view`.
         raise TypeError("what the protocol says cannot be read") from error
     if seen is None:
         raise TypeError("an array of elements that kernels lack")
@@ -263,12 +263,12 @@ def _capsule(array: Any) -> Any:
     one."""
     try:
         return array.__dlpack__()
-    except Exception as error:
+    except Exception as error:  # Code of another library, as in `view`.
         first = error
     try:
         with on_device(int(array.__dlpack_device__()[1])):
             return array.__dlpack__()
-    except Exception:
+    except Exception:  # The first failure says more.
         raise first from None
 
 
