@@ -24,7 +24,7 @@ The invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -122,27 +122,25 @@ class _Verifier:
                 self.report(op, "its result belongs to another op")
                 self.misplaced.add(id(op))
             for body in op.bodies:
-                for message in self._ownership_of(op, body):
-                    self.report(op, message)
+                self._ownership_of(op, body)
 
-    def _ownership_of(self, op: Op, body: Body) -> Iterator[str]:
+    def _ownership_of(self, op: Op, body: Body) -> None:
         if body.parent is not op:
-            yield "one of its bodies belongs to another op"
+            self.report(op, "one of its bodies belongs to another op")
         around = op.parent.parent if op.parent is not None else None
         if op is not self.root and body.ancestor is not None and body.ancestor is not around:
-            yield "one of its bodies was built at another place"
+            self.report(op, "one of its bodies was built at another place")
         if not body.blocks:
-            yield "one of its bodies has no blocks"
+            self.report(op, "one of its bodies has no blocks")
         for block in body.blocks:
             if block.parent is not body:
-                yield "a block of its body belongs to another body"
-            for index, parameter in enumerate(block.parameters):
-                if parameter.block is not block or parameter.index != index:
-                    yield "a parameter of its body belongs to another block"
-                self.declared.add(parameter)
+                self.report(op, "a block of its body belongs to another body")
+            self.declared.update(block.parameters)
+            if any(p.block is not block or p.index != index for index, p in enumerate(block.parameters)):
+                self.report(op, "a parameter of its body belongs to another block")
             for inner in block.ops:
                 if inner.parent is not block:
-                    yield f"{inner.NAME} in its body has another block as its parent"
+                    self.report(op, f"{inner.NAME} in its body has another block as its parent")
                     self.misplaced.add(id(inner))
                 elif inner.result.op is inner:
                     self.declared.add(inner.result)
@@ -176,15 +174,13 @@ class _Verifier:
             inside = self.root.parent is None
             return "is not declared in the model" if inside else f"is declared outside of the isolated {self.root.NAME}"
         home = value.block
-        here: Op | None = op
-        while here is not None and here.parent is not None and home is not None:
-            if here.parent.parent is home.parent:
+        for here in op.path():
+            if isinstance(here, traits.Isolated) and here is not op and not _within(home, here):
+                return f"is declared outside of the isolated {here.NAME}"
+            if home is not None and here.parent is not None and here.parent.parent is home.parent:
                 # An unreachable block is reported as such; dominance is undefined in it.
                 reachable = len(home.parent.blocks) == 1 or self.dominance.tree(home.parent).reachable(here.parent)
                 return "does not dominate its use" if reachable and not self.dominance.dominates(value, op) else None
-            here = here.parent_op
-            if isinstance(here, traits.Isolated) and not _within(home, here):
-                return f"is declared outside of the isolated {here.NAME}"
         return "does not dominate its use"
 
     # 5: successors.
@@ -329,9 +325,9 @@ def _check_result(op: Op) -> None:
     require(admits(type_, op.result.type), f"the result is of type {op.result.type}; it should be {type_}")
 
 
-def _within(block: Block, op: Op) -> bool:
+def _within(block: Block | None, op: Op) -> bool:
     """True when the block is in a body of the op, at any depth."""
-    owner = block.parent.parent
+    owner = block.parent.parent if block is not None else None
     return owner is not None and any(around is op for around in owner.path())
 
 

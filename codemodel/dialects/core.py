@@ -5,28 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ziggurat.codemodel import traits
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type, successor
 from ziggurat.codemodel.op import Body, Op, Successor, Value, expect, require
-from ziggurat.codemodel.traits import (
-    BlockTerminator,
-    BodyTerminator,
-    Constant,
-    Isolated,
-    Pure,
-    PythonTier,
-    Returns,
-    Symbol,
-    SymbolTable,
-    SymbolUser,
-)
 from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject
 
 
-class Unreachable(Op, BodyTerminator, name="unreachable"):
+class Unreachable(Op, traits.BodyTerminator, name="unreachable"):
     """The end of a body that is never reached."""
 
 
-class Return(Op, Returns, name="return"):
+class Return(Op, traits.Returns, name="return"):
     """Leave the function with at most one value."""
 
     values: Sequence[Value] = operands()
@@ -35,7 +24,7 @@ class Return(Op, Returns, name="return"):
         require(len(self.values) <= 1, "return takes at most one value; several make a tuple")
 
 
-class Yield(Op, BodyTerminator, name="yield"):
+class Yield(Op, traits.BodyTerminator, name="yield"):
     """Hand at most one value to the op that owns this body."""
 
     values: Sequence[Value] = operands()
@@ -44,20 +33,20 @@ class Yield(Op, BodyTerminator, name="yield"):
         require(len(self.values) <= 1, "yield takes at most one value; several make a tuple")
 
 
-class Module(Op, Isolated, SymbolTable, name="module"):
+class Module(Op, traits.Isolated, traits.SymbolTable, name="module"):
     """Functions that call each other by their symbols. Its block ends in `unreachable`: a module is not run."""
 
     body: Body = body(ends=Unreachable)
 
 
-class Func(Op, Isolated, Symbol, name="func"):
+class Func(Op, traits.Isolated, traits.Symbol, name="func"):
     """A function. The parameters of its body are its parameters, the body's yield type is what it returns."""
 
     sym_name: str = attribute(str, unnamed=True)
     body: Body = body(ends=Return)
 
 
-class FuncCall(Op, PythonTier, SymbolUser, name="func.call"):
+class FuncCall(Op, traits.PythonTier, traits.SymbolUser, name="func.call"):
     """Call a function of the same module by its symbol. `keywords` names the last operands."""
 
     arguments: Sequence[Value] = operands()
@@ -66,14 +55,14 @@ class FuncCall(Op, PythonTier, SymbolUser, name="func.call"):
     keywords: tuple[str, ...] = attribute([str], default=())
 
 
-class FuncRef(Op, PythonTier, SymbolUser, Pure, name="func.ref"):
+class FuncRef(Op, traits.PythonTier, traits.SymbolUser, traits.Pure, name="func.ref"):
     """A function of the same module as a value, to hand to an op that applies it."""
 
     callee: str = attribute(str, unnamed=True)
     type: Type = result_type()
 
 
-class ConstantOp(Op, PythonTier, Pure, Constant, name="constant"):
+class ConstantOp(Op, traits.PythonTier, traits.Pure, traits.Constant, name="constant"):
     """A Python constant: a number, a string, None, a type, a member of an enum, or a tuple of these."""
 
     value: Any = attribute(object, unnamed=True)
@@ -119,7 +108,7 @@ class VarStore(Op, name="var.store"):
         require(held in (self.value.type, pyobject), f"var.store of {self.value.type} to a variable of {held}")
 
 
-class MakeTuple(Op, Pure, name="tuple"):
+class MakeTuple(Op, traits.Pure, name="tuple"):
     """The operands as one value."""
 
     components: Sequence[Value] = operands()
@@ -136,7 +125,7 @@ def _component(op: str, type_: Type, index: int) -> Type:
     return components[index]
 
 
-class TupleLoad(Op, Pure, name="tuple.load"):
+class TupleLoad(Op, traits.Pure, name="tuple.load"):
     """A component of a tuple."""
 
     tuple: Value = operand()
@@ -146,7 +135,7 @@ class TupleLoad(Op, Pure, name="tuple.load"):
         return _component("tuple.load", self.tuple.type, self.index)
 
 
-class TupleWith(Op, Pure, name="tuple.with"):
+class TupleWith(Op, traits.Pure, name="tuple.with"):
     """The tuple with one component replaced."""
 
     tuple: Value = operand()
@@ -159,13 +148,13 @@ class TupleWith(Op, Pure, name="tuple.with"):
         return self.tuple.type
 
 
-class Branch(Op, PythonTier, BlockTerminator, name="branch"):
+class Branch(Op, traits.PythonTier, traits.BlockTerminator, name="branch"):
     """Go to a block."""
 
     target: Successor = successor()
 
 
-class CondBranch(Op, PythonTier, BlockTerminator, name="cbranch"):
+class CondBranch(Op, traits.PythonTier, traits.BlockTerminator, name="cbranch"):
     """Go to one block where the condition holds, to the other where not."""
 
     condition: Value = operand()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from ziggurat.codemodel import traits
 from ziggurat.codemodel.assembly import constraints_error, parts_of, template_error
 from ziggurat.codemodel.dialects.arith import Binary, Conditional, FloatBinary, same_types, scalar_of, tensor_of
 from ziggurat.codemodel.dialects.math import FloatUnary
@@ -15,16 +16,6 @@ from ziggurat.codemodel.dialects.scf import packed
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Body, Op, Value, expect, require
-from ziggurat.codemodel.traits import (
-    BodyTerminator,
-    Isolated,
-    MemoryRead,
-    MemoryWrite,
-    Pure,
-    Returns,
-    Symbol,
-    SymbolUser,
-)
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
@@ -54,13 +45,13 @@ def axis_of(op: Op, axis: int, rank: int) -> None:
 # Functions and programs.
 
 
-class Return(Op, Returns, name="tt.return"):
+class Return(Op, traits.Returns, name="tt.return"):
     """Leave the function with its values."""
 
     values: Sequence[Value] = operands()
 
 
-class Func(Op, Isolated, Symbol, name="tt.func"):
+class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
     """A function of the Triton model. A function that returns nothing is a kernel.
 
     `divisibility` has a known divisor of each parameter's value (for pointers, of the address in bytes); without it
@@ -91,7 +82,7 @@ class Func(Op, Isolated, Symbol, name="tt.func"):
         require(len(self.disjoint) % 2 == 0, "disjoint has pairs of arguments")
 
 
-class Call(Op, SymbolUser, name="tt.call"):
+class Call(Op, traits.SymbolUser, name="tt.call"):
     """Call a function of the module by its symbol."""
 
     arguments: Sequence[Value] = operands()
@@ -99,7 +90,7 @@ class Call(Op, SymbolUser, name="tt.call"):
     type: Type = result_type()
 
 
-class Grid(Op, Pure):
+class Grid(Op, traits.Pure):
     """A number of the launch grid."""
 
     axis: int = attribute(int, unnamed=True)
@@ -119,7 +110,7 @@ class GetNumPrograms(Grid, name="tt.get_num_programs"):
     """The number of programs along an axis of the grid."""
 
 
-class SmId(Op, Pure, name="tt.smid"):
+class SmId(Op, traits.Pure, name="tt.smid"):
     """The number of the multiprocessor that runs the program: PTX's `%smid`, an i32. 0 in the interpreter."""
 
     def infer_type(self) -> Type:
@@ -136,7 +127,7 @@ class GlobalTimer(Op, name="tt.globaltimer"):
 # Making and shaping tensors.
 
 
-class MakeRange(Op, Pure, name="tt.make_range"):
+class MakeRange(Op, traits.Pure, name="tt.make_range"):
     """The integers from `start` to `end` - 1, a power of two of them."""
 
     start: int = attribute(int)
@@ -150,7 +141,7 @@ class MakeRange(Op, Pure, name="tt.make_range"):
         return TensorType((count,), i32)
 
 
-class Splat(Op, Pure, name="tt.splat"):
+class Splat(Op, traits.Pure, name="tt.splat"):
     """A tensor whose every element is the operand."""
 
     value: Value = operand()
@@ -161,7 +152,7 @@ class Splat(Op, Pure, name="tt.splat"):
         require(self.value.type == element_of(self.type), f"tt.splat of {self.value.type} to {self.type}")
 
 
-class Broadcast(Op, Pure, name="tt.broadcast"):
+class Broadcast(Op, traits.Pure, name="tt.broadcast"):
     """Repeat the tensor along its axes of size 1."""
 
     value: Value = operand()
@@ -179,7 +170,7 @@ class Broadcast(Op, Pure, name="tt.broadcast"):
         require(good, f"tt.broadcast of {source} to {target}")
 
 
-class ExpandDims(Op, Pure, name="tt.expand_dims"):
+class ExpandDims(Op, traits.Pure, name="tt.expand_dims"):
     """Insert an axis of size 1."""
 
     value: Value = operand()
@@ -191,7 +182,7 @@ class ExpandDims(Op, Pure, name="tt.expand_dims"):
         return TensorType((*source.shape[: self.axis], 1, *source.shape[self.axis :]), source.element, source.layout)
 
 
-class Reshape(Op, Pure, name="tt.reshape"):
+class Reshape(Op, traits.Pure, name="tt.reshape"):
     """The same elements in row-major order in another shape. With `allow_reorder` in any order."""
 
     value: Value = operand()
@@ -205,7 +196,7 @@ class Reshape(Op, Pure, name="tt.reshape"):
         require(good, f"tt.reshape of {source} to {target}")
 
 
-class Trans(Op, Pure, name="tt.trans"):
+class Trans(Op, traits.Pure, name="tt.trans"):
     """Permute the axes: axis i of the result is axis `order[i]` of the operand."""
 
     value: Value = operand()
@@ -221,7 +212,7 @@ class Trans(Op, Pure, name="tt.trans"):
         return TensorType(tuple(source.shape[axis] for axis in self.order), source.element, layout)
 
 
-class Join(Op, Pure, name="tt.join"):
+class Join(Op, traits.Pure, name="tt.join"):
     """Two tensors side by side along a new last axis of size 2."""
 
     lhs: Value = operand()
@@ -237,7 +228,7 @@ class Join(Op, Pure, name="tt.join"):
         return TensorType((*shape_of(source), 2), element, layout)
 
 
-class Split(Op, Pure, name="tt.split"):
+class Split(Op, traits.Pure, name="tt.split"):
     """The two halves along the last axis, which has size 2, as a Tuple."""
 
     value: Value = operand()
@@ -251,7 +242,7 @@ class Split(Op, Pure, name="tt.split"):
         return TupleType((half, half))
 
 
-class Cat(Op, Pure, name="tt.cat"):
+class Cat(Op, traits.Pure, name="tt.cat"):
     """Two tensors one after the other along the first axis."""
 
     lhs: Value = operand()
@@ -270,7 +261,7 @@ class Cat(Op, Pure, name="tt.cat"):
         return TensorType((2 * source.shape[0], *source.shape[1:]), source.element, layout)
 
 
-class Gather(Op, Pure, name="tt.gather"):
+class Gather(Op, traits.Pure, name="tt.gather"):
     """Element of `source` at the index along `axis` that `index` holds, for each element of `index`."""
 
     source: Value = operand()
@@ -291,7 +282,7 @@ class Gather(Op, Pure, name="tt.gather"):
         return TensorType(index.shape, source.element, index.layout)
 
 
-class Histogram(Op, Pure, name="tt.histogram"):
+class Histogram(Op, traits.Pure, name="tt.histogram"):
     """Counts of the numbers 0 … `bins` - 1 in a 1-D tensor of integers, as i32. Other numbers are not counted."""
 
     value: Value = operand()
@@ -331,7 +322,7 @@ class InputPrecision(enum.Enum):
     IEEE = "ieee"
 
 
-class Dot(Op, Pure, name="tt.dot"):
+class Dot(Op, traits.Pure, name="tt.dot"):
     """a · b + c for matrices, or batches of matrices; computed in the type of c, which is that of the result."""
 
     a: Value = operand()
@@ -379,19 +370,19 @@ class MulHiUI(Binary, name="tt.mulhiui"):
     TAKES = "unsigned"
 
 
-class ReduceReturn(Op, BodyTerminator, name="tt.reduce.return"):
+class ReduceReturn(Op, traits.BodyTerminator, name="tt.reduce.return"):
     """The combined elements."""
 
     values: Sequence[Value] = operands()
 
 
-class ScanReturn(Op, BodyTerminator, name="tt.scan.return"):
+class ScanReturn(Op, traits.BodyTerminator, name="tt.scan.return"):
     """The combined elements."""
 
     values: Sequence[Value] = operands()
 
 
-class Combining(Op, Pure):
+class Combining(Op, traits.Pure):
     """Tensors of one shape, combined along an axis by a body that takes two of each element and gives one of each."""
 
     values: Sequence[Value] = operands()
@@ -470,7 +461,7 @@ class InlineAsm(Op, name="tt.elementwise_inline_asm"):
 # Hints about values; printing and assertions.
 
 
-class Hint(Op, Pure):
+class Hint(Op, traits.Pure):
     """The operand, with a hint about it: one number for each axis."""
 
     value: Value = operand()
@@ -522,7 +513,7 @@ class Barrier(Op, name="tt.barrier"):
     """A barrier of all threads of the program. It has no effect on the values a program computes."""
 
 
-class Poison(Op, Pure, name="tt.poison"):
+class Poison(Op, traits.Pure, name="tt.poison"):
     """An undefined value, for control flow that needs a value which is never used."""
 
     type: Type = result_type()
@@ -614,7 +605,7 @@ def _mask(op: Op, ptr: Value, mask: Value | None) -> None:
         )
 
 
-class AddPtr(Op, Pure, name="tt.addptr"):
+class AddPtr(Op, traits.Pure, name="tt.addptr"):
     """Pointers moved by a number of elements."""
 
     ptr: Value = operand()
@@ -631,7 +622,7 @@ class AddPtr(Op, Pure, name="tt.addptr"):
         return self.ptr.type
 
 
-class Load(Op, MemoryRead, name="tt.load"):
+class Load(Op, traits.MemoryRead, name="tt.load"):
     """Read what the pointers point to; where the mask is false nothing is read and the element is `other`.
 
     Without `other` such an element has no defined value. In a GPU model, `width` is the number of consecutive
@@ -655,7 +646,7 @@ class Load(Op, MemoryRead, name="tt.load"):
             _pointed_to(self, self.ptr, self.other, "must have an other of")
 
 
-class Store(Op, MemoryWrite, name="tt.store"):
+class Store(Op, traits.MemoryWrite, name="tt.store"):
     """Write where the pointers point to; where the mask is false nothing is written. `width` is as in `tt.load`."""
 
     ptr: Value = operand()
@@ -670,7 +661,7 @@ class Store(Op, MemoryWrite, name="tt.store"):
         _mask(self, self.ptr, self.mask)
 
 
-class AtomicRMW(Op, MemoryRead, MemoryWrite, name="tt.atomic_rmw"):
+class AtomicRMW(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.atomic_rmw"):
     """Read, combine with the value and write back, atomically. Gives the value read; undefined where the mask is false.
     `width` is as in `tt.load`."""
 
@@ -691,7 +682,7 @@ class AtomicRMW(Op, MemoryRead, MemoryWrite, name="tt.atomic_rmw"):
         scalar_of(self, self.value, _ATOMIC_OPERANDS.get(self.kind, "int"), f"{self.kind.value} takes")
 
 
-class AtomicCAS(Op, MemoryRead, MemoryWrite, name="tt.atomic_cas"):
+class AtomicCAS(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.atomic_cas"):
     """Write `value` where memory holds `compare`, atomically. Gives the old content."""
 
     ptr: Value = operand()
@@ -715,7 +706,7 @@ class Padding(enum.Enum):
     NAN = "nan"
 
 
-class MakeTensorDescriptor(Op, Pure, name="tt.make_tensor_descriptor"):
+class MakeTensorDescriptor(Op, traits.Pure, name="tt.make_tensor_descriptor"):
     """Describe a tensor in global memory: its shape in i32, its strides in elements in i64; moved in blocks.
 
     `padding` must be that of the type.
@@ -756,7 +747,7 @@ def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType
     return type_
 
 
-class DescriptorLoad(Op, MemoryRead, name="tt.descriptor_load"):
+class DescriptorLoad(Op, traits.MemoryRead, name="tt.descriptor_load"):
     """Read the block at these offsets; outside of the tensor it holds the descriptor's padding."""
 
     descriptor: Value = operand()
@@ -769,7 +760,7 @@ class DescriptorLoad(Op, MemoryRead, name="tt.descriptor_load"):
         return TensorType(type_.block, type_.element)
 
 
-class DescriptorStore(Op, MemoryWrite, name="tt.descriptor_store"):
+class DescriptorStore(Op, traits.MemoryWrite, name="tt.descriptor_store"):
     """Write the block at these offsets; elements outside of the tensor are not written."""
 
     descriptor: Value = operand()
@@ -783,7 +774,7 @@ class DescriptorStore(Op, MemoryWrite, name="tt.descriptor_store"):
         require(found == expected, f"tt.descriptor_store writes {expected}; got {self.value.type}")
 
 
-class Bitcast(Op, Pure, name="tt.bitcast"):
+class Bitcast(Op, traits.Pure, name="tt.bitcast"):
     """Pointers as pointers to another type of the same size."""
 
     value: Value = operand()
@@ -795,7 +786,7 @@ class Bitcast(Op, Pure, name="tt.bitcast"):
         pointee_of(self, self.value)
 
 
-class IntToPtr(Op, Pure, name="tt.int_to_ptr"):
+class IntToPtr(Op, traits.Pure, name="tt.int_to_ptr"):
     """Addresses, as i64, as pointers."""
 
     value: Value = operand()
@@ -806,7 +797,7 @@ class IntToPtr(Op, Pure, name="tt.int_to_ptr"):
         require(good, f"tt.int_to_ptr of {self.value.type} to {self.type}")
 
 
-class PtrToInt(Op, Pure, name="tt.ptr_to_int"):
+class PtrToInt(Op, traits.Pure, name="tt.ptr_to_int"):
     """Pointers as addresses in i64."""
 
     value: Value = operand()

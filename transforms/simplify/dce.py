@@ -84,9 +84,6 @@ class _Sweep:
         """The new body, in a builder at its start; `parameters` are the old ones that the new ones stand for."""
         values = self.values
         values.update(zip(old.parameters if parameters is None else parameters, builder.parameters, strict=True))
-        if len(old.blocks) == 1:
-            self.ops(old.blocks[0].ops, builder)
-            return builder.finish()
         for block in old.blocks[1:]:
             made = builder.new_block([p.type for p in block.parameters])
             self.blocks[block] = made
