@@ -19,7 +19,6 @@ import ziggurat.codemodel.gpu.dialect  # noqa: F401  # pyright: ignore[reportUnu
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS, convert_attribute
 from ziggurat.codemodel.errors import BuildError, ParseError
-from ziggurat.codemodel.fields import Field
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, Successor, Value, fill
 from ziggurat.codemodel.text.legacy import upgrade_attributes, upgrade_op
@@ -246,38 +245,26 @@ class _Parser:
         spec = cls.SPEC
         found: dict[str, Any] = {}
         starts: dict[str, int] = {}
-        location: Location | None = None
-        maker: str | None = None
         while self.peek("@"):
             start = self.token.start
             self.position += 1
-            named = self.token.kind == "ident" and self.tokens[self.position + 1].text == "="
-            field: Field | None
-            if named:
+            if self.token.kind == "ident" and self.tokens[self.position + 1].text == "=":
                 key = self.token.text
                 self.position += 2
-                if key in ("loc", "by") and key not in spec.by_name:
-                    value = self.attribute_value()
-                    if key == "by":
-                        maker = str(value)
-                    else:
-                        location = self.location(str(value), start)
-                    continue
-                field = spec.by_name.get(key)
-                if field is None:
-                    names = ", ".join(spec.by_name) or "none"
-                    self.fail(f"{cls.NAME} has no attribute '{key}'; it has {names}", start)
+            elif spec.unnamed is not None:
+                key = spec.unnamed.name
             else:
-                field = spec.unnamed
-                if field is None:
-                    self.fail(f"{cls.NAME} has no unnamed attribute", start)
-            if field.name in found:
-                self.fail(f"attribute '{field.name}' is given twice", start)
-            starts[field.name] = self.token.start
-            found[field.name] = self.attribute_value(words=_is_enum(field.kind))
-        if location is not None and maker is not None:
-            location = location.made_by(maker)
-        return found, starts, location
+                self.fail(f"{cls.NAME} has no unnamed attribute", start)
+            field = spec.by_name.get(key)
+            if field is None and key not in ("loc", "by"):
+                self.fail(f"{cls.NAME} has no attribute '{key}'; it has {', '.join(spec.by_name) or 'none'}", start)
+            if key in found:
+                self.fail(f"attribute '{key}' is given twice", start)
+            starts[key] = self.token.start if field is not None else start
+            found[key] = self.attribute_value(words=field is not None and _is_enum(field.kind))
+        place, maker = (None if key in spec.by_name else found.pop(key, None) for key in ("loc", "by"))
+        location = None if place is None else self.location(str(place), starts["loc"])
+        return found, starts, location.made_by(str(maker)) if location is not None and maker is not None else location
 
     def location(self, text: str, start: int) -> Location:
         found = _PLACE.fullmatch(text)
