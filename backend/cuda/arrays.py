@@ -17,16 +17,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.cuda.driver import (
-    STREAMS,
-    check,
-    cuda,
-    current_context,
-    device_count,
-    on_device,
-    own_stream,
-    pointer_device,
-)
+from ziggurat.backend.cuda import driver
 from ziggurat.backend.launch.arrays import CUDA_KINDS, ELEMENTS, on_gpu
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import BY_NUMPY_NAME, SCALARS, ScalarType, find_scalar
@@ -57,7 +48,7 @@ class Reader:
     address: str
     element: str
     device: str
-    stream: Callable[[], Callable[[Any], int]] = lambda: own_stream
+    stream: Callable[[], Callable[[Any], int]] = lambda: driver.own_stream
     asks: bool = False
     streams: bool = False
     key: Callable[[Any], Any] | None = None
@@ -135,7 +126,7 @@ def place_of(element: ScalarType, device: int | None) -> str:
 
 def device_of(seen: View) -> int | None:
     """The device that an array names, or, on machines with several, the one that the driver knows for its address."""
-    return seen.device if seen.device is not None or device_count() == 1 else pointer_device(seen.address)
+    return seen.device if seen.device is not None or driver.device_count() == 1 else driver.pointer_device(seen.address)
 
 
 def protocol_address(array: Any) -> int:
@@ -148,7 +139,7 @@ def protocol_address(array: Any) -> int:
     if seen is None:
         raise TypeError("an array of elements that kernels lack")
     # 1 is the protocol's name for the default stream, which is 0 elsewhere.
-    if seen.stream is not None and seen.stream != (own_stream() or 1):
+    if seen.stream is not None and seen.stream != (driver.own_stream() or 1):
         _after(seen.stream)
     return seen.address
 
@@ -163,7 +154,7 @@ def protocol_device(array: Any) -> int | None:
     """The device that an array with a protocol names, or else the one that the driver knows for its address."""
     if hasattr(array, "__dlpack_device__"):
         return int(array.__dlpack_device__()[1])
-    return pointer_device(int(array.__cuda_array_interface__["data"][0] or 0))
+    return driver.pointer_device(int(array.__cuda_array_interface__["data"][0] or 0))
 
 
 def _unknown(name: str, dtype: Any) -> LaunchError:
@@ -184,8 +175,8 @@ def _by_protocol(array: Any) -> View | None:
 
 
 def _after(stream: int) -> None:
-    current_context()
-    check(cuda().cuStreamSynchronize(STREAMS[stream]), "waiting for the stream of an array")
+    driver.current_context()
+    driver.check(driver.cuda().cuStreamSynchronize(driver.STREAMS[stream]), "waiting for the stream of an array")
 
 
 def _torch_stream() -> Callable[[Any], int]:
@@ -266,7 +257,7 @@ def _capsule(array: Any) -> Any:
     except Exception as error:  # Code of another library, as in `view`.
         first = error
     try:
-        with on_device(int(array.__dlpack_device__()[1])):
+        with driver.on_device(int(array.__dlpack_device__()[1])):
             return array.__dlpack__()
     except Exception:  # The first failure says more.
         raise first from None

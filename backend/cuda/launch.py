@@ -7,19 +7,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
 from ziggurat.backend.cuda.binary import POINTER, Binary
-from ziggurat.backend.cuda.driver import (
-    STREAMS,
-    Loaded,
-    cuda,
-    current_context,
-    current_device,
-    load,
-    on_device,
-    stream_address,
-    synchronize,
-)
 from ziggurat.backend.cuda.failures import failure
 from ziggurat.backend.cuda.packing import Packing, new_slot
 from ziggurat.backend.cuda.routes import Route
@@ -37,19 +27,21 @@ OnHost = Callable[[Any, dict[str, Any], dict[str, Any]], None]
 _GRIDS = 256
 
 
-def start(loaded: Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stream: Any, check: bool) -> None:
+def start(loaded: driver.Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stream: Any, check: bool) -> None:
     """Launch, and raise the error for a status of the driver. `check` waits for the end, so that a fault is known to be
     this kernel's. `slot` has the buffer of the arguments, and the address of the pointers into it."""
     if 0 in sizes:
         return
     binary = loaded.binary
-    status = cuda().cuLaunchKernel(loaded.function, *sizes, binary.threads, 1, 1, binary.shared, stream, slot[1], 0)[0]
+    status = driver.cuda().cuLaunchKernel(
+        loaded.function, *sizes, binary.threads, 1, 1, binary.shared, stream, slot[1], 0
+    )[0]
     if status:
         if status.name == "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES":
             raise loaded.too_large()
         raise failure(status.name, f"launching over a grid of {sizes}", binary.title)
     if check:
-        synchronize(binary.title)
+        driver.synchronize(binary.title)
 
 
 def devices_of(given: Iterable[tuple[str, Any]]) -> dict[int, str]:
@@ -123,7 +115,7 @@ class Dispatcher:
         self._with_tuples = with_tuples
         self._routes: dict[tuple[Kind, ...], Route] = {}
         self._binaries: dict[Specialization, Binary] = {}
-        self.loaded: dict[tuple[Specialization, int], Loaded] = {}
+        self.loaded: dict[tuple[Specialization, int], driver.Loaded] = {}
         self._compiling = threading.RLock()
         # Makes launches over a grid by the route of the last arguments of new kinds. A route passes other arguments on.
         self._hot: Callable[[Any, Any, Any], Callable[..., None]] = functools.partial(functools.partial, self._bind)
@@ -151,7 +143,7 @@ class Dispatcher:
         """The specialization for arguments in the order of the parameters, and options."""
         values = self._complete(values, ())
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
-        with on_device(self._device_of(values)):
+        with driver.on_device(self._device_of(values)):
             return self._specialization(values, kinds, options)
 
     def offer(self, spec: Specialization, binary: Binary) -> None:
@@ -215,7 +207,7 @@ class Dispatcher:
         self._demand_options(options)
         check = bool(options.pop("check", False))
         device = self._device_of(values)
-        with on_device(device) as context:
+        with driver.on_device(device) as context:
             spec = self._specialization(values, route.kinds, options)
             sizes = (x, y, z)
             if y is None:
@@ -226,7 +218,7 @@ class Dispatcher:
                     passed = {a.name: v for a, v in zip(spec.arguments, values, strict=True) if isinstance(a, RunTime)}
                     check_disjoint(loaded.binary.pairs, [*passed.values()], [*passed], self.name)
                 found = route.learn(values, options, loaded, spec)
-                on = STREAMS[route.stream(device) if stream is None else stream_address(stream)]
+                on = driver.STREAMS[route.stream(device) if stream is None else driver.stream_address(stream)]
                 start(loaded, sizes, route.slot(found, values), on, check)
             except ZigguratError as error:
                 if error.location is None:
@@ -272,9 +264,9 @@ class Dispatcher:
 
     def _specialization(self, values: Sequence[Any], kinds: Sequence[Kind], options: dict[str, Any]) -> Specialization:
         arguments = tuple(map(described, values, kinds, self.parameters))
-        return Specialization(arguments, current_device().target, tuple(options.items()))
+        return Specialization(arguments, driver.current_device().target, tuple(options.items()))
 
-    def _load(self, spec: Specialization, context: int) -> Loaded:
+    def _load(self, spec: Specialization, context: int) -> driver.Loaded:
         loaded = self.loaded.get((spec, context))
         if loaded is None:
             with self._compiling:  # Threads that need the same kernel wait for the one that compiles it.
@@ -283,7 +275,7 @@ class Dispatcher:
                     binary = self._binaries.get(spec)
                     if binary is None:
                         binary = self._binaries[spec] = self._build(spec)
-                    loaded = self.loaded[spec, context] = load(binary)
+                    loaded = self.loaded[spec, context] = driver.load(binary)
         return loaded
 
 
@@ -292,14 +284,14 @@ class Launcher:
 
     def __init__(self, binary: Binary) -> None:
         self.binary = binary
-        self._loaded: dict[int, Loaded] = {}
+        self._loaded: dict[int, driver.Loaded] = {}
 
-    def loaded(self) -> Loaded:
+    def loaded(self) -> driver.Loaded:
         """The kernel in the current context."""
-        context = int(current_context())
+        context = int(driver.current_context())
         found = self._loaded.get(context)
         if found is None:
-            found = self._loaded[context] = load(self.binary)
+            found = self._loaded[context] = driver.load(self.binary)
         return found
 
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
@@ -322,6 +314,6 @@ class Launcher:
         packing = Packing.of([parameter.kind for parameter in binary.parameters])
         slot = new_slot(packing.size, packing.offsets)
         packing.write(slot[0], values)
-        on = STREAMS[stream_of(arguments, device) if stream is None else stream_address(stream)]
-        with on_device(device):
+        on = driver.STREAMS[stream_of(arguments, device) if stream is None else driver.stream_address(stream)]
+        with driver.on_device(device):
             start(self.loaded(), sizes, slot, on, check)

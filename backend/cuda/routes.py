@@ -23,16 +23,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, count
 from typing import Any
 
-from ziggurat.backend.cuda.arrays import (
-    OWN,
-    Reader,
-    pointer_device,
-    protocol_address,
-    protocol_device,
-    protocol_element,
-)
+from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP, Binary
-from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, cuda, device_count, stream_address
+from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, cuda, device_count, pointer_device, stream_address
 from ziggurat.backend.cuda.packing import AS_BITS, Packing, fitted, new_slot
 from ziggurat.backend.cuda.specialize import (
     INTEGERS,
@@ -159,7 +152,7 @@ class Writer:
         self.types: dict[type, list[str]] = {}  # exact types, and the arguments that have them
         self.places: list[tuple[int, int]] = []  # the first field of each argument, and the number of its fields
         self.devices: list[str] = []  # the devices of arrays whose library tells them
-        self.reader: Reader | None = None  # of an array whose library has a current stream
+        self.reader: arrays.Reader | None = None  # of an array whose library has a current stream
         self.descriptors: list[str] = []
 
     def both(self, expression: str) -> None:
@@ -216,14 +209,14 @@ class Writer:
         (self.whole if kind.type in INTEGERS else self.identical).append(name)
         self.fields.append(kind.field)
 
-    def _array(self, name: str, reader: Reader, parameter: KernelParameter) -> None:
+    def _array(self, name: str, reader: arrays.Reader, parameter: KernelParameter) -> None:
         self._on_stream_of(reader)
         address = f"_z_{len(self.read)}"
         self.read.append(f"{address} = {reader.address.format(name)}")
         element = reader.element.format(name)
         self.both(element)
         self.expect(element, f"{element} is {{0}}")
-        if reader is not OWN:  # The key of our own arrays has device and alignment in it.
+        if reader is not arrays.OWN:  # The key of our own arrays has device and alignment in it.
             if parameter.specialize:
                 self.aligned.append(address)
             if self.several or not reader.asks:
@@ -232,7 +225,7 @@ class Writer:
         self.whole.append(address)
         self.fields.append(POINTER)
 
-    def _on_stream_of(self, reader: Reader | None) -> None:
+    def _on_stream_of(self, reader: arrays.Reader | None) -> None:
         if reader is not None and (self.reader is None or (reader.streams and not self.reader.streams)):
             self.reader = reader
 
@@ -284,7 +277,7 @@ class Writer:
             "were": (f"_z_w{i}" for i in range(len(self.identical))),
             "floats": self.identical,
         }
-        stream = "_z_own.address" if self.reader in (None, OWN) else "_z_stream(_z_device)"
+        stream = "_z_own.address" if self.reader in (None, arrays.OWN) else "_z_stream(_z_device)"
         named = f"{stream} if _z_on is None else _z_stream_address(_z_on)"
         return _TEXT.format(
             **{name: "".join(f"{part}, " for part in parts) for name, parts in lists.items()},
@@ -309,7 +302,8 @@ _TABLE_LIMIT = 512
 # Functions and classes in the text, whose names parameters may have.
 _GLOBALS = (
     type, dict, tuple, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, fitted, three,
-    stream_address, integer_class, constant_class, protocol_address, protocol_element, protocol_device, pointer_device,
+    stream_address, integer_class, constant_class, arrays.protocol_address, arrays.protocol_element,
+    arrays.protocol_device, pointer_device,
 )  # fmt: skip
 # An entry of the table: values that the next launch is compared with; function, threads, bytes of shared memory, free
 # buffers, the function that makes another, and the tiles of the descriptors, with `apart` as the last.
@@ -343,7 +337,7 @@ class Route:
         self._packing = Packing.of(writer.fields)
         self._places = [self._packing.offsets[at : at + n] for at, n in writer.places]
         self._nothing: list[Any] = [None] * (1 + len(writer.identical))
-        self.stream: Callable[[Any], int] = (writer.reader or OWN).stream()
+        self.stream: Callable[[Any], int] = (writer.reader or arrays.OWN).stream()
         self._table: dict[tuple[Any, ...], Found] = {}
         self._classes: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._last: list[tuple[Any, ...]] = [()]

@@ -11,16 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ziggurat.backend.cuda.driver import (
-    STREAMS,
-    check,
-    cuda,
-    current_context,
-    current_device,
-    own_stream,
-    stream_address,
-    using_stream,
-)
+from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.memory import empty
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import u8
@@ -63,17 +54,18 @@ def do_bench(
     Raises `LaunchError` for arguments out of range.
     """
     _demand(run, warmup, rep, quantiles, return_mode)
-    current_context()
-    named = None if stream is None else stream_address(stream)
+    driver.current_context()
+    named = None if stream is None else driver.stream_address(stream)
     if graph and named in _DEFAULT_STREAMS:
         raise LaunchError(
             "a CUDA graph cannot be captured on the default stream", hint="leave stream out: one is made for it"
         )
     if graph and named is None:
         # Work that fills the arrays may be in flight, and streams do not wait for each other.
-        check(cuda().cuStreamSynchronize(STREAMS[_stream_of_library()]), "waiting for the work before")
-        driver = cuda()
-        named = int(check(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING), "making a stream"))
+        library = driver.cuda()
+        driver.check(library.cuStreamSynchronize(driver.STREAMS[_stream_of_library()]), "waiting for the work before")
+        flags = library.CUstream_flags.CU_STREAM_NON_BLOCKING
+        named = int(driver.check(library.cuStreamCreate(flags), "making a stream"))
     with on_stream(_stream_of_library() if named is None else named) as address:
         times = _graph_times(run, address, warmup, rep) if graph else _times(run, address, warmup, rep, flush)
     if quantiles is None:
@@ -101,20 +93,20 @@ def _measured(
     run: Callable[[], Any], stream: Any, rounds: int, before: Callable[[], None] = lambda: None
 ) -> list[float]:
     """The milliseconds of each of several calls. `before` is called before each, and not timed."""
-    driver = cuda()
+    library = driver.cuda()
     with ExitStack() as stack:
         pairs: list[list[Any]] = []
         for _ in range(rounds):
-            pairs.append([check(driver.cuEventCreate(0), "making an event") for _ in range(2)])
+            pairs.append([driver.check(library.cuEventCreate(0), "making an event") for _ in range(2)])
             for event in pairs[-1]:
-                stack.callback(driver.cuEventDestroy, event)
+                stack.callback(library.cuEventDestroy, event)
         for start, end in pairs:
             before()
-            check(driver.cuEventRecord(start, stream), "recording an event")
+            driver.check(library.cuEventRecord(start, stream), "recording an event")
             run()
-            check(driver.cuEventRecord(end, stream), "recording an event")
-        check(driver.cuStreamSynchronize(stream), "waiting for the timed calls")
-        return [float(check(driver.cuEventElapsedTime(*pair), "reading events")) for pair in pairs]
+            driver.check(library.cuEventRecord(end, stream), "recording an event")
+        driver.check(library.cuStreamSynchronize(stream), "waiting for the timed calls")
+        return [float(driver.check(library.cuEventElapsedTime(*pair), "reading events")) for pair in pairs]
 
 
 def _estimate(run: Callable[[], Any], before: Callable[[], None], stream: Any) -> float:
@@ -129,13 +121,13 @@ def _estimate(run: Callable[[], Any], before: Callable[[], None], stream: Any) -
 
 
 def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush: bool) -> list[float]:
-    driver = cuda()
-    on = STREAMS[stream]
-    scratch = empty(max(2 * current_device().attribute("L2_CACHE_SIZE"), 1 << 20), u8) if flush else None
+    library = driver.cuda()
+    on = driver.STREAMS[stream]
+    scratch = empty(max(2 * driver.current_device().attribute("L2_CACHE_SIZE"), 1 << 20), u8) if flush else None
 
     def wipe() -> None:
         if scratch is not None:
-            check(driver.cuMemsetD8Async(scratch.pointer, 0, scratch.nbytes, on), "wiping the cache")
+            driver.check(library.cuMemsetD8Async(scratch.pointer, 0, scratch.nbytes, on), "wiping the cache")
 
     run()
     each = _estimate(run, wipe, on)  # The cost of a round, not the reported time.
@@ -145,32 +137,32 @@ def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush
 
 
 def _graph_times(run: Callable[[], Any], stream: int, warmup: float, rep: float) -> list[float]:
-    driver = cuda()
-    on = STREAMS[stream]
+    library = driver.cuda()
+    on = driver.STREAMS[stream]
     run()  # The first call compiles and loads, which cannot be captured.
-    check(driver.cuStreamSynchronize(on), "waiting for the first call")
+    driver.check(library.cuStreamSynchronize(on), "waiting for the first call")
     each = _estimate(run, lambda: None, on)
     calls = max(1, min(1000, int(rep / 10 / each)))
-    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-    check(driver.cuStreamBeginCapture(on, mode), "capturing a graph")
+    mode = library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    driver.check(library.cuStreamBeginCapture(on, mode), "capturing a graph")
     try:
         for _ in range(calls):
             run()
     finally:
-        captured = driver.cuStreamEndCapture(on)
-    graph = check(captured, "capturing a graph")
-    made = check(driver.cuGraphInstantiate(graph, 0), "making a graph")
+        captured = library.cuStreamEndCapture(on)
+    graph = driver.check(captured, "capturing a graph")
+    made = driver.check(library.cuGraphInstantiate(graph, 0), "making a graph")
 
     def launch() -> None:
-        check(driver.cuGraphLaunch(made, on), "running a graph")
+        driver.check(library.cuGraphLaunch(made, on), "running a graph")
 
     try:
         for _ in range(max(1, int(warmup / (each * calls)))):
             launch()
         return [time / calls for time in _measured(launch, on, 10)]
     finally:
-        driver.cuGraphExecDestroy(made)
-        driver.cuGraphDestroy(graph)
+        library.cuGraphExecDestroy(made)
+        library.cuGraphDestroy(graph)
 
 
 def _stream_of_library() -> int:
@@ -179,17 +171,17 @@ def _stream_of_library() -> int:
     if torch is not None and torch.cuda.is_initialized():
         return int(torch.cuda.current_stream().cuda_stream)
     cupy: Any = sys.modules.get("cupy")
-    return own_stream() or (0 if cupy is None else int(cupy.cuda.get_current_stream().ptr))
+    return driver.own_stream() or (0 if cupy is None else int(cupy.cuda.get_current_stream().ptr))
 
 
 @contextmanager
 def on_stream(stream: int) -> Generator[int, None, None]:
     """Make a stream of the current device the current one of all loaded libraries."""
     with ExitStack() as stack:
-        stack.enter_context(using_stream(stream))
+        stack.enter_context(driver.using_stream(stream))
         torch: Any = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
-            device = current_device().number
+            device = driver.current_device().number
             if stream != torch.cuda.current_stream(device).cuda_stream:
                 stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device)))
         cupy: Any = sys.modules.get("cupy")

@@ -9,18 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ziggurat.backend.ptx import words
 from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, Emitter, emits, unique_registers
 from ziggurat.backend.ptx.shuffles import shared_out
-from ziggurat.backend.ptx.words import (
-    GLOBAL,
-    from_words,
-    in_registers,
-    load_elements,
-    store_elements,
-    to_words,
-    vector,
-    word_bytes,
-)
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
 from ziggurat.codemodel.types import ScalarType, TensorType
@@ -37,21 +28,21 @@ def _load_masked(
     emitter: Emitter, op: tt.Load, address: str, scalar: ScalarType, mask: str | None, others: Sequence[str] | None
 ) -> list[str]:
     """The loaded elements, or `others` where the mask is false."""
-    word = word_bytes(scalar.bytes, op.width)
+    word = words.word_bytes(scalar.bytes, op.width)
     count = scalar.bytes * op.width // word
-    initial = ["0"] * count if others is None else to_words(emitter, others, scalar, word)
-    given = in_registers(emitter, initial, word)
-    suffix, target = vector(0, count)
+    initial = ["0"] * count if others is None else words.to_words(emitter, others, scalar, word)
+    given = words.in_registers(emitter, initial, word)
+    suffix, target = words.vector(0, count)
     name = "ld.volatile.global" if op.volatile else f"ld.global{_modifiers(op)}"
     text = [f"mov.u{max(16, 8 * word)} ${index}, ${count + index};" for index in range(count)]
     text.append(f"@mask {name}{suffix}.b{8 * word} {target}, [ ${2 * count} + 0 ];")
-    words = emitter.asm(
-        [kind for kind, _ in given], " ".join(text), *given, (GLOBAL, address), effect=EFFECT_OF_THREAD, mask=mask,
-        early=True,
+    made = emitter.asm(
+        [kind for kind, _ in given], " ".join(text), *given, (words.GLOBAL, address), effect=EFFECT_OF_THREAD,
+        mask=mask, early=True,
     )  # fmt: skip
     if word == 1:
-        words = [emitter.emit(f"trunc i16 {item} to i8") for item in words]
-    return from_words(emitter, words, scalar, word)
+        made = [emitter.emit(f"trunc i16 {item} to i8") for item in made]
+    return words.from_words(emitter, made, scalar, word)
 
 
 @emits(tt.Load)
@@ -68,7 +59,7 @@ def _load(emitter: Emitter, op: tt.Load) -> Emitted:
         if by_one:
             mask = emitter.both(emitter.owner(type_), mask)
         if mask is None and not op.volatile and not _modifiers(op):
-            loaded = load_elements(emitter, (GLOBAL, address), scalar, op.width)
+            loaded = words.load_elements(emitter, (words.GLOBAL, address), scalar, op.width)
         else:
             others = None if op.other is None else [emitter.at(op.other, register) for register in group]
             loaded = _load_masked(emitter, op, address, scalar, mask, others)
@@ -87,5 +78,5 @@ def _store(emitter: Emitter, op: tt.Store) -> Emitted:
         done.update(group)
         mask = emitter.both(owner, emitter.mask(op.mask, first))
         values = [emitter.at(op.value, register) for register in group]
-        pointer = (GLOBAL, emitter.at(op.ptr, first))
-        store_elements(emitter, pointer, values, scalar, mask, modifiers=_modifiers(op))
+        pointer = (words.GLOBAL, emitter.at(op.ptr, first))
+        words.store_elements(emitter, pointer, values, scalar, mask, modifiers=_modifiers(op))

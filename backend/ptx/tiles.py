@@ -11,19 +11,7 @@ from itertools import product
 
 import attrs
 
-from ziggurat.codemodel.gpu.fragments import (
-    UNITS,
-    Panels,
-    Shape,
-    Unit,
-    Warps,
-    byte_of,
-    operand_a,
-    operand_b,
-    panels_of,
-    unit_for,
-    warps_of,
-)
+from ziggurat.codemodel.gpu import fragments
 from ziggurat.codemodel.layout import Layout, bits_of
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
 
@@ -31,9 +19,9 @@ WARP_GROUP = 4
 _WIDEST = 256  # Columns of a wgmma.
 
 
-def unit_of(element: ScalarType) -> Unit:
+def unit_of(element: ScalarType) -> fragments.Unit:
     """The MMA for elements of this type that takes 32 bytes of each row, as wgmma does."""
-    return UNITS[{8: "m16n8k32", 16: "m16n8k16", 32: "m16n8k8", 64: "m8n8k4"}[element.bits]]
+    return fragments.UNITS[{8: "m16n8k32", 16: "m16n8k16", 32: "m16n8k8", 64: "m8n8k4"}[element.bits]]
 
 
 def registers_of(layout: Layout) -> dict[int, int]:
@@ -44,20 +32,20 @@ def registers_of(layout: Layout) -> dict[int, int]:
     return found
 
 
-def places_c(unit: Unit, columns: int) -> list[tuple[int, int]]:
+def places_c(unit: fragments.Unit, columns: int) -> list[tuple[int, int]]:
     """The (row, column) of each accumulator element of thread 0, in the order of operands; wgmma has 16 rows a warp."""
     rows = range(0, unit.m, 8)
     return [(row, column + pair) for column in range(0, columns, 8) for row in rows for pair in (0, 1)]
 
 
-def places_a(unit: Unit) -> list[tuple[int, int]]:
+def places_a(unit: fragments.Unit) -> list[tuple[int, int]]:
     """The (row, k) of each element of operand a in thread 0."""
     pack = unit.pack
     half = range(0, unit.k, 4 * pack)
     return [(row, k + part) for k in half for row in range(0, unit.m, 8) for part in range(pack)]
 
 
-def places_b(unit: Unit) -> list[tuple[int, int]]:
+def places_b(unit: fragments.Unit) -> list[tuple[int, int]]:
     """The (k, column) of each element of operand b in thread 0."""
     return [(k + part, 0) for k in range(0, unit.k, 4 * unit.pack) for part in range(unit.pack)]
 
@@ -67,8 +55,8 @@ class Tiles:
     """The mma.syncs of a dot m × n × k, or of a `batch` of them: each warp has one for each start of a part of a
     tile."""
 
-    unit: Unit
-    warps: Warps
+    unit: fragments.Unit
+    warps: fragments.Warps
     m: int
     n: int
     k: int
@@ -102,20 +90,22 @@ def mma_tiles(a: TensorType | SharedType, b: TensorType | SharedType, c: TensorT
     if c.rank < 2 or layout is None:
         return None
     batch, (m, n), k = c.shape[:-2], c.shape[-2:], a.shape[-1]
-    unit = unit_for(a.element, (m, n, k), target)
-    warps = None if unit is None else warps_of(layout, unit, c.shape)
+    unit = fragments.unit_for(a.element, (m, n, k), target)
+    warps = None if unit is None else fragments.warps_of(layout, unit, c.shape)
     if unit is None or warps is None:
         return None
-    of_a: Shape = (*batch, m, k)
-    of_b: Shape = (*batch, k, n)
+    of_a: fragments.Shape = (*batch, m, k)
+    of_b: fragments.Shape = (*batch, k, n)
     if a.shape != of_a or b.shape != of_b:
         return None
-    if isinstance(a, TensorType) and a.layout != operand_a(unit, of_a, warps):
+    if isinstance(a, TensorType) and a.layout != fragments.operand_a(unit, of_a, warps):
         return None
-    if isinstance(b, TensorType) and b.layout != operand_b(unit, of_b, warps):
+    if isinstance(b, TensorType) and b.layout != fragments.operand_b(unit, of_b, warps):
         return None
     for operand, k_axis in ((a, 1), (b, 0)):
-        if isinstance(operand, SharedType) and (unit != unit_of(operand.element) or panels_of(operand, k_axis) is None):
+        if isinstance(operand, SharedType) and (
+            unit != unit_of(operand.element) or fragments.panels_of(operand, k_axis) is None
+        ):
             return None
     return Tiles(unit, warps, m, n, k, math.prod(batch))
 
@@ -141,8 +131,8 @@ class Group:
     columns: int
     k: int
     steps: tuple[Async, ...]
-    a: Panels | None
-    b: Panels
+    a: fragments.Panels | None
+    b: fragments.Panels
     a_bases: tuple[int, ...]
     b_bases: tuple[int, ...]
 
@@ -156,12 +146,12 @@ def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType) -> Gro
     """The wgmmas for a · b + c; None where the layouts or the buffers are not theirs."""
     unit, layout_a, layout_c = unit_of(b.element), a.layout if isinstance(a, TensorType) else None, c.layout
     (m, n), k = c.shape, b.shape[0]
-    warps = None if layout_c is None else warps_of(layout_c, unit, (m, n))
-    panels_a, panels_b = panels_of(a, 1) if isinstance(a, SharedType) else None, panels_of(b, 0)
+    warps = None if layout_c is None else fragments.warps_of(layout_c, unit, (m, n))
+    panels_a, panels_b = fragments.panels_of(a, 1) if isinstance(a, SharedType) else None, fragments.panels_of(b, 0)
     # The 4 warps of a group are stacked along rows.
     if layout_c is None or warps is None or warps.rows < WARP_GROUP or unit.m != 16:
         return None
-    if panels_b is None or k < unit.k or (panels_a is None and layout_a != operand_a(unit, (m, k), warps)):
+    if panels_b is None or k < unit.k or (panels_a is None and layout_a != fragments.operand_a(unit, (m, k), warps)):
         return None
     in_a, in_c = {} if layout_a is None else registers_of(layout_a), registers_of(layout_c)
     own = n // warps.columns
@@ -169,14 +159,14 @@ def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType) -> Gro
     steps: list[Async] = []
     for m0, n0, k0 in product(range(0, m, unit.m * warps.rows), range(0, own, columns), range(0, k, unit.k)):
         if isinstance(a, SharedType):
-            of_a: tuple[int, ...] | int = byte_of(a, m0, k0)
+            of_a: tuple[int, ...] | int = fragments.byte_of(a, m0, k0)
         else:
             of_a = tuple(in_a[(m0 + row) * k + k0 + depth] for row, depth in places_a(unit))
         of_c = tuple(in_c[(m0 + row) * n + n0 + column] for row, column in places_c(unit, columns))
-        steps.append(Async(of_c, of_a, byte_of(b, k0, n0), k0 == 0))
+        steps.append(Async(of_c, of_a, fragments.byte_of(b, k0, n0), k0 == 0))
     # The first rows of the warp groups whose numbers are powers of two along the rows.
     rows = [unit.m * WARP_GROUP << bit for bit in range(bits_of(warps.rows // WARP_GROUP))]
-    a_bases = tuple(byte_of(a, row, 0) if isinstance(a, SharedType) else 0 for row in rows)
-    b_bases = tuple(byte_of(b, 0, own << bit) for bit in range(bits_of(warps.columns)))
+    a_bases = tuple(fragments.byte_of(a, row, 0) if isinstance(a, SharedType) else 0 for row in rows)
+    b_bases = tuple(fragments.byte_of(b, 0, own << bit) for bit in range(bits_of(warps.columns)))
     a_bases, b_bases = (*a_bases, *([0] * len(b_bases))), (*([0] * len(a_bases)), *b_bases)
     return Group(columns, unit.k, tuple(steps), panels_a, panels_b, a_bases, b_bases)

@@ -9,7 +9,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.emitter import Emitter, kernel_of
-from ziggurat.backend.ptx.operands import Packed, operand_of
+from ziggurat.backend.ptx.matrix import Packed, operand_of
 from ziggurat.backend.ptx.tiles import Tiles, unit_of
 from ziggurat.backend.simulator.matrix import fragment_a, fragment_b
 from ziggurat.backend.simulator.simulate import simulate
