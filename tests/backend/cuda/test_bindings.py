@@ -18,10 +18,10 @@ FILLED = {
 def test_names_of_the_driver():
     driver = pytest.importorskip("cuda.bindings.driver")
     text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(SOURCES.glob("*.py")))
-    names = set(re.findall(r"(?:driver|cuda\(\))\.(cu[A-Z]\w+|CU\w+|cuuint\w+)", text))
+    names = set(re.findall(r"(?:driver|library|cuda\(\))\.(cu[A-Z]\w+|CU\w+|cuuint\w+)", text))
     assert len(names) > 40
     assert [name for name in sorted(names) if not hasattr(driver, name)] == []
-    members = re.findall(r"driver\.(CU\w+)\.(CU_\w+)", text)
+    members = re.findall(r"(?:driver|library)\.(CU\w+)\.(CU_\w+)", text)
     assert len(members) > 4
     assert [pair for pair in members if not hasattr(getattr(driver, pair[0]), pair[1])] == []
     types = {scalar.tensor_map for scalar in SCALARS.values() if scalar.tensor_map}
