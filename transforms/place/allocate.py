@@ -142,10 +142,8 @@ def _extend(interval: Interval, loops: Sequence[tuple[int, int]]) -> None:
 def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], ops: Sequence[Op]) -> Iterable[int]:
     """The numbers of the ops after which uses of a buffer are over."""
     last = numbers[ops[0].result][1]
-    for user in buffer.uses:
-        if isinstance(user, gpu.LocalView):
-            yield from _ends(user.result, numbers, ops)
-        elif not user.NAME.startswith("gpu."):
+    for user in _users(buffer):
+        if not user.NAME.startswith("gpu."):
             yield last  # Control flow passes it on, and it is not followed.
         else:
             number = numbers[user.result][0]
