@@ -25,7 +25,6 @@ import attrs
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
@@ -57,7 +56,7 @@ class _Access(Access):
     """
 
     kind: str
-    holder: tuple[int, SharedType, Layout] | None
+    holder: object
     proxy: bool
 
     def conflicts(self, other: _Access) -> bool:
@@ -67,7 +66,6 @@ class _Access(Access):
         return self.holder is None or self.holder != other.holder
 
 
-_ONE_THREAD = Layout((), (0,) * 5, ())
 _MBARRIERS = (gpu.MbarrierInit, gpu.MbarrierInval, gpu.MbarrierWait)
 
 
@@ -83,11 +81,11 @@ def _accesses(op: Op | None) -> Iterator[_Access]:
         yield _Access(op, start, end, kind, _holder(op, buffer, start), isinstance(op, _BY_PROXY))
 
 
-def _holder(op: Op, buffer: Value, start: int) -> tuple[int, SharedType, Layout] | None:
+def _holder(op: Op, buffer: Value, start: int) -> object:
     """The `holder` of an access to a buffer that starts at an offset."""
     shared = shared_of(buffer)
     if isinstance(op, gpu.MbarrierInit | gpu.MbarrierInval):
-        return -1, shared, _ONE_THREAD
+        return shared
     if not isinstance(op, gpu.LocalLoad | gpu.LocalStore):
         return None
     layout = layout_of(op.result.type if isinstance(op, gpu.LocalLoad) else op.value.type)
@@ -176,14 +174,14 @@ class _Flow:
         made &= ~begun
         return _State(state.pending | made, state.in_flight | begun, state.unfenced | made & self.plain_writes)
 
-    def missing(self, barriers: Set[int], fences: Set[int]) -> Iterator[tuple[int, int, str]]:
-        """The accesses that conflict with those of a node: the node, the access, and the op that is missing."""
+    def missing(self, barriers: Set[int], fences: Set[int]) -> Iterator[tuple[int, Hazard]]:
+        """The accesses that conflict with those of a node, and what is missing between them, with the node's number."""
         for number, state in enumerate(self.states(barriers, fences)):
-            for at in self.made[number]:
-                for other in _bits(self.conflicts[at] & state.pending):
-                    yield number, other, "barrier"
-                for other in _bits(self.conflicts[at] & state.unfenced) if self.accesses[at].proxy else ():
-                    yield number, other, "fence"
+            for access, conflicts in ((self.accesses[at], self.conflicts[at]) for at in self.made[number]):
+                for other in _bits(conflicts & state.pending):
+                    yield number, Hazard(self.accesses[other].op, access.op, "barrier")
+                for other in _bits(conflicts & state.unfenced) if access.proxy else ():
+                    yield number, Hazard(self.accesses[other].op, access.op, "fence")
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -198,13 +196,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 def missing_barriers(module: gpu.Module) -> list[Hazard]:
     """The pairs of accesses that no barrier, or no fence, keeps apart; none are left after the pass."""
-    flow = _Flow(module)
-    found: list[Hazard] = []
-    for number, other, missing in flow.missing(set(), set()):
-        second = flow.nodes[number].op
-        assert second is not None
-        found.append(Hazard(flow.accesses[other].op, second, missing))
-    return found
+    return [hazard for _, hazard in _Flow(module).missing(set(), set())]
 
 
 def insert_barriers(module: gpu.Module) -> Op:
@@ -212,7 +204,7 @@ def insert_barriers(module: gpu.Module) -> Op:
     flow = _Flow(module)
     needed: dict[str, set[int]] = {"barrier": set(), "fence": set()}  # The nodes that one is needed before.
     while (found := next(flow.missing(needed["barrier"], needed["fence"]), None)) is not None:
-        needed[found[2]].add(found[0])
+        needed[found[1].missing].add(found[0])
     barriers, fences = needed["barrier"], needed["fence"]
     if not barriers and not fences:
         return module
