@@ -250,7 +250,7 @@ def _cache(options: argparse.Namespace) -> str:
 
 def _choices(options: argparse.Namespace) -> str:
     """The list of kept choices of tuning, or the number of those removed, exported or imported."""
-    from ziggurat.backend.cuda.records import Records
+    from ziggurat.backend.cuda.cache import Records
 
     records = Records()
     if options.file is not None and options.what in ("list", "clear"):

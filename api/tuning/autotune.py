@@ -27,7 +27,7 @@ from ziggurat.kernels.heuristics import ComputedKernel, Heuristic, decorated
 from ziggurat.kernels.kernel import Grid, Kernel
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.records import Record
+    from ziggurat.backend.cuda.cache import Record
 
 Measure = Callable[[Callable[[], None]], float]
 

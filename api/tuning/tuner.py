@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ziggurat.backend.cuda import testing
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.backend.cuda.cache import Cache
+from ziggurat.backend.cuda.cache import Cache, Record, Records, chosen
 from ziggurat.backend.cuda.driver import current_device, on_device, stream_address
 from ziggurat.backend.cuda.keys import compiler_version, key, structure
 from ziggurat.backend.cuda.launch import devices_of, stream_of
 from ziggurat.backend.cuda.memory import Region, Saved
-from ziggurat.backend.cuda.records import Record, Records, chosen
 from ziggurat.backend.cuda.specialize import Specialization
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError

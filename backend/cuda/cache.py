@@ -1,6 +1,6 @@
-"""Compiled kernels on disk, for this process and the next, and for several at once.
+"""Compiled kernels and choices of tuning on disk, for this process and the next, and for several at once.
 
-An entry is a file named by its key: a line with the key and the checksum of what follows, then the binary. An entry
+A kernel is a file named by its key: a line with the key and the checksum of what follows, then the binary. An entry
 that is damaged, or that was written for another key, counts as absent.
 """
 
@@ -11,19 +11,21 @@ import contextlib
 import functools
 import getpass
 import hashlib
+import json
+import math
 import os
 import shutil
 import stat
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import attrs
 
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.codemodel.errors import ZigguratWarning
+from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 
 # Folders on disk that only this user can write, for compiled kernels and for choices of tuning. Whoever can write an
 # entry chooses the code that this user's GPU runs. So a folder of another user, or one that others can write, is not
@@ -227,7 +229,7 @@ class Cache(Folder):
 
     def get(self, key: str) -> Binary | None:
         """The kernel of that key, or None. A damaged entry is removed."""
-        binary = self.load(key, _decoded)
+        binary = self.load(key, _binary)
         if binary is not None:
             with contextlib.suppress(OSError):  # A folder that is only read serves all the same.
                 os.utime(self.path(key))
@@ -245,7 +247,7 @@ class Cache(Folder):
         """The kernels of the cache, the most recently used first. Damaged entries are left out."""
         found: list[Entry] = []
         for key, state in self.files():
-            binary = self.load(key, _decoded, keep=True)
+            binary = self.load(key, _binary, keep=True)
             if binary is not None:
                 found.append(Entry(key, binary.title, binary.target, state.st_size, state.st_mtime))
         return sorted(found, key=lambda entry: -entry.used)
@@ -269,8 +271,113 @@ def _head(key: str, payload: bytes) -> bytes:
     return f"{_MAGIC} {key} {hashlib.sha256(payload).hexdigest()}".encode()
 
 
-def _decoded(key: str, data: bytes) -> Binary:
+def _binary(key: str, data: bytes) -> Binary:
     line, _, payload = data.partition(b"\n")
     if line != _head(key, payload):
         raise ValueError("the entry is damaged, or of another key or version")
     return Binary.from_bytes(payload)
+
+
+_FORMAT: Final = "ziggurat choices 1"
+
+
+@attrs.frozen
+class Record:
+    """A choice. `about` says what it was made for: the kernel's name, the structure of its model, the values of the
+    key, the arrays' types, the device, the compiler and the configurations. `config` is the text of the chosen one,
+    `times` the milliseconds of each that was measured, `left_out` the reason for each that was not."""
+
+    about: Mapping[str, Any]
+    config: str
+    times: Mapping[str, float]
+    left_out: Mapping[str, str] = attrs.field(factory=dict[str, str])
+
+    def __attrs_post_init__(self) -> None:
+        about = self.about
+        texts = [self.config, about["kernel"], about["device"]]
+        for given in (about["key"], about["types"], self.left_out):
+            texts += given.values()
+        if not all(isinstance(text, str) for text in texts) or not all(0 <= t < math.inf for t in self.times.values()):
+            raise TypeError("names and reasons must be strings, and times numbers from 0")
+
+    @property
+    def digest(self) -> str:
+        """64 hexadecimal digits for what the choice was made for."""
+        return digest_of(self.about)
+
+    def to_json(self) -> dict[str, Any]:
+        body = attrs.asdict(self)
+        return {**body, "checksum": digest_of(body)}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Record:
+        """The record that `to_json` gave. Raises `ValueError` for anything else."""
+        try:
+            if data.pop("checksum") == digest_of(data):
+                return cls(**data)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError("the record lacks a field, or a field has another type") from error
+        raise ValueError("the record does not agree with its checksum")
+
+
+def digest_of(data: Any) -> str:
+    """64 hexadecimal digits for what JSON can hold, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+@attrs.frozen
+class Records(Folder):
+    """The records in a folder. A folder that cannot be used counts as empty."""
+
+    SUFFIX = ".choice.json"
+
+    directory: Path = attrs.field(factory=lambda: default_directory() / "choices", converter=Path)
+
+    def get(self, about: Mapping[str, Any]) -> Record | None:
+        """The choice that was made for this, or None. A damaged record is removed."""
+        return self.load(digest_of(about), _record)
+
+    def put(self, record: Record) -> bool:
+        """Keep a record; False where the folder does not allow it."""
+        return self.write(record.digest, json.dumps(record.to_json(), indent=1).encode())
+
+    def all(self) -> list[Record]:
+        """All records, by kernel."""
+        found = (self.load(key, _record, keep=True) for key, _ in sorted(self.files()))
+        return sorted((record for record in found if record is not None), key=lambda record: record.about["kernel"])
+
+    def export(self, file: str | os.PathLike[str], kernel: str | None = None) -> int:
+        """Write the records, or those of one kernel, into a file; their number."""
+        records = [record.to_json() for record in self.all() if kernel in (None, record.about["kernel"])]
+        text = json.dumps({"format": _FORMAT, "records": records}, indent=1)
+        if not write_whole(Path(file), text.encode()):
+            raise LaunchError(f"'{file}' cannot be written")
+        return len(records)
+
+    def import_(self, file: str | os.PathLike[str]) -> int:
+        """Keep the records of a file that `export` wrote; their number. They replace those that are there. Raises
+        `LaunchError` for other files, and then keeps none."""
+        try:
+            data: Any = json.loads(read_regular(Path(file), owned=False))
+            if data["format"] != _FORMAT:
+                raise ValueError("it is no export of choices")
+            records = list(map(Record.from_json, data["records"]))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise LaunchError(f"'{file}' has no choices that can be read: {error}") from None
+        return sum(map(self.put, records))
+
+
+def _record(key: str, data: bytes) -> Record:
+    record = Record.from_json(json.loads(data))
+    if record.digest != key:
+        raise ValueError("the record was made for something else")
+    return record
+
+
+def chosen(times: Mapping[str, float], noise: float) -> str:
+    """The first configuration within `noise` (0.02: two per cent) of the fastest.
+
+    Measured again, the same one comes out, if times differ by less than that from run to run.
+    """
+    limit = min(times.values()) * (1 + noise)
+    return next(name for name, time in times.items() if time <= limit)

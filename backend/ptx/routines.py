@@ -12,22 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partialmethod
 from typing import Any
 
+from ziggurat.codemodel import types
 from ziggurat.codemodel.numbers import bits_of_number, rounded_number
-from ziggurat.codemodel.types import (
-    SCALARS,
-    DescriptorType,
-    PtrType,
-    ScalarType,
-    SharedType,
-    Type,
-    bf16,
-    element_of,
-    f16,
-    f32,
-    f64,
-)
 
-_FLOATS = {scalar.llvm: scalar for scalar in (f16, bf16, f32, f64)}
+_FLOATS = {scalar.llvm: scalar for scalar in (types.f16, types.bf16, types.f32, types.f64)}
 
 
 class Code:
@@ -288,25 +276,25 @@ def two_over_pi(bits: int) -> int:
     return (1 << guard + 1 + bits) // pi
 
 
-def llvm_type(type_: Type) -> str:
+def llvm_type(type_: types.Type) -> str:
     """The LLVM type of a scalar, a pointer, a tensor's element, or a buffer's address. 8-bit floats are their bits."""
-    element = element_of(type_)
-    if isinstance(element, PtrType):
+    element = types.element_of(type_)
+    if isinstance(element, types.PtrType):
         return "ptr addrspace(1)"
-    if isinstance(element, SharedType):
+    if isinstance(element, types.SharedType):
         return "ptr addrspace(3)"
-    if isinstance(element, DescriptorType):
+    if isinstance(element, types.DescriptorType):
         return "ptr"
-    assert isinstance(element, ScalarType), f"{type_} has no LLVM type"
+    assert isinstance(element, types.ScalarType), f"{type_} has no LLVM type"
     return element.llvm
 
 
-def literal(value: Any, scalar: ScalarType) -> str:
+def literal(value: Any, scalar: types.ScalarType) -> str:
     """A number as a constant of LLVM text, rounded to the type; floats by their bits."""
     if not scalar.is_float:
         return ("true" if value else "false") if scalar.bits == 1 else str(int(value))
-    if scalar == f32:  # LLVM writes an f32 by the bits of the f64 that equals it.
-        return f"0x{bits_of_number(rounded_number(value, f32), f64):016X}"
+    if scalar == types.f32:  # LLVM writes an f32 by the bits of the f64 that equals it.
+        return f"0x{bits_of_number(rounded_number(value, types.f32), types.f64):016X}"
     bits = bits_of_number(value, scalar)
     if scalar.is_fp8:
         return str(bits)
@@ -314,12 +302,9 @@ def literal(value: Any, scalar: ScalarType) -> str:
     return f"{prefix}{bits:0{scalar.bits // 4}X}"
 
 
-_SUFFIXES = {scalar.llvm: scalar.name for scalar in SCALARS.values() if scalar.bits >= 16 and scalar.is_float}
-
-
 def suffix(kind: str) -> str:
     """The name of a type in the names of intrinsics."""
-    return _SUFFIXES.get(kind, kind)
+    return _FLOATS[kind].name if kind in _FLOATS else kind
 
 
 def encoded(text: str) -> bytes:

@@ -199,7 +199,7 @@ def test_the_command_of_a_document_shows_what_it_says(document, capsys, monkeypa
 
 
 def test_choices_of_tuning_are_listed_shared_and_cleared(tmp_path, monkeypatch, capsys):
-    from ziggurat.backend.cuda.records import Record, Records
+    from ziggurat.backend.cuda.cache import Record, Records
 
     monkeypatch.setenv("HOME", str(tmp_path))
     about = {"kernel": "add", "key": {"n": "1000"}, "types": {"x_ptr": "f32"}, "device": "GPU"}
@@ -279,8 +279,7 @@ def test_a_full_disk():
 
 def test_names_in_files_do_not_command_the_terminal(tmp_path, monkeypatch, capsys):
     from ziggurat.backend.cuda.binary import Binary
-    from ziggurat.backend.cuda.cache import Cache
-    from ziggurat.backend.cuda.records import Record, Records
+    from ziggurat.backend.cuda.cache import Cache, Record, Records
 
     monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
     title = "\x1b]0;title\x07"

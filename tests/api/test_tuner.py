@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.cuda.cache import Records
 from ziggurat.backend.cuda.driver import own_stream
-from ziggurat.backend.cuda.records import Records
 from ziggurat.codemodel.errors import KernelErrors, ResourceError
 from ziggurat.tuning import tuner as module
 from ziggurat.tuning.tuner import Progress, Tuner, _reason
