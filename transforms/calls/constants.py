@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
@@ -33,7 +33,7 @@ class FunctionName(Type):
     __str__ = Type.__str__
 
     def __repr__(self) -> str:
-        return self.symbol
+        return self.symbol.rpartition(".")[2]
 
 
 def function_name(function: Function) -> FunctionName:
@@ -43,19 +43,9 @@ def function_name(function: Function) -> FunctionName:
 
 def symbol_part(type_: Type) -> str:
     """A type as a part of a function's name: a constant by its bare value."""
-    if isinstance(type_, ConstantType):
-        return _symbol_part(type_.value)
-    return str(type_)
-
-
-def _symbol_part(value: Any) -> str:
-    if isinstance(value, FunctionName):
-        return value.symbol.rsplit(".", 1)[-1]
-    if isinstance(value, tuple):
-        parts = cast(tuple[Any, ...], value)
-        items = [_symbol_part(item) if isinstance(item, FunctionName | tuple) else repr(item) for item in parts]
-        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-    return str(value)
+    if not isinstance(type_, ConstantType):
+        return str(type_)
+    return repr(type_.value) if isinstance(type_.value, FunctionName) else str(type_.value)
 
 
 _LONGEST = 60

@@ -151,26 +151,27 @@ def _running(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
 
 
 def _function(
-    emit: Emitter, symbol: str, values: list[Value], result: Type, make: Callable[[Sequence[Value], Body], Op]
+    emit: Emitter, name: str, values: list[Value], words: str, result: Type, make: Callable[[Sequence[Value], Body], Op]
 ) -> list[Value]:
-    """Call the function of the model that combines these tensors; `make` gives its op, of the tensors and a body."""
+    """Call the function of the model that combines these tensors, named `name`, by their types, and by `words`.
+
+    `make` gives its op, of the tensors and a body.
+    """
     callee = emit.functions.callee()
     tensors = [value.type for value in values]
     types = [element_of(type_) for type_ in tensors]
-    ends = tt.ScanReturn if symbol.startswith("scan_") else tt.ReduceReturn
+    ends = tt.ScanReturn if name.startswith("scan_") else tt.ReduceReturn
+    symbol = "_".join([name, *map(str, tensors), words, symbol_part(result)])
 
     def build(builder: Builder, parameters: Sequence[Value]) -> list[Value]:
         combined = _together(types)
         inner = Emitter(builder.nested([*types, *types], packed_type(combined)))
         both = Operand(callee.result, inner.call(callee.symbol, list(inner.builder.parameters), callee.result))
         inner.add(ends(inner.repack(both, combined)))
-        within = Emitter(builder)
-        made = within.unpack(within.add(make(parameters, inner.builder.finish())), result)
-        return within.repack(Operand(result, made), result)
+        return Emitter(builder).parts(builder.add(make(parameters, inner.builder.finish())), len(types))
 
     symbol = emit.functions.module.helper(symbol, callee.symbol, tensors, result, build)
-    made: Any = emit.call(symbol, values, result)
-    return list(made) if isinstance(made, tuple) else [made]  # pyright: ignore[reportUnknownArgumentType]
+    return emit.parts(emit.add(tt.Call(values, symbol, packed_type(result))), len(types))
 
 
 def _reduce(emit: Emitter, name: str, values: list[Value], at: int) -> list[Value]:
@@ -178,18 +179,15 @@ def _reduce(emit: Emitter, name: str, values: list[Value], at: int) -> list[Valu
     sizes = shape_of(values[0].type)
     rest = (*sizes[:at], *sizes[at + 1 :])
     result = _together([shaped(rest, element_of(value.type)) for value in values])  # pyright: ignore[reportArgumentType]
-    symbol = "_".join([f"reduce_{name}", *(str(value.type) for value in values), str(at), symbol_part(result)])
-    return _function(emit, symbol, values, result, lambda x, body: tt.Reduce(x, at, body))
+    return _function(emit, f"reduce_{name}", values, str(at), result, lambda x, body: tt.Reduce(x, at, body))
 
 
 def _scan(emit: Emitter, name: str, values: list[Value], along: int, reverse: bool) -> list[Value]:
     """Scan tensors together along an axis."""
     result = _together([value.type for value in values])
     at = axis(f"zg.{name}", along, len(shape_of(values[0].type)))
-    direction = ["reverse"] if reverse else []
-    types = (str(value.type) for value in values)
-    symbol = "_".join([f"scan_{name}", *types, str(at), *direction, symbol_part(result)])
-    return _function(emit, symbol, values, result, lambda x, body: tt.Scan(x, at, body, reverse=reverse))
+    words = f"{at}_reverse" if reverse else str(at)
+    return _function(emit, f"scan_{name}", values, words, result, lambda x, body: tt.Scan(x, at, body, reverse=reverse))
 
 
 def _together(types: Sequence[Type]) -> Type:

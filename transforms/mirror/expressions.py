@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, Type, i1
-from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.operators import OPERATORS
 from ziggurat.transforms.calls import RULES, Rule
 from ziggurat.transforms.calls.builtins import BUILTINS
@@ -87,7 +86,8 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
         return built(BUILTINS[name], walk.emit, result, *map(walk.operand, op.operands))
     rule = RULES[name if space == "zg" else f"{name}_tensor_descriptor"]
     if rule.body is not None:
-        return library_call(walk, op, walk.callee(), result)
+        made = call(walk, op)
+        return walk.emit.convert(Operand(walk.callee().result, made), result) if isinstance(made, Value) else made
     return built(rule, walk.emit, result, *arguments(walk, op))
 
 
@@ -107,28 +107,13 @@ def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
             yield given
 
 
-def library_call(walk: FunctionMirror, op: Op, callee: Attribution, result: Type) -> Built:
-    given = list(walk.found(lambda scope: scope.arguments, op).values())
-    operands = [walk.operand(value) if isinstance(value, Value) else Operand(NONE, None) for value in given]
-    made = call(walk, callee, operands)
-    return walk.emit.convert(Operand(callee.result, made), result) if isinstance(made, Value) else made
-
-
-def call(walk: FunctionMirror, callee: Attribution, operands: Sequence[Operand]) -> Built:
-    """Call a function of the model with the run-time parts of the operands."""
+@handles(core.FuncCall, py.Call)
+def call(walk: FunctionMirror, op: Op) -> Built:
+    """Call a function of the model with the run-time parts of the arguments. A constant has none."""
+    bound = walk.finding(lambda scope: scope.arguments, op)
+    callee = walk.callee()
     values: list[Value] = []
-    for operand, type_ in zip(operands, callee.parameter_types, strict=True):
-        values.extend(walk.emit.repack(operand, type_))
+    for given, type_ in zip(op.operands if bound is None else bound.values(), callee.parameter_types, strict=True):
+        if isinstance(given, Value):
+            values += walk.emit.repack(walk.operand(given), type_)
     return walk.emit.call(callee.symbol, values, callee.result)
-
-
-@handles(core.FuncCall)
-def function_call(walk: FunctionMirror, op: core.FuncCall) -> Built:
-    return call(walk, walk.callee(), [walk.operand(value) for value in op.operands])
-
-
-@handles(py.Call)
-def call_value(walk: FunctionMirror, op: py.Call) -> Built:
-    given = walk.found(lambda scope: scope.arguments, op).values()
-    operands = [walk.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given]
-    return call(walk, walk.callee(), operands)
