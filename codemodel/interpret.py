@@ -143,28 +143,20 @@ class Interpreter:
         return plan
 
     def _make_plan(self, body: Body) -> dict[Block, tuple[Step, ...]]:
-        used = {block: [op.used_values() for op in block.ops] for block in body.blocks}
-        plan: dict[Block, tuple[Step, ...]] = {}
+        # The block and the number of the last op that uses a value; no block for one that several blocks use.
+        last: dict[Value, tuple[Block | None, int]] = {}
         for block in body.blocks:
-            elsewhere: set[Value] = set()
-            for other in body.blocks:
-                if other is not block:
-                    elsewhere.update(*used[other])
-            last: dict[Value, int] = {}
-            for index, values in enumerate(used[block]):
-                last.update(dict.fromkeys(values, index))
-            dying: list[list[Value]] = [[] for _ in block.ops]
-            for value in (*block.parameters, *(op.result for op in block.ops)):
-                if value in last and value not in elsewhere:
-                    dying[last[value]].append(value)
-            plan[block] = tuple(
-                Step(
-                    op,
-                    self.meanings[op],
-                    op.operands,
-                    op.result if op.result in last or op.result in elsewhere else None,
-                    tuple(dying[index]),
-                )
-                for index, op in enumerate(block.ops)
-            )
-        return plan
+            for index, op in enumerate(block.ops):
+                for value in op.used_values():
+                    known, _ = last.get(value, (block, 0))
+                    last[value] = block if known is block else None, index
+        dead: dict[tuple[Block | None, int], list[Value]] = {}
+        for value, end in last.items():
+            if value.block is end[0]:
+                dead.setdefault(end, []).append(value)
+
+        def step(op: Op, place: tuple[Block, int]) -> Step:
+            result = op.result if op.result in last else None
+            return Step(op, self.meanings[op], op.operands, result, tuple(dead.get(place, ())))
+
+        return {block: tuple(step(op, (block, index)) for index, op in enumerate(block.ops)) for block in body.blocks}
