@@ -292,12 +292,10 @@ def _and(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
 def _or(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     """The low bits of a run stay if the other operand has none of them."""
     runs = list(map(max, _blocks(x, y), _blocks(y, x)))
-    return _with_shared_divisors(op, (x, y), runs, x, y)
+    return _shared_divisors(op, (x, y), runs, x, y)
 
 
-def _with_shared_divisors(
-    op: Op, operands: Sequence[AxisInfo], runs: Sequence[int], x: AxisInfo, y: AxisInfo
-) -> AxisInfo:
+def _shared_divisors(op: Op, operands: Sequence[AxisInfo], runs: Sequence[int], x: AxisInfo, y: AxisInfo) -> AxisInfo:
     """A result in runs whose first numbers have the divisors that x and y share."""
     nonnegative = x.nonnegative and y.nonnegative
     return _in_runs(op, operands, runs, lambda at, run: min(x.divides(at, run), y.divides(at, run)), nonnegative)
@@ -306,7 +304,7 @@ def _with_shared_divisors(
 @_rule(arith.Select)
 def _select(op: arith.Select, condition: AxisInfo, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     chosen = condition.constancy if isinstance(op.condition.type, TensorType) else x.contiguity
-    return _with_shared_divisors(op, (condition, x, y), list(map(min, x.contiguity, y.contiguity, chosen)), x, y)
+    return _shared_divisors(op, (condition, x, y), list(map(min, x.contiguity, y.contiguity, chosen)), x, y)
 
 
 @_rule(arith.MaxSI, arith.MinSI, arith.MaxUI, arith.MinUI)

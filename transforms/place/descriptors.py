@@ -41,9 +41,8 @@ def lower_descriptors(module: core.Module, kept: Container[Value] = (), disjoint
     """
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
-    if not _has_descriptor(func.body.parameters) and not any(
-        isinstance(op, tt.MakeTensorDescriptor) for op in func.walk()
-    ):
+    makes = any(isinstance(op, tt.MakeTensorDescriptor) for op in func.walk())
+    if not makes and not _has_descriptor(func.body.parameters):
         return module
     maps: dict[Value, Value] = {}  # The tensor map of a parameter, for the accesses that are kept.
 

@@ -328,14 +328,11 @@ class _Run:
 
 # Mbarriers.
 
-# A phase: the block, the mbarriers, the slot index, the predicate.
-_Phase = tuple[object, Value, Value | None, Value | None]
-
 
 def _wrong_phases(module: gpu.Module) -> Iterator[Hazard]:
     """The loads and mbarriers of a module whose phases end too early, or never."""
-    expected: dict[_Phase, list[gpu.MbarrierExpect]] = {}
-    loads: dict[_Phase, list[gpu.TmaLoad]] = {}
+    expected: dict[object, list[gpu.MbarrierExpect]] = {}
+    loads: dict[object, list[gpu.TmaLoad]] = {}
     inits: dict[Value, gpu.MbarrierInit] = {}
     counted: dict[Value, tuple[Op, int]] = {}  # An op that arrives, and how often it does in a phase.
     for op in module.walk():
@@ -345,9 +342,9 @@ def _wrong_phases(module: gpu.Module) -> Iterator[Hazard]:
             counted[allocation(op.barrier)] = op, module.num_warps // WARP_GROUP
         elif isinstance(op, gpu.MbarrierExpect):
             counted[allocation(op.barrier)] = op, 1
-            expected.setdefault(_phase(op, op.barrier, op.predicate), []).append(op)
+            expected.setdefault(_phase(op), []).append(op)
         elif isinstance(op, gpu.TmaLoad):
-            phase = _phase(op, op.barrier, op.predicate)
+            phase = _phase(op)
             loads.setdefault(phase, []).append(op)
             if phase not in expected:
                 yield Hazard(op, op, "expectation")
@@ -365,5 +362,6 @@ def _wrong_phases(module: gpu.Module) -> Iterator[Hazard]:
             yield Hazard(op if init is None else init, op, "initialisation")
 
 
-def _phase(op: Op, mbarrier: Value, predicate: Value | None) -> _Phase:
-    return op.parent, allocation(mbarrier), slot_index(mbarrier), predicate
+def _phase(op: gpu.MbarrierExpect | gpu.TmaLoad) -> object:
+    """A key of the phase of an mbarrier that an op takes part in."""
+    return op.parent, allocation(op.barrier), slot_index(op.barrier), op.predicate

@@ -305,18 +305,16 @@ class _PipelinedLoop(LoopWriter):
                 ahead = self._begin(inner, index, plan.distance, ahead, before)
         return [*counter.after(phase), *ahead]
 
-    def _begin(
-        self, builder: Rewriter, index: Value, distance: int, ahead: Sequence[Value], slot: Value
-    ) -> list[Value]:
-        """Begin the copies of the iteration `distance` after that of `index`, into the slots of an index.
+    def _begin(self, builder: Rewriter, index: Value, count: int, ahead: Sequence[Value], slot: Value) -> list[Value]:
+        """Begin the copies of the iteration `count` after that of `index`, into the slots of an index.
 
         `ahead` are the carried values of that iteration; the result are those of the next.
         """
         plan, body = self.plan, self.loop.body
-        more = self._has_iteration(builder, index, distance)
-        shift = constant(builder, distance * plan.step, index.type)
+        more = self._has_iteration(builder, index, count)
+        shift = constant(builder, count * plan.step, index.type)
         later = builder.scoped()
-        later[body.parameters[0]] = builder.add(arith.AddI(index, shift)) if distance else index
+        later[body.parameters[0]] = builder.add(arith.AddI(index, shift)) if count else index
         for number, value in zip(plan.carried, ahead, strict=True):
             later[body.parameters[number + 1]] = value
         later.rewrite_ops(plan.ahead)
