@@ -168,6 +168,11 @@ class Layout:
         )
         return registers, lanes, warps
 
+    @property
+    def unique_registers(self) -> list[int]:
+        """The registers that are not copies of lower ones."""
+        return [register for register in range(self.num_registers) if not register & self.free[0]]
+
     def locate(self, element: int, numel: int) -> tuple[int, int, int]:
         """A (register, lane, warp) that holds the element. Raises `ValueError` where the layout does not cover `numel`
         elements."""

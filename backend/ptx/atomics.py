@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 
 from ziggurat.backend.ptx.casts import rounded, widened
 from ziggurat.backend.ptx.elementwise import choose
-from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits, unique_registers
+from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits
 from ziggurat.backend.ptx.routines import Join, Number, llvm_type
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.backend.ptx.words import GLOBAL, from_memory, pack, to_memory, unpack, vector
@@ -95,7 +95,7 @@ class _Access:
         if self.sem in (MemSemantic.RELEASE, MemSemantic.ACQ_REL):
             emitter.barrier()
         found: dict[int, str] = {}
-        for first in unique_registers(layout):
+        for first in layout.unique_registers:
             if first not in found:
                 group = range(first, first + count)
                 found |= zip(group, one(group, owner) or [""] * count, strict=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, unique_registers
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.routines import Routine, llvm_type, suffix
 from ziggurat.backend.ptx.words import pack, unpack
 from ziggurat.codemodel.dialects import arith, tt
@@ -24,7 +24,7 @@ Many = Callable[[Sequence[str]], list[str]]
 
 def _all(emitter: Emitter, type_: Type, value: Value, make: Many) -> Emitted:
     """Apply `make` to a scalar, or to all registers of a tensor at once; copies are left out."""
-    registers = unique_registers(emitter.layout(type_))
+    registers = emitter.layout(type_).unique_registers
     made = make([emitter.at(value, register) for register in registers])
     return emitter.value(type_, dict(zip(registers, made, strict=True)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits, unique_registers
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.routines import Join, llvm_type
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
@@ -31,7 +31,7 @@ class ValueJoin(Join):
 
     def __init__(self, emitter: Emitter, hint: str, types: Sequence[Type]) -> None:
         self.emitter = emitter
-        self.types = [(type_, unique_registers(emitter.layout(type_))) for type_ in types]
+        self.types = [(type_, emitter.layout(type_).unique_registers) for type_ in types]
         super().__init__(emitter, hint, [llvm_type(type_) for type_, registers in self.types for _ in registers])
 
     def of(self, values: Sequence[Emitted]) -> str:

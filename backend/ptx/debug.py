@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from ziggurat.backend.ptx.casts import widen
-from ziggurat.backend.ptx.emitter import Argument, Emitted, Emitter, emits, kernel_of, unique_registers
+from ziggurat.backend.ptx.emitter import Argument, Emitted, Emitter, emits, kernel_of
 from ziggurat.backend.ptx.routines import encoded, escaped
 from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.codemodel.dialects import cf, tt
@@ -103,7 +103,7 @@ def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Arg
 
     def show_all() -> None:
         layout = emitter.layout(type_)
-        for register in unique_registers(layout):
+        for register in layout.unique_registers:
             show(emitter.at(value, register), emitter.element(layout, register) if shape else "0")
 
     _guarded(emitter, emitter.owner(type_), show_all)
@@ -125,7 +125,7 @@ def _guarded(emitter: Emitter, condition: str | None, emit: Callable[[], None]) 
 @emits(tt.Assert, cf.AssertOp)
 def _assert(emitter: Emitter, op: tt.Assert | cf.AssertOp) -> Emitted:
     """Call CUDA's handler of assertions: it prints file, line and message, and ends the launch with an error."""
-    registers = unique_registers(emitter.layout(op.condition.type))
+    registers = emitter.layout(op.condition.type).unique_registers
     holds = emitter.both(*(emitter.at(op.condition, register) for register in registers))
     failed = emitter.emit(f"xor i1 {holds}, true")
     place = op.location

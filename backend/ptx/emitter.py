@@ -315,7 +315,7 @@ class Emitter(Code):
         apply = cast("Callable[..., str]", make)
         if not isinstance(type_, TensorType):
             return apply(*map(self.scalar, values))
-        registers = unique_registers(layout_of(type_))
+        registers = layout_of(type_).unique_registers
         return self.value(type_, {first: apply(*(self.at(value, first) for value in values)) for first in registers})
 
     def ops(self, ops: Iterable[Op]) -> None:
@@ -332,11 +332,6 @@ class Emitter(Code):
 def canonical(layout: Layout, register: int) -> int:
     """The first register that holds the same element."""
     return register & ~layout.free[0]
-
-
-def unique_registers(layout: Layout) -> list[int]:
-    """The registers that are not copies of lower ones."""
-    return [register for register in range(layout.num_registers) if canonical(layout, register) == register]
 
 
 def spread(bases: Sequence[int]) -> int:

@@ -15,17 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from ziggurat.backend.ptx.emitter import (
-    EFFECT,
-    PURE,
-    READS,
-    Argument,
-    Emitted,
-    Emitter,
-    emits,
-    spread,
-    unique_registers,
-)
+from ziggurat.backend.ptx.emitter import EFFECT, PURE, READS, Argument, Emitted, Emitter, emits, spread
 from ziggurat.backend.ptx.routines import Join, llvm_type, suffix
 from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.backend.ptx.tiles import Group, Tiles, mma_tiles, places_a, places_b, places_c, registers_of, wgmma_group
@@ -237,7 +227,7 @@ def _dot_fma(emitter: Emitter, op: gpu.DotFma) -> Emitted:
     bases = layout.threads
     a = _Factor(emitter, op.a, [of_a(basis) for basis in bases])
     b = _Factor(emitter, op.b, [of_b(basis) for basis in bases])
-    own = unique_registers(layout)
+    own = layout.unique_registers
     elements = [layout.element(register) for register in own]
     places = [(a.place(of_a(element)), b.place(of_b(element))) for element in elements]
     kind = llvm_type(type_)

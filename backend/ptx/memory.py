@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.backend.ptx import words
-from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, Emitter, emits, unique_registers
+from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, Emitter, emits
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
@@ -51,7 +51,7 @@ def _load(emitter: Emitter, op: tt.Load) -> Emitted:
     # Another program may write between two reads of a volatile scalar, and send two threads into different branches.
     by_one = op.volatile and not isinstance(type_, TensorType)
     values: dict[int, str] = {}
-    for first in unique_registers(emitter.layout(type_)):
+    for first in emitter.layout(type_).unique_registers:
         if first in values:
             continue
         group = range(first, first + op.width)
@@ -71,7 +71,7 @@ def _load(emitter: Emitter, op: tt.Load) -> Emitted:
 def _store(emitter: Emitter, op: tt.Store) -> Emitted:
     scalar, owner = tt.pointee_of(op, op.ptr), emitter.owner(op.ptr.type)
     done: set[int] = set()
-    for first in unique_registers(emitter.layout(op.ptr.type)):
+    for first in emitter.layout(op.ptr.type).unique_registers:
         if first in done:
             continue
         group = range(first, first + op.width)

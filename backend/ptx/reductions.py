@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits, unique_registers
+from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits
 from ziggurat.backend.ptx.routines import Number, llvm_type
 from ziggurat.backend.ptx.shuffles import shuffle, shuffled
 from ziggurat.codemodel.dialects import tt
@@ -64,7 +64,7 @@ class _Axis:
         self.registers, self.lane_mask = (sum(1 << bit for bit in bits) for bits in (self.along, self.lanes))
         self.kinds = [llvm_type(value.type) for value in op.values]
         tensors = [emitter.tensor(value) for value in op.values]
-        self.columns = {register: [part[register] for part in tensors] for register in unique_registers(self.layout)}
+        self.columns = {register: [part[register] for part in tensors] for register in self.layout.unique_registers}
 
     def _on_axis(self, bases: Sequence[int]) -> list[int]:
         return sorted((bit for bit, basis in enumerate(bases) if basis & self.mask), key=lambda bit: bases[bit])

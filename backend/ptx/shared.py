@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits, spread, unique_registers
+from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits, spread
 from ziggurat.backend.ptx.words import GLOBAL, SHARED, from_words, group, load_elements, store_elements, to_words
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
@@ -55,7 +55,7 @@ class Places:
     def groups(self) -> Iterator[tuple[list[int], str, int]]:
         """For each vector: its registers, a pointer, and an offset in bytes from there."""
         steps = [1 << bit for bit in self.vector]
-        for first in unique_registers(self.layout):
+        for first in self.layout.unique_registers:
             if first & sum(steps):
                 continue
             registers = [first | combine(steps, index) for index in range(1 << len(steps))]
@@ -186,7 +186,7 @@ def _atomic_add(emitter: Emitter, op: gpu.LocalAtomicAdd) -> Emitted:
     type_ = shared_of(op.buffer)
     _in_order(type_)
     scalar, owner = scalar_element(op.index.type), emitter.owner(op.index.type)
-    for register in unique_registers(layout_of(op.index.type)):
+    for register in layout_of(op.index.type).unique_registers:
         number = emitter.at(op.index, register)
         offset = number if scalar.bits > 32 else _index(emitter, number, scalar)
         inside = emitter.of(f"i{max(32, scalar.bits)}", offset).test("ult", type_.numel).name
@@ -211,7 +211,7 @@ def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
 
     thread = emitter.linear([source(basis) for basis in layout.threads])
     found: dict[int, str] = {}
-    for register in unique_registers(layout):
+    for register in layout.unique_registers:
         number = emitter.moved(thread, source(layout.element(register)))
         along = _index(emitter, emitter.at(op.index, register), scalar_element(op.index.type))
         if offset:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.emitter import unique_registers
 from ziggurat.backend.ptx.tensors import moved
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.errors import InternalError
@@ -76,8 +75,8 @@ def test_registers_are_found_by_the_element() -> None:
 
 
 def test_registers_that_are_no_copies() -> None:
-    assert unique_registers(Layout((1, 0, 2), (4, 8, 16, 32, 64), ())) == [0, 1, 4, 5]
-    assert unique_registers(Layout((), (1, 2, 4, 8, 16), ())) == [0]
+    assert Layout((1, 0, 2), (4, 8, 16, 32, 64), ()).unique_registers == [0, 1, 4, 5]
+    assert Layout((), (1, 2, 4, 8, 16), ()).unique_registers == [0]
 
 
 def test_broadcasts_repeat_registers(emission) -> None:
