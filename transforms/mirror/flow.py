@@ -100,12 +100,8 @@ def run(walk: FunctionMirror, ops: Sequence[Op], rest: _Rest, frame: _Frame) -> 
         return frame.at_end()
     (ops, met), *more = rest
     # The values of the variables that the `if` joins, brought to the joined types.
-    for var, type_ in (walk.scope.joins.get(met.result) or {}).items():
-        operand = walk.variables.get(var)
-        if operand is None or isinstance(type_, Unusable | ErrorType | ConstantType):
-            walk.variables[var] = Operand(type_, None)
-        else:
-            walk.variables[var] = Operand(type_, rebuild(type_, walk.emit.repack(operand, type_)))
+    joined = Joined(walk, walk.scope.joins.get(met.result))
+    joined.enter(joined.values())
     return run(walk, ops, tuple(more), frame)
 
 
@@ -309,9 +305,7 @@ def iterate(walk: FunctionMirror, op: py.For, scopes: Sequence[tuple[Scope, Buil
         at_end = Joined(walk, joins)
         if op.result in scope.exits:
             return iterate_with_break(walk, op, at_end, scopes[index + 1 :], exits)
-        if not any(map(_leaves, op.suite.entry.ops)):
-            walk.suite(op.suite.entry.ops)
-        elif joins is not None:
+        if joins is not None:
             at_end.enter(run_iteration(walk, op.suite, at_end.types, lambda _, j=at_end: j.values()))
     return exits.values()
 
